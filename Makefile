@@ -1,0 +1,63 @@
+# halfseen: `make help` lists what can be made.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SOURCES := src tests docs examples $(wildcard benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-slow check format bench docs clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(INSTALLED)  ## make .venv with everything for development (PYTHON=python3.12 chooses another python)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"halfseen needs Python 3.11 or newer, {sys.executable} is {v[0]}.{v[1]}: make venv PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: venv  ## impute the bundled penguins table: a completed file and a report in demo/
+	@mkdir -p demo
+	$(BIN)/halfseen impute src/halfseen/data/samples/penguins.csv -o demo/penguins.imputed.csv \
+	  --seed 0 --report demo/penguins.report.html
+	@echo "completed table: $(CURDIR)/demo/penguins.imputed.csv"
+	@echo "report:          $(CURDIR)/demo/penguins.report.html"
+
+# Two workers with one thread each: more threads than cores would only make them wait for each other.
+test test-slow: export OMP_NUM_THREADS = 1
+
+test: check  ## all checks, then the tests and doctests (not the slow ones)
+	$(BIN)/pytest -n $(WORKERS) --durations=10
+
+test-slow: venv  ## the tests marked slow
+	$(BIN)/pytest -n $(WORKERS) -m slow --durations=10
+
+check: venv  ## lint, format, types, layers, spelling; changes nothing
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell $(SOURCES) README.md CONTRIBUTING.md CHANGELOG.md changelog.d
+
+format: venv  ## let ruff mend what it can
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+bench: venv  ## run every benchmark: cost and accuracy beside scikit-learn's
+	@set -e; for file in benchmarks/*.py; do \
+	  echo "== $$file"; $(BIN)/python $$file; \
+	done
+
+docs: venv  ## build the documentation; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "documentation: $(CURDIR)/docs/_build/html/index.html"
+
+clean:  ## remove what the other targets made, .venv apart
+	rm -rf demo build dist docs/_build docs/gallery docs/api/generated docs/sg_execution_times.rst
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests docs examples -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,75 @@
+"""The documentation's configuration; `make docs` builds with warnings as errors."""
+
+import inspect
+import warnings
+from importlib.metadata import version as installed
+
+project = "halfseen"
+author = "halfseen developers"
+copyright = "halfseen developers"
+release = version = installed("halfseen")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.doctest",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = [
+    "_build",
+    "skeletons",
+    "gallery/*.py",
+    "gallery/*.ipynb",
+    "sg_execution_times.rst",
+    "README.md",
+]
+source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
+templates_path = ["templates"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 2
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings say it, with shapes
+autodoc_default_options = {"members": True, "inherited-members": True, "show-inheritance": False}
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+napoleon_custom_sections = [("Shapes", "params_style")]
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"halfseen {release}"
+html_show_sourcelink = False
+html_theme_options = {
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": False,
+}
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["../examples"],
+    "gallery_dirs": ["gallery"],
+    "filename_pattern": r"/plot_",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "min_reported_time": 10_000,
+    "write_computation_times": False,
+    "remove_config_comments": True,
+}
+
+# The gallery runs with a drawing back end that has no window to show.
+warnings.filterwarnings("ignore", message=".*non-interactive.*")
+
+
+def skip_what_is_not_ours(app, what, name, obj, skip, options):
+    """Leaves out methods that scikit-learn or Python document: their pages are elsewhere."""
+    home = getattr(obj, "__module__", None) or ""
+    foreign = inspect.isroutine(obj) and not home.startswith("halfseen")
+    return True if foreign or name.endswith("_request") else None
+
+
+def setup(app):
+    app.connect("autodoc-skip-member", skip_what_is_not_ours)

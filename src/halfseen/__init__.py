@@ -1,0 +1,29 @@
+"""Machine learning on data with holes: impute with honest uncertainty, predict in spite of missing values."""
+
+from importlib.metadata import version
+
+from halfseen.data import datasets
+from halfseen.data.schema import Column, Schema
+from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
+from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
+from halfseen.estimators.model_file import load
+from halfseen.estimators.predictors import GaussianRegressor
+from halfseen.evaluation.pooling import Pooled, pool
+
+__version__ = version("halfseen")
+__all__ = [
+    "Column",
+    "GaussianImputer",
+    "GaussianRegressor",
+    "HalfseenWarning",
+    "MeanImputer",
+    "MixtureImputer",
+    "ModelFileError",
+    "Pooled",
+    "Schema",
+    "SchemaError",
+    "TrainingError",
+    "datasets",
+    "load",
+    "pool",
+]

@@ -1,0 +1,92 @@
+r"""The only code that makes random numbers: seeds, torch generators, and noise that belongs to rows.
+
+Draws are *row-stable*: the noise of a row is a function of the seed, the row's content and how many equal
+rows came before it, never of the batch it came in. Each row gets a 64-bit key by hashing its cells, and
+the noise is a counter-based generator (the finaliser of SplitMix64) evaluated at (key, draw, feature).
+
+References
+----------
+Steele, Lea & Flood (2014), Fast splittable pseudorandom number generators (the finaliser and its constants).
+"""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import ndtri
+
+Keys = npt.NDArray[np.uint64]
+Floats = npt.NDArray[np.float64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_DRAW_STEP = 0xD1B54A32D192ED03
+
+
+def seed_from(random_state: object) -> int:
+    """Returns a seed below 2**63 from None, an integer, or a numpy generator (which it advances)."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**63))
+    if isinstance(random_state, int | np.integer):
+        if random_state < 0:
+            raise ValueError(f"random_state must not be negative, got {random_state!r}.")
+        return int(random_state) % 2**63
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    raise ValueError(
+        f"random_state must be None, an integer or a numpy generator, got {random_state!r}."
+    )
+
+
+def torch_generator(seed: int) -> torch.Generator:
+    """Returns a fresh torch generator; nothing global is touched."""
+    return torch.Generator().manual_seed(seed)
+
+
+def row_keys(cells: Floats, seed: int) -> Keys:
+    """Hashes each row of an array with NaN to a key; equal rows differ by their rank among equals.
+
+    Examples
+    --------
+    >>> cells = np.array([[1.0, np.nan], [2.0, 3.0], [1.0, np.nan]])
+    >>> together, alone = row_keys(cells, seed=0), row_keys(cells[1:2], seed=0)
+    >>> bool(together[1] == alone[0]), bool(together[0] != together[2])
+    (True, True)
+    """
+    clean = np.where(np.isnan(cells), np.nan, cells) + 0.0  # one NaN, and -0.0 becomes 0.0
+    bits = np.ascontiguousarray(clean, dtype=np.float64).view(np.uint64)
+    keys = np.full(len(bits), _mix(np.array([seed], dtype=np.uint64))[0])
+    for column in bits.T:
+        keys = _mix(keys ^ _mix(column + _GOLDEN))
+    return _mix(keys + _duplicate_ranks(keys) * _GOLDEN)
+
+
+def row_uniforms(keys: Keys, draw: int, n_features: int, stream: int = 0) -> Floats:
+    """Returns uniforms in (0, 1) of shape (N, D) that belong to the rows; `stream` separates purposes."""
+    counter = np.arange(n_features, dtype=np.uint64) + np.uint64(stream << 32)
+    row = _mix(keys + np.uint64((draw + 1) * _DRAW_STEP % 2**64))
+    bits = _mix(row[:, None] ^ _mix(counter * _GOLDEN)[None, :])
+    return ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+
+def row_normals(keys: Keys, draw: int, n_features: int, stream: int = 0) -> Floats:
+    """Returns standard normals of shape (N, D) that belong to the rows."""
+    normals: Floats = ndtri(row_uniforms(keys, draw, n_features, stream))
+    return normals
+
+
+def _mix(z: Keys) -> Keys:
+    with np.errstate(over="ignore"):
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _duplicate_ranks(keys: Keys) -> Keys:
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(keys) else order
+    lengths = np.diff(np.r_[starts, len(keys)])
+    ranks = np.empty(len(keys), dtype=np.uint64)
+    ranks[order] = np.arange(len(keys), dtype=np.uint64) - np.repeat(starts, lengths).astype(np.uint64)
+    return ranks

@@ -1,0 +1,259 @@
+"""Cells of a text table: what type a column holds, and how a filled cell is written in its own style.
+
+The text of an observed cell is never rewritten. A column is parsed once, to hand the imputer numbers, dates
+and levels; afterwards only the cells that were missing are formatted, the way their neighbours are.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Kind = Literal["integer", "float", "boolean", "date", "timestamp", "text"]
+
+DEFAULT_NULLS = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
+    "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "?",
+)  # fmt: skip
+"""Cell texts read as missing unless ``--no-default-nulls``: those of pandas, and the question mark."""
+
+_NUMBER = r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_PATTERNS: dict[Kind, str] = {
+    "integer": r"^[+-]?\d+$",
+    "float": rf"^[+-]?({_NUMBER}|(?i:inf|infinity))$",
+    "boolean": r"^(?i:true|false)$",
+    "date": r"^\d{4}-\d\d-\d\d$",
+    "timestamp": r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?$",
+}
+_COMMA_NUMBER = r"^[+-]?\d*,?\d+([eE][+-]?\d+)?$"
+_CODE = r"^[+-]?0\d"
+_SAMPLE = 500
+_STYLE_SAMPLE = 5000
+_MAX_EXACT = 2.0**53
+_EMPTY = pa.scalar("", pa.large_string())
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the cells of one column are written.
+
+    Parameters
+    ----------
+    kind : str
+        What the column holds.
+    decimals : int or None
+        Digits after the decimal mark; None means six significant digits.
+    mark : str
+        The decimal mark.
+    spelling : tuple of str
+        How False and True are spelt.
+    pattern : str
+        The ``strftime`` pattern of a date or timestamp.
+    fraction : int
+        Digits of the fraction of a second: 0, 3 or 6.
+    zone : str
+        What follows a timestamp: nothing, ``Z`` or an offset.
+    """
+
+    kind: Kind
+    decimals: int | None = None
+    mark: str = "."
+    spelling: tuple[str, str] = ("false", "true")
+    pattern: str = "%Y-%m-%d"
+    fraction: int = 0
+    zone: str = ""
+
+
+def parse_column(text: pa.Array, nulls: Sequence[str], delimiter: str) -> tuple[pa.Array, Style, str | None]:
+    """Return the typed column, its style, and a sentence about what a user may not expect.
+
+    Blanks around a cell do not count when the type is found. Numbers that begin with a zero (``007``) are
+    codes: the column stays text, and so does one whose integers do not fit into 64 bits.
+    """
+    trimmed = pc.utf8_trim_whitespace(text)
+    missing = pc.is_in(trimmed, value_set=pa.array(nulls, trimmed.type))
+    observed = trimmed.filter(pc.invert(missing))
+    if len(observed) == 0:
+        return pa.nulls(len(text), pa.float64()), Style("text"), None
+    absent = pa.scalar(None, text.type)
+    kind, mark, note = _find_kind(observed, delimiter)
+    if kind != "text":
+        try:
+            typed = _cast(pc.if_else(missing, absent, trimmed), kind, mark)
+            return typed, style_of(kind, observed, mark), note
+        except pa.ArrowInvalid:  # 2021-02-30, or an integer of 30 digits: it looks like one but is none
+            note = None
+    return pc.if_else(missing, absent, text).cast(pa.string()), Style("text"), note
+
+
+def _find_kind(observed: pa.Array, delimiter: str) -> tuple[Kind, str, str | None]:
+    head = observed[:_SAMPLE]
+    for kind, pattern in _PATTERNS.items():
+        if not _all_match(head, pattern) or not _all_match(observed, pattern):
+            continue
+        if kind in ("integer", "float") and _any_match(observed, _CODE):
+            return "text", ".", "has numbers that begin with 0, kept as text codes"
+        return kind, ".", None
+    if delimiter != "," and _all_match(head, _COMMA_NUMBER) and _all_match(observed, _COMMA_NUMBER):
+        return "float", ",", "has decimal commas"
+    return "text", ".", None
+
+
+def _all_match(values: pa.Array, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
+
+
+def _any_match(values: pa.Array, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(values, pattern)).as_py())
+
+
+def _cast(trimmed: pa.Array, kind: Kind, mark: str) -> pa.Array:
+    if kind == "boolean":
+        return pc.equal(pc.utf8_lower(trimmed), "true")
+    if kind == "date":
+        return trimmed.cast(pa.date32())
+    if kind == "timestamp":
+        zoned = _any_match(trimmed.drop_null(), r":\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)$")
+        return trimmed.cast(pa.timestamp("us", "UTC" if zoned else None))
+    if mark == ",":
+        trimmed = pc.replace_substring(trimmed, ",", ".")
+    if kind == "integer":
+        return pc.replace_substring_regex(trimmed, r"^\+", "").cast(pa.int64())
+    return trimmed.cast(pa.float64())
+
+
+def kind_of(dtype: pa.DataType) -> Kind:
+    """Return the kind of a column that came with a type of its own."""
+    if pa.types.is_boolean(dtype):
+        return "boolean"
+    if pa.types.is_integer(dtype):
+        return "integer"
+    if pa.types.is_floating(dtype):
+        return "float"
+    if pa.types.is_date(dtype):
+        return "date"
+    return "timestamp" if pa.types.is_timestamp(dtype) else "text"
+
+
+def style_of(kind: Kind, observed: pa.Array, mark: str = ".") -> Style:
+    """Return how the observed cells of a column are written; `observed` holds their texts."""
+    if kind == "float":
+        return Style(kind, decimals=_count_decimals(observed, mark), mark=mark)
+    if kind == "boolean":
+        seen = Counter(observed[:_STYLE_SAMPLE].to_pylist())
+        spelt = {word.lower(): word for word, _ in reversed(seen.most_common())}
+        true, false = spelt.get("true"), spelt.get("false")
+        return Style(kind, spelling=(false or _like(true, "false"), true or _like(false, "true")))
+    if kind == "timestamp":
+        return _timestamp_style(observed[:_STYLE_SAMPLE].to_pylist())
+    return Style(kind)
+
+
+def _like(other: str | None, word: str) -> str:
+    if other is None or other.islower():
+        return word
+    return word.upper() if other.isupper() else word.capitalize()
+
+
+def _count_decimals(observed: pa.Array, mark: str) -> int | None:
+    """Return the most decimals that a cell shows, at most those that a spread of 1e-5 needs."""
+    if len(observed) == 0 or _any_match(observed, "[eE]"):
+        return None
+    tails = pc.replace_substring_regex(observed, rf"^[^{mark}]*\{mark}?", "")
+    shown = int(pc.max(pc.utf8_length(tails)).as_py())
+    numbers = pc.replace_substring(observed, ",", ".").cast(pa.float64()).to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore"):  # infinite cells are refused later, with a sentence
+        spread = float(np.std(numbers))
+    if not math.isfinite(spread) or spread == 0:
+        return min(shown, 6)
+    return min(shown, max(5 - math.floor(math.log10(spread)), 1))
+
+
+def _timestamp_style(cells: list[str]) -> Style:
+    if not cells:
+        return Style("timestamp", pattern="%Y-%m-%d %H:%M:%S")
+    first = max(cells, key=len)
+    zones = {_zone(cell) for cell in cells}
+    zone = zones.pop() if len(zones) == 1 else "+00:00"
+    clock = first.removesuffix(zone)[11:]
+    digits = len(clock.partition(".")[2])
+    fraction = 0 if digits == 0 else 3 if digits <= 3 else 6
+    seconds = ":%S" if clock.count(":") > 1 else ""
+    return Style("timestamp", pattern=f"%Y-%m-%d{first[10]}%H:%M{seconds}", fraction=fraction, zone=zone)
+
+
+def _zone(cell: str) -> str:
+    clock = cell[11:]
+    start = next((place for place, letter in enumerate(clock) if letter in "Z+-"), len(clock))
+    return clock[start:]
+
+
+def format_cells(values: pa.Array, style: Style) -> pa.Array:
+    """Return typed values as texts in the style of their column."""
+    if style.kind == "float":
+        return _format_floats(values, style)
+    if style.kind == "integer":
+        whole = pc.round(values) if pa.types.is_floating(values.type) else values
+        return whole.cast(pa.int64()).cast(pa.large_string())
+    if style.kind == "boolean":
+        false, true = style.spelling
+        return pc.if_else(values.cast(pa.bool_()), true, false).cast(pa.large_string())
+    if style.kind in ("date", "timestamp") and pa.types.is_temporal(values.type):
+        return _format_times(values, style)
+    return values.cast(pa.large_string())
+
+
+def _format_floats(values: pa.Array, style: Style) -> pa.Array:
+    numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    finite = np.nan_to_num(numbers)
+    if style.decimals is None or np.abs(finite).max(initial=0.0) * 10.0**style.decimals >= _MAX_EXACT:
+        texts = _significant(finite, 6)
+    else:
+        texts = _fixed(finite, style.decimals)
+        vanished = (np.abs(finite) < 0.5 * 10.0**-style.decimals) & (finite != 0)
+        if vanished.any():  # a positive quantity must not become zero by rounding
+            texts = pc.replace_with_mask(texts, pa.array(vanished), _significant(finite[vanished], 2))
+    if style.mark != ".":
+        texts = pc.replace_substring(texts, ".", style.mark)
+    return pc.if_else(pa.array(np.isnan(numbers)), pa.scalar(None, pa.large_string()), texts)
+
+
+def _fixed(numbers: np.ndarray, decimals: int) -> pa.Array:
+    units = np.round(np.abs(numbers) * 10.0**decimals).astype(np.int64)
+    digits = pa.array(units).cast(pa.large_string())
+    sign = pc.if_else(pa.array((numbers < 0) & (units > 0)), "-", "").cast(pa.large_string())
+    if decimals == 0:
+        return pc.binary_join_element_wise(sign, digits, _EMPTY)
+    digits = pc.utf8_lpad(digits, decimals + 1, "0")
+    whole, tail = pc.utf8_slice_codeunits(digits, 0, -decimals), pc.utf8_slice_codeunits(digits, -decimals)
+    point = pa.scalar(".", pa.large_string())
+    return pc.binary_join_element_wise(sign, whole, point, tail, _EMPTY)
+
+
+def _significant(numbers: np.ndarray, digits: int) -> pa.Array:
+    magnitude = np.floor(np.log10(np.abs(numbers), where=numbers != 0, out=np.zeros_like(numbers)))
+    places = np.clip(digits - 1 - magnitude, -300, 300).astype(int)  # the powers of ten that exist
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    rounded = np.where(places > 0, np.round(numbers * up) / up, np.round(numbers / down) * down)
+    return pa.array(rounded).cast(pa.large_string())
+
+
+def _format_times(values: pa.Array, style: Style) -> pa.Array:
+    if style.kind == "date" or pa.types.is_date(values.type):
+        return pc.strftime(values, format=style.pattern.partition("%H")[0].rstrip("T ")).cast(
+            pa.large_string()
+        )
+    stamps = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.timestamp("us"))
+    if style.zone not in ("", "Z"):
+        sign = -1 if style.zone[0] == "-" else 1
+        minutes = sign * (60 * int(style.zone[1:3]) + int(style.zone[-2:]))
+        stamps = pc.add(stamps, pa.scalar(minutes * 60_000_000, pa.duration("us")))
+    unit = {0: "s", 3: "ms", 6: "us"}[style.fraction]
+    stamps = pc.floor_temporal(stamps, unit={"s": "second", "ms": "millisecond", "us": "microsecond"}[unit])
+    texts = pc.strftime(stamps.cast(pa.timestamp(unit)), format=style.pattern).cast(pa.large_string())
+    return pc.binary_join_element_wise(texts, pa.scalar(style.zone, pa.large_string()), _EMPTY)

@@ -1,0 +1,186 @@
+"""The steps of ``halfseen impute``: read, fit, fill, write, report."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import halfseen
+from halfseen.cli.atomic import check_writable, write_atomically
+from halfseen.cli.progress import Reporter
+from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
+from halfseen.report.render import render
+from halfseen.report.summarize import summarize
+
+REPORT_DRAWS = 20
+"""Draws behind the bands of a report when none were asked for; a quarter of them for a large table."""
+
+_LARGE = 5_000_000
+_SHOWN_NAMES = 6
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked for; see ``halfseen impute --help``."""
+
+    source: str
+    output: str
+    method: str = "gaussian"
+    draws: int | None = None
+    seed: int = 0
+    schema: str | None = None
+    report: str | None = None
+    level: float = 0.9
+    delimiter: str | None = None
+    encoding: str | None = None
+    nulls: tuple[str, ...] = ()
+    default_nulls: bool = True
+    source_format: str | None = None
+    output_format: str | None = None
+    model: str | None = None
+    command: str = ""
+
+
+def build_imputer(request: Request, overrides: dict[str, Any] | None, callback: Callable[[Any], None]) -> Any:
+    """Return the imputer of a method, set up as asked."""
+    common: dict[str, Any] = {"schema": overrides, "random_state": request.seed}
+    if request.method == "gaussian":  # a posterior draw of the parameters per table makes the draws proper
+        return halfseen.GaussianImputer(n_posterior_draws=request.draws or 0, **common)
+    if request.method == "mixture":
+        return halfseen.MixtureImputer(callback=callback, **common)
+    return halfseen.MeanImputer(**common)
+
+
+def impute(request: Request, reporter: Reporter) -> None:
+    """Fill the holes of a table file.
+
+    Parameters
+    ----------
+    request : Request
+        What to read, how to fill it, and where to write.
+    reporter : Reporter
+        Who says what is done.
+    """
+    started = time.perf_counter()
+    _check_targets(request)
+    overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
+    file = _read(request, reporter)
+    with reporter.noting_warnings():
+        with reporter.progress(f"fitting {request.method}") as callback:
+            imputer = build_imputer(request, overrides, callback).fit(file.table)
+        _say_kinds(imputer.schema_.columns, reporter)
+        drawn = imputer.sample(file.table, n_draws=request.draws) if request.draws is not None else []
+        filled = (
+            imputer.transform(file.table) if request.draws is None or request.report is not None else None
+        )
+        page = None
+        if request.report is not None:
+            page = _make_page(request, reporter, imputer, file, filled, drawn, started)
+    reporter.release()
+    _write(request, reporter, file, [filled] if request.draws is None else drawn)
+    if request.report is not None and page is not None:
+        with write_atomically(request.report) as target:
+            target.write(page.encode("utf-8"))
+        reporter.say("report", request.report)
+    if request.model is not None:
+        imputer.save(request.model)
+        reporter.say("model", request.model)
+    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+
+
+def _check_targets(request: Request) -> None:
+    check_output(request.output, request.output_format)
+    others = [path for path in (request.report, request.model) if path is not None]
+    for path in others:
+        check_writable(path)
+    if len({request.output, *others}) <= len(others):
+        raise TableError("output, report and model must be different files")
+    if any(path == request.source for path in others):
+        raise TableError(f"{request.source}: the report or model would overwrite the input")
+
+
+def _read(request: Request, reporter: Reporter) -> TableFile:
+    file = read_table(
+        request.source,
+        format=request.source_format,
+        delimiter=request.delimiter,
+        encoding=request.encoding,
+        nulls=request.nulls,
+        default_nulls=request.default_nulls,
+    )
+    n_rows, n_columns = file.table.shape
+    if file.n_missing == n_rows * n_columns:
+        raise TableError(f"{file.source}: every cell is missing: there is nothing to learn from")
+    layout = (
+        f"csv, {file.dialect.delimiter_name}, {file.dialect.encoding}"
+        if file.format == "csv"
+        else file.format
+    )
+    share = file.n_missing / (n_rows * n_columns)
+    reporter.say("read", f"{file.source} ({layout}): {n_rows:,} rows, {n_columns:,} columns")
+    reporter.say("missing", f"{file.n_missing:,} cells ({share:.1%})" if file.n_missing else "no cells")
+    for note in file.notes:
+        reporter.note(note)
+    return file
+
+
+def _say_kinds(columns: Sequence[Any], reporter: Reporter) -> None:
+    kinds: dict[str, list[str]] = {}
+    for column in columns:
+        kinds.setdefault(column.kind, []).append(column.name)
+    for kind, names in kinds.items():
+        more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+        reporter.say("columns", f"{kind}: {', '.join(names[:_SHOWN_NAMES])}{more}")
+
+
+def _make_page(
+    request: Request,
+    reporter: Reporter,
+    imputer: Any,
+    file: TableFile,
+    filled: pa.Table,
+    drawn: Sequence[pa.Table],
+    started: float,
+) -> str:
+    table = file.table
+    n_draws = REPORT_DRAWS if table.num_rows * table.num_columns <= _LARGE else REPORT_DRAWS // 4
+    draws = drawn or imputer.sample(table, n_draws=n_draws)
+    low, high = imputer.interval(table, level=request.level)
+    probabilities = imputer.class_probabilities(table)
+    summary = summarize(
+        table,
+        filled,
+        draws,
+        low,
+        high,
+        imputer.schema_,
+        probabilities=probabilities,
+        method=request.method,
+        command=request.command,
+        seconds=time.perf_counter() - started,
+        notes=reporter.notes,
+        source=Path(file.source).name,
+        seed=request.seed,
+        level=request.level,
+        version=halfseen.__version__,
+        proper=request.method == "gaussian" and request.draws is not None,
+    )
+    return render(summary)
+
+
+def _write(request: Request, reporter: Reporter, file: TableFile, tables: Sequence[pa.Table]) -> None:
+    draw = None
+    if request.draws is not None:
+        names = file.table.column_names
+        candidates = ("draw", *(f"draw_{number}" for number in range(len(names) + 1)))
+        draw = next(name for name in candidates if name not in names)
+    write_tables(tables, request.output, file, format=request.output_format, draw=draw)
+    left = sum(column.null_count for column in tables[0].columns)
+    where = "standard output" if request.output == "-" else request.output
+    what = (
+        f"{len(tables)} draws below each other, numbered in column {draw!r}" if draw else "best single values"
+    )
+    reporter.say("wrote", f"{where} ({what}{f'; {left:,} cells left missing' if left else ''})")

@@ -1,0 +1,1 @@
+"""Incomplete values, column kinds, frames and scaling."""

@@ -1,0 +1,186 @@
+r"""Codes of a table turned into real features for models on :math:`\mathbb{R}^D`, and back.
+
+A numeric or ordinal column is one standardised feature. A binary or categorical column is a block of
+indicators, seen or unseen together. Rare levels share one indicator; their common probability is divided
+among them by their training frequencies, so every level stays possible.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.scaling import Standardizer
+from halfseen.data.schema import Column
+
+MAX_INDICATORS = 30  # per column; the most frequent levels have one each, the rest share one
+MIN_COUNT = 5  # a level seen fewer times has no indicator of its own
+PROBABILITY_FLOOR = 1e-6  # a linear model may give a level a negative share
+
+
+@dataclass(frozen=True)
+class Block:
+    r"""The indicators of one column: where they are, which level has which, and what levels weigh in it.
+
+    Shapes
+    ------
+    group : :math:`(L)`, the indicator of each level.
+    share : :math:`(L)`, the share of each level in its group; shares of a group sum to 1.
+    """
+
+    column: int
+    start: int
+    stop: int
+    group: Tensor
+    share: Tensor
+
+    @property
+    def n_groups(self) -> int:
+        """The number of groups of levels."""
+        return int(self.group.max()) + 1
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    r"""The two-way map between codes (N, C) and standardised features (N, D).
+
+    Numeric columns come first, one feature each, then the blocks. With `all_indicators` (for mixtures) every
+    column with levels is a block with an indicator for each group. Without (for a Gaussian, which needs full
+    rank) a block leaves out its last group, which the others determine, and an ordinal column is a number.
+    """
+
+    numeric: tuple[int, ...]
+    ordinal: tuple[int, ...]
+    blocks: tuple[Block, ...]
+    scaler: Standardizer
+    all_indicators: bool
+
+    @classmethod
+    def fit(
+        cls,
+        columns: Sequence[Column],
+        codes: Incomplete,
+        *,
+        all_indicators: bool,
+    ) -> "FeatureMap":
+        """Learns level groups and scales from the observed training codes (N, C)."""
+        groups = {}
+        for c, column in enumerate(columns):
+            if column.levels is not None and (all_indicators or column.kind != "ordinal"):
+                seen = codes.x[codes.observed[:, c], c].long()
+                groups[c] = _group_levels(torch.bincount(seen, minlength=len(column.levels)))
+        identity = Standardizer(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+        features = cls._arranged(columns, groups, identity, all_indicators)
+        scaler = Standardizer.fit(features.encode(codes))
+        if all_indicators:  # indicators stay 0 and 1
+            is_number = torch.arange(len(scaler.loc)) < len(features.numeric)
+            scaler = Standardizer(
+                torch.where(is_number, scaler.loc, 0.0), torch.where(is_number, scaler.scale, 1.0)
+            )
+        return replace(features, scaler=scaler)
+
+    @classmethod
+    def from_state(
+        cls, columns: Sequence[Column], state: Mapping[str, Tensor], *, all_indicators: bool
+    ) -> "FeatureMap":
+        """Rebuilds the map from the columns and what `state` returned."""
+        groups = {
+            c: (state[f"features.group.{c}"], state[f"features.share.{c}"])
+            for c in range(len(columns))
+            if f"features.group.{c}" in state
+        }
+        scaler = Standardizer(state["features.loc"], state["features.scale"])
+        return cls._arranged(columns, groups, scaler, all_indicators)
+
+    @classmethod
+    def _arranged(
+        cls,
+        columns: Sequence[Column],
+        groups: Mapping[int, tuple[Tensor, Tensor]],
+        scaler: Standardizer,
+        all_indicators: bool,
+    ) -> "FeatureMap":
+        numeric = tuple(c for c in range(len(columns)) if c not in groups)
+        ordinal = tuple(c for c in numeric if columns[c].levels is not None)
+        blocks, start = [], len(numeric)
+        for c, (group, share) in groups.items():
+            stop = start + int(group.max()) + 1 - (not all_indicators)
+            blocks.append(Block(c, start, stop, group, share))
+            start = stop
+        return cls(numeric, ordinal, tuple(blocks), scaler, all_indicators)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features D."""
+        return self.blocks[-1].stop if self.blocks else len(self.numeric)
+
+    def encode(self, codes: Incomplete) -> Incomplete:
+        """Returns the standardised features of codes."""
+        raw = self._indicate(codes)
+        return Incomplete(self.scaler.forward(raw.filled()), raw.observed)
+
+    def numbers(self, features: Tensor) -> Tensor:
+        """Returns the numeric and ordinal codes (*, n_numeric), unrounded, that features stand for."""
+        return self.scaler.inverse(features)[..., : len(self.numeric)]
+
+    def number_scales(self) -> Tensor:
+        """Returns the scale (n_numeric) of the numeric and ordinal columns."""
+        return self.scaler.scale[: len(self.numeric)]
+
+    def level_probabilities(self, features: Tensor, block: Block) -> Tensor:
+        """Returns the probability (*, L) of each level, from the expected indicators in features (*, D)."""
+        part = slice(block.start, block.stop)
+        expected = features[..., part] * self.scaler.scale[part] + self.scaler.loc[part]
+        if not self.all_indicators:
+            expected = torch.cat([expected, 1 - expected.sum(dim=-1, keepdim=True)], dim=-1)
+        expected = expected.clamp(min=PROBABILITY_FLOOR)
+        expected = expected / expected.sum(dim=-1, keepdim=True)
+        return expected[..., block.group] * block.share
+
+    def indicators(self, levels: Tensor, block: Block) -> Tensor:
+        """Returns the standardised indicators (*, width) of level codes (*)."""
+        part = slice(block.start, block.stop)
+        groups = torch.arange(block.stop - block.start)
+        raw = (block.group[levels.long()].unsqueeze(-1) == groups).to(torch.float64)
+        return (raw - self.scaler.loc[part]) / self.scaler.scale[part]
+
+    def log_jacobian(self, codes: Incomplete) -> Tensor:
+        """Returns (N): what to add to a log density of features to have one of the observed numeric codes."""
+        seen = codes.observed[:, list(self.numeric)]
+        return -torch.where(seen, self.number_scales().log(), 0.0).sum(dim=1)
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns the learned tensors."""
+        tensors = {"features.loc": self.scaler.loc, "features.scale": self.scaler.scale}
+        for block in self.blocks:
+            tensors[f"features.group.{block.column}"] = block.group
+            tensors[f"features.share.{block.column}"] = block.share
+        return tensors
+
+    def _indicate(self, codes: Incomplete) -> Incomplete:
+        x, observed = [codes.filled()[:, list(self.numeric)]], [codes.observed[:, list(self.numeric)]]
+        for block in self.blocks:
+            seen = codes.observed[:, block.column]
+            groups = torch.arange(block.stop - block.start)
+            group = block.group[torch.where(seen, codes.x[:, block.column], 0.0).long()]
+            x.append((group[:, None] == groups).to(torch.float64))
+            observed.append(seen[:, None].expand(-1, len(groups)))
+        return Incomplete(torch.cat(x, dim=1), torch.cat(observed, dim=1))
+
+
+def _group_levels(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Gives each frequent level a group of its own and the rest one together.
+
+    Returns the group (L) of each level and its share (L) of the group; levels never seen weigh half a count.
+    """
+    weights = counts.to(torch.float64).clamp(min=0.5)
+    ranked = torch.argsort(counts, descending=True, stable=True)
+    frequent = ranked[(counts[ranked] >= MIN_COUNT)][:MAX_INDICATORS]
+    if len(counts) <= 3 or len(frequent) == 0:  # nothing to gain by merging
+        frequent = ranked[:MAX_INDICATORS]
+    group = torch.full((len(counts),), len(frequent), dtype=torch.int64)
+    group[frequent] = torch.arange(len(frequent))
+    total = torch.zeros(int(group.max()) + 1, dtype=torch.float64).index_add_(0, group, weights)
+    return group, weights / total[group]

@@ -1,0 +1,211 @@
+r"""The multivariate Gaussian with any features unseen: densities, conditionals and draws in closed form."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from math import log, pi
+
+import torch
+from torch import Tensor
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.patterns import Bucket, plan_buckets
+
+
+@dataclass(frozen=True)
+class Statistics:
+    r"""What an E-step knows of the rows: completed values, summed conditional covariance, log density.
+
+    Shapes
+    ------
+    completed : :math:`(N, D)`, the conditional mean with the observed cells in place.
+    covariance : :math:`(D, D)`, the sum over rows of the conditional covariance.
+    log_prob : :math:`(N)`, the log density of the observed cells.
+    """
+
+    completed: Tensor
+    covariance: Tensor
+    log_prob: Tensor
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    r"""A Gaussian over D features of which any subset may be unseen.
+
+    .. math::
+        x_m \mid x_o \sim \mathcal{N}\left(\mu_m + \Sigma_{mo} \Sigma_{oo}^{-1} (x_o - \mu_o),\;
+        \Sigma_{mm} - \Sigma_{mo} \Sigma_{oo}^{-1} \Sigma_{om}\right)
+
+    With :math:`\Lambda = \Sigma^{-1}` the same conditional has mean :math:`\mu_m - \Lambda_{mm}^{-1}
+    \Lambda_{mo} (x_o - \mu_o)` and covariance :math:`\Lambda_{mm}^{-1}`; each pattern takes the side with
+    the smaller inverse, and rows of one pattern share it. Valid under MAR.
+
+    Shapes
+    ------
+    loc : :math:`(D)`
+    covariance : :math:`(D, D)`, positive definite.
+    batch : :math:`(N, D)`; entries of `x` where `observed` is False are never read.
+
+    References
+    ----------
+    Little & Rubin (2019), Statistical Analysis with Missing Data, chapter 11. Doucet (2010), A note on
+    efficient conditional simulation of Gaussian distributions (Matheron's rule).
+
+    Examples
+    --------
+    >>> gaussian = Gaussian(torch.zeros(2), torch.tensor([[1.0, 0.8], [0.8, 1.0]]))
+    >>> batch = Incomplete(torch.tensor([[1.0, 0.0]]), torch.tensor([[True, False]]))
+    >>> gaussian.conditional_mean(batch)
+    tensor([[1.0000, 0.8000]])
+    """
+
+    loc: Tensor
+    covariance: Tensor
+
+    @cached_property
+    def cholesky(self) -> Tensor:
+        """The lower factor of the covariance."""
+        return torch.linalg.cholesky(self.covariance)
+
+    @cached_property
+    def precision(self) -> Tensor:
+        """The inverse of the covariance."""
+        return torch.cholesky_inverse(self.cholesky)
+
+    @cached_property
+    def log_det(self) -> Tensor:
+        """The log determinant of the covariance."""
+        return 2 * self.cholesky.diagonal().log().sum()
+
+    def log_prob(self, batch: Incomplete) -> Tensor:
+        """Returns the log density (N) of the observed cells; 0 for a row that shows nothing."""
+        return self.statistics(batch, plan_buckets(batch.observed)).log_prob
+
+    def conditional_mean(self, batch: Incomplete) -> Tensor:
+        """Returns (N, D): the mean of each missing cell given the observed ones, which stay exact."""
+        return self.complete(batch.x, batch.observed)
+
+    def complete(
+        self,
+        x: Tensor,
+        observed: Tensor,
+        normals: Tensor | None = None,
+        buckets: Iterable[Bucket] | None = None,
+    ) -> Tensor:
+        r"""Returns rows (*, N, D) with the missing cells drawn given the observed ones, which stay exact.
+
+        Matheron's rule: with :math:`y \sim \mathcal{N}(0, \Sigma)` unconditional,
+        :math:`y_m + \mathrm{E}[\cdot \mid x_o - y_o]` is a draw from the conditional. Without `normals`
+        y is zero, and the missing cells take their conditional mean.
+
+        Shapes
+        ------
+        x, normals : :math:`(*, N, D)`; leading axes are draws that share the pattern of their row.
+        observed : :math:`(N, D)`
+        """
+        buckets = plan_buckets(observed) if buckets is None else buckets
+        joint = 0.0 if normals is None else normals @ self.cholesky.T
+        centred = torch.where(observed, x - self.loc, 0.0)
+        residual = torch.where(observed, centred - joint, 0.0)
+        completed = joint + self._solve(residual, observed, buckets)
+        return torch.where(observed, x, completed + self.loc)
+
+    def conditional_variance(self, batch: Incomplete) -> Tensor:
+        """Returns (N, D): the variance of each missing cell given the observed ones, 0 where observed."""
+        n_rows, n_features = batch.x.shape
+        variance = self.covariance.diagonal().expand(n_rows + 1, -1)
+        variance = torch.nn.functional.pad(variance, (0, 1))  # (N + 1, D + 1)
+        for bucket in plan_buckets(batch.observed):
+            inverse, _ = self._invert(bucket)
+            if bucket.by_observed:
+                cross = _padded(self.covariance)[bucket.features]  # (P, Q, D + 1)
+                explained = ((inverse @ cross) * cross).sum(dim=1)  # (P, D + 1)
+                left = _padded(self.covariance).diagonal() - explained
+                variance[bucket.rows] = left[:, None, :]
+            else:
+                spread = inverse.diagonal(dim1=1, dim2=2)[:, None, :]  # (P, 1, Q)
+                index = bucket.rows[:, :, None], bucket.features[:, None, :]
+                variance[index] = spread.expand(-1, bucket.rows.shape[1], -1)
+        return torch.where(batch.observed, 0.0, variance[:-1, :-1].clamp(min=0.0))
+
+    def statistics(self, batch: Incomplete, buckets: Iterable[Bucket]) -> Statistics:
+        r"""Returns the E-step over all rows.
+
+        .. math::
+            \log p(x_o) = -\tfrac12 \left(|o| \log 2\pi + \log |\Sigma_{oo}| + \tilde{x}^\top \Lambda
+            \tilde{x}\right)
+
+        where :math:`\tilde{x}` is the centred row completed by its conditional mean, and
+        :math:`|\Sigma_{oo}| = |\Sigma| |\Lambda_{mm}|`.
+        """
+        n_rows, n_features = batch.x.shape
+        nothing_seen = ~batch.observed.any(dim=1)
+        log_dets = torch.where(nothing_seen, 0.0, self.log_det).to(batch.x.dtype)
+        log_dets = torch.nn.functional.pad(log_dets, (0, 1))  # (N + 1)
+        sums = {side: torch.zeros((n_features + 1) ** 2, dtype=batch.x.dtype) for side in (True, False)}
+        n_by_observed = int(nothing_seen.sum())
+
+        def visit(bucket: Bucket, inverse: Tensor, log_det: Tensor) -> None:
+            nonlocal n_by_observed
+            count = (bucket.rows < n_rows).sum(dim=1)  # (P)
+            cells = bucket.features[:, :, None] * (n_features + 1) + bucket.features[:, None, :]
+            sums[bucket.by_observed].index_add_(0, cells.flatten(), (inverse * count[:, None, None]).flatten())
+            n_by_observed += bucket.by_observed * int(count.sum())
+            base = 0.0 if bucket.by_observed else self.log_det
+            log_dets[bucket.rows] = (base + log_det)[:, None].expand(bucket.rows.shape)
+
+        completed = self._solve(batch.filled(self.loc) - self.loc, batch.observed, buckets, visit)
+        seen, missing = (s.view(n_features + 1, -1)[:-1, :-1] for s in (sums[True], sums[False]))
+        covariance = missing + n_by_observed * self.covariance - self.covariance @ seen @ self.covariance
+        distance = ((completed @ self.precision) * completed).sum(dim=1)
+        log_prob = -0.5 * (batch.observed.sum(dim=1) * log(2 * pi) + log_dets[:-1] + distance)
+        return Statistics(
+            torch.where(batch.observed, batch.x, completed + self.loc), covariance, log_prob
+        )
+
+    def _solve(
+        self,
+        residual: Tensor,
+        observed: Tensor,
+        buckets: Iterable[Bucket],
+        visit: Callable[[Bucket, Tensor, Tensor], None] | None = None,
+    ) -> Tensor:
+        """Completes centred rows (*, N, D), zero where missing, by their conditional means.
+
+        `visit` sees each bucket with its inverses (P, Q, Q) and log determinants (P).
+        """
+        pulled = residual @ self.precision
+        source = {True: _padded(residual), False: _padded(pulled)}
+        solved = torch.zeros_like(source[True])  # (*, N + 1, D + 1)
+        by_observed = torch.zeros(observed.shape[0] + 1, dtype=torch.bool)
+        for bucket in buckets:
+            inverse, log_det = self._invert(bucket)
+            index = bucket.rows[:, :, None], bucket.features[:, None, :]
+            solved[..., index[0], index[1]] = source[bucket.by_observed][..., index[0], index[1]] @ inverse
+            by_observed[bucket.rows] = bucket.by_observed
+            if visit is not None:
+                visit(bucket, inverse, log_det)
+        solved = solved[..., :-1, :-1]
+        completed = residual - solved
+        rows = by_observed[:-1].nonzero().squeeze(1)
+        if len(rows):
+            completed[..., rows, :] = solved[..., rows, :] @ self.covariance
+        return completed
+
+    def _invert(self, bucket: Bucket) -> tuple[Tensor, Tensor]:
+        """Returns the inverses (P, Q, Q), zero in the padding, and log determinants (P) of a bucket."""
+        matrix = _padded(self.covariance if bucket.by_observed else self.precision)
+        padding = bucket.features == len(self.loc)
+        block = matrix[bucket.features[:, :, None], bucket.features[:, None, :]]
+        block.diagonal(dim1=1, dim2=2)[padding] = 1.0
+        factor = torch.linalg.cholesky(block)
+        identity = torch.eye(block.shape[1], dtype=block.dtype).expand_as(block)
+        root = torch.linalg.solve_triangular(factor, identity, upper=False)
+        inverse = root.mT @ root
+        inverse.diagonal(dim1=1, dim2=2)[padding] = 0.0
+        return inverse, 2 * factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
+
+
+def _padded(matrix: Tensor) -> Tensor:
+    """Adds a row and a column of zeros, the target of padding indices."""
+    return torch.nn.functional.pad(matrix, (0, 1, 0, 1))

@@ -1,0 +1,101 @@
+r"""Rows grouped by which features they show, so that each missingness pattern is factorised once.
+
+Conditioning a Gaussian on the observed part of a row needs one small inverse per *pattern*: of the
+covariance of the observed features, or of the precision of the missing ones, whichever is smaller.
+A plan lists the distinct patterns, chooses that side for each, and packs patterns of like size and like
+number of rows into buckets of one shape, so that a bucket is a handful of batched operations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+BUCKET_BYTES = 3 * 2**20  # working memory of one bucket: what stays in cache
+
+
+@dataclass(frozen=True)
+class Bucket:
+    r"""Patterns of like size: P patterns of up to R rows each, with up to Q features on the chosen side.
+
+    Shapes
+    ------
+    features : :math:`(P, Q)`, positions of features; padding is the extra position D.
+    rows : :math:`(P, R)`, positions of rows; padding is the extra position N.
+    """
+
+    by_observed: bool  # the side: covariance of the observed, or precision of the missing features
+    features: Tensor
+    rows: Tensor
+
+
+def plan_buckets(observed: Tensor) -> Iterator[Bucket]:
+    """Yields the buckets of all rows that have both observed and missing features.
+
+    Rows with nothing missing or nothing observed need no inverse and are in no bucket.
+
+    Examples
+    --------
+    >>> observed = torch.tensor([[True, False, True], [True, True, True], [True, False, True]])
+    >>> [bucket] = plan_buckets(observed)
+    >>> bucket.by_observed, bucket.features.tolist(), bucket.rows.tolist()
+    (False, [[1]], [[0, 2]])
+    """
+    n_rows, n_features = observed.shape
+    partial = observed.any(dim=1) & ~observed.all(dim=1)
+    candidates = partial.nonzero().squeeze(1)
+    patterns, of_row, counts = _distinct(observed[candidates])
+    order = candidates[torch.argsort(of_row, stable=True)]
+    starts = counts.cumsum(0) - counts
+
+    n_observed = patterns.sum(dim=1)
+    by_observed = n_observed * 2 <= n_features
+    sizes = _round_up(torch.where(by_observed, n_observed, n_features - n_observed))
+    lengths = _round_up(counts)
+    for chosen in _alike(torch.stack([by_observed.long(), lengths, sizes], dim=1)):
+        side, length = bool(by_observed[chosen[0]]), int(counts[chosen].max())
+        wanted = patterns[chosen] if side else ~patterns[chosen]
+        slots = torch.arange(length)
+        rows = order[(starts[chosen, None] + slots).clamp(max=len(order) - 1)]
+        yield Bucket(
+            by_observed=side,
+            features=_positions(wanted, int(wanted.sum(dim=1).max())),
+            rows=torch.where(slots < counts[chosen, None], rows, n_rows),
+        )
+
+
+def _distinct(observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the distinct rows, which of them each row is, and how often each occurs."""
+    n_rows, n_features = observed.shape
+    n_words = -(-n_features // 62)
+    weights = 2 ** (torch.arange(n_features) % 62)
+    words = torch.zeros(n_rows, n_words, dtype=torch.int64)
+    words.index_add_(1, torch.arange(n_features) // 62, observed * weights)
+    _, of_row, counts = torch.unique(words, dim=0, return_inverse=True, return_counts=True)
+    example = torch.zeros(len(counts), dtype=torch.int64).scatter_(0, of_row, torch.arange(n_rows))
+    return observed[example], of_row, counts
+
+
+def _round_up(sizes: Tensor) -> Tensor:
+    """Rounds up to four steps an octave (1 2 3 4 5 6 7 8 10 12 14 16 20 ...), so that few shapes occur."""
+    octave = torch.log2(sizes.double()).floor().clamp(min=2).long()
+    step = 2 ** (octave - 2)
+    return -(-sizes // step) * step
+
+
+def _alike(keys: Tensor) -> Iterator[Tensor]:
+    """Yields groups of patterns with equal (side, length, size), each within the memory of a bucket."""
+    if len(keys) == 0:
+        return
+    kinds, kind_of, counts = torch.unique(keys, dim=0, return_inverse=True, return_counts=True)
+    groups = torch.argsort(kind_of, stable=True).split(counts.tolist())
+    for (_, length, size), group in zip(kinds.tolist(), groups, strict=True):
+        yield from group.split(max(1, BUCKET_BYTES // (8 * size * (4 * size + 3 * length))))
+
+
+def _positions(wanted: Tensor, size: int) -> Tensor:
+    """Lists the True positions of each row, padded by the number of columns."""
+    n_features = wanted.shape[1]
+    index = torch.where(wanted, torch.arange(n_features), n_features)
+    return index.sort(dim=1).values[:, :size]

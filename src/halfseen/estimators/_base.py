@@ -1,0 +1,198 @@
+"""What all imputers share: everything but the model."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from torch import Tensor
+
+from halfseen._random import Keys, row_keys
+from halfseen.data.incomplete import Incomplete
+from halfseen.errors import HalfseenWarning
+from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
+from halfseen.estimators.model_file import Saveable
+from halfseen.models.tabular import TabularModel
+
+
+class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimator):
+    """Fits a model to a table with holes and fills holes of any table with the same columns.
+
+    A subclass has parameters, `_fit_model(codes)` that returns a `TabularModel`, and `_model_from_state` that
+    rebuilds it from saved tensors. `transform` never refits; observed cells come back unchanged, exactly.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> "BaseImputer":
+        """Learns the columns' kinds and the model from a table.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
+            Missing cells are None, NaN, NaT, NA or null.
+        y : ignored
+            Present for the scikit-learn interface; an imputer never looks at it.
+        """
+        read = self._read(X, reset=True)
+        self._announce()
+        self.model_ = self._fit_model(read.codes) if self._modelled else None
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Returns the table with every hole filled by its best single value: mean, or most probable level."""
+        read = self._read(X, reset=False)
+        return self._write(read, self._by_chunk(read, 1, lambda model, codes, keys: model.point(codes)))
+
+    def sample(self, X: Any, n_draws: int = 1) -> Any:
+        """Draws completed tables; cells of a row are drawn jointly.
+
+        A draw depends on the seed, the content of the row and how many equal rows came before it, not on the
+        other rows.
+
+        Returns
+        -------
+        list of tables, or array of shape (n_draws, n_samples, n_features)
+            Tables in the library of `X`; an array if `X` is one.
+        """
+        if n_draws < 1:
+            raise ValueError(f"n_draws must be at least 1, got {n_draws!r}.")
+        read = self._read(X, reset=False)
+        drawn = self._by_chunk(read, n_draws, lambda model, codes, keys: model.draws(codes, keys, n_draws))
+        tables = [self._write(read, drawn[s]) for s in range(n_draws)]
+        return np.stack(tables) if not read.table.named else tables
+
+    def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
+        """Returns two tables that enclose each missing cell with probability `level`, each cell by itself.
+
+        Where a cell was observed, both hold its value; for a column with levels, both hold the most probable
+        one (see `class_probabilities`). Bounds of whole-number columns are rounded outwards.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        ends = ((1 - level) / 2, (1 + level) / 2)
+        read = self._read(X, reset=False)
+        quantiles = self._by_chunk(read, 2, lambda model, codes, keys: model.quantiles(codes, ends))
+        return self._write(read, quantiles[0], np.floor), self._write(read, quantiles[1], np.ceil)
+
+    def class_probabilities(self, X: Any) -> dict[str, npt.NDArray[np.float64]]:
+        """Returns for each column with levels the probability of each, of shape (n_samples, n_levels).
+
+        Levels are in the order of ``schema_``; where a cell was observed the probability is 0 or 1.
+        """
+        read = self._read(X, reset=False)
+        if self.model_ is None:
+            return {}
+        names = [column.name for column in self._modelled]
+        parts: dict[str, list[npt.NDArray[np.float64]]] = {
+            column.name: [np.empty((0, len(column.levels)))] for column in self._modelled if column.levels
+        }
+        for codes in read.codes.chunks(rows_at_once(self._width)):
+            for c, probabilities in self.model_.level_probabilities(codes).items():
+                parts[names[c]].append(probabilities.numpy())
+        return {name: np.concatenate(pieces) for name, pieces in parts.items()}
+
+    def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the log density of the observed cells of each row, in the units of the table.
+
+        Missing cells are integrated out. Columns that no model sees (constants, identifiers, empty ones) and
+        levels never seen in `fit` do not count.
+        """
+        read = self._read(X, reset=False)
+        if self.model_ is None:
+            return np.zeros(read.table.n_rows)
+        pieces = [self.model_.log_prob(codes).numpy() for codes in read.codes.chunks(rows_at_once(self._width))]
+        return np.concatenate([np.empty(0), *pieces])
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Returns the mean of `score_samples`: higher is better, so models can be searched over."""
+        return float(self.score_samples(X).mean())
+
+    def _fit_model(self, codes: Incomplete) -> TabularModel:
+        raise NotImplementedError(f"{type(self).__name__} does not say how its model is fitted.")
+
+    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularModel:
+        raise NotImplementedError(f"{type(self).__name__} does not say how its model is rebuilt.")
+
+    def _state(self) -> dict[str, Tensor]:
+        return {} if self.model_ is None else self.model_.state()
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        self.model_ = self._model_from_state(state) if self._modelled else None
+
+    @property
+    def _width(self) -> int:
+        """An upper bound of the features per row, for planning memory."""
+        return sum(len(column.levels or "1") for column in self._modelled)
+
+    def _by_chunk(
+        self, read: ReadTable, n_draws: int, complete: Callable[[TabularModel, Incomplete, Keys], Tensor]
+    ) -> npt.NDArray[np.float64]:
+        """Completes rows that have holes, chunk by chunk; leading axes are draws."""
+        rows = np.flatnonzero(read.missing.any(axis=1))
+        result = read.codes.x.numpy()
+        if self.model_ is None or len(rows) == 0:
+            return np.broadcast_to(result, (n_draws, *result.shape)) if n_draws > 1 else result
+        keys = self._keys(read)[rows]
+        size = rows_at_once(self._width, n_draws)
+        pieces = []
+        for start in range(0, len(rows), size):
+            part = torch.from_numpy(rows[start : start + size])
+            pieces.append(complete(self.model_, read.codes[part], keys[start : start + size]))
+        completed = torch.cat(pieces, dim=-2).numpy()
+        result = np.broadcast_to(result, (*completed.shape[:-2], *result.shape)).copy()
+        result[..., rows, :] = completed
+        return result
+
+    def _keys(self, read: ReadTable) -> Keys:
+        return row_keys(read.codes.to_array(), self.seed_)
+
+    def _write(
+        self,
+        read: ReadTable,
+        completed: npt.NDArray[np.float64],
+        outwards: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Writes completed codes (N, C) into the cells that were missing, as values their column may take."""
+        cells = {}
+        position = -1
+        for j, column in enumerate(self.schema_):
+            position += column.modelled
+            rows = np.flatnonzero(read.missing[:, j])
+            if len(rows) == 0 or (not column.modelled and column.fill is None):
+                continue
+            if column.modelled:
+                codes = completed[rows, position]
+                if outwards is not None and column.levels is None and (column.integer or column.step):
+                    step = column.step or 1.0
+                    codes = outwards(codes / step) * step
+                values = column.decode(column.constrain(codes))
+            else:
+                values = column.decode(np.full(len(rows), column.fill))
+            cells[j] = rows, values
+        return read.table.filled(cells)
+
+    def _announce(self) -> None:
+        """Warns of columns that are filled without a model, or cannot be filled at all."""
+        for column in self.schema_:
+            if column.kind == "all-missing":
+                what = "0" if column.fill is not None else "nothing: it stays missing"
+                self._warn(f"Column {column.name!r} has no value at all; it is filled with {what}.")
+            elif column.kind == "identifier" and column.n_missing:
+                assert column.levels is not None
+                value = column.levels[int(column.fill)]
+                self._warn(
+                    f"Column {column.name!r} looks like an identifier, which no model can predict; its "
+                    f"{column.n_missing} missing cells are filled with its most frequent value {value!r}."
+                )
+
+    @staticmethod
+    def _warn(message: str) -> None:
+        warnings.warn(message, HalfseenWarning, stacklevel=4)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

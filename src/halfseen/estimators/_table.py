@@ -1,0 +1,93 @@
+"""The NaN boundary of every estimator: users' tables in, codes with a mask below, tables out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from halfseen._random import seed_from
+from halfseen.data.frames import Table, is_frame
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column, Schema
+from halfseen.errors import SchemaError
+
+WORKING_BYTES = 256 * 2**20  # rows are handled in chunks that need about this much memory at once
+COPIES = 8  # arrays of the size of the features that an operation keeps alive at its peak
+
+
+@dataclass(frozen=True)
+class ReadTable:
+    """A user's table as an estimator sees it.
+
+    Shapes
+    ------
+    missing : (N, P), cells that the user left empty.
+    codes : (N, C), the modelled columns; unseen levels are not observed, though not missing.
+    """
+
+    table: Table
+    missing: npt.NDArray[np.bool_]
+    codes: Incomplete
+
+
+class TableEstimator(BaseEstimator):
+    """Reads tables of any library into codes, by a schema that is inferred in `fit` and kept."""
+
+    schema: Any
+    random_state: Any
+
+    def _read(self, X: Any, *, reset: bool) -> ReadTable:
+        if not reset:
+            check_is_fitted(self)
+        table = self._open(X, reset=reset)
+        if reset:
+            self.schema_ = Schema.infer(table, self.schema)
+            self.seed_ = seed_from(self.random_state)
+        missing = np.empty((table.n_rows, len(table.names)), dtype=bool)
+        codes = np.empty((table.n_rows, len(self._modelled)))
+        position = 0
+        for j, column in enumerate(self.schema_):
+            raw = table.column(j)
+            missing[:, j] = np.isnan(raw.values)
+            if column.modelled:
+                codes[:, position] = column.encode(raw)
+                position += 1
+        return ReadTable(table, missing, Incomplete.from_array(codes))
+
+    def _open(self, X: Any, *, reset: bool) -> Table:
+        if is_frame(X):
+            table = Table(X)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if reset and (table.n_rows == 0 or not table.names):
+                shape = (table.n_rows, len(table.names))
+                raise SchemaError(f"Found a table with {shape[0]} sample(s) and {shape[1]} feature(s), shape={shape}.")
+            return table
+        array = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=(np.float64, np.float32),
+            ensure_all_finite=False,  # infinity is refused by the schema, which can name the column
+            ensure_min_samples=1 if reset else 0,
+        )
+        return Table(array)
+
+    @property
+    def _modelled(self) -> Sequence[Column]:
+        return [column for column in self.schema_ if column.modelled]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+
+def rows_at_once(n_features: int, n_draws: int = 1) -> int:
+    """Returns how many rows fit in the working memory."""
+    return max(1, WORKING_BYTES // (8 * COPIES * max(1, n_features) * max(1, n_draws)))

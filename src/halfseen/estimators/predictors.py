@@ -1,0 +1,156 @@
+"""Predictors that take rows with holes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import ndtri
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_array, check_consistent_length
+from torch import Tensor
+
+from halfseen._random import torch_generator
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.scaling import Standardizer
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.estimators._table import TableEstimator, rows_at_once
+from halfseen.estimators.imputers import em_settings
+from halfseen.estimators.model_file import Saveable
+from halfseen.training.em import fit_gaussian
+
+
+class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
+    r"""Predicts a number from whatever part of a row was observed, by a joint Gaussian of inputs and target.
+
+    .. math:: \mathrm{E}[y \mid x_o] = \mu_y + \Sigma_{yo} \Sigma_{oo}^{-1} (x_o - \mu_o)
+
+    Linear regression for every pattern of missing inputs at once: the best linear predictor when values are
+    missing completely at random, and the Bayes predictor when the data are Gaussian and missing at random.
+    Any input may be missing when predicting, whether or not it ever was in training.
+
+    Parameters
+    ----------
+    ridge : float or "auto", default="auto"
+        Pseudo-rows of uncorrelated data; ``"auto"`` chooses by held-out likelihood when rows are few.
+    max_iter : int, default=200
+        At most so many EM iterations.
+    tol : float, default=1e-4
+        EM stops when an iteration gains less log-likelihood per row.
+    schema : dict, optional
+        As in `GaussianImputer`, for the columns of X.
+    random_state : int, numpy generator or None, default=None
+        Seeds fitting.
+
+    Attributes
+    ----------
+    schema_ : Schema
+        What each column is, and why.
+    gaussian_ : Gaussian
+        Of the standardised features, followed by the standardised targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = X[:, 0] + X[:, 1]
+    >>> X[rng.random(X.shape) < 0.2] = np.nan
+    >>> GaussianRegressor().fit(X, y).predict([[1.0, 2.0], [1.0, np.nan]]).round(1)
+    array([3. , 1.1])
+    """
+
+    def __init__(
+        self,
+        *,
+        ridge: float | str = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.ridge = ridge
+        self.max_iter = max_iter
+        self.tol = tol
+        self.schema = schema
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> "GaussianRegressor":
+        """Fits the joint Gaussian of the columns of X and one or more targets y, without holes."""
+        read = self._read(X, reset=True)
+        targets = self._targets(y, read.table.n_rows)
+        generator = torch_generator(self.seed_)
+        self._features = FeatureMap.fit(self._modelled, read.codes, all_indicators=False)
+        self._target_scaler = Standardizer.fit(targets)
+        batch = self._joined(read.codes, Incomplete(self._target_scaler.forward(targets.x), targets.observed))
+        settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
+        result = fit_gaussian(batch, settings, generator=generator)
+        self.objective_ = list(result.objective)
+        self.gaussian_ = result.gaussian
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the expected target of each row given what it shows."""
+        return self._predict(X)[0]
+
+    def predict_interval(
+        self, X: Any, level: float = 0.9
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Returns the ends of an interval that holds the target of each row with probability `level`."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        mean, deviation = self._predict(X)
+        half = ndtri((1 + level) / 2) * deviation
+        return mean - half, mean + half
+
+    def _predict(self, X: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        codes = self._read(X, reset=False).codes
+        n_targets = len(self._target_scaler.loc)
+        means, deviations = [np.empty((0, n_targets))], [np.empty((0, n_targets))]
+        for part in codes.chunks(rows_at_once(len(self.gaussian_.loc))):
+            unknown = torch.zeros(len(part), n_targets, dtype=torch.float64)
+            batch = self._joined(part, Incomplete(unknown, unknown.bool()))
+            mean = self.gaussian_.conditional_mean(batch)[:, -n_targets:]
+            variance = self.gaussian_.conditional_variance(batch)[:, -n_targets:]
+            means.append(self._target_scaler.inverse(mean).numpy())
+            deviations.append((variance.sqrt() * self._target_scaler.scale).numpy())
+        shape = (-1,) if self._one_dimensional else (-1, n_targets)
+        return np.concatenate(means).reshape(shape), np.concatenate(deviations).reshape(shape)
+
+    def _targets(self, y: Any, n_rows: int) -> Incomplete:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        array = check_array(y, input_name="y", ensure_2d=False, dtype=np.float64)
+        check_consistent_length(np.empty(n_rows), array)
+        self._one_dimensional = array.ndim == 1
+        return Incomplete.from_array(array.reshape(n_rows, -1))
+
+    def _joined(self, codes: Incomplete, targets: Incomplete) -> Incomplete:
+        features = self._features.encode(codes)
+        return Incomplete(
+            torch.cat([features.x, targets.x], dim=1), torch.cat([features.observed, targets.observed], dim=1)
+        )
+
+    def _state(self) -> dict[str, Tensor]:
+        return self._features.state() | {
+            "gaussian.loc": self.gaussian_.loc,
+            "gaussian.covariance": self.gaussian_.covariance,
+            "target.loc": self._target_scaler.loc,
+            "target.scale": self._target_scaler.scale,
+        }
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
+        self._target_scaler = Standardizer(state["target.loc"], state["target.scale"])
+        self.gaussian_ = Gaussian(state["gaussian.loc"], state["gaussian.covariance"])
+
+    def _extra(self) -> dict[str, Any]:
+        return {"_one_dimensional": self._one_dimensional, "objective_": self.objective_}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags

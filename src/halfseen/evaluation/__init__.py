@@ -1,0 +1,1 @@
+"""Judging imputations, and what is concluded from them."""

@@ -1,0 +1,1 @@
+"""Density models over incomplete data."""

@@ -1,0 +1,180 @@
+r"""A Gaussian over the columns of a mixed table: numbers, ordered levels and categories together.
+
+Categories enter as indicators. Given what a row shows, the expected indicators of a missing category are
+its class probabilities (the linear probability model, clipped and normalised). Joint draws follow the chain
+rule: categories one after the other from their class probabilities, each then counted as seen, and at last
+all missing numbers together from their exact conditional.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.special import ndtr, ndtri
+
+from halfseen._random import Keys, row_normals, row_uniforms
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.models.tabular import decode_mean, invert_cdf, log_level, with_certainty
+
+CATEGORY_STREAM = 1  # noise for categories is apart from noise for numbers, a stream each
+
+
+@dataclass(frozen=True)
+class TabularGaussian:
+    r"""Codes of a table under a Gaussian of their features; valid under MAR.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The C modelled columns.
+    features : FeatureMap
+        From codes (N, C) to features (N, D).
+    gaussian : Gaussian
+        The fitted parameters.
+    posterior : sequence of Gaussian
+        Draws of the parameters; when there are any, draws and intervals carry their uncertainty.
+    """
+
+    columns: Sequence[Column]
+    features: FeatureMap
+    gaussian: Gaussian
+    posterior: Sequence[Gaussian] = ()
+
+    def point(self, codes: Incomplete) -> Tensor:
+        """Returns codes (N, C) completed by conditional means and most probable levels."""
+        batch = self.features.encode(codes)
+        return decode_mean(self.features, codes, self.gaussian.conditional_mean(batch))
+
+    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns completed codes (S, N, C) drawn jointly; draw s uses the s-th posterior parameters."""
+        if not self.posterior:
+            return self._draws(self.gaussian, codes, keys, range(n_draws))
+        parts = [
+            self._draws(self.posterior[s % len(self.posterior)], codes, keys, range(s, s + 1))
+            for s in range(n_draws)
+        ]
+        return torch.cat(parts) if parts else codes.x.new_empty(0, *codes.x.shape)
+
+    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns conditional quantiles (Q, N, C) of the numbers; most probable levels for categories."""
+        batch = self.features.encode(codes)
+        mean, variance = self._moments(batch)
+        completed = decode_mean(self.features, codes, mean)
+        scores = ndtri(torch.tensor(probabilities, dtype=torch.float64))[:, None, None]
+        spread = self.features.numbers(mean + scores * variance.sqrt())
+        result = completed.expand(len(probabilities), -1, -1).clone()
+        result[..., list(self.features.numeric)] = spread
+        return torch.where(codes.observed, codes.x, result)
+
+    def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
+        """Returns for each column with levels the probability (N, L) of each level; 0 and 1 where observed."""
+        batch = self.features.encode(codes)
+        mean = self.gaussian.conditional_mean(batch)
+        found = {block.column: self.features.level_probabilities(mean, block) for block in self.features.blocks}
+        if self.features.ordinal:
+            variance = self.gaussian.conditional_variance(batch)
+            found |= {c: self._ordinal_probabilities(mean, variance, c) for c in self.features.ordinal}
+        return {c: with_certainty(found[c], codes, c) for c in sorted(found)}
+
+    def log_prob(self, codes: Incomplete) -> Tensor:
+        r"""Returns the log density (N) of the observed cells, in the units of the table.
+
+        Numbers have their exact Gaussian density. Levels follow by the chain rule, each given the numbers
+        and the levels before it; with such columns, marginals are those of this order of the chain.
+        """
+        batch = self.features.encode(codes)
+        discrete = [*self.features.ordinal, *(block.column for block in self.features.blocks)]
+        shown = batch.observed.clone()
+        shown[:, self._positions(discrete)] = False
+        total = self.gaussian.log_prob(Incomplete(batch.x, shown)) + self.features.log_jacobian(
+            Incomplete(codes.x, self._hidden(codes, discrete))
+        )
+        for c in discrete:
+            given = Incomplete(batch.x, shown)
+            probabilities = self._one_column(given, c)
+            total = total + log_level(probabilities, codes, c)
+            positions = self._positions([c])
+            shown[:, positions] = batch.observed[:, positions]
+        return total
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns every learned tensor."""
+        everything = [self.gaussian, *self.posterior]
+        return self.features.state() | {
+            "gaussian.loc": torch.stack([g.loc for g in everything]),
+            "gaussian.covariance": torch.stack([g.covariance for g in everything]),
+        }
+
+    @classmethod
+    def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "TabularGaussian":
+        """Rebuilds the model from its columns and what `state` returned."""
+        features = FeatureMap.from_state(columns, state, all_indicators=False)
+        pairs = zip(state["gaussian.loc"], state["gaussian.covariance"], strict=True)
+        fitted, *posterior = (Gaussian(loc, covariance) for loc, covariance in pairs)
+        return cls(columns, features, fitted, tuple(posterior))
+
+    def _moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
+        """Returns conditional mean and variance (N, D); over the posterior, by the law of total variance."""
+        if not self.posterior:
+            return self.gaussian.conditional_mean(batch), self.gaussian.conditional_variance(batch)
+        means = torch.stack([g.conditional_mean(batch) for g in self.posterior])
+        within = sum((g.conditional_variance(batch) for g in self.posterior), torch.zeros(()))
+        return means.mean(dim=0), within / len(self.posterior) + means.var(dim=0, unbiased=False)
+
+    def _draws(self, gaussian: Gaussian, codes: Incomplete, keys: Keys, which: range) -> Tensor:
+        batch = self.features.encode(codes)
+        x, observed = batch.x.expand(len(which), -1, -1).clone(), batch.observed.clone()
+        result = codes.x.expand(len(which), -1, -1).clone()
+        for number, block in enumerate(self.features.blocks):
+            rows = (~codes.observed[:, block.column]).nonzero().squeeze(1)
+            if len(rows) == 0:
+                continue
+            mean = gaussian.complete(x[:, rows], observed[rows])
+            probabilities = self.features.level_probabilities(mean, block)  # (S, R, L)
+            uniforms = [row_uniforms(keys[rows.numpy()], s, 1, CATEGORY_STREAM + number)[:, 0] for s in which]
+            levels = invert_cdf(probabilities, torch.from_numpy(np.stack(uniforms)))
+            result[:, rows, block.column] = levels.to(result.dtype)
+            x[:, rows, block.start : block.stop] = self.features.indicators(levels, block)
+            observed[rows, block.start : block.stop] = True
+        normals = [torch.from_numpy(row_normals(keys, s, x.shape[-1])) for s in which]
+        completed = gaussian.complete(x, observed, torch.stack(normals))
+        result[..., list(self.features.numeric)] = self.features.numbers(completed)
+        return torch.where(codes.observed, codes.x, result)
+
+    def _one_column(self, batch: Incomplete, column: int) -> Tensor:
+        mean = self.gaussian.conditional_mean(batch)
+        for block in self.features.blocks:
+            if block.column == column:
+                return self.features.level_probabilities(mean, block)
+        return self._ordinal_probabilities(mean, self.gaussian.conditional_variance(batch), column)
+
+    def _ordinal_probabilities(self, mean: Tensor, variance: Tensor, column: int) -> Tensor:
+        """Returns the probability (N, L) that the latent score rounds to each level."""
+        position = self.features.numeric.index(column)
+        scale = self.features.number_scales()[position]
+        centre = self.features.numbers(mean)[:, position, None]
+        spread = (variance[:, position, None].sqrt() * scale).clamp(min=1e-9)
+        n_levels = len(self.columns[column].levels or ())
+        edges = torch.arange(n_levels - 1, dtype=torch.float64) + 0.5
+        below = ndtr((edges - centre) / spread)
+        ends = torch.zeros(len(mean), 1, dtype=torch.float64)
+        shares = torch.diff(torch.cat([ends, below, ends + 1], dim=1), dim=1)
+        return shares.clamp(min=1e-12) / shares.clamp(min=1e-12).sum(dim=1, keepdim=True)
+
+    def _positions(self, columns: Sequence[int]) -> list[int]:
+        """Returns the features of the given columns."""
+        found = [self.features.numeric.index(c) for c in columns if c in self.features.numeric]
+        for block in self.features.blocks:
+            found += list(range(block.start, block.stop)) if block.column in columns else []
+        return found
+
+    @staticmethod
+    def _hidden(codes: Incomplete, columns: Sequence[int]) -> Tensor:
+        observed = codes.observed.clone()
+        observed[:, list(columns)] = False
+        return observed

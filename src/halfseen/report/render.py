@@ -1,0 +1,124 @@
+"""A summary as one self-contained HTML page: no script, no request, no font from elsewhere."""
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from halfseen.report import svg
+
+METHODS = {
+    "gaussian": (
+        "Gaussian",
+        "One multivariate normal distribution over all columns, levels as indicators, fitted to the observed "
+        "cells by maximum likelihood. Each hole gets its exact conditional distribution given what its row "
+        "shows.",
+    ),
+    "mixture": (
+        "Mixture",
+        "A mixture of distributions with independent columns, fitted to the observed cells by gradient "
+        "ascent on their exact likelihood. Each hole gets its conditional distribution given what its row "
+        "shows.",
+    ),
+    "mean": (
+        "Mean",
+        "Each hole gets the mean or the most frequent level of its column, whatever the rest of the row "
+        "says. A baseline: relations between columns are lost.",
+    ),
+}
+
+
+def render(summary: dict[str, Any]) -> str:
+    """Return the HTML page of a summary made by `halfseen.report.summarize.summarize`.
+
+    Parameters
+    ----------
+    summary : dict
+        The summary.
+
+    Returns
+    -------
+    str
+        One page; every name and value of the table is escaped.
+    """
+    name, assumption = METHODS.get(summary["method"], (summary["method"], ""))
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            summary=summary,
+            method=name,
+            assumption=assumption,
+            fills=[_describe(fill, summary) for fill in summary["fills"]],
+            patterns=Markup(svg.pattern_grid(summary["patterns"]))
+            if summary["patterns"]["columns"]
+            else None,
+            few=any(fill.get("cells") for fill in summary["fills"]),
+            many=any(fill["chart"] and not fill.get("cells") for fill in summary["fills"]),
+            rug=any(fill["chart"] == "histogram" and not fill["cells"] for fill in summary["fills"]),
+            strips=_strips(summary["blocks"]),
+        )
+    )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("halfseen.report"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "number": svg.number,
+        "percent": svg.percent,
+        "count": _count,
+        "duration": _duration,
+    }
+    return environment
+
+
+def _count(value: int) -> str:
+    return svg.number(value, 16)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _strips(blocks: dict[str, Any]) -> list[tuple[str, Markup]]:
+    return [
+        (name, Markup(svg.strip(shares, blocks["edges"], name)))
+        for name, shares in zip(blocks["columns"], blocks["shares"], strict=True)
+    ]
+
+
+def _describe(fill: dict[str, Any], summary: dict[str, Any]) -> dict[str, Any]:
+    """Return a fill with its picture and the facts below it."""
+    picture, facts = None, []
+    if fill["chart"] == "histogram":
+        picture = Markup(svg.histogram(fill))
+        facts = _number_facts(fill, summary["level"])
+    elif fill["chart"] == "levels":
+        picture = Markup(svg.level_bars(fill))
+        if "top_probability" in fill:
+            facts = [("Mean probability of the chosen level", svg.percent(fill["top_probability"]))]
+    return {**fill, "picture": picture, "facts": facts}
+
+
+def _number_facts(fill: dict[str, Any], level: float) -> list[tuple[str, str]]:
+    scale = fill["observed_sd"]
+    facts = []
+    if not fill["time"]:
+        facts = [
+            ("Observed mean (sd)", f"{svg.number(fill['observed_mean'], 4)} ({svg.number(scale)})"),
+            (
+                "Imputed mean (sd)",
+                f"{svg.number(fill['imputed_mean'], 4)} ({svg.number(fill['imputed_sd'])})",
+            ),
+        ]
+    if fill.get("relative_width") is not None:
+        width = "" if fill["time"] else f"{svg.number(fill['width'])} = "
+        name = f"{svg.percent(level)} interval, median width"
+        facts.append((name, f"{width}{svg.number(fill['relative_width'])} sd"))
+    return facts

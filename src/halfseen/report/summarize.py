@@ -1,0 +1,215 @@
+"""An imputation as a plain dict: counts and shares only, so that a report on many rows stays small."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from halfseen.report.fills import summarize_fill
+
+MAX_COLUMNS = 60
+MAX_PATTERNS = 20
+MAX_PATTERN_COLUMNS = 40
+MAX_BLOCKS = 80
+
+Summary = dict[str, Any]
+
+
+class ColumnLike(Protocol):
+    """What the report needs to know of a column of a schema."""
+
+    name: str
+    kind: str
+    dtype: str
+    levels: tuple[Any, ...] | None
+    reason: str
+
+
+class SchemaLike(Protocol):
+    """What the report needs to know of a schema."""
+
+    @property
+    def columns(self) -> Sequence[Any]:
+        """The columns, in the order of the table."""
+
+
+def summarize(
+    table: pa.Table,
+    filled: pa.Table,
+    draws: Sequence[pa.Table],
+    low: pa.Table | None,
+    high: pa.Table | None,
+    schema: SchemaLike,
+    *,
+    probabilities: Mapping[str, np.ndarray] | None = None,
+    method: str = "",
+    command: str = "",
+    seconds: float = 0.0,
+    notes: Sequence[str] = (),
+    source: str = "table",
+    seed: int | None = None,
+    level: float = 0.9,
+    version: str = "",
+    proper: bool = False,
+) -> Summary:
+    """Count what was missing and compare what was filled with what was observed.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table with its holes.
+    filled : pyarrow.Table
+        The same table with the best single value in each hole.
+    draws : sequence of pyarrow.Table
+        Completed tables drawn from the model; may be empty.
+    low, high : pyarrow.Table or None
+        The ends of an interval per cell, equal to the cell where it was observed.
+    schema : Schema
+        Has ``columns``, each with ``name``, ``kind``, ``dtype``, ``levels`` and ``reason``.
+    probabilities : mapping of str to array, optional
+        Per column of levels: the probability of each level in each row.
+    method, command, source, version : str
+        What was run, as which command, on which file, by which version.
+    seconds : float
+        The time it took.
+    notes : sequence of str
+        Notices and warnings.
+    seed : int or None
+        The seed of the draws.
+    level : float
+        The level of the intervals.
+    proper : bool
+        Whether the draws carry the uncertainty of the parameters too.
+
+    Returns
+    -------
+    dict
+        Numbers, strings, lists and dicts only: it survives ``json.dumps``.
+    """
+    holes = np.column_stack([_nulls(column) for column in table.columns])  # (N, D)
+    left = np.array([column.null_count for column in filled.columns])
+    per_column = holes.sum(axis=0)
+    known = {column.name: column for column in schema.columns}
+    columns = [
+        _summarize_column(name, table[name], known.get(name), int(n_missing), int(n_left))
+        for name, n_missing, n_left in zip(table.column_names, per_column, left, strict=True)
+    ]
+    with_holes = [column for column in columns if column["n_missing"]]
+    return {
+        "source": source,
+        "n_rows": table.num_rows,
+        "n_columns": table.num_columns,
+        "n_cells": int(holes.size),
+        "n_missing": int(per_column.sum()),
+        "n_left": int(left.sum()),
+        "n_complete_rows": int((~holes.any(axis=1)).sum()),
+        "n_complete_columns": int((per_column == 0).sum()),
+        "method": method,
+        "seed": seed,
+        "seconds": float(seconds),
+        "version": version,
+        "level": float(level),
+        "n_draws": len(draws),
+        "proper": bool(proper),
+        "command": command,
+        "notes": list(notes),
+        "columns": columns,
+        "patterns": summarize_patterns(holes, table.column_names),
+        "blocks": summarize_blocks(holes, table.column_names),
+        "fills": [
+            summarize_fill(
+                known[column["name"]],
+                table,
+                filled,
+                draws,
+                low,
+                high,
+                (probabilities or {}).get(column["name"]),
+            )
+            for column in sorted(with_holes, key=lambda column: -column["n_missing"])[:MAX_COLUMNS]
+            if column["name"] in known
+        ],
+        "n_with_holes": len(with_holes),
+    }
+
+
+def _nulls(column: pa.ChunkedArray) -> np.ndarray:
+    return pc.is_null(column, nan_is_null=True).to_numpy()
+
+
+def _summarize_column(
+    name: str, column: pa.ChunkedArray, known: ColumnLike | None, n_missing: int, n_left: int
+) -> Summary:
+    return {
+        "name": name,
+        "kind": known.kind if known is not None else "unknown",
+        "dtype": str(known.dtype if known is not None else column.type),
+        "reason": known.reason if known is not None else "",
+        "n_observed": len(column) - n_missing,
+        "n_missing": n_missing,
+        "n_left": n_left,
+        "share": n_missing / max(len(column), 1),
+    }
+
+
+def _most_missing(holes: np.ndarray, at_most: int) -> np.ndarray:
+    """Return the places of the columns with holes, in table order; the emptiest if there are too many."""
+    counts = holes.sum(axis=0)
+    chosen = np.argsort(-counts, kind="stable")[:at_most]
+    return np.sort(chosen[counts[chosen] > 0])
+
+
+def summarize_patterns(holes: np.ndarray, names: Sequence[str]) -> Summary:
+    """Count the combinations of columns that are missing together, the most frequent first."""
+    places = _most_missing(holes, MAX_PATTERN_COLUMNS)
+    if len(places) == 0:
+        return {
+            "columns": [],
+            "rows": [],
+            "n_patterns": int(len(holes) > 0),
+            "n_other": 0,
+            "n_hidden_columns": 0,
+        }
+    part = holes[:, places]
+    packed = np.zeros((len(part), 8 * -(-len(places) // 64)), dtype=np.uint8)
+    bits = np.packbits(part, axis=1)
+    packed[:, : bits.shape[1]] = bits
+    keys = np.ascontiguousarray(packed).view(np.uint64)  # whole words sort much faster than rows of booleans
+    unique = (keys[:, 0],) if keys.shape[1] == 1 else (keys,)
+    _, first, counts = np.unique(
+        *unique, return_index=True, return_counts=True, axis=None if keys.shape[1] == 1 else 0
+    )
+    order = np.lexsort((first, -counts))[:MAX_PATTERNS]
+    rows = [
+        {
+            "missing": part[first[place]].tolist(),
+            "count": int(counts[place]),
+            "share": float(counts[place] / len(part)),
+        }
+        for place in order
+    ]
+    return {
+        "columns": [names[place] for place in places],
+        "rows": rows,
+        "n_patterns": len(counts),
+        "n_other": int(len(part) - sum(row["count"] for row in rows)),
+        "n_hidden_columns": int((holes.any(axis=0)).sum() - len(places)),
+    }
+
+
+def summarize_blocks(holes: np.ndarray, names: Sequence[str]) -> Summary:
+    """Return the share of missing cells per column and block of consecutive rows."""
+    places = _most_missing(holes, MAX_COLUMNS)
+    n_blocks = min(MAX_BLOCKS, len(holes))
+    if len(places) == 0 or n_blocks == 0:
+        return {"columns": [], "edges": [], "shares": []}
+    edges = np.linspace(0, len(holes), n_blocks + 1).astype(int)
+    counts = np.add.reduceat(holes[:, places].astype(np.int64), edges[:-1], axis=0)  # (blocks, columns)
+    shares = counts / np.diff(edges)[:, None]
+    return {
+        "columns": [names[place] for place in places],
+        "edges": edges.tolist(),
+        "shares": shares.T.round(4).tolist(),
+    }

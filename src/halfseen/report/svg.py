@@ -1,0 +1,273 @@
+"""Small pictures as inline SVG: no library, no script, colours by CSS class so that themes apply."""
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from html import escape
+from typing import Any
+
+WIDTH, HEIGHT = 340.0, 168.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 4.0, 4.0, 8.0, 34.0
+_CELL, _CELL_WIDTH = 16.0, 22.0
+_RUG = 5.0
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number as a person would write it: few digits, thousands apart, no trailing zeros."""
+    if not math.isfinite(value):
+        return "n/a"
+    if value != 0 and not 1e-4 <= abs(value) < 1e15:
+        return f"{value:.{digits - 1}e}"
+    decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0) if value else 0
+    text = f"{value:,.{decimals}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return (
+        "0" if text == "-0" else text.replace(",", "\N{NARROW NO-BREAK SPACE}").replace("-", "\N{MINUS SIGN}")
+    )
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage that is never 0 % or 100 % unless it is exactly that."""
+    if share in (0, 1):
+        return f"{share:.0%}"
+    if share < 0.001:
+        return "<0.1%"
+    if share > 0.999:
+        return ">99.9%"
+    return f"{share:.1%}" if share < 0.1 or share > 0.9 else f"{share:.0%}"
+
+
+def moment(seconds: float, span: float) -> str:
+    """Return a time, given in seconds since 1970, with as much detail as the span of an axis asks for."""
+    try:
+        when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    except OverflowError:
+        return number(seconds)
+    day = 86_400.0
+    if span > 3 * 365 * day:
+        return when.strftime("%Y")
+    if span > 90 * day:
+        return when.strftime("%b %Y")
+    return when.strftime("%d %b %Y") if span > 2 * day else when.strftime("%d %b %H:%M")
+
+
+def nice_ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Return round numbers within an axis."""
+    raw = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [place * step for place in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _step_path(xs: Sequence[float], ys: Sequence[float], start: str = "M") -> str:
+    points = [f"{x:.1f} {y:.1f}" for x, nxt, y in zip(xs, xs[1:], ys, strict=False) for x in (x, nxt)]
+    return start + "L".join(points)
+
+
+def histogram(fill: dict[str, Any]) -> str:
+    """Draw observed shares as bars, and above them what was imputed.
+
+    That is a stepped line with its band over the draws; or, for few holes, each with its interval.
+    """
+    edges, n_bins = fill["edges"], len(fill["observed"])
+    cells = fill["cells"]
+    top = max(*fill["observed"], *([] if cells else [*fill["high"], *fill["imputed"]]), 1e-9) * 1.04
+    floor = HEIGHT - _BOTTOM
+    xs = [_LEFT + (WIDTH - _LEFT - _RIGHT) * place / n_bins for place in range(n_bins + 1)]
+
+    def height(shares: Sequence[float]) -> list[float]:
+        return [floor - (floor - _TOP) * share / top for share in shares]
+
+    parts = [
+        f'<rect class="observed" x="{x + 0.4:.1f}" y="{y:.1f}" width="{xs[1] - xs[0] - 0.8:.1f}" '
+        f'height="{floor - y:.1f}"/>'
+        for x, y in zip(xs, height(fill["observed"]), strict=False)
+    ]
+    if not cells:
+        low, high, middle = height(fill["low"]), height(fill["high"]), height(fill["imputed"])
+        back = _step_path(xs[::-1], low[::-1], "L")
+        parts.append(f'<path class="band" d="{_step_path(xs, high)}{back}Z"/>')
+        parts.append(f'<path class="imputed-line" d="{_step_path(xs, middle)}"/>')
+    parts.append(f'<line class="axis" x1="{_LEFT}" y1="{floor}" x2="{WIDTH - _RIGHT}" y2="{floor}"/>')
+    parts += [] if cells else _rug(xs, fill["single"], floor + 2)
+    parts += _ticks(edges, floor + _RUG + 3, fill.get("time"))
+    parts += _tooltips(fill, xs, floor)
+    parts += _intervals(fill, floor) if cells else []
+    return _svg(parts, f"Observed and imputed values of {fill['name']}")
+
+
+def _intervals(fill: dict[str, Any], floor: float) -> list[str]:
+    """Draw each hole as its best value and its interval, the lowest value at the bottom."""
+    low, high = fill["edges"][0], fill["edges"][-1]
+    label = _labeller(fill["edges"], fill.get("time"))
+    gap = min(18.0, (floor - _TOP - 16) / len(fill["cells"]))
+    parts = []
+    for place, cell in enumerate(fill["cells"]):
+        y = floor - 14 - gap * place
+        value, start, end = (
+            _LEFT + (WIDTH - _LEFT - _RIGHT) * (min(max(one, low), high) - low) / (high - low) for one in cell
+        )
+        title = f"imputed {label(cell[0])}, interval {label(cell[1])} to {label(cell[2])}"
+        parts.append(
+            f'<g><title>{escape(title)}</title><path class="interval" d="M{start:.1f} {y:.1f}H{end:.1f}'
+            f'm0 -3.5v7M{start:.1f} {y - 3.5:.1f}v7"/>'
+            f'<circle class="dot" cx="{value:.1f}" cy="{y:.1f}" r="3.8"/></g>'
+        )
+    return parts
+
+
+def _rug(xs: Sequence[float], shares: Sequence[float], y: float) -> list[str]:
+    most = max(*shares, 1e-9)
+    return [
+        f'<rect class="single" x="{x + 0.4:.1f}" y="{y:.1f}" width="{xs[1] - xs[0] - 0.8:.1f}" '
+        f'height="{_RUG}" opacity="{0.15 + 0.85 * share / most:.2f}"/>'
+        for x, share in zip(xs, shares, strict=False)
+        if share > 0
+    ]
+
+
+def _labeller(edges: Sequence[float], time: str | None) -> Callable[[float], str]:
+    span = edges[-1] - edges[0]
+    if time:
+        return lambda value: moment(value, span)
+    biggest = max(abs(edges[0]), abs(edges[-1]), 1e-300)
+    digits = max(3, math.ceil(math.log10(biggest / span)) + 3) if span > 0 else 3
+    return lambda value: number(value, digits)
+
+
+def _ticks(edges: Sequence[float], y: float, time: str | None) -> list[str]:
+    low, high = edges[0], edges[-1]
+    label = _labeller(edges, time)
+    if time:
+        values = [low + (high - low) * part for part in (0.12, 0.5, 0.88)]
+    elif len(edges) == 2:
+        values = [(low + high) / 2]
+    else:
+        values = nice_ticks(low, high)
+    parts = []
+    for value in values:
+        x = _LEFT + (WIDTH - _LEFT - _RIGHT) * (value - low) / (high - low)
+        x = min(max(x, 14.0), WIDTH - 14.0)
+        parts.append(f'<line class="axis" x1="{x:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{y + 4:.1f}"/>')
+        parts.append(_text("tick", x, y + 17, label(value), anchor="middle"))
+    return parts
+
+
+def _tooltips(fill: dict[str, Any], xs: Sequence[float], floor: float) -> list[str]:
+    label = _labeller(fill["edges"], fill.get("time"))
+    parts = []
+    for place in range(len(fill["observed"])):
+        low, high = fill["edges"][place], fill["edges"][place + 1]
+        centre = not fill.get("time") and high - low == 1 and low % 1 == 0.5  # a bin of one whole number
+        where = number((low + high) / 2, 6) if centre else f"{label(low)} to {label(high)}"
+        title = f"{where}: observed {percent(fill['observed'][place])}, {_imputed_words(fill, place)}"
+        parts.append(
+            f'<rect class="hover" x="{xs[place]:.1f}" y="{_TOP}" width="{xs[1] - xs[0]:.1f}" '
+            f'height="{floor - _TOP + _RUG + 3:.1f}"><title>{escape(title)}</title></rect>'
+        )
+    return parts
+
+
+def _imputed_words(fill: dict[str, Any], place: int) -> str:
+    low, high = fill["low"][place], fill["high"][place]
+    band = f" ({percent(low)} to {percent(high)} over the draws)" if low != high else ""
+    return f"imputed {percent(fill['imputed'][place])}{band}"
+
+
+def level_bars(fill: dict[str, Any]) -> str:
+    """Draw one pair of bars per level: observed above, imputed below with its whisker over the draws."""
+    top = max(*fill["observed"], *fill["high"], 1e-9)
+    name_width, row = 112.0, 30.0
+    scale = (WIDTH - name_width - 52) / top
+    parts = []
+    for place, level in enumerate(fill["levels"]):
+        y = 4 + row * place
+        observed, imputed = fill["observed"][place], fill["imputed"][place]
+        low, high = fill["low"][place], fill["high"][place]
+        start, end = name_width + low * scale, name_width + high * scale
+        title = f"{level}: observed {percent(observed)}, {_imputed_words(fill, place)}"
+        parts += [
+            f"<g><title>{escape(title)}</title>",
+            _text("level", name_width - 8, y + 16, shorten(level, 16), anchor="end"),
+            _bar("observed", name_width, y + 2, observed * scale, 9),
+            _bar("imputed", name_width, y + 13, imputed * scale, 9),
+            f'<path class="whisker" d="M{start:.1f} {y + 17.5}H{end:.1f}m0 -3v6M{start:.1f} {y + 14.5}v6"/>',
+            _text("tick", name_width + max(observed, imputed, high) * scale + 6, y + 16, percent(imputed)),
+            "</g>",
+        ]
+    return _svg(parts, f"Observed and imputed levels of {fill['name']}", height=8 + row * len(fill["levels"]))
+
+
+def shorten(text: str, at_most: int) -> str:
+    """Return a text cut to a length, with an ellipsis where it was cut."""
+    text = " ".join(text.split())
+    return text if len(text) <= at_most else text[: at_most - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def strip(shares: Sequence[float], edges: Sequence[int], name: str) -> str:
+    """Draw where in the table a column is missing: one cell per block of rows, the darker the more."""
+    parts = []
+    for place, share in enumerate(shares):
+        first, last = edges[place] + 1, edges[place + 1]
+        rows = f"row {first}" if first == last else f"rows {number(first, 12)} to {number(last, 12)}"
+        opacity = f' opacity="{0.18 + 0.82 * share:.2f}"' if share else ""
+        shade = "missing" if share else "seen"
+        parts.append(
+            f'<rect class="{shade}" x="{place}" y="0" width="1.02" height="1"{opacity}>'
+            f"<title>{escape(name)}, {rows}: {percent(share)} missing</title></rect>"
+        )
+    return (
+        f'<svg class="strip" viewBox="0 0 {len(shares)} 1" preserveAspectRatio="none" role="img" '
+        f'aria-label="Where {escape(name)} is missing">{"".join(parts)}</svg>'
+    )
+
+
+def pattern_grid(patterns: dict[str, Any]) -> str:
+    """Draw the most frequent missingness patterns: a row per pattern, a column per column with holes."""
+    columns, rows = patterns["columns"], patterns["rows"]
+    longest = max(len(shorten(name, 22)) for name in columns)
+    slant = 6.8 * longest * 0.72
+    top, left, bar = 16 + slant, 4.0, 150.0
+    right = left + _CELL_WIDTH * len(columns)
+    most = rows[0]["count"]
+    parts = [
+        f'<text class="level" transform="translate({left + _CELL_WIDTH * (place + 0.6):.1f} {top - 7:.1f}) '
+        f'rotate(-45)">'
+        f"{escape(shorten(name, 22))}</text>"
+        for place, name in enumerate(columns)
+    ]
+    for line, row in enumerate(rows):
+        y = top + (_CELL + 3) * line
+        lost = [name for name, gone in zip(columns, row["missing"], strict=True) if gone]
+        words = f"{', '.join(lost)} missing" if lost else "nothing missing"
+        share = f"{number(row['count'], 12)} rows ({percent(row['share'])})"
+        parts.append(f"<g><title>{escape(words)}: {share}</title>")
+        parts += [
+            f'<rect class="{"missing" if gone else "seen"}" x="{left + _CELL_WIDTH * place + 1:.1f}" '
+            f'y="{y:.1f}" width="{_CELL_WIDTH - 2}" height="{_CELL}" rx="2"/>'
+            for place, gone in enumerate(row["missing"])
+        ]
+        length = bar * row["count"] / most
+        parts.append(_bar("amount", right + 10, y + 2, max(length, 1), _CELL - 4))
+        parts.append(_text("tick", right + 16 + length, y + 11.5, share) + "</g>")
+    width = max(right + bar + 140, right + slant + 10)
+    return _svg(parts, "Missingness patterns", width, top + (_CELL + 3) * len(rows) + 4, fixed=True)
+
+
+def _bar(shade: str, x: float, y: float, width: float, height: float) -> str:
+    return f'<rect class="{shade}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}" rx="1"/>'
+
+
+def _text(shade: str, x: float, y: float, text: str, anchor: str = "start") -> str:
+    return f'<text class="{shade}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _svg(
+    parts: Sequence[str], title: str, width: float = WIDTH, height: float = HEIGHT, *, fixed: bool = False
+) -> str:
+    size = f' width="{width:.0f}" height="{height:.0f}"' if fixed else ""
+    return (
+        f'<svg class="picture" viewBox="0 0 {width:.0f} {height:.0f}"{size} role="img" '
+        f'aria-label="{escape(title)}">{"".join(parts)}</svg>'
+    )

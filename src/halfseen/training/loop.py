@@ -1,0 +1,371 @@
+"""The one optimisation loop, for every model that is trained by gradients."""
+
+import hashlib
+import math
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from halfseen.errors import HalfseenWarning, TrainingError
+from halfseen.objectives.protocols import Objective, Rows
+from halfseen.training.checkpoint import Checkpoint, Tensors, read_checkpoint, write_checkpoint
+from halfseen.training.progress import Backoff, History, Progress, Stopped
+from halfseen.training.step import Optimiser
+from halfseen.training.stopping import EarlyStopping
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+RowsT = TypeVar("RowsT", bound=Rows)
+
+COMPILE_FROM_STEPS = 20_000
+"""Planned steps from which ``compile="auto"`` compiles: compiling costs as much as some 10,000 steps."""
+
+CHECKPOINT_SECONDS = 10.0
+"""A checkpoint is written at most this often, and always at the end; it never changes the results."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How to train, for ``fit_module``.
+
+    Parameters
+    ----------
+    max_epochs : int
+        The most passes over the data.
+    batch_size : int
+        The most rows in a batch. The batches of an epoch have one size, the largest that needs no more of
+        them; the few rows left over, fewer than there are batches, sit out an epoch, each time others.
+    learning_rate : float
+        The rate at the beginning.
+    schedule : {"constant", "cosine"}
+        Whether the rate stays, or falls to zero along half a cosine over ``max_epochs``.
+    weight_decay : float
+        The decoupled weight decay of AdamW.
+    gradient_clip : float or None
+        The largest norm of the gradient; None for no bound.
+    patience : int
+        Epochs without an improvement after which training stops.
+    min_improvement : float
+        How much lower the mean loss of a row must be to count as an improvement.
+    max_backoffs : int
+        How often the learning rate is halved, after a value that is not finite, before giving up.
+    compile : bool or "auto"
+        Whether a whole step is compiled to one graph. ``"auto"`` compiles if ``COMPILE_FROM_STEPS`` steps are
+        planned: this depends on the sizes alone and never on a measured time, so results can be repeated.
+    """
+
+    max_epochs: int = 500
+    batch_size: int = 1024
+    learning_rate: float = 1e-3
+    schedule: Literal["constant", "cosine"] = "constant"
+    weight_decay: float = 0.0
+    gradient_clip: float | None = None
+    patience: int = 20
+    min_improvement: float = 1e-4
+    max_backoffs: int = 5
+    compile: bool | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        lowest = {"max_epochs": 0, "batch_size": 1, "patience": 1, "max_backoffs": 0}
+        lowest |= {"weight_decay": 0, "min_improvement": 0}
+        for name, bound in lowest.items():
+            if not getattr(self, name) >= bound:
+                raise ValueError(f"{name} must be at least {bound}, got {getattr(self, name)!r}.")
+        for name in ("learning_rate", "gradient_clip"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value!r}.")
+        if self.schedule not in ("constant", "cosine"):
+            raise ValueError(f"schedule must be 'constant' or 'cosine', got {self.schedule!r}.")
+        if self.compile not in (True, False, "auto"):
+            raise ValueError(f"compile must be True, False or 'auto', got {self.compile!r}.")
+
+
+_DEFAULTS = TrainingSettings()
+
+
+def fit_module(
+    module: ModuleT,
+    objective: Objective[ModuleT, RowsT],
+    train: RowsT,
+    *,
+    generator: torch.Generator,
+    validation: RowsT | None = None,
+    settings: TrainingSettings = _DEFAULTS,
+    callback: Callable[[Progress], None] | None = None,
+    checkpoint: Path | None = None,
+) -> History:
+    """Minimises the mean of an objective over rows that are held in memory.
+
+    Training stops when the mean loss of `validation` (with the same noise each time), or without it the
+    training loss, has not improved for a while; the weights of the best epoch are restored and the module is
+    left in evaluation mode. A value that is not finite sends training back to the end of the last good
+    epoch with half the learning rate, and warns. ``KeyboardInterrupt`` ends training like any other stop.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Changed in place.
+    objective : Objective
+        The loss per row.
+    train, validation : Rows
+        Anything with a length that can be indexed by rows, such as ``Incomplete``.
+    generator : torch.Generator
+        The only source of randomness: shuffles, and the noise of the objective.
+    settings : TrainingSettings
+        How to train.
+    callback : callable, optional
+        Called with a ``Progress`` after each epoch.
+    checkpoint : Path, optional
+        If the file exists, training goes on from it; the result is bit for bit that of a run that never
+        stopped. It is kept up to date. Only ``max_epochs`` may differ, under a constant schedule.
+
+    Returns
+    -------
+    History
+        The losses of each epoch and why training stopped.
+
+    Raises
+    ------
+    TrainingError
+        If values stay non-finite after ``max_backoffs`` halvings; the module keeps the best weights so far.
+    ModelFileError
+        If `checkpoint` is damaged or belongs to another run.
+
+    Examples
+    --------
+    >>> from halfseen.data.incomplete import Incomplete
+    >>> from halfseen.models.mixture import DiagonalMixture
+    >>> from halfseen.objectives.likelihood import NegativeLogLikelihood
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> x = torch.randn(100, 2, generator=generator, dtype=torch.float64)
+    >>> batch = Incomplete(x, torch.rand(100, 2, generator=generator) < 0.7)
+    >>> model = DiagonalMixture(n_features=2, n_components=2).double()
+    >>> model.reset_parameters(batch, generator)
+    >>> settings = TrainingSettings(max_epochs=50, learning_rate=0.05)
+    >>> history = fit_module(model, NegativeLogLikelihood(), batch, generator=generator, settings=settings)
+    >>> history.train_loss[history.best_epoch] < history.train_loss[0]
+    True
+    """
+    for name, rows in (("train", train), ("validation", validation)):
+        if rows is not None and len(rows) == 0:
+            raise ValueError(f"{name} has no rows.")
+    run = _Run(module, objective, train, generator, validation, settings, checkpoint)
+    try:
+        return run.execute(callback)
+    finally:
+        module.load_state_dict(run.state.best)
+        module.eval()
+
+
+class _Run(Generic[ModuleT, RowsT]):
+    """A training run; ``state`` is its last good state, replaced as a whole so that no stop can tear it."""
+
+    def __init__(
+        self,
+        module: ModuleT,
+        objective: Objective[ModuleT, RowsT],
+        train: RowsT,
+        generator: torch.Generator,
+        validation: RowsT | None,
+        settings: TrainingSettings,
+        path: Path | None,
+    ) -> None:
+        self.module, self.objective, self.generator = module, objective, generator
+        self.train, self.settings, self.path = train, settings, path
+        self.n_batches = math.ceil(len(train) / settings.batch_size)
+        self.size = len(train) // self.n_batches
+        self.n_steps = settings.max_epochs * self.n_batches
+        auto = settings.compile == "auto"
+        self.optimiser: Optimiser[ModuleT, RowsT] = Optimiser(
+            module,
+            objective,
+            weight_decay=settings.weight_decay,
+            gradient_clip=settings.gradient_clip,
+            compiled=self.n_steps >= COMPILE_FROM_STEPS if auto else settings.compile is True,
+        )
+        self.fingerprint = self._fingerprint(validation)
+        self.validation = self._with_noise(validation)
+        weights = _weights(module)
+        self.state = self._capture(weights, weights, settings.learning_rate, History())
+        if path is not None and path.exists():
+            self.state = read_checkpoint(path, self.fingerprint)
+            self._load(self.state)
+            generator.set_state(self.state.generator)
+        self.stopping = EarlyStopping(settings.patience, settings.min_improvement)
+        for loss in self.state.history.monitored:
+            self.stopping.update(loss)
+
+    def execute(self, callback: Callable[[Progress], None] | None) -> History:
+        """Runs epochs until one of the reasons to stop; writes a last checkpoint."""
+        began = written = time.monotonic()
+        stopped: Stopped = "max_epochs"
+        try:
+            while len(self.state.history.train_loss) < self.settings.max_epochs:
+                if self.stopping.exhausted:
+                    stopped = "patience"
+                    break
+                if self._advance() and callback is not None:
+                    callback(self._progress(time.monotonic() - began))
+                if time.monotonic() - written > CHECKPOINT_SECONDS:
+                    self._write()
+                    written = time.monotonic()
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        self._write()
+        return replace(self.state.history, stopped=stopped)
+
+    def _advance(self) -> bool:
+        """Does one epoch; returns False if it had to be taken back."""
+        began = time.monotonic()
+        history, base = self.state.history, self.state.learning_rate
+        rate = self._rate(len(history.train_loss) * self.n_batches)
+        train_loss = self._train_epoch()
+        validation_loss = self._validate() if math.isfinite(train_loss) else ()
+        reason = self._failure(train_loss, *validation_loss)
+        if reason is not None:
+            self._back_off(reason)
+            return False
+
+        history = replace(
+            history,
+            train_loss=(*history.train_loss, train_loss),
+            validation_loss=(*history.validation_loss, *validation_loss),
+            learning_rate=(*history.learning_rate, rate),
+            seconds=(*history.seconds, time.monotonic() - began),
+            compiled=self.optimiser.compiled,
+        )
+        is_best = self.stopping.update(history.monitored[-1])
+        history = replace(history, best_epoch=self.stopping.best_epoch)
+        weights = _weights(self.module)
+        self.state = self._capture(weights, weights if is_best else self.state.best, base, history)
+        return True
+
+    def _train_epoch(self) -> float:
+        """Returns the mean loss of the batches, or the first that is not finite."""
+        self.module.train()
+        rows = self.train
+        if self.n_batches > 1:  # shuffled once and then sliced: far cheaper than gathering each batch
+            rows = rows[torch.randperm(len(rows), generator=self.generator)]
+        first_step = len(self.state.history.train_loss) * self.n_batches
+        total = 0.0
+        for index in range(self.n_batches):
+            batch = rows[index * self.size : (index + 1) * self.size]
+            noise = self.objective.draw_noise(batch, self.generator)
+            loss = self.optimiser.step(batch, noise, self._rate(first_step + index))
+            if not math.isfinite(loss):
+                return loss
+            total += loss
+        return total / self.n_batches
+
+    @torch.no_grad()
+    def _validate(self) -> tuple[float, ...]:
+        """Returns the mean loss of the held-out rows, or nothing if there are none."""
+        if not self.validation:
+            return ()
+        self.module.eval()
+        total = sum(float(self.objective(self.module, *part).sum()) for part in self.validation)
+        return (total / sum(len(batch) for batch, _ in self.validation),)
+
+    def _with_noise(self, rows: RowsT | None) -> list[tuple[RowsT, tuple[Tensor, ...]]]:
+        """Cuts held-out rows in batches with noise of their own, drawn once: losses stay comparable."""
+        if rows is None:
+            return []
+        size = self.settings.batch_size
+        batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+        return [(batch, self.objective.draw_noise(batch, self.generator)) for batch in batches]
+
+    def _rate(self, step: int) -> float:
+        if self.settings.schedule == "constant":
+            return self.state.learning_rate
+        return self.state.learning_rate * 0.5 * (1.0 + math.cos(math.pi * step / self.n_steps))
+
+    def _failure(self, train_loss: float, validation_loss: float = 0.0) -> str | None:
+        if not math.isfinite(train_loss):
+            return f"the training loss was {train_loss}"
+        if not self.optimiser.is_finite():
+            return "a gradient was not finite"
+        if not math.isfinite(validation_loss):
+            return f"the validation loss was {validation_loss}"
+        return None
+
+    def _back_off(self, reason: str) -> None:
+        """Returns to the last good state with half the learning rate; the next shuffle is another."""
+        history, rate = self.state.history, self.state.learning_rate
+        epoch = len(history.train_loss)
+        if len(history.backoffs) >= self.settings.max_backoffs:
+            raise TrainingError(
+                f"In epoch {epoch + 1} {reason}, although the learning rate was halved to {rate:g}. Look for "
+                "extreme or infinite values in the data, or begin with a learning rate below "
+                f"{self.settings.learning_rate:g}."
+            )
+        warnings.warn(
+            f"In epoch {epoch + 1} {reason}: training went back to the last good state and goes on with the "
+            f"learning rate {rate / 2:g} instead of {rate:g}.",
+            HalfseenWarning,
+            stacklevel=5,  # the caller of fit_module
+        )
+        backoff = Backoff(epoch=epoch, learning_rate=rate / 2, reason=reason)
+        self._load(self.state)
+        self.state = replace(
+            self.state,
+            generator=self.generator.get_state(),
+            learning_rate=rate / 2,
+            history=replace(history, backoffs=(*history.backoffs, backoff)),
+        )
+
+    def _capture(self, weights: Tensors, best: Tensors, learning_rate: float, history: History) -> Checkpoint:
+        return Checkpoint(
+            module=weights,
+            best=best,
+            optimiser=self.optimiser.state(),
+            generator=self.generator.get_state(),
+            learning_rate=learning_rate,
+            history=history,
+        )
+
+    def _load(self, state: Checkpoint) -> None:
+        self.module.load_state_dict(state.module)
+        self.optimiser.load_state(state.optimiser)
+
+    def _write(self) -> None:
+        if self.path is not None:
+            write_checkpoint(self.path, self.state, self.fingerprint)
+
+    def _progress(self, seconds: float) -> Progress:
+        history = self.state.history
+        return Progress(
+            epoch=len(history.train_loss),
+            max_epochs=self.settings.max_epochs,
+            train_loss=history.train_loss[-1],
+            validation_loss=history.validation_loss[-1] if history.validation_loss else None,
+            best_loss=self.stopping.best_loss,
+            learning_rate=history.learning_rate[-1],
+            seconds=seconds,
+        )
+
+    def _fingerprint(self, validation: RowsT | None) -> dict[str, Any]:
+        """What must be the same for a resumed run to equal one that never stopped."""
+        facts = asdict(self.settings) | {"compile": self.optimiser.compiled}
+        if self.settings.schedule == "constant":
+            del facts["max_epochs"]  # a run may be made longer
+        entry = self.generator.get_state().numpy().tobytes()
+        weights = self.module.state_dict().items()
+        return facts | {
+            "objective": repr(self.objective)
+            if is_dataclass(self.objective)
+            else type(self.objective).__name__,
+            "module": {name: f"{tuple(value.shape)} {value.dtype}" for name, value in weights},
+            "train rows": len(self.train),
+            "validation rows": 0 if validation is None else len(validation),
+            "generator": hashlib.sha256(entry).hexdigest()[:16],
+        }
+
+
+def _weights(module: nn.Module) -> Tensors:
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}

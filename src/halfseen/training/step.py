@@ -1,0 +1,211 @@
+"""One optimisation step: a gradient and an AdamW update, done eagerly or as one compiled graph."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value
+
+from halfseen.errors import HalfseenWarning
+from halfseen.objectives.protocols import Objective, Rows
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+RowsT = TypeVar("RowsT", bound=Rows)
+
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # as torch.optim names them
+
+LossOf = Callable[[list[Tensor], Any, tuple[Tensor, ...]], Tensor]
+
+
+class Update(Protocol):
+    """A step as one function of tensors, which it changes in place; returns the loss."""
+
+    def __call__(
+        self,
+        parameters: list[Tensor],
+        moments: list[dict[str, Tensor]],
+        learning_rate: Tensor,
+        batch: Any,
+        noise: tuple[Tensor, ...],
+        /,
+    ) -> Tensor:
+        """Changes the parameters and moments once."""
+        ...
+
+
+class Optimiser(Generic[ModuleT, RowsT]):
+    r"""Creates AdamW for the mean of an objective over a batch.
+
+    .. math:: m \leftarrow \beta_1 m + (1 - \beta_1) g, \quad v \leftarrow \beta_2 v + (1 - \beta_2) g^2, \;
+              \theta \leftarrow (1 - \eta \lambda) \theta - \eta \, \hat m / (\sqrt{\hat v} + \epsilon)
+
+    The eager step is torch's fused AdamW. The compiled step does the same arithmetic on the same moments
+    within the graph of the gradient, which halves the time of steps that are too small to fill a processor.
+    Without a working compiler it says so and goes on eagerly. The compiled step cannot follow modules that
+    change their buffers in ``forward``.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Its parameters are changed in place.
+    objective : Objective
+        The loss per row.
+    weight_decay : float
+        The decoupled decay :math:`\lambda`.
+    gradient_clip : float or None
+        The largest norm of the whole gradient.
+    compiled : bool
+        Whether to compile the whole step.
+
+    References
+    ----------
+    Loshchilov & Hutter (2019), Decoupled weight decay regularization, algorithm 2.
+    """
+
+    def __init__(
+        self,
+        module: ModuleT,
+        objective: Objective[ModuleT, RowsT],
+        *,
+        weight_decay: float = 0.0,
+        gradient_clip: float | None = None,
+        compiled: bool = False,
+    ) -> None:
+        named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        if not named:
+            raise ValueError("module has no parameters to train.")
+        self.module = module
+        self.objective = objective
+        self.gradient_clip = gradient_clip
+        self.compiled = compiled
+        self.names = list(named)
+        self.parameters = list(named.values())
+        self._adam = torch.optim.AdamW(
+            self.parameters, betas=(BETA_1, BETA_2), eps=EPSILON, weight_decay=weight_decay, fused=True
+        )
+        # Made now and not at the first step, so that both kinds of step and a checkpoint share them.
+        self.moments = [
+            {"step": torch.zeros(()), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+            for p in map(Tensor.detach, self.parameters)
+        ]
+        for parameter, moments in zip(self.parameters, self.moments, strict=True):
+            self._adam.state[parameter] = moments
+        self._update: Update | None = None
+        if compiled:
+            update = functional_update(self._loss_of(), weight_decay, gradient_clip)
+            self._update = torch.compile(update, fullgraph=True, dynamic=False)
+
+    def step(self, batch: RowsT, noise: tuple[Tensor, ...], learning_rate: float) -> float:
+        """Changes the parameters once; returns the mean loss before the change."""
+        if self._update is not None:
+            return self._compiled_step(self._update, batch, noise, learning_rate)
+        self._adam.zero_grad()
+        loss = self.objective(self.module, batch, noise).mean()
+        loss.backward()
+        if self.gradient_clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.gradient_clip)
+        self._adam.param_groups[0]["lr"] = learning_rate
+        self._adam.step()
+        return loss.item()
+
+    def is_finite(self) -> bool:
+        """Whether all parameters and second moments are; an overflow of the latter freezes a parameter."""
+        squares = [moments["exp_avg_sq"] for moments in self.moments]
+        return all(bool(tensor.isfinite().all()) for tensor in [*self.parameters, *squares])
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns a copy of the moments, by the names of the parameters."""
+        named = zip(self.names, self.moments, strict=True)
+        return {f"{name}/{key}": moments[key].clone() for name, moments in named for key in _MOMENTS}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Copies what ``state`` returned into the moments."""
+        for name, moments in zip(self.names, self.moments, strict=True):
+            for key in _MOMENTS:
+                moments[key].copy_(state[f"{name}/{key}"])
+
+    def _compiled_step(
+        self, update: Update, batch: RowsT, noise: tuple[Tensor, ...], learning_rate: float
+    ) -> float:
+        # A tensor, as a changing number would be compiled anew. The detached parameters share memory.
+        rate = torch.tensor(learning_rate, dtype=torch.float64)
+        parameters = [parameter.detach() for parameter in self.parameters]
+        try:
+            return update(parameters, self.moments, rate, batch, noise).item()
+        except torch._dynamo.exc.TorchDynamoException as error:
+            # Compilation comes before execution, so nothing was changed yet.
+            reason = str(error).strip().splitlines()[0]
+            warnings.warn(
+                f"The training step could not be compiled and runs eagerly ({reason}). "
+                "Set compile=False to silence this, or install a C++ compiler.",
+                HalfseenWarning,
+                stacklevel=2,
+            )
+            self._update, self.compiled = None, False
+            return self.step(batch, noise, learning_rate)
+
+    def _loss_of(self) -> LossOf:
+        scored = _Scored(self.module, self.objective)
+        names = [f"module.{name}" for name in self.names]
+
+        def loss_of(parameters: list[Tensor], batch: RowsT, noise: tuple[Tensor, ...]) -> Tensor:
+            named = dict(zip(names, parameters, strict=True))
+            loss: Tensor = functional_call(scored, named, (batch, noise))
+            return loss
+
+        return loss_of
+
+
+def functional_update(loss_of: LossOf, weight_decay: float, gradient_clip: float | None) -> Update:
+    """Returns the whole step, gradient and update, as one function that can be one compiled graph."""
+
+    def update(
+        parameters: list[Tensor],
+        moments: list[dict[str, Tensor]],
+        learning_rate: Tensor,
+        batch: Any,
+        noise: tuple[Tensor, ...],
+    ) -> Tensor:
+        gradients: Sequence[Tensor]
+        loss: Tensor
+        gradients, loss = grad_and_value(loss_of)(parameters, batch, noise)
+        if gradient_clip is not None:
+            norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
+            factor = (gradient_clip / (norm + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_
+            gradients = [gradient * factor for gradient in gradients]
+        for parameter, moment, gradient in zip(parameters, moments, gradients, strict=True):
+            _adam_update(parameter, moment, gradient, learning_rate, weight_decay)
+        return loss
+
+    return update
+
+
+def _adam_update(
+    parameter: Tensor,
+    moments: dict[str, Tensor],
+    gradient: Tensor,
+    learning_rate: Tensor,
+    weight_decay: float,
+) -> None:
+    step = moments["step"].add_(1.0).double()
+    first = moments["exp_avg"].lerp_(gradient, 1.0 - BETA_1)
+    second = moments["exp_avg_sq"].mul_(BETA_2).addcmul_(gradient, gradient, value=1.0 - BETA_2)
+
+    rate = (learning_rate / (1.0 - BETA_1**step)).to(parameter.dtype)
+    spread = (second / (1.0 - BETA_2**step).to(parameter.dtype)).sqrt() + EPSILON
+    parameter.mul_((1.0 - learning_rate * weight_decay).to(parameter.dtype)).sub_(rate * first / spread)
+
+
+class _Scored(nn.Module):
+    """Lets ``functional_call`` swap the parameters whichever method of the module the objective calls."""
+
+    def __init__(self, module: nn.Module, objective: Objective[Any, Any]) -> None:
+        super().__init__()
+        self.module = module
+        self.objective = objective
+
+    def forward(self, batch: Any, noise: tuple[Tensor, ...]) -> Tensor:
+        return self.objective(self.module, batch, noise).mean()

@@ -1,0 +1,44 @@
+"""Fixtures of the whole suite: where shared data lies, and that nobody moves the global generators."""
+
+import os
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pytest
+import torch
+
+hypothesis.settings.register_profile("halfseen", deadline=None, derandomize=True, max_examples=25)
+hypothesis.settings.load_profile("halfseen")
+
+
+@pytest.fixture
+def generator():
+    """A fresh torch generator; every test starts from the same one."""
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The folder of data sets that are not bundled, from the variable HALFSEEN_DATA."""
+    folder = os.environ.get("HALFSEEN_DATA")
+    if not folder:
+        pytest.skip("HALFSEEN_DATA is not set: it names the folder of data sets that are not bundled")
+    if not Path(folder).is_dir():
+        pytest.skip(f"HALFSEEN_DATA={folder} is not a folder")
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def global_generators_stay_where_they_are(request):
+    """Fails a test after which the next number of torch's or numpy's global generator differs."""
+    torch_before, numpy_before = torch.random.get_rng_state(), np.random.get_state()  # noqa: NPY002
+    yield
+    if request.node.get_closest_marker("global_random"):
+        torch.random.set_rng_state(torch_before)
+        np.random.set_state(numpy_before)  # noqa: NPY002
+        return
+    assert torch.equal(torch.random.get_rng_state(), torch_before), "the global torch generator was used"
+    numpy_after = np.random.get_state()  # noqa: NPY002
+    assert np.array_equal(numpy_after[1], numpy_before[1]), "the global numpy generator was used"
+    assert numpy_after[2:] == numpy_before[2:], "the global numpy generator was used"

@@ -1,0 +1,47 @@
+"""The examples of README.md and of the guide run as they stand, each page in a folder of its own."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GUIDE = [path for path in sorted((ROOT / "docs" / "guide").glob("*.md")) if path.name != "index.md"]
+PAGES = ["README.md", "docs/getting_started.md", *(str(path.relative_to(ROOT)) for path in GUIDE)]
+
+
+def run_examples(page):
+    """Runs the python blocks of a page in one namespace and returns it."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert blocks, f"{page} has no python example"
+    namespace = {"__name__": "__page__"}
+    for number, block in enumerate(blocks, start=1):
+        exec(compile(block, f"{page}, example {number}", "exec"), namespace)
+    return namespace
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    run_examples(page)
+
+
+def test_the_readme_is_right_about_its_first_example(tmp_path, monkeypatch):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    names = run_examples("README.md")
+    assert not names["complete"].isna().any().any()
+    assert len(names["draws"]) == 20
+    assert names["same"].equals(names["complete"])
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_a_page_names_only_make_targets_that_exist(page):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, flags=re.MULTILINE))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, flags=re.MULTILINE)
+    assert named
+    assert set(named) <= targets

@@ -1,0 +1,71 @@
+"""The repository keeps its own promises: public names, change fragments, pins."""
+
+import importlib.metadata
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import halfseen
+
+ROOT = Path(__file__).parents[1]
+KINDS = "added|changed|deprecated|removed|fixed|security"
+FRAGMENT = re.compile(rf"(\d+|[a-z][a-z0-9]*(-[a-z0-9]+)*)\.({KINDS})\.md")
+
+
+@pytest.mark.parametrize("name", halfseen.__all__)
+def test_a_public_name_exists_and_says_what_it_is(name):
+    thing = getattr(halfseen, name)
+    if inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing):
+        assert inspect.getdoc(thing), f"halfseen.{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", [n for n in halfseen.__all__ if inspect.isclass(getattr(halfseen, n))])
+def test_a_public_method_says_what_it_does(name):
+    for method, function in inspect.getmembers(getattr(halfseen, name), inspect.isfunction):
+        if not method.startswith("_") and function.__module__.startswith("halfseen."):
+            assert inspect.getdoc(function), f"halfseen.{name}.{method} has no docstring"
+
+
+def test_public_names_are_listed_once():
+    assert len(halfseen.__all__) == len(set(halfseen.__all__))
+
+
+def test_the_version_is_the_installed_one():
+    assert halfseen.__version__ == importlib.metadata.version("halfseen")
+
+
+def test_change_fragments_are_named_by_topic_and_kind():
+    fragments = [path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md"]
+    wrong = [path.name for path in fragments if not FRAGMENT.fullmatch(path.name)]
+    assert not wrong, f"name these <topic>.<{KINDS}>.md, see changelog.d/README.md: {wrong}"
+    empty = [path.name for path in fragments if not path.read_text(encoding="utf-8").strip()]
+    assert not empty, f"these say nothing: {empty}"
+
+
+@pytest.mark.parametrize("name", ["gaussian.md", "Gaussian.added.md", "gaussian.new.md", "a_b.fixed.md"])
+def test_a_misnamed_fragment_is_noticed(name):
+    assert not FRAGMENT.fullmatch(name)
+
+
+def test_constraints_are_exact_pins_without_hosts_or_paths():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    wrong = [pin for pin in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", pin)]
+    assert not wrong, f"not of the form name==version: {wrong}"
+    assert "torch==2.13.0" in pins
+
+
+def test_every_dependency_is_explained():
+    explained = (ROOT / "docs" / "design" / "dependencies.md").read_text(encoding="utf-8")
+    for requirement in importlib.metadata.requires("halfseen") or []:
+        name = re.match(r"[A-Za-z0-9._-]+", requirement)[0]
+        assert name == "halfseen" or name in explained, f"docs/design/dependencies.md says nothing of {name}"
+
+
+def test_the_gold_files_exist():
+    principles = (ROOT / "docs" / "design" / "principles.md").read_text(encoding="utf-8")
+    gold = re.findall(r"^\d\. `([^`]+)`", principles, flags=re.MULTILINE)
+    assert len(gold) == 5
+    assert [path for path in gold if not (ROOT / path).is_file()] == []
