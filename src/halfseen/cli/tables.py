@@ -324,6 +324,8 @@ def _spell_out(table: pa.Table) -> tuple[pa.Table, dict[str, Style]]:
     columns, styles = [], {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         texts = column.combine_chunks().cast(pa.large_string())
+        if pa.types.is_timestamp(column.type) and pc.all(pc.match_substring_regex(texts, r"\.0+Z?$")).as_py():
+            texts = pc.replace_substring_regex(texts, r"\.0+(Z?)$", r"\1")
         columns.append(texts)
         styles[name] = style_of(kind_of(column.type), texts.drop_null())
     return pa.table(columns, names=table.column_names), styles

@@ -59,6 +59,8 @@ class GaussianImputer(BaseImputer):
         The fitted model; ``model_.gaussian`` has location and covariance of the standardised features.
     objective_ : list of float
         The penalised log-likelihood per row after each EM iteration; it never falls.
+    n_iter_ : int
+        The number of EM iterations.
     ridge_ : float
         The ridge that was used.
 
@@ -100,6 +102,7 @@ class GaussianImputer(BaseImputer):
         settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
         result = fit_gaussian(batch, settings, generator=generator)
         self.objective_ = list(result.objective)
+        self.n_iter_ = len(self.objective_)
         self.ridge_ = settings.ridge
         posterior = sample_posterior(
             batch, result.gaussian, ridge=self.ridge_, n_draws=self.n_posterior_draws, generator=generator
@@ -110,7 +113,7 @@ class GaussianImputer(BaseImputer):
         return TabularGaussian.from_state(self._modelled, state)
 
     def _extra(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("objective_", "ridge_") if hasattr(self, name)}
+        return {name: getattr(self, name) for name in ("objective_", "n_iter_", "ridge_") if hasattr(self, name)}
 
 
 class MeanImputer(BaseImputer):

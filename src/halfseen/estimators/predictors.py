@@ -50,6 +50,10 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
         What each column is, and why.
     gaussian_ : Gaussian
         Of the standardised features, followed by the standardised targets.
+    objective_ : list of float
+        The penalised log-likelihood per row after each EM iteration; it never falls.
+    n_iter_ : int
+        The number of EM iterations.
 
     Examples
     --------
@@ -88,6 +92,7 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
         settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
         result = fit_gaussian(batch, settings, generator=generator)
         self.objective_ = list(result.objective)
+        self.n_iter_ = len(self.objective_)
         self.gaussian_ = result.gaussian
         return self
 
@@ -147,7 +152,7 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
         self.gaussian_ = Gaussian(state["gaussian.loc"], state["gaussian.covariance"])
 
     def _extra(self) -> dict[str, Any]:
-        return {"_one_dimensional": self._one_dimensional, "objective_": self.objective_}
+        return {"_one_dimensional": self._one_dimensional, "objective_": self.objective_, "n_iter_": self.n_iter_}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

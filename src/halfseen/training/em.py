@@ -134,26 +134,29 @@ class _Climb:
         self.buckets: list[Bucket] = list(plan_buckets(batch.observed))
 
     def run(self, start: Gaussian, callback: Callable[[int, float], None] | None) -> EMResult:
-        path = [start]  # the last points reached by plain EM steps in a row
+        path = [start]  # the points of the last plain EM steps
+        fallback: Gaussian | None = None  # where to return to while path is an extrapolation not yet judged
         objective: list[float] = []
         converged = False
         for iteration in range(self.settings.max_iterations):
             value, following = self._step(path[-1])
             if callback is not None:
                 callback(iteration, value)
-            if objective and value < objective[-1]:  # only an extrapolation can fall
-                path = [fallback]
-                continue
             gain = value - objective[-1] if objective else float("inf")
-            objective.append(value)
-            path.append(following)
-            if gain < self.settings.tolerance:
-                converged = True
+            if gain < 0 and fallback is not None:
+                path, fallback = [fallback], None
+                continue
+            fallback = None
+            converged = gain < self.settings.tolerance
+            if gain >= 0:  # a plain step falls by rounding only, and then the top is reached
+                objective.append(value)
+                path.append(following)
+            if converged:
                 break
             if len(path) == 3:
                 fallback = path[-1]
                 path = [_extrapolate(*path)]
-        return EMResult(path[-1], tuple(objective), converged)
+        return EMResult(path[-1] if fallback is None else fallback, tuple(objective), converged)
 
     def _step(self, gaussian: Gaussian) -> tuple[float, Gaussian]:
         statistics = gaussian.statistics(self.batch, self.buckets)

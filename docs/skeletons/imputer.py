@@ -1,0 +1,79 @@
+"""The imputer: parameters and the choice of a model. Goes to src/halfseen/estimators/imputers.py."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from halfseen._random import torch_generator
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.estimators._base import BaseImputer
+from halfseen.objectives.likelihood import NegativeLogLikelihood
+from halfseen.training.loop import TrainingSettings, fit_module
+from skeletons.tabular_model import TabularDiagonal  # in the library: from halfseen.models.tabular_<name>
+
+
+class DiagonalImputer(BaseImputer):
+    r"""Imputes each column by itself, by a Gaussian that is trained by gradients.
+
+    .. math:: p(x_o) = \prod_{d \in o} \mathcal{N}(x_d \mid \mu_d, \sigma_d^2)
+
+    Assumes that values are missing completely at random (MCAR).
+
+    Parameters
+    ----------
+    max_epochs : int, default=300
+        At most so many passes over the table.
+    learning_rate : float, default=0.05
+        Step size of the optimiser at the start.
+    schema : dict, optional
+        As in `GaussianImputer`.
+    random_state : int, numpy generator or None, default=None
+        Seeds fitting and draws.
+
+    Attributes
+    ----------
+    schema_ : Schema
+        What each column is, and why.
+    model_ : TabularDiagonal
+        The fitted model.
+    history_ : History
+        The loss after each epoch, and why training stopped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> DiagonalImputer(random_state=0).fit_transform([[1.5], [2.5], [np.nan]]).ravel().round(1)
+    array([1.5, 2.5, 2. ])
+    """
+
+    def __init__(
+        self,
+        *,
+        max_epochs: int = 300,
+        learning_rate: float = 0.05,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.max_epochs = max_epochs  # __init__ only stores: scikit-learn's clone and grid search rely on it
+        self.learning_rate = learning_rate
+        self.schema = schema
+        self.random_state = random_state
+
+    def _fit_model(self, codes: Incomplete) -> TabularDiagonal:
+        generator = torch_generator(self.seed_)  # fresh at each fit, never global
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
+        model = TabularDiagonal.create(self._modelled, features)
+        model.module.reset_parameters(generator)
+        self.history_ = fit_module(
+            model.module,
+            NegativeLogLikelihood(),
+            features.encode(codes),
+            generator=generator,
+            settings=TrainingSettings(max_epochs=self.max_epochs, learning_rate=self.learning_rate),
+        )
+        return model
+
+    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularDiagonal:
+        return TabularDiagonal.from_state(self._modelled, state)

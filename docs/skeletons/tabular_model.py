@@ -1,0 +1,120 @@
+"""The model on the columns of a mixed table. Goes to src/halfseen/models/tabular_<name>.py."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.special import ndtr
+
+from halfseen._random import Keys, row_normals, row_uniforms
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.models.tabular import decode_mean, invert_cdf, log_level, with_certainty
+from skeletons.model import DiagonalGaussian  # in the library: from halfseen.models.<name> import ...
+
+LEVEL_STREAM = 1  # noise that chooses levels is kept apart from noise for numbers
+
+
+@dataclass(frozen=True)
+class TabularDiagonal:
+    """Codes of a table under independent columns: what an imputer asks (see TabularModel), answered by a module.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The C modelled columns.
+    features : FeatureMap
+        From codes (N, C) to standardised features (N, D) and back.
+    module : DiagonalGaussian
+        The fitted density of the features.
+    """
+
+    columns: Sequence[Column]
+    features: FeatureMap
+    module: DiagonalGaussian
+
+    @classmethod
+    def create(cls, columns: Sequence[Column], features: FeatureMap) -> "TabularDiagonal":
+        """Returns a model that is not yet trained."""
+        return cls(columns, features, DiagonalGaussian(features.n_features).double())
+
+    @torch.no_grad()
+    def point(self, codes: Incomplete) -> Tensor:
+        """Returns codes (N, C) completed by means and most probable levels."""
+        return decode_mean(self.features, codes, self.module.conditional_mean(self.features.encode(codes)))
+
+    @torch.no_grad()
+    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns completed codes (S, N, C) whose noise belongs to the rows."""
+        batch = self.features.encode(codes)
+        drawn = [self._draw(codes, batch, keys, s) for s in range(n_draws)]
+        return torch.stack(drawn) if drawn else codes.x.new_empty(0, *codes.x.shape)
+
+    @torch.no_grad()
+    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, C) of numbers; most probable levels where there are levels."""
+        batch = self.features.encode(codes)
+        result = self.point(codes).expand(len(probabilities), -1, -1).clone()
+        quantiles = [self.module.conditional_quantile(batch, level) for level in probabilities]
+        result[..., list(self.features.numeric)] = self.features.numbers(torch.stack(quantiles))
+        return torch.where(codes.observed, codes.x, result)
+
+    @torch.no_grad()
+    def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
+        """Returns for each column with levels the probability (N, L) of each; 0 and 1 where observed."""
+        found = self._marginals(len(codes))
+        return {c: with_certainty(found[c], codes, c) for c in sorted(found)}
+
+    @torch.no_grad()
+    def log_prob(self, codes: Incomplete) -> Tensor:
+        """Returns the log density (N) of the observed cells: numbers by the module, levels by probability."""
+        marginals = self._marginals(len(codes))
+        seen = codes.observed.clone()
+        seen[:, list(marginals)] = False
+        numbers = Incomplete(codes.x, seen)
+        total = self.module(self.features.encode(numbers)) + self.features.log_jacobian(numbers)
+        for c, probabilities in marginals.items():
+            total = total + log_level(probabilities, codes, c)
+        return total
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns every learned tensor."""
+        weights = {f"module.{name}": value for name, value in self.module.state_dict().items()}
+        return self.features.state() | weights
+
+    @classmethod
+    def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "TabularDiagonal":
+        """Rebuilds the model from its columns and what `state` returned."""
+        model = cls.create(columns, FeatureMap.from_state(columns, state, all_indicators=False))
+        prefix = "module."
+        weights = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
+        model.module.load_state_dict(weights)
+        model.module.eval()
+        return model
+
+    def _draw(self, codes: Incomplete, batch: Incomplete, keys: Keys, draw: int) -> Tensor:
+        normals = torch.from_numpy(row_normals(keys, draw, batch.n_features))
+        uniforms = torch.from_numpy(row_uniforms(keys, draw, len(self.columns), LEVEL_STREAM))
+        result = codes.x.clone()
+        result[:, list(self.features.numeric)] = self.features.numbers(
+            self.module.conditional_draw(batch, normals)
+        )
+        for c, probabilities in self._marginals(len(codes)).items():
+            result[:, c] = invert_cdf(probabilities, uniforms[:, c]).to(result.dtype)
+        return torch.where(codes.observed, codes.x, result)
+
+    def _marginals(self, n_rows: int) -> dict[int, Tensor]:
+        """Returns the probabilities (N, L) of each column with levels; here they are equal in all rows."""
+        mean, scale = self.module.loc.expand(n_rows, -1), self.module.scale
+        found = {block.column: self.features.level_probabilities(mean, block) for block in self.features.blocks}
+        for c in self.features.ordinal:  # an ordered level is a score that was rounded
+            position = self.features.numeric.index(c)
+            spread = (scale * self.features.scaler.scale)[position]
+            centre = self.features.numbers(mean)[:, position, None]
+            edges = torch.arange(len(self.columns[c].levels or ()) - 1, dtype=torch.float64) + 0.5
+            below = ndtr((edges - centre) / spread)
+            ends = below.new_zeros(n_rows, 1)
+            found[c] = torch.diff(torch.cat([ends, below, ends + 1.0], dim=1), dim=1)
+        return found

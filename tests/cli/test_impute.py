@@ -1,0 +1,285 @@
+"""The command `halfseen impute`, with a tiny imputer in place of the real ones; the last tests use the real ones."""
+
+import csv
+import gzip
+import json
+import os
+import subprocess
+import sys
+from importlib.resources import files
+
+import pyarrow.parquet
+import pytest
+
+import halfseen
+from halfseen.cli.main import main
+from halfseen.cli.progress import Reporter, one_line
+from halfseen.errors import HalfseenWarning
+
+PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
+TABLE = "name,x,y\nann,1.50,4\nbob,,5\ncat,2.25,\n"
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text(TABLE)
+    return path
+
+
+def read_rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def test_fills_holes_and_nothing_else(run, table, tmp_path):
+    code, out, err = run("impute", table, "-o", "out.csv")
+    assert (code, out) == (0, "")
+    before, after = read_rows(table), read_rows(tmp_path / "out.csv")
+    changed = [(i, j) for i, row in enumerate(before) for j, cell in enumerate(row) if after[i][j] != cell]
+    assert changed == [(2, 1), (3, 2)]
+    assert after[2][1] in ("1.50", "2.25")
+    assert [line.split()[0] for line in err.splitlines()] == [
+        "read", "missing", "columns", "columns", "wrote", "done",
+    ]  # fmt: skip
+    assert "csv, comma, utf-8): 3 rows, 3 columns" in err
+    assert sorted(os.listdir(tmp_path)) == ["in.csv", "out.csv"]
+
+
+def test_the_output_may_be_the_input(run, table):
+    assert run("impute", table, "-o", table, "-q") == (0, "", "")
+    assert "" not in [cell for row in read_rows(table) for cell in row]
+
+
+def test_draws_are_stacked_with_a_first_column_of_another_name_if_taken(run, tmp_path):
+    (tmp_path / "in.csv").write_text("draw,x\na,1\nb,\n")
+    assert run("impute", "in.csv", "-o", "out.csv", "--draws", 3, "-q")[0] == 0
+    rows = read_rows(tmp_path / "out.csv")
+    assert rows[0] == ["draw_0", "draw", "x"]
+    assert [row[0] for row in rows[1:]] == ["1", "1", "2", "2", "3", "3"]
+
+
+def test_draws_make_a_gaussian_imputer_proper(run, table, monkeypatch):
+    seen = []
+    kind = halfseen.GaussianImputer
+    monkeypatch.setattr(
+        halfseen, "GaussianImputer", lambda **settings: seen.append(settings) or kind(**settings)
+    )
+    run("impute", table, "-o", "out.csv", "--draws", 7, "--seed", 5)
+    run("impute", table, "-o", "out.csv")
+    assert [(one["n_posterior_draws"], one["random_state"]) for one in seen] == [(7, 5), (0, 0)]
+
+
+@pytest.mark.parametrize("method", ["gaussian", "mixture", "mean"])
+def test_methods_and_the_seed(run, table, tmp_path, method):
+    for name in ("a.csv", "b.csv"):
+        assert run("impute", table, "-o", name, "--method", method, "--seed", 3, "-q") == (0, "", "")
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_report_and_model_are_written(run, table, tmp_path):
+    code, _, err = run("impute", table, "-o", "out.parquet", "--report", "r.html", "--save-model", "m.half")
+    assert code == 0
+    assert sorted(os.listdir(tmp_path)) == ["in.csv", "m.half", "out.parquet", "r.html"]
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<!DOCTYPE html>" in page
+    assert "halfseen impute" in page
+    assert "--report r.html" in page
+    assert "r.html" in err
+    assert pyarrow.parquet.read_table(tmp_path / "out.parquet").num_rows == 3
+
+
+def test_standard_output_carries_data_only(run, table):
+    code, out, err = run("impute", table, "-o", "-")
+    assert code == 0
+    assert out.startswith("name,x,y\nann,1.50,4\n")
+    assert "wrote  standard output" in err
+
+
+def test_options_of_a_csv_reach_the_reader(run, tmp_path):
+    (tmp_path / "in.txt").write_bytes("é|x\nNA|1\nb|-9\nc|3\n".encode("latin-1"))
+    options = ["--delimiter", "|", "--encoding", "latin-1", "--null", "-9", "--no-default-nulls"]
+    assert run("impute", "in.txt", "-o", "out.csv", *options, "-q")[0] == 0
+    lines = (tmp_path / "out.csv").read_bytes().decode("latin-1").splitlines()
+    assert lines[:2] == ["é|x", "NA|1"]
+    assert lines[2] in ("b|1", "b|3")
+
+
+def test_a_warning_is_one_note_and_reaches_the_report(run, table, tmp_path, monkeypatch):
+    class Warning(halfseen.GaussianImputer):
+        def fit(self, table):
+            for _ in range(2):
+                __import__("warnings").warn("Column 'x' is\nodd.", HalfseenWarning, stacklevel=1)
+            return super().fit(table)
+
+    monkeypatch.setattr(halfseen, "GaussianImputer", Warning)
+    _, _, err = run("impute", table, "-o", "out.csv", "--report", "r.html")
+    assert [line for line in err.splitlines() if "odd" in line] == ["    note  Column 'x' is odd."]
+    assert "is odd." in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert run("impute", table, "-o", "out.csv", "--quiet") == (0, "", "")
+
+
+def test_a_table_without_holes_passes_through(run, tmp_path):
+    (tmp_path / "in.csv").write_text("x,y\n1,2\n3,4\n")
+    code, _, err = run("impute", "in.csv", "-o", "out.csv", "--report", "r.html")
+    assert code == 0
+    assert "missing  no cells" in err
+    assert (tmp_path / "out.csv").read_text() == "x,y\n1,2\n3,4\n"
+    assert "Nothing was missing." in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------------------ refusals
+
+BAD_INPUTS = {
+    "empty file": (b"", [], "is empty"),
+    "header only": (b"a,b\n", [], "no rows"),
+    "ragged csv": (b"a,b\n1,2\n1,2,3\n", [], "line 3 has 3 cells"),
+    "duplicate columns": (b"a,a\n1,2\n", [], "duplicate column names: 'a'"),
+    "all missing": (b"a,b\nNA,\n,?\n", [], "every cell is missing"),
+    "infinite values": (b"a,b\n1,inf\n2,\n", [], "'b' contains infinity"),
+    "wrong delimiter": (b"a,b\n1,2\n", ["--delimiter", ";"], "wrong delimiter"),
+    "binary junk": (bytes(range(256)) * 8, [], "not a text table"),
+    "truncated gz": (gzip.compress(b"a,b\n" + b"1,2\n" * 999)[:-9], [], "truncated"),
+    "unknown method": (b"a,b\n1,2\n", ["--method", "magic"], "magic"),
+    "unknown option": (b"a,b\n1,2\n", ["--magic"], "--magic"),
+    "no draws": (b"a,b\n1,2\n", ["--draws", "0"], "--draws"),
+    "bad level": (b"a,b\n1,2\n", ["--level", "90"], "not between 0 and 1"),
+    "bad seed": (b"a,b\n1,2\n", ["--seed", "x"], "--seed"),
+    "bad encoding": (b"a,b\n1,2\n", ["--encoding", "klingon"], "unknown encoding"),
+    "missing schema": (b"a,b\n1,2\n", ["--schema", "none.json"], "none.json"),
+    "report into nowhere": (b"a,b\n1,2\n", ["--report", "none/r.html"], "'none' does not exist"),
+    "report over the output": (b"a,b\n1,2\n", ["--report", "out.csv"], "different files"),
+    "report over the input": (b"a,b\n1,2\n", ["--report", "in.csv"], "overwrite the input"),
+}
+
+
+def check_refusal(code, out, err, reason, folder, left):
+    assert code == 2
+    assert out == ""
+    assert err.startswith("halfseen: error: ")
+    assert len(err.splitlines()) == 1
+    assert reason in err
+    assert sorted(os.listdir(folder)) == left
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS)
+def test_bad_input_gets_one_line_and_leaves_nothing(run, tmp_path, case):
+    content, options, reason = BAD_INPUTS[case]
+    (tmp_path / "in.csv").write_bytes(content)
+    code, out, err = run("impute", "in.csv", "-o", "out.csv", *options)
+    check_refusal(code, out, err, reason, tmp_path, ["in.csv"])
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("none/out.csv", "does not exist"),
+        (".", "directory"),
+        ("in.csv/x.csv", "not a directory"),
+        ("o.doc", "'.doc'"),
+    ],
+)
+def test_an_unwritable_output_is_refused_before_the_work(run, table, tmp_path, monkeypatch, output, reason):
+    monkeypatch.setattr(halfseen, "GaussianImputer", None)
+    options = ["--to", "csv"] if output == "." else []
+    check_refusal(*run("impute", table, "-o", output, *options), reason, tmp_path, ["in.csv"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_without_permission_is_refused(run, table, tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    code, out, err = run("impute", table, "-o", "locked/out.csv")
+    check_refusal(code, out, err, "permission denied", tmp_path, ["in.csv", "locked"])
+
+
+def test_a_full_disk_leaves_nothing(run, table, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    code, _, err = run("impute", table, "-o", "out.csv", "-q")
+    assert (code, err) == (2, "halfseen: error: out.csv: cannot write: no space left on device\n")
+    assert os.listdir(tmp_path) == ["in.csv"]
+
+
+def test_missing_input_and_missing_arguments(run, tmp_path):
+    check_refusal(*run("impute", "none.csv", "-o", "out.csv"), "none.csv: no such file", tmp_path, [])
+    check_refusal(*run("impute"), "Missing", tmp_path, [])
+    check_refusal(*run("nonsense"), "nonsense", tmp_path, [])
+
+
+def test_a_bug_shows_its_traceback(run, table, monkeypatch):
+    def broken(**_):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(halfseen, "GaussianImputer", broken)
+    with pytest.raises(ValueError, match="a bug"):
+        run("impute", table, "-o", "out.csv")
+
+
+def test_version_and_help(run):
+    assert run("--version") == (0, f"halfseen {halfseen.__version__}\n", "")
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    assert "impute" in out
+    assert "completion" not in out
+
+
+def test_names_with_control_characters_stay_on_one_line():
+    assert one_line("a\nb\x1b[31mc") == "a b\N{REPLACEMENT CHARACTER}[31mc"
+
+
+def test_a_terminal_gets_a_bar_and_lines_at_once(capfd):
+    reporter = Reporter()
+    reporter.console._force_terminal = True
+    reporter._waiting = None
+    with reporter.progress("fitting") as callback:
+        callback(type("Record", (), {"epoch": 3, "max_epochs": 9})())
+    reporter.say("read", "a[b]c.csv")
+    err = capfd.readouterr().err
+    assert "3/9" in err
+    assert "a[b]c.csv" in err
+
+
+# ------------------------------------------------------------------------------------------ for real
+
+
+@pytest.mark.parametrize("method", ["gaussian", "mixture", "mean"])
+def test_penguins_end_to_end(tmp_path, capfd, method):
+    out, page = tmp_path / "out.csv", tmp_path / "r.html"
+    command = ["impute", PENGUINS, "-o", str(out), "--method", method, "--report", str(page)]
+    assert main(command) == 0, capfd.readouterr().err
+    before, after = read_rows(PENGUINS), read_rows(out)
+    assert len(before) == len(after)
+    for old_row, new_row in zip(before, after, strict=True):
+        for old, new in zip(old_row, new_row, strict=True):
+            assert new == old or (old == "" and new != "")
+    assert {row[6] for row in after[1:]} == {"male", "female"}
+    assert "penguins.csv" in page.read_text(encoding="utf-8")
+
+
+def test_a_schema_file_sets_kinds_and_bounds(tmp_path, capfd):
+    (tmp_path / "s.json").write_text(
+        json.dumps({"columns": {"body_mass_g": {"minimum": 6000, "maximum": 7000}}})
+    )
+    command = ["impute", PENGUINS, "-o", str(tmp_path / "out.csv"), "--schema", str(tmp_path / "s.json")]
+    assert main(command) == 0, capfd.readouterr().err
+    pairs = zip(read_rows(PENGUINS), read_rows(tmp_path / "out.csv"), strict=True)
+    assert {6000 <= float(after[5]) <= 7000 for before, after in pairs if before[5] == ""} == {True}
+
+
+def test_infinite_values_are_refused_for_real(tmp_path, capfd):
+    (tmp_path / "in.csv").write_text("a,b\n1,inf\n2,\n3,4\n")
+    code = main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv")])
+    check_refusal(code, *capfd.readouterr(), "'b'", tmp_path, ["in.csv"])
+
+
+def test_the_module_runs_as_a_program(tmp_path):
+    run = [sys.executable, "-m", "halfseen", "impute", "-", "-o", "-", "--method", "mean"]
+    done = subprocess.run(run, input=TABLE, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("name,x,y\nann,1.50,4\n")
+    bad = subprocess.run(
+        [*run, "--magic"], input="", capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    check_refusal(bad.returncode, bad.stdout, bad.stderr, "--magic", tmp_path, [])
