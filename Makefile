@@ -54,6 +54,7 @@ bench: venv  ## run every benchmark: cost and accuracy beside scikit-learn's
 	done
 
 docs: venv  ## build the documentation; a warning is an error
+	@rm -rf docs/api/generated  # pages of names that are gone
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "documentation: $(CURDIR)/docs/_build/html/index.html"
 

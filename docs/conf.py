@@ -1,6 +1,7 @@
 """The documentation's configuration; `make docs` builds with warnings as errors."""
 
 import inspect
+import re
 import warnings
 from importlib.metadata import version as installed
 
@@ -28,15 +29,16 @@ exclude_patterns = [
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 templates_path = ["templates"]
+suppress_warnings = ["ref.python"]  # a word in a type, such as n_features, may be an attribute of two classes
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2
 
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say it, with shapes
-autodoc_default_options = {"members": True, "inherited-members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True, "inherited-members": "object"}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+napoleon_use_ivar = False
 napoleon_custom_sections = [("Shapes", "params_style")]
 
 html_theme = "pydata_sphinx_theme"
@@ -71,5 +73,11 @@ def skip_what_is_not_ours(app, what, name, obj, skip, options):
     return True if foreign or name.endswith("_request") else None
 
 
+def escape_stars(app, what, name, obj, options, lines):
+    """Keeps a shape such as (*, D) from being read as the beginning of emphasis."""
+    lines[:] = [re.sub(r"(?<!`)\(\*(?=[,)])", r"(\\*", line) for line in lines]
+
+
 def setup(app):
+    app.connect("autodoc-process-docstring", escape_stars)
     app.connect("autodoc-skip-member", skip_what_is_not_ours)

@@ -29,9 +29,8 @@ holes.loc[hidden, "flipper_length_mm"] = np.nan
 # A fitted imputer gives one value for each hole, and an interval in which the truth should lie nine times in
 # ten.
 imputer = halfseen.GaussianImputer(random_state=0).fit(holes)
-filled = imputer.transform(holes)["flipper_length_mm"].to_numpy()[hidden]
-low, high = (frame["flipper_length_mm"].to_numpy()[hidden] for frame in imputer.interval(holes, level=0.9))
-truth = penguins["flipper_length_mm"].to_numpy()[hidden]
+tables = (penguins, imputer.transform(holes), *imputer.interval(holes, level=0.9))
+truth, filled, low, high = (table["flipper_length_mm"].to_numpy()[hidden] for table in tables)
 
 inside = (low <= truth) & (truth <= high)
 print(f"{inside.sum()} of {inside.size} true values lie in their 90% interval")

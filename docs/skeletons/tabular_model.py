@@ -19,7 +19,7 @@ LEVEL_STREAM = 1  # noise that chooses levels is kept apart from noise for numbe
 
 @dataclass(frozen=True)
 class TabularDiagonal:
-    """Codes of a table under independent columns: what an imputer asks (see TabularModel), answered by a module.
+    """Codes of a table under independent columns: a TabularModel, with answers that come from a module.
 
     Parameters
     ----------
@@ -74,7 +74,8 @@ class TabularDiagonal:
         seen = codes.observed.clone()
         seen[:, list(marginals)] = False
         numbers = Incomplete(codes.x, seen)
-        total = self.module(self.features.encode(numbers)) + self.features.log_jacobian(numbers)
+        total: Tensor = self.module(self.features.encode(numbers))
+        total = total + self.features.log_jacobian(numbers)
         for c, probabilities in marginals.items():
             total = total + log_level(probabilities, codes, c)
         return total
@@ -108,7 +109,9 @@ class TabularDiagonal:
     def _marginals(self, n_rows: int) -> dict[int, Tensor]:
         """Returns the probabilities (N, L) of each column with levels; here they are equal in all rows."""
         mean, scale = self.module.loc.expand(n_rows, -1), self.module.scale
-        found = {block.column: self.features.level_probabilities(mean, block) for block in self.features.blocks}
+        found = {
+            block.column: self.features.level_probabilities(mean, block) for block in self.features.blocks
+        }
         for c in self.features.ordinal:  # an ordered level is a score that was rounded
             position = self.features.numeric.index(c)
             spread = (scale * self.features.scaler.scale)[position]

@@ -1,15 +1,18 @@
-"""The command `halfseen impute`, with a tiny imputer in place of the real ones; the last tests use the real ones."""
+"""The command `halfseen impute`: with a tiny imputer in place of the real ones, and at the end for real."""
 
 import csv
 import gzip
+import io
 import json
 import os
 import subprocess
 import sys
 from importlib.resources import files
+from types import SimpleNamespace
 
 import pyarrow.parquet
 import pytest
+from rich.console import Console
 
 import halfseen
 from halfseen.cli.main import main
@@ -229,16 +232,23 @@ def test_names_with_control_characters_stay_on_one_line():
     assert one_line("a\nb\x1b[31mc") == "a b\N{REPLACEMENT CHARACTER}[31mc"
 
 
-def test_a_terminal_gets_a_bar_and_lines_at_once(capfd):
-    reporter = Reporter()
-    reporter.console._force_terminal = True
-    reporter._waiting = None
+def test_a_terminal_gets_a_bar_and_lines_at_once():
+    screen = io.StringIO()
+    reporter = Reporter(console=Console(file=screen, force_terminal=True, width=100))
     with reporter.progress("fitting") as callback:
-        callback(type("Record", (), {"epoch": 3, "max_epochs": 9})())
+        callback(SimpleNamespace(epoch=3, max_epochs=9))
+    assert "3/9" in screen.getvalue()
     reporter.say("read", "a[b]c.csv")
-    err = capfd.readouterr().err
-    assert "3/9" in err
-    assert "a[b]c.csv" in err
+    assert "a[b]c.csv" in screen.getvalue()
+
+
+def test_elsewhere_lines_wait_so_that_a_failure_says_one_thing():
+    screen = io.StringIO()
+    reporter = Reporter(console=Console(file=screen))
+    reporter.say("read", "a.csv")
+    assert screen.getvalue() == ""
+    reporter.release()
+    assert screen.getvalue() == "    read  a.csv\n"
 
 
 # ------------------------------------------------------------------------------------------ for real

@@ -278,6 +278,12 @@ def test_formats_go_round(tmp_path, name):
     assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
 
 
+def test_gzip_output_does_not_depend_on_the_clock(tmp_path):
+    file = read_table(write(tmp_path / "a.csv", "x,y\n1,2\n"))
+    write_tables([file.table], str(tmp_path / "b.csv.gz"), file)
+    assert (tmp_path / "b.csv.gz").read_bytes()[4:8] == bytes(4)
+
+
 def test_gzip_is_known_by_its_content(tmp_path):
     assert read_table(write(tmp_path / "a.csv", gzip.compress(b"x,y\n1,2\n"))).table.shape == (1, 2)
 

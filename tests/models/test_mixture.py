@@ -220,7 +220,7 @@ def test_a_quantile_between_two_narrow_and_distant_components_is_found():
 def test_quantiles_do_not_depend_on_the_piece_in_which_cells_are_searched(generator, monkeypatch):
     model, batch = random_mixture(generator), random_batch(generator, n_rows=30)
     whole = model.conditional_quantile(batch, 0.8)
-    monkeypatch.setattr("halfseen.models.mixture._CELLS_AT_ONCE", 7)
+    monkeypatch.setattr("halfseen.models.mixture._NUMBERS_AT_ONCE", 7)
     np.testing.assert_allclose(model.conditional_quantile(batch, 0.8), whole, rtol=EXACT)
 
 
@@ -250,12 +250,25 @@ def test_draws_of_levels_and_the_sign_of_a_number_have_their_joint_frequencies(g
     assert stats.chisquare(counts.ravel(), expected.ravel() * len(draws)).pvalue > FAILURE_RATE
 
 
-def test_draws_fall_as_uniforms_say_and_the_last_level_takes_what_rounding_leaves():
-    model = DiagonalMixture(n_features=2, n_components=1, blocks=[(0, 2)]).double()
-    batch = Incomplete(torch.zeros(4, 2, dtype=torch.float64), torch.zeros(4, 2, dtype=torch.bool))
-    chances = torch.tensor([[1e-12], [0.4999], [0.5001], [1.0]], dtype=torch.float64)
-    draws = model.conditional_draw(batch, torch.ones(4, dtype=torch.float64), torch.zeros(4, 2), chances)
-    assert draws.argmax(-1).tolist() == [0, 0, 1, 1]
+def test_levels_fall_as_their_uniforms_say_and_the_last_takes_what_rounding_leaves():
+    model = DiagonalMixture(n_features=10, n_components=1, blocks=[(0, 10)]).double()
+    batch = Incomplete(torch.zeros(4, 10, dtype=torch.float64), torch.zeros(4, 10, dtype=torch.bool))
+    chances = torch.tensor([[1e-12], [0.3999], [0.4001], [1.0]], dtype=torch.float64)
+    draws = model.conditional_draw(batch, torch.ones(4, dtype=torch.float64), torch.zeros(4, 10), chances)
+    assert draws.argmax(-1).tolist() == [0, 3, 4, 9]  # ten times 0.1 is a little less than 1.0
+
+
+def test_a_number_is_drawn_by_its_own_normal_from_the_component_that_its_uniform_chooses(generator):
+    model = random_mixture(generator)
+    batch = random_batch(generator, n_rows=100, rate=1.0)
+    uniforms, normals, block_uniforms = noise_for(generator, 100)
+    draws = model.conditional_draw(batch, uniforms, normals, block_uniforms).detach().numpy()
+
+    oracle = Oracle(model)
+    component = np.searchsorted(oracle.weights.cumsum(), uniforms.numpy())
+    expected = oracle.loc[component] + oracle.scale[component] * normals.numpy()[:, [0, 6]]
+    assert set(component) == {0, 1, 2}
+    np.testing.assert_allclose(draws[:, [0, 6]], expected, rtol=EXACT)
 
 
 def test_a_draw_belongs_to_its_row_and_not_to_its_batch(generator):

@@ -37,11 +37,13 @@ class Reporter:
     ----------
     quiet : bool
         Whether to say nothing at all.
+    console : rich.console.Console, optional
+        Where to say it; standard error if not given.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
         self.quiet = quiet
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = console or Console(stderr=True)
         self.notes: list[str] = []
         self._waiting: list[Text] | None = None if self.console.is_terminal else []
 
@@ -51,7 +53,7 @@ class Reporter:
         if self.quiet:
             return
         if self._waiting is None:
-            self.console.print(line)
+            self._print(line)
         else:
             self._waiting.append(line)
 
@@ -66,7 +68,10 @@ class Reporter:
         """Say what was held back, and from now on everything at once."""
         lines, self._waiting = self._waiting or [], None
         for line in lines:
-            self.console.print(line)
+            self._print(line)
+
+    def _print(self, line: Text) -> None:
+        self.console.print(line, highlight=False, soft_wrap=True)
 
     @contextmanager
     def noting_warnings(self) -> Iterator[None]:

@@ -159,6 +159,10 @@ def choose_edges(observed: np.ndarray, imputed: np.ndarray) -> tuple[np.ndarray,
     if clipped:
         low, high = max(low, inner_low - 0.25 * span), min(high, inner_high + 0.25 * span)
     n_bins = int(np.clip(2 * np.cbrt(len(observed)), 8, MAX_BINS))
+    if whole:  # each bin holds as many whole numbers as the next, else the picture has false teeth
+        low, high = np.floor(low), np.ceil(high)
+        width = np.ceil((high - low + 1) / n_bins)
+        return low - 0.5 + width * np.arange(np.ceil((high - low + 1) / width) + 1), clipped
     return np.linspace(low, high, n_bins + 1), clipped
 
 

@@ -96,7 +96,6 @@ def summarize(
         _summarize_column(name, table[name], known.get(name), int(n_missing), int(n_left))
         for name, n_missing, n_left in zip(table.column_names, per_column, left, strict=True)
     ]
-    with_holes = [column for column in columns if column["n_missing"]]
     return {
         "source": source,
         "n_rows": table.num_rows,
@@ -119,20 +118,19 @@ def summarize(
         "patterns": summarize_patterns(holes, table.column_names),
         "blocks": summarize_blocks(holes, table.column_names),
         "fills": [
-            summarize_fill(
-                known[column["name"]],
-                table,
-                filled,
-                draws,
-                low,
-                high,
-                (probabilities or {}).get(column["name"]),
-            )
-            for column in sorted(with_holes, key=lambda column: -column["n_missing"])[:MAX_COLUMNS]
-            if column["name"] in known
+            summarize_fill(known[name], table, filled, draws, low, high, (probabilities or {}).get(name))
+            for name in _emptiest(columns)
+            if name in known
         ],
-        "n_with_holes": len(with_holes),
+        "n_with_holes": int((per_column > 0).sum()),
     }
+
+
+def _emptiest(columns: Sequence[Summary]) -> list[str]:
+    with_holes = [column for column in columns if column["n_missing"]]
+    return [
+        column["name"] for column in sorted(with_holes, key=lambda column: -column["n_missing"])[:MAX_COLUMNS]
+    ]
 
 
 def _nulls(column: pa.ChunkedArray) -> np.ndarray:

@@ -215,7 +215,7 @@ def strip(shares: Sequence[float], edges: Sequence[int], name: str) -> str:
         shade = "missing" if share else "seen"
         parts.append(
             f'<rect class="{shade}" x="{place}" y="0" width="1.02" height="1"{opacity}>'
-            f"<title>{escape(name)}, {rows}: {percent(share)} missing</title></rect>"
+            f"<title>{escape(f'{name}, {rows}: {percent(share)} missing')}</title></rect>"
         )
     return (
         f'<svg class="strip" viewBox="0 0 {len(shares)} 1" preserveAspectRatio="none" role="img" '
@@ -231,6 +231,7 @@ def pattern_grid(patterns: dict[str, Any]) -> str:
     top, left, bar = 16 + slant, 4.0, 150.0
     right = left + _CELL_WIDTH * len(columns)
     most = rows[0]["count"]
+    words_width = 6.4 * (len(_rows(most)) + 8)
     parts = [
         f'<text class="level" transform="translate({left + _CELL_WIDTH * (place + 0.6):.1f} {top - 7:.1f}) '
         f'rotate(-45)">'
@@ -241,18 +242,22 @@ def pattern_grid(patterns: dict[str, Any]) -> str:
         y = top + (_CELL + 3) * line
         lost = [name for name, gone in zip(columns, row["missing"], strict=True) if gone]
         words = f"{', '.join(lost)} missing" if lost else "nothing missing"
-        share = f"{number(row['count'], 12)} rows ({percent(row['share'])})"
-        parts.append(f"<g><title>{escape(words)}: {share}</title>")
+        share = f"{_rows(row['count'])} ({percent(row['share'])})"
+        parts.append(f"<g><title>{escape(f'{words}: {share}')}</title>")
         parts += [
             f'<rect class="{"missing" if gone else "seen"}" x="{left + _CELL_WIDTH * place + 1:.1f}" '
             f'y="{y:.1f}" width="{_CELL_WIDTH - 2}" height="{_CELL}" rx="2"/>'
             for place, gone in enumerate(row["missing"])
         ]
         length = bar * row["count"] / most
-        parts.append(_bar("amount", right + 10, y + 2, max(length, 1), _CELL - 4))
-        parts.append(_text("tick", right + 16 + length, y + 11.5, share) + "</g>")
-    width = max(right + bar + 140, right + slant + 10)
+        parts.append(_text("tick", right + 10, y + 11.5, share))
+        parts.append(_bar("amount", right + 20 + words_width, y + 2, max(length, 1), _CELL - 4) + "</g>")
+    width = right + max(words_width + bar + 24, slant + 10)
     return _svg(parts, "Missingness patterns", width, top + (_CELL + 3) * len(rows) + 4, fixed=True)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{number(count, 12)} rows"
 
 
 def _bar(shade: str, x: float, y: float, width: float, height: float) -> str:

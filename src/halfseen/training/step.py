@@ -142,7 +142,7 @@ class Optimiser(Generic[ModuleT, RowsT]):
                 f"The training step could not be compiled and runs eagerly ({reason}). "
                 "Set compile=False to silence this, or install a C++ compiler.",
                 HalfseenWarning,
-                stacklevel=2,
+                stacklevel=7,  # the caller of fit_module
             )
             self._update, self.compiled = None, False
             return self.step(batch, noise, learning_rate)

@@ -1,0 +1,219 @@
+"""The page of a report: self-contained, escaped, and fit for a browser."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halfseen.report import svg
+from halfseen.report.render import render
+from halfseen.report.summarize import summarize
+
+HOSTILE = "<script>alert(1)</script>\"'&"
+VOID = {"meta", "link", "br"}
+
+
+def column(name, kind, levels=None):
+    return SimpleNamespace(name=name, kind=kind, dtype="any", levels=levels, reason=f"{HOSTILE} reason")
+
+
+def make_summary(name="x", n_rows=200, rate=0.3, **settings):
+    generator = np.random.default_rng(0)
+    levels = (HOSTILE, "plain", "a level with quite a long name")
+    full = pa.table(
+        {
+            name: generator.normal(size=n_rows),
+            f"{name} level": np.array(levels, dtype=object)[generator.integers(0, 3, n_rows)],
+            f"{name} date": pa.array(generator.integers(0, 9000, n_rows), pa.int32()).cast(pa.date32()),
+            f"{name} count": generator.integers(0, 9, n_rows),
+            f"{name} few": generator.normal(size=n_rows),
+            f"{name} empty": pa.nulls(n_rows, pa.string()),
+        }
+    )
+    rates = (rate, rate, rate, rate, 3 / n_rows if rate else 0, 1.0)
+    columns = []
+    for values, share in zip(full.columns, rates, strict=True):
+        holes = np.zeros(n_rows, dtype=bool)
+        holes[generator.permutation(n_rows)[: round(share * n_rows)]] = True
+        columns.append(pc.if_else(pa.array(holes), pa.scalar(None, values.type), values))
+    table = pa.table(columns, names=full.column_names)
+    kinds = ("continuous", "categorical", "datetime", "count", "continuous", "all-missing")
+    schema = SimpleNamespace(
+        columns=tuple(map(column, table.column_names, kinds, (None, levels, None, None, None, None)))
+    )
+    probabilities = {f"{name} level": np.full((n_rows, 3), 1 / 3)}
+    defaults = {
+        "method": "gaussian",
+        "command": f"halfseen impute {HOSTILE}",
+        "notes": [HOSTILE],
+        "source": name,
+    }
+    draws = [full] * 3
+    return summarize(
+        table,
+        full,
+        draws,
+        full,
+        full,
+        schema,
+        probabilities=probabilities,
+        version="1.2",
+        **defaults | settings,
+    )
+
+
+class Checker(HTMLParser):
+    """Collects tags and attributes, and fails when tags do not close in order."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def check(page):
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.open == []
+    return checker
+
+
+def test_the_page_is_well_formed_and_asks_for_nothing():
+    page = render(make_summary())
+    checker = check(page)
+    assert "script" not in checker.tags
+    assert not {"img", "iframe", "object"} & set(checker.tags)
+    assert not re.search(r"https?://|@import|url\(", page)
+    links = [value for name, value in checker.attributes if name in ("href", "src")]
+    assert all(link.startswith(("#", "data:,")) for link in links)
+    anchors = {value for name, value in checker.attributes if name == "id"}
+    assert {link[1:] for link in links if link.startswith("#")} <= anchors
+    assert not re.search(r"\b(nan|None|Undefined)\b", "".join(checker.text))
+
+
+def test_hostile_names_are_text_and_nothing_else():
+    page = render(make_summary(name=HOSTILE))
+    checker = check(page)
+    assert "script" not in checker.tags
+    assert "<script" not in page
+    assert not any(name.startswith("on") for name, _ in checker.attributes)
+    assert "".join(checker.text).count("<script>alert(1)</script>") >= 10
+
+
+@given(st.text(max_size=12))
+def test_any_name_gives_a_well_formed_page(name):
+    check(render(make_summary(name=name.replace("\0", ""), n_rows=20)))
+
+
+def test_what_is_promised_is_there():
+    text = " ".join(" ".join(check(render(make_summary(seed=7))).text).split())
+    for words in (
+        "200 rows \N{MULTIPLICATION SIGN} 6 columns",
+        "seed 7",
+        "missing at random",
+        "Which columns are missing together",
+        "Mean probability of the chosen level 33%",
+        "90% interval, median width",
+        "Left as it was.",
+        "cells were filled",
+        "halfseen impute",
+    ):
+        assert words in text
+
+
+def test_a_table_without_holes_has_a_short_page():
+    table = pa.table({"x": [1.0, 2.0]})
+    schema = SimpleNamespace(columns=(column("x", "continuous"),))
+    page = render(summarize(table, table, [], None, None, schema, method="mean"))
+    assert "Nothing was missing." in page
+    assert "What was filled" not in page
+    check(page)
+
+
+def test_a_wide_table_shows_the_emptiest_columns():
+    n_columns = 90
+    values = np.ones((30, n_columns))
+    holes = np.arange(30)[:, None] < np.arange(n_columns)[None, :] % 29
+    names = [f"column {place}" for place in range(n_columns)]
+    full = pa.table({name: values[:, place] for place, name in enumerate(names)})
+    table = pa.table(
+        {name: pa.array(values[:, place], mask=holes[:, place]) for place, name in enumerate(names)}
+    )
+    schema = SimpleNamespace(columns=tuple(column(name, "continuous") for name in names))
+    page = render(summarize(table, full, [], None, None, schema))
+    assert "emptiest of" in page
+    assert len(page) < 2_000_000
+    check(page)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (1234567.8, "1 234 568"),
+        (0.000123, "0.000123"),
+        (-1.5, "\N{MINUS SIGN}1.5"),
+        (1e20, "1.00e+20"),
+        (5.0, "5"),
+    ],
+)
+def test_numbers_are_written_for_people(value, text):
+    assert svg.number(value).replace("\N{NARROW NO-BREAK SPACE}", " ") == text
+
+
+def test_percentages_are_zero_or_all_only_when_they_are():
+    shares = (0, 1e-9, 0.0123, 0.5, 0.999_999, 1)
+    assert [svg.percent(share) for share in shares] == ["0%", "<0.1%", "1.2%", "50%", ">99.9%", "100%"]
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9))
+def test_ticks_are_few_and_inside(low, span):
+    ticks = svg.nice_ticks(low, low + span)
+    assert len(ticks) <= 12
+    assert all(low - 1e-6 * span <= tick <= low + span * (1 + 1e-6) for tick in ticks)
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_browser_finds_nothing_to_complain_of(tmp_path, broken):
+    page = render(make_summary(name=HOSTILE))
+    assert "default-src 'none'" in page  # so a request would be blocked, and the console would say so
+    if broken:
+        page = page.replace("</main>", '<img src="https://example.org/x.png"></main>')
+    (tmp_path / "report.html").write_text(page, encoding="utf-8")
+    done = subprocess.run(
+        [
+            "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+            "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
+            "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr",
+            f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"file://{tmp_path / 'report.html'}",
+        ],
+        capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert ("CONSOLE" in done.stderr) == broken
+    assert done.stdout.count('<article class="panel plot"') == 6

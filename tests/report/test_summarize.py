@@ -1,0 +1,195 @@
+"""The summary behind a report: counts that can be checked by hand."""
+
+import json
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halfseen.report import fills
+from halfseen.report.summarize import (
+    MAX_BLOCKS,
+    MAX_PATTERNS,
+    summarize,
+    summarize_blocks,
+    summarize_patterns,
+)
+
+
+def column(name, kind, levels=None):
+    return SimpleNamespace(name=name, kind=kind, dtype="any", levels=levels, reason=f"{name} looks like it.")
+
+
+def example(n_draws=4):
+    table = pa.table(
+        {
+            "x": [1.0, None, 3.0, None, 5.0],
+            "s": ["u", "v", None, "u", "u"],
+            "when": pa.array([0, None, 2, 3, 4], pa.date32()),
+            "full": [1, 2, 3, 4, 5],
+            "empty": pa.nulls(5, pa.float64()),
+        }
+    )
+    filled = table.set_column(0, "x", pa.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    filled = filled.set_column(1, "s", pa.array(["u", "v", "u", "u", "u"]))
+    filled = filled.set_column(2, "when", pa.array([0, 1, 2, 3, 4], pa.date32()))
+    draws = [
+        filled.set_column(0, "x", pa.array([1.0, 2.0 + draw, 3.0, 4.0, 5.0])).set_column(
+            1, "s", pa.array(["u", "v", "uv"[draw % 2], "u", "u"])
+        )
+        for draw in range(n_draws)
+    ]
+    ends = [
+        filled.set_column(0, "x", pc.add(filled["x"], pc.if_else(table["x"].is_null(), side, 0.0)))
+        for side in (-1.0, 1.0)
+    ]
+    kinds = ("continuous", "categorical", "datetime", "count", "all-missing")
+    columns = tuple(map(column, table.column_names, kinds, (None, ("u", "v"), None, None, None)))
+    return table, filled, draws, *ends, SimpleNamespace(columns=columns)
+
+
+def test_counts_are_those_of_the_table():
+    summary = summarize(*example(), method="gaussian", source="a.csv", seed=3, notes=["a note"])
+    assert (summary["n_rows"], summary["n_columns"], summary["n_cells"]) == (5, 5, 25)
+    assert summary["n_missing"] == 2 + 1 + 1 + 5
+    assert summary["n_left"] == 5
+    assert summary["n_complete_rows"] == 0
+    assert [one["n_missing"] for one in summary["columns"]] == [2, 1, 1, 0, 5]
+    assert [fill["name"] for fill in summary["fills"]] == ["empty", "x", "s", "when"]
+    assert summary["columns"][0]["reason"] == "x looks like it."
+
+
+def test_the_summary_is_plain_data():
+    probabilities = {"s": np.array([[0.5, 0.5]] * 2 + [[0.9, 0.1]] + [[0.5, 0.5]] * 2)}
+    summary = summarize(*example(), probabilities=probabilities)
+    assert json.loads(json.dumps(summary)) == summary
+    assert summary["fills"][2]["top_probability"] == pytest.approx(0.9)
+
+
+def test_widths_are_relative_to_the_observed_spread():
+    fill = summarize(*example())["fills"][1]
+    assert fill["width"] == pytest.approx(2.0)
+    assert fill["relative_width"] == pytest.approx(2.0 / np.std([1.0, 3.0, 5.0]))
+    assert (fill["observed_mean"], fill["n_filled"]) == (3.0, 2)
+
+
+def test_few_holes_are_kept_one_by_one():
+    fill = summarize(*example())["fills"][1]
+    assert fill["cells"] == [[2.0, 1.0, 3.0], [4.0, 3.0, 5.0]]
+
+
+def test_shares_of_levels_and_their_band_over_the_draws():
+    fill = summarize(*example(n_draws=4))["fills"][2]
+    assert fill["levels"] == ["u", "v"]
+    assert fill["observed"] == [0.75, 0.25]
+    assert fill["single"] == [1.0, 0.0]
+    assert fill["imputed"] == [0.5, 0.5]
+    assert fill["low"] == [0.0, 0.0]
+    assert fill["high"] == [1.0, 1.0]
+
+
+def test_a_summary_needs_neither_draws_nor_intervals():
+    table, filled, _, _, _, schema = example()
+    fill = summarize(table, filled, [], None, None, schema)["fills"][1]
+    assert fill["imputed"] == fill["single"] == fill["low"] == fill["high"]
+    assert "width" not in fill
+
+
+def test_rare_levels_are_gathered():
+    names = [f"level {place}" for place in range(30)]
+    seen = pa.chunked_array([names * 2 + names[:5] * 20 + [None]])
+    holes = pc.is_null(seen).to_numpy()
+    full = pc.fill_null(seen, "level 29")
+    fill = fills._compare_levels(tuple(names), seen, [full, full], holes)
+    assert len(fill["levels"]) == fills.MAX_LEVELS + 1
+    assert fill["levels"][-1] == "18 more levels"
+    assert sum(fill["observed"]) == pytest.approx(1, abs=1e-4)
+    assert fill["imputed"][-1] == 1.0
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50),
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50),
+)
+def test_bins_cover_what_they_show(observed, imputed):
+    edges, clipped = fills.choose_edges(np.array(observed), np.array(imputed))
+    assert np.all(np.diff(edges) > 0)
+    assert len(edges) <= fills.MAX_BINS + 1
+    if not clipped:
+        assert edges[0] <= min(observed + imputed)
+        assert edges[-1] >= max(observed + imputed)
+
+
+def test_whole_numbers_get_a_bin_each_and_outliers_do_not_squeeze_the_rest():
+    edges, _ = fills.choose_edges(np.array([0.0, 3.0, 5.0]), np.array([2.0]))
+    assert edges.tolist() == [-0.5, 0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+    edges, _ = fills.choose_edges(np.arange(100.0), np.array([50.0]))
+    assert set(np.diff(edges) % 1) == {0}
+    assert (edges[0], len(edges) <= fills.MAX_BINS + 1) == (-0.5, True)
+    far = np.append(np.linspace(0, 1, 999), 1e9)
+    edges, clipped = fills.choose_edges(far, far)
+    assert clipped
+    assert edges[-1] < 2
+
+
+# ---------------------------------------------------------------------------------- patterns and blocks
+
+
+@pytest.mark.parametrize("n_columns", [3, 70])
+def test_patterns_agree_with_counting_rows_one_by_one(n_columns):
+    generator = np.random.default_rng(0)
+    holes = generator.random((400, n_columns)) < 0.3
+    holes[:, 3:] = False
+    names = [f"c{place}" for place in range(n_columns)]
+    patterns = summarize_patterns(holes, names)
+    counts = {}
+    for row in holes[:, :3].tolist():
+        counts[tuple(row)] = counts.get(tuple(row), 0) + 1
+    assert {tuple(row["missing"]): row["count"] for row in patterns["rows"]} == counts
+    assert [row["count"] for row in patterns["rows"]] == sorted(counts.values(), reverse=True)
+    assert patterns["columns"] == names[:3]
+
+
+def test_rare_patterns_are_counted_together():
+    generator = np.random.default_rng(0)
+    holes = generator.random((500, 12)) < 0.5
+    patterns = summarize_patterns(holes, [f"c{place}" for place in range(12)])
+    assert len(patterns["rows"]) == MAX_PATTERNS
+    assert sum(row["count"] for row in patterns["rows"]) + patterns["n_other"] == 500
+
+
+def test_more_than_64_columns_with_holes():
+    holes = np.eye(100, dtype=bool)
+    patterns = summarize_patterns(holes, [f"c{place}" for place in range(100)])
+    assert patterns["n_hidden_columns"] == 60
+    assert patterns["n_patterns"] == 41
+
+
+def test_blocks_hold_every_hole():
+    holes = np.zeros((1003, 2), dtype=bool)
+    holes[500:, 1] = True
+    blocks = summarize_blocks(holes, ["a", "b"])
+    assert blocks["columns"] == ["b"]
+    assert len(blocks["shares"][0]) == MAX_BLOCKS
+    assert blocks["edges"][-1] == 1003
+    weights = np.diff(blocks["edges"])
+    assert np.dot(weights, blocks["shares"][0]) == pytest.approx(503, abs=1)
+
+
+def test_a_million_rows_take_seconds():
+    generator = np.random.default_rng(0)
+    n_rows = 1_000_000
+    values = generator.normal(size=(n_rows, 4))
+    full = pa.table({f"x{place}": values[:, place] for place in range(4)})
+    holes = generator.random((n_rows, 4)) < 0.2
+    table = pa.table({f"x{place}": pa.array(values[:, place], mask=holes[:, place]) for place in range(4)})
+    schema = SimpleNamespace(columns=tuple(column(name, "continuous") for name in table.column_names))
+    started = time.perf_counter()
+    summary = summarize(table, full, [full] * 3, full, full, schema)
+    assert time.perf_counter() - started < 20
+    assert len(json.dumps(summary)) < 100_000
