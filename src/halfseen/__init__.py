@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from halfseen.data import datasets
+from halfseen import datasets
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer

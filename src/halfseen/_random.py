@@ -33,9 +33,7 @@ def seed_from(random_state: object) -> int:
         return int(random_state.integers(2**63))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
-    raise ValueError(
-        f"random_state must be None, an integer or a numpy generator, got {random_state!r}."
-    )
+    raise ValueError(f"random_state must be None, an integer or a numpy generator, got {random_state!r}.")
 
 
 def torch_generator(seed: int) -> torch.Generator:

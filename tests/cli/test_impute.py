@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.resources import files
@@ -17,6 +18,7 @@ from rich.console import Console
 import halfseen
 from halfseen.cli.main import main
 from halfseen.cli.progress import Reporter, one_line
+from halfseen.cli.tables import read_table
 from halfseen.errors import HalfseenWarning
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
@@ -276,6 +278,27 @@ def test_a_schema_file_sets_kinds_and_bounds(tmp_path, capfd):
     assert main(command) == 0, capfd.readouterr().err
     pairs = zip(read_rows(PENGUINS), read_rows(tmp_path / "out.csv"), strict=True)
     assert {6000 <= float(after[5]) <= 7000 for before, after in pairs if before[5] == ""} == {True}
+
+
+def test_dates_booleans_and_decimal_commas_keep_their_style(tmp_path, capfd):
+    lines = ["when;on;v;day", "2020-01-01 10:00;True;1,5;2020-01-05", "2020-01-02 10:00;;2,25;",
+             ";False;;2020-02-01", "2020-01-04 11:30;True;1,75;2020-01-09"]  # fmt: skip
+    (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
+    command = ["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"), "--draws", "2"]
+    assert main([*command, "--report", str(tmp_path / "r.html")]) == 0, capfd.readouterr().err
+    after = (tmp_path / "out.csv").read_text().splitlines()
+    assert after[0] == f"draw;{lines[0]}"
+    assert [after[place] for place in (1, 4, 5, 8)] == [f"{d};{lines[p]}" for d in "12" for p in (1, 4)]
+    for draw, second, third in (("1", *after[2:4]), ("2", *after[6:8])):
+        assert re.fullmatch(rf"{draw};2020-01-02 10:00;(True|False);2,25;\d{{4}}-\d\d-\d\d", second)
+        assert re.fullmatch(rf"{draw};\d{{4}}-\d\d-\d\d \d\d:\d\d;False;\d+,\d\d;2020-02-01", third)
+
+
+def test_a_saved_model_gives_the_same_values(tmp_path, capfd):
+    model, out = tmp_path / "penguins.model", tmp_path / "out.parquet"
+    assert main(["impute", PENGUINS, "-o", str(out), "--save-model", str(model)]) == 0, capfd.readouterr().err
+    again = halfseen.load(model).transform(read_table(PENGUINS).table)
+    assert again.equals(pyarrow.parquet.read_table(out))
 
 
 def test_infinite_values_are_refused_for_real(tmp_path, capfd):

@@ -88,7 +88,9 @@ def parse_column(text: pa.Array, nulls: Sequence[str], delimiter: str) -> tuple[
             return typed, style_of(kind, observed, mark), note
         except pa.ArrowInvalid:  # 2021-02-30, or an integer of 30 digits: it looks like one but is none
             note = None
-    return pc.if_else(missing, absent, text).cast(pa.string()), Style("text"), note
+    texts = pc.if_else(missing, absent, text)
+    fits = texts.nbytes < 1 << 31  # the offsets of the usual string type are 32 bits wide
+    return texts.cast(pa.string()) if fits else texts, Style("text"), note
 
 
 def _find_kind(observed: pa.Array, delimiter: str) -> tuple[Kind, str, str | None]:

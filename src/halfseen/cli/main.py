@@ -1,6 +1,5 @@
 """The command ``halfseen``: parse, call, print."""
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -163,9 +162,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except UsageError as error:
         print_error(f"{error.format_message()} (see halfseen --help)")
-    except BrokenPipeError:  # the reader of our standard output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         print_error(f"{error.filename}: {(error.strerror or '').lower()}" if error.filename else str(error))
     except (TableError, SchemaError, TrainingError) as error:

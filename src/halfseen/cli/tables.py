@@ -8,6 +8,7 @@ import gzip
 import io
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -192,7 +193,7 @@ def _read_binary(data: bytes, source: str, kind: Format) -> pa.Table:
 
 
 def _check_names(names: Sequence[str], source: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise TableError(
             f"{source}: duplicate column names: {', '.join(map(repr, twice[:5]))}; names must be unique"

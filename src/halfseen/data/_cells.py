@@ -44,7 +44,8 @@ def write_cells(
         native = _write_polars(native, rows, values)
     else:
         native = _write_pyarrow(native, rows, values)
-    return nw.from_native(native, series_only=True).alias(series.name)
+    written: nw.Series[Any] = nw.from_native(native, series_only=True).alias(series.name)
+    return written
 
 
 def _sorted(codes: Codes, labels: list[Any]) -> Factors:
@@ -69,7 +70,9 @@ def _factorize_pandas(native: Any) -> Factors:
 def _factorize_polars(native: Any) -> Factors:
     declared = hasattr(native.dtype, "categories") and type(native.dtype).__name__ == "Enum"
     text = native.cast(_polars().String) if type(native.dtype).__name__ in ("Enum", "Categorical") else native
-    labels = list(native.dtype.categories) if declared else text.drop_nulls().unique(maintain_order=True).to_list()
+    labels = (
+        list(native.dtype.categories) if declared else text.drop_nulls().unique(maintain_order=True).to_list()
+    )
     if not labels:
         return np.full(len(native), -1), [], declared, False
     codes = text.replace_strict(labels, list(range(len(labels))), default=None, return_dtype=_polars().Int64)
@@ -94,20 +97,22 @@ def _write_pandas(native: Any, dtype: Any, rows: npt.NDArray[np.int64], values: 
     import pandas as pd
 
     new = native.copy()
+    cells: Any = values
     if isinstance(dtype, nw.Datetime):
         moments = pd.Series(values.astype("datetime64[us]"))
         moments = moments if dtype.time_zone is None else moments.dt.tz_localize("UTC")
-        values = moments.astype(native.dtype).array
+        cells = moments.astype(native.dtype).array
     elif isinstance(dtype, nw.Duration):
-        values = pd.Series(values.astype("timedelta64[us]")).astype(native.dtype).array
+        cells = pd.Series(values.astype("timedelta64[us]")).astype(native.dtype).array
     elif isinstance(dtype, nw.Date):
-        values = pd.Series([v.date() for v in values.astype("datetime64[us]").tolist()]).astype(native.dtype).array
+        days = [moment.date() for moment in values.astype("datetime64[us]").tolist()]
+        cells = pd.Series(days).astype(native.dtype).array
     elif hasattr(native.dtype, "categories"):
         unknown = [value for value in dict.fromkeys(values.tolist()) if value not in native.cat.categories]
         new = new.cat.add_categories(unknown) if unknown else new
     elif dtype.is_numeric():
-        values = pd.Series(values).astype(native.dtype).array
-    new.iloc[rows] = values
+        cells = pd.Series(values).astype(native.dtype).array
+    new.iloc[rows] = cells
     return new
 
 

@@ -21,7 +21,7 @@ Storage = Literal["number", "boolean", "label", "time", "span", "nothing"]
 
 @dataclass(frozen=True)
 class RawColumn:
-    """One column as numbers: the values themselves, microseconds, or positions in `labels`; NaN if missing."""
+    """One column as numbers: values, microseconds, or positions in `labels`; NaN where missing."""
 
     name: str
     dtype: str
@@ -71,7 +71,9 @@ class Table:
         """Returns one column as numbers."""
         name = self.names[position]
         if self._frame is None:
-            return RawColumn(name, str(self.native.dtype), "number", self.native[:, position].astype(np.float64))
+            return RawColumn(
+                name, str(self.native.dtype), "number", self.native[:, position].astype(np.float64)
+            )
         return _read_series(self._frame[:, position], name)
 
     def filled(self, cells: Mapping[int, tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]) -> Any:

@@ -38,9 +38,8 @@ class Incomplete:
         if self.observed.dtype != torch.bool:
             raise ValueError(f"observed must be boolean (True = seen), got {self.observed.dtype}.")
         if self.x.shape != self.observed.shape:
-            raise ValueError(
-                f"x and observed must have one shape, got {tuple(self.x.shape)} and {tuple(self.observed.shape)}."
-            )
+            shapes = f"{tuple(self.x.shape)} and {tuple(self.observed.shape)}"
+            raise ValueError(f"x and observed must have one shape, got {shapes}.")
 
     @classmethod
     def from_array(cls, array: npt.ArrayLike, dtype: torch.dtype = torch.float64) -> "Incomplete":

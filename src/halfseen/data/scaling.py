@@ -14,7 +14,8 @@ class Standardizer:
 
     Examples
     --------
-    >>> batch = Incomplete(torch.tensor([[1.0], [3.0], [9.0]]), torch.tensor([[True], [True], [False]]))
+    >>> x = torch.tensor([[1.0], [3.0], [9.0]], dtype=torch.float64)
+    >>> batch = Incomplete(x, torch.tensor([[True], [True], [False]]))
     >>> Standardizer.fit(batch).forward(batch.x)[:2].flatten().tolist()
     [-1.0, 1.0]
     """

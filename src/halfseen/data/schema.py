@@ -126,10 +126,10 @@ class Schema:
     Examples
     --------
     >>> import pandas as pd
-    >>> frame = pd.DataFrame({"age": [31.0, None, 47.0], "sex": ["f", "m", None]})
+    >>> frame = pd.DataFrame({"age": [31.0, None, 47.0], "s": ["f", "m", None]})
     >>> print(Schema.infer(Table(frame), {"age": {"maximum": 120}}))
-    age: count [>= 0; <= 120; whole numbers], 1 missing. Whole numbers, none negative; maximum set by the user.
-    sex: binary [2 levels: f, m], 1 missing. Two distinct values.
+    age: count [>= 0; <= 120; whole numbers], 1 missing. Whole numbers, none negative; maximum set by user.
+    s: binary [2 levels: f, m], 1 missing. Two distinct values.
     """
 
     columns: tuple[Column, ...]
@@ -146,7 +146,7 @@ class Schema:
 
     @staticmethod
     def read_overrides(path: str | Path) -> dict[str, Any]:
-        """Reads per-column settings from JSON: ``{"columns": {"age": {"kind": "count", "maximum": 120}}}``."""
+        """Reads settings per column from JSON: ``{"columns": {"age": {"kind": "count", "maximum": 120}}}``."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -201,12 +201,12 @@ def _infer_column(raw: RawColumn, said: dict[str, Any], *, named: bool) -> Colum
     if kind == "all-missing" or not len(seen):
         fill = 0.0 if raw.storage == "number" else None
         return replace(column, kind="all-missing", fill=fill)
-    if kind in (*LEVELLED, "identifier", "constant"):
+    if kind in LEVELLED:
         column = replace(column, levels=_levels(raw, seen, said))
-        codes = column.encode(raw)
-        codes = codes[~np.isnan(codes)].astype(np.int64)
-        if not column.modelled:
-            column = replace(column, fill=float(np.bincount(codes).argmax()))
+    elif not column.modelled:  # of a column that no model sees, only what fills it is kept
+        values, counts = np.unique(seen, return_counts=True)
+        most_frequent = replace(raw, values=values[[counts.argmax()]], declared=False)
+        column = replace(column, levels=_levels(most_frequent, most_frequent.values, {}), fill=0.0)
     return _bounded(column, raw, seen, said)
 
 
@@ -270,7 +270,7 @@ def _bounded(column: Column, raw: RawColumn, seen: Floats, said: dict[str, Any])
         raise SchemaError(f"Column {column.name!r}: minimum {low:g} is above maximum {high:g}.")
     reason = column.reason
     if named:
-        reason = reason.rstrip(".") + f"; {', '.join(named)} set by the user."
+        reason = reason.rstrip(".") + f"; {', '.join(named)} set by user."
     return replace(column, reason=reason, **changes)
 
 
@@ -287,7 +287,9 @@ def _levels(raw: RawColumn, seen: Floats, said: dict[str, Any]) -> tuple[Any, ..
     levels = tuple(said["levels"])
     strange = [level for level in found if level not in levels]
     if strange and not raw.declared:
-        raise SchemaError(f"Column {raw.name!r} holds {strange[0]!r}, which is not among the levels {levels!r}.")
+        raise SchemaError(
+            f"Column {raw.name!r} holds {strange[0]!r}, which is not among the levels {levels!r}."
+        )
     return levels
 
 
@@ -329,8 +331,12 @@ def _check_overrides(overrides: Mapping[Any, Any], table: Table) -> dict[str, di
         settings = {"kind": value} if isinstance(value, str) else dict(value)
         unknown = [setting for setting in settings if setting not in OVERRIDES]
         if unknown:
-            raise SchemaError(f"Column {name!r}: unknown setting {unknown[0]!r}; known are {', '.join(OVERRIDES)}.")
+            raise SchemaError(
+                f"Column {name!r}: unknown setting {unknown[0]!r}; known are {', '.join(OVERRIDES)}."
+            )
         if "kind" in settings and settings["kind"] not in KINDS:
-            raise SchemaError(f"Column {name!r}: unknown kind {settings['kind']!r}; known are {', '.join(KINDS)}.")
+            raise SchemaError(
+                f"Column {name!r}: unknown kind {settings['kind']!r}; known are {', '.join(KINDS)}."
+            )
         said[name] = settings
     return said

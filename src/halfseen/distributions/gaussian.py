@@ -65,7 +65,8 @@ class Gaussian:
     @cached_property
     def cholesky(self) -> Tensor:
         """The lower factor of the covariance."""
-        return torch.linalg.cholesky(self.covariance)
+        factor: Tensor = torch.linalg.cholesky(self.covariance)
+        return factor
 
     @cached_property
     def precision(self) -> Tensor:
@@ -112,8 +113,7 @@ class Gaussian:
 
     def conditional_variance(self, batch: Incomplete) -> Tensor:
         """Returns (N, D): the variance of each missing cell given the observed ones, 0 where observed."""
-        n_rows, n_features = batch.x.shape
-        variance = self.covariance.diagonal().expand(n_rows + 1, -1)
+        variance = self.covariance.diagonal().expand(len(batch) + 1, -1)
         variance = torch.nn.functional.pad(variance, (0, 1))  # (N + 1, D + 1)
         for bucket in plan_buckets(batch.observed):
             inverse, _ = self._invert(bucket)
@@ -149,7 +149,9 @@ class Gaussian:
             nonlocal n_by_observed
             count = (bucket.rows < n_rows).sum(dim=1)  # (P)
             cells = bucket.features[:, :, None] * (n_features + 1) + bucket.features[:, None, :]
-            sums[bucket.by_observed].index_add_(0, cells.flatten(), (inverse * count[:, None, None]).flatten())
+            sums[bucket.by_observed].index_add_(
+                0, cells.flatten(), (inverse * count[:, None, None]).flatten()
+            )
             n_by_observed += bucket.by_observed * int(count.sum())
             base = 0.0 if bucket.by_observed else self.log_det
             log_dets[bucket.rows] = (base + log_det)[:, None].expand(bucket.rows.shape)
@@ -159,9 +161,7 @@ class Gaussian:
         covariance = missing + n_by_observed * self.covariance - self.covariance @ seen @ self.covariance
         distance = ((completed @ self.precision) * completed).sum(dim=1)
         log_prob = -0.5 * (batch.observed.sum(dim=1) * log(2 * pi) + log_dets[:-1] + distance)
-        return Statistics(
-            torch.where(batch.observed, batch.x, completed + self.loc), covariance, log_prob
-        )
+        return Statistics(torch.where(batch.observed, batch.x, completed + self.loc), covariance, log_prob)
 
     def _solve(
         self,

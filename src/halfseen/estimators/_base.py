@@ -1,8 +1,7 @@
 """What all imputers share: everything but the model."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -103,7 +102,9 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         read = self._read(X, reset=False)
         if self.model_ is None:
             return np.zeros(read.table.n_rows)
-        pieces = [self.model_.log_prob(codes).numpy() for codes in read.codes.chunks(rows_at_once(self._width))]
+        pieces = [
+            self.model_.log_prob(codes).numpy() for codes in read.codes.chunks(rows_at_once(self._width))
+        ]
         return np.concatenate([np.empty(0), *pieces])
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -64,7 +64,9 @@ class TableEstimator(BaseEstimator):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if reset and (table.n_rows == 0 or not table.names):
                 shape = (table.n_rows, len(table.names))
-                raise SchemaError(f"Found a table with {shape[0]} sample(s) and {shape[1]} feature(s), shape={shape}.")
+                raise SchemaError(
+                    f"Found a table with {shape[0]} sample(s) and {shape[1]} feature(s), shape={shape}."
+                )
             return table
         array = validate_data(
             self,

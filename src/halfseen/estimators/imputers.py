@@ -43,8 +43,8 @@ class GaussianImputer(BaseImputer):
         conditional on the fitted parameters.
     max_iter : int, default=200
         At most so many EM iterations.
-    tol : float, default=1e-4
-        EM stops when an iteration gains less log-likelihood per row.
+    tol : float, default=2e-5
+        EM stops when an iteration gains less log-likelihood per row and feature.
     schema : dict, optional
         Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of
         ``kind``, ``minimum``, ``maximum``, ``integer``, ``levels``. Columns not named are inferred.
@@ -76,13 +76,15 @@ class GaussianImputer(BaseImputer):
     array([5. , 9.8])
     """
 
+    _saved = ("objective_", "n_iter_", "ridge_")
+
     def __init__(
         self,
         *,
         ridge: float | str = "auto",
         n_posterior_draws: int = 0,
         max_iter: int = 200,
-        tol: float = 1e-4,
+        tol: float = 2e-5,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -112,15 +114,12 @@ class GaussianImputer(BaseImputer):
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularGaussian:
         return TabularGaussian.from_state(self._modelled, state)
 
-    def _extra(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("objective_", "n_iter_", "ridge_") if hasattr(self, name)}
-
 
 class MeanImputer(BaseImputer):
     """Imputes each column by itself: its mean, or its most frequent level.
 
     The baseline to beat. Columns count as independent, numbers as Gaussian: draws come from each column's own
-    distribution and intervals are as wide as the column. Assumes that values are missing completely at random.
+    distribution and intervals are as wide as the column. Assumes values missing completely at random.
 
     Parameters
     ----------

@@ -1,10 +1,9 @@
-"""Model files: one safetensors file that holds the tensors and, as JSON, all the rest; nothing is executed."""
+"""Model files: safetensors that hold the tensors and, as JSON, all the rest; nothing is executed."""
 
 import hashlib
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -18,17 +17,20 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from halfseen._files import write_atomically
 from halfseen.data.schema import Schema
 from halfseen.errors import ModelFileError
 
 FORMAT = 1
 KEY, DIGEST = "halfseen", "sha256"
+ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_")
 
 
 class Saveable:
     """Adds `save` to an estimator; `load` rebuilds it. Only classes that were imported can be loaded."""
 
     _saveable: ClassVar[dict[str, type["Saveable"]]] = {}
+    _saved: ClassVar[tuple[str, ...]] = ()  # further attributes to keep, of values that JSON can hold
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -40,19 +42,18 @@ class Saveable:
         tensors = {name: value.detach().contiguous() for name, value in self._state().items()}
         manifest = json.dumps(self._manifest(), sort_keys=True)
         metadata = {KEY: manifest, DIGEST: _digest(manifest, tensors)}
-        content = safetensors.torch.save(tensors, metadata)
-        _write_atomically(Path(path), content)
+        with write_atomically(path) as file:
+            file.write(safetensors.torch.save(tensors, metadata))
 
     def _manifest(self) -> dict[str, Any]:
         estimator: Any = self
-        attributes = {"n_features_in_": estimator.n_features_in_, "seed_": estimator.seed_}
-        if hasattr(estimator, "feature_names_in_"):
-            attributes["feature_names_in_"] = [str(name) for name in estimator.feature_names_in_]
+        names = [name for name in (*ATTRIBUTES, *self._saved) if hasattr(estimator, name)]
+        attributes = {name: _plain(getattr(estimator, name)) for name in names}
         return {
             "format": FORMAT,
             "class": type(self).__name__,
             "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
-            "attributes": attributes | self._extra(),
+            "attributes": attributes,
             "schema": estimator.schema_.to_dict(),
             "versions": {
                 "halfseen": version("halfseen"),
@@ -61,10 +62,6 @@ class Saveable:
                 "python": platform.python_version(),
             },
         }
-
-    def _extra(self) -> dict[str, Any]:
-        """Returns further attributes that JSON can hold."""
-        return {}
 
     def _state(self) -> dict[str, Tensor]:
         raise NotImplementedError(f"{type(self).__name__} does not say what its tensors are.")
@@ -99,11 +96,11 @@ def load(path: str | os.PathLike[str]) -> Any:
             "own, import it before loading."
         )
     estimator: Any = cls(**manifest["parameters"])
-    attributes = manifest["attributes"]
-    if "feature_names_in_" in attributes:
-        attributes["feature_names_in_"] = np.array(attributes["feature_names_in_"], dtype=object)
-    for name, value in attributes.items():
-        setattr(estimator, name, value)
+    for name in (*ATTRIBUTES, *cls._saved):
+        if name in manifest["attributes"]:
+            setattr(estimator, name, manifest["attributes"][name])
+    if hasattr(estimator, "feature_names_in_"):
+        estimator.feature_names_in_ = np.array(estimator.feature_names_in_, dtype=object)
     estimator.schema_ = Schema.from_dict(manifest["schema"])
     estimator._restore(tensors)
     return estimator
@@ -115,7 +112,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (safetensors.SafetensorError, ValueError) as error:
         raise ModelFileError(f"{str(path)!r} is not a halfseen model file, or is damaged: {error}") from error
     if KEY not in metadata or DIGEST not in metadata:
@@ -135,20 +132,11 @@ def _digest(manifest: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a parameter if JSON can hold it, else None: generators and callbacks stay behind."""
+    """Returns a value if JSON can hold it, else None: generators and callbacks stay behind."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     try:
         json.dumps(value)
     except TypeError:
         return value.item() if isinstance(value, np.generic) else None
     return value
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -37,8 +37,8 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
         Pseudo-rows of uncorrelated data; ``"auto"`` chooses by held-out likelihood when rows are few.
     max_iter : int, default=200
         At most so many EM iterations.
-    tol : float, default=1e-4
-        EM stops when an iteration gains less log-likelihood per row.
+    tol : float, default=2e-5
+        EM stops when an iteration gains less log-likelihood per row and feature.
     schema : dict, optional
         As in `GaussianImputer`, for the columns of X.
     random_state : int, numpy generator or None, default=None
@@ -66,12 +66,14 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
     array([3. , 1.1])
     """
 
+    _saved = ("objective_", "n_iter_", "_one_dimensional")
+
     def __init__(
         self,
         *,
         ridge: float | str = "auto",
         max_iter: int = 200,
-        tol: float = 1e-4,
+        tol: float = 2e-5,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -150,9 +152,6 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
         self._target_scaler = Standardizer(state["target.loc"], state["target.scale"])
         self.gaussian_ = Gaussian(state["gaussian.loc"], state["gaussian.covariance"])
-
-    def _extra(self) -> dict[str, Any]:
-        return {"_one_dimensional": self._one_dimensional, "objective_": self.objective_, "n_iter_": self.n_iter_}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

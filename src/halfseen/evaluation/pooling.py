@@ -61,8 +61,7 @@ class Pooled:
     @property
     def p_value(self) -> Floats:
         """Two-sided, for the hypothesis that a coefficient is zero."""
-        p: Floats = 2 * student_t.sf(np.abs(self.estimate / self.std_error), self.df)
-        return p
+        return np.asarray(2 * student_t.sf(np.abs(self.estimate / self.std_error), self.df))
 
     def __str__(self) -> str:
         low, high = self.interval()
@@ -76,7 +75,8 @@ class Pooled:
         )
         for name, estimate, error, lo, hi, p, df, fmi in rows:
             lines.append(
-                f"{name:{width}} {estimate:10.4g} {error:10.4g} {lo:10.4g} {hi:10.4g} {p:8.3g} {df:7.1f} {fmi:5.2f}"
+                f"{name:{width}} {estimate:10.4g} {error:10.4g} {lo:10.4g} {hi:10.4g}"
+                f" {p:8.3g} {df:7.1f} {fmi:5.2f}"
             )
         lines.append(f"pooled over {self.n_draws} completed tables by Rubin's rules")
         return "\n".join(lines)
@@ -166,12 +166,16 @@ def _split_target(table: Any, y: Any) -> tuple[Any, Any]:
     if not isinstance(y, str):
         return table, np.asarray(y)
     if not is_frame(table):
-        raise ValueError(f"y={y!r} names a column, but the completed tables are arrays; pass the target itself.")
+        raise ValueError(
+            f"y={y!r} names a column, but the completed tables are arrays; pass the target itself."
+        )
     import narwhals as nw
 
     frame = nw.from_native(table, eager_only=True)
     if y not in frame.columns:
-        raise ValueError(f"The completed tables have no column {y!r}; they have {', '.join(map(str, frame.columns))}.")
+        raise ValueError(
+            f"The completed tables have no column {y!r}; they have {', '.join(map(str, frame.columns))}."
+        )
     return frame.drop(y).to_native(), frame[y].to_numpy()
 
 

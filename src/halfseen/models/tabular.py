@@ -54,6 +54,14 @@ def decode_mean(features: FeatureMap, codes: Incomplete, mean: Tensor) -> Tensor
     return torch.where(codes.observed, codes.x, result)
 
 
+def level_probabilities(features: FeatureMap, codes: Incomplete, mean: Tensor) -> dict[int, Tensor]:
+    """Returns the level probabilities (N, L) of each column with a block, from expected features (N, D)."""
+    return {
+        block.column: with_certainty(features.level_probabilities(mean, block), codes, block.column)
+        for block in features.blocks
+    }
+
+
 def with_certainty(probabilities: Tensor, codes: Incomplete, column: int) -> Tensor:
     """Returns level probabilities (N, L), with 0 and 1 in the rows where the column was observed."""
     certain = functional.one_hot(_seen_levels(codes, column), probabilities.shape[1])

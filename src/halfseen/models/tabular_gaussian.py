@@ -19,7 +19,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.models.tabular import decode_mean, invert_cdf, log_level, with_certainty
+from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities, log_level, with_certainty
 
 CATEGORY_STREAM = 1  # noise for categories is apart from noise for numbers, a stream each
 
@@ -72,14 +72,15 @@ class TabularGaussian:
         return torch.where(codes.observed, codes.x, result)
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
-        """Returns for each column with levels the probability (N, L) of each level; 0 and 1 where observed."""
+        """Returns the probability (N, L) of each level, by column with levels; 0 and 1 where observed."""
         batch = self.features.encode(codes)
         mean = self.gaussian.conditional_mean(batch)
-        found = {block.column: self.features.level_probabilities(mean, block) for block in self.features.blocks}
+        found = level_probabilities(self.features, codes, mean)
         if self.features.ordinal:
             variance = self.gaussian.conditional_variance(batch)
-            found |= {c: self._ordinal_probabilities(mean, variance, c) for c in self.features.ordinal}
-        return {c: with_certainty(found[c], codes, c) for c in sorted(found)}
+            for c in self.features.ordinal:
+                found[c] = with_certainty(self._ordinal_probabilities(mean, variance, c), codes, c)
+        return dict(sorted(found.items()))
 
     def log_prob(self, codes: Incomplete) -> Tensor:
         r"""Returns the log density (N) of the observed cells, in the units of the table.

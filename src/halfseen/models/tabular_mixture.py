@@ -11,7 +11,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.mixture import DiagonalMixture
-from halfseen.models.tabular import decode_mean, invert_cdf, with_certainty
+from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities
 
 COMPONENT_STREAM, LEVEL_STREAM, RARE_STREAM = 1, 2, 3  # noise of different purposes is kept apart
 
@@ -64,15 +64,14 @@ class TabularMixture:
 
     @torch.no_grad()
     def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
-        """Returns for each column with levels the probability (N, L) of each level; 0 and 1 where observed."""
+        """Returns the probability (N, L) of each level, by column with levels; 0 and 1 where observed."""
         mean = self.module.conditional_mean(self.features.encode(codes))
-        found = {block.column: self.features.level_probabilities(mean, block) for block in self.features.blocks}
-        return {c: with_certainty(found[c], codes, c) for c in sorted(found)}
+        return level_probabilities(self.features, codes, mean)
 
     @torch.no_grad()
     def log_prob(self, codes: Incomplete) -> Tensor:
         """Returns the exact log density (N) of the observed cells, in the units of the table."""
-        total = self.module(self.features.encode(codes)) + self.features.log_jacobian(codes)
+        total: Tensor = self.module(self.features.encode(codes)) + self.features.log_jacobian(codes)
         for block in self.features.blocks:
             seen = codes.observed[:, block.column]
             levels = torch.where(seen, codes.x[:, block.column], 0.0).long()

@@ -1,7 +1,6 @@
 """A run on disk: one safetensors file with JSON in its header, never pickle, never half-written."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from halfseen._files import write_atomically
 from halfseen.errors import ModelFileError
 from halfseen.training.progress import History
 
@@ -48,7 +48,7 @@ class Checkpoint:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint, fingerprint: Fingerprint) -> None:
-    """Writes beside `path` and then renames, so that the file is the old one or the new one."""
+    """Writes a file that is the old one or the new one, never a part."""
     groups = {"module": checkpoint.module, "best": checkpoint.best, "optimiser": checkpoint.optimiser}
     # Copied, as the format refuses tensors that share memory, and the best weights may be the current ones.
     tensors = {
@@ -61,15 +61,8 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, fingerprint: Fingerprin
         "learning_rate": checkpoint.learning_rate,
         "history": checkpoint.history.to_dict(),
     }
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with beside.open("wb") as file:
-            file.write(save(tensors, metadata={"halfseen": json.dumps(header)}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with write_atomically(path) as file:
+        file.write(save(tensors, metadata={"halfseen": json.dumps(header)}))
 
 
 def read_checkpoint(path: Path, fingerprint: Fingerprint) -> Checkpoint:

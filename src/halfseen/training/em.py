@@ -28,12 +28,12 @@ class EMSettings:
     max_iterations : int
         At most so many passes over all rows.
     tolerance : float
-        Stop when a pass gains less than this log-likelihood per row.
+        Stop when a pass gains less than this log-likelihood per row and feature.
     """
 
     ridge: float = DEFAULT_RIDGE
     max_iterations: int = 200
-    tolerance: float = 1e-4
+    tolerance: float = 2e-5
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,12 @@ def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Ge
     if len(batch) >= AMPLE_ROWS * batch.n_features or len(batch) < 2 * N_FOLDS:
         return DEFAULT_RIDGE
     folds = torch.randperm(len(batch), generator=generator) % N_FOLDS
+    rough = replace(settings, tolerance=10 * settings.tolerance)
 
     def score(ridge: float) -> float:
         total = 0.0
         for fold in range(N_FOLDS):
-            fit = fit_gaussian(batch[folds != fold], replace(settings, ridge=ridge), generator=generator)
+            fit = fit_gaussian(batch[folds != fold], replace(rough, ridge=ridge), generator=generator)
             total += float(fit.gaussian.log_prob(batch[folds == fold]).sum())
         return total
 
@@ -147,7 +148,7 @@ class _Climb:
                 path, fallback = [fallback], None
                 continue
             fallback = None
-            converged = gain < self.settings.tolerance
+            converged = gain < self.settings.tolerance * self.batch.n_features
             if gain >= 0:  # a plain step falls by rounding only, and then the top is reached
                 objective.append(value)
                 path.append(following)

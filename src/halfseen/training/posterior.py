@@ -8,7 +8,7 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import plan_buckets
 
 BURN_IN = 20  # the chain starts at the maximum of the likelihood, so it need only spread out
-STEPS_BETWEEN = 5  # the correlation of kept draws falls with the fraction of missing information to this power
+STEPS_BETWEEN = 5  # draws correlate as the fraction of missing information to this power
 
 
 def sample_posterior(
@@ -60,7 +60,7 @@ def _draw_parameters(completed: Tensor, ridge: float, generator: torch.Generator
     scale = centred.T @ centred + max(ridge, 1e-9) * torch.eye(n_features, dtype=completed.dtype)
     freedom = max(n_rows - 1 + ridge, n_features + 2.0)
     root = torch.linalg.cholesky(scale)
-    # Bartlett: with A lower triangular, A A' is a standard Wishart draw and root (A A')^-1 root' an inverse one.
+    # Bartlett: A A' is a standard Wishart draw with A triangular, and root (A A')^-1 root' an inverse one.
     triangle = torch.randn(n_features, n_features, generator=generator, dtype=completed.dtype).tril(-1)
     shapes = (freedom - torch.arange(n_features, dtype=completed.dtype)) / 2
     chi_squared = 2 * torch._standard_gamma(shapes, generator=generator)
