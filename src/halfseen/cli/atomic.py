@@ -1,12 +1,12 @@
-"""Files that appear whole or not at all."""
+"""Output files: refused early if they cannot be written, and never half-written."""
 
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from halfseen import _files
 from halfseen.cli.errors import TableError
 
 
@@ -26,29 +26,9 @@ def check_writable(path: str) -> None:
 
 @contextmanager
 def write_atomically(path: str) -> Iterator[BinaryIO]:
-    """Open a file beside `path` that takes its name when the block ends well, and vanishes otherwise."""
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():  # a pipe or a device has no name to swap
-        with target.open("wb") as file:
-            yield file
-        return
-    temporary: str | None = None
+    """Open a file that takes its name when the block ends well; what goes wrong is a TableError."""
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-        with os.fdopen(handle, "wb") as file:
+        with _files.write_atomically(path) as file:
             yield file
-        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else _default_mode())
-        os.replace(temporary, target)
-        temporary = None
     except OSError as error:
         raise TableError(f"{path}: cannot write: {(error.strerror or str(error)).lower()}") from error
-    finally:
-        if temporary is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
-
-
-def _default_mode() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

@@ -13,7 +13,7 @@ from torch import Tensor
 from halfseen._random import Keys, row_keys
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import HalfseenWarning
-from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
+from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once, suitable_threads
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.tabular import TabularModel
 
@@ -37,7 +37,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         """
         read = self._read(X, reset=True)
         self._announce()
-        self.model_ = self._fit_model(read.codes) if self._modelled else None
+        with suitable_threads(read.codes.x.numel()):
+            self.model_ = self._fit_model(read.codes) if self._modelled else None
         return self
 
     def transform(self, X: Any) -> Any:
@@ -141,7 +142,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         pieces = []
         for start in range(0, len(rows), size):
             part = torch.from_numpy(rows[start : start + size])
-            pieces.append(complete(self.model_, read.codes[part], keys[start : start + size]))
+            with suitable_threads(n_draws * len(part) * self._width):
+                pieces.append(complete(self.model_, read.codes[part], keys[start : start + size]))
         completed = torch.cat(pieces, dim=-2).numpy()
         result = np.broadcast_to(result, (*completed.shape[:-2], *result.shape)).copy()
         result[..., rows, :] = completed

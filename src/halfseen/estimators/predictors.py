@@ -16,7 +16,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.estimators._table import TableEstimator, rows_at_once
+from halfseen.estimators._table import TableEstimator, rows_at_once, suitable_threads
 from halfseen.estimators.imputers import em_settings
 from halfseen.estimators.model_file import Saveable
 from halfseen.training.em import fit_gaussian
@@ -91,8 +91,9 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
         self._features = FeatureMap.fit(self._modelled, read.codes, all_indicators=False)
         self._target_scaler = Standardizer.fit(targets)
         batch = self._joined(read.codes, Incomplete(self._target_scaler.forward(targets.x), targets.observed))
-        settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
-        result = fit_gaussian(batch, settings, generator=generator)
+        with suitable_threads(batch.x.numel()):
+            settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
+            result = fit_gaussian(batch, settings, generator=generator)
         self.objective_ = list(result.objective)
         self.n_iter_ = len(self.objective_)
         self.gaussian_ = result.gaussian
