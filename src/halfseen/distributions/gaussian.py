@@ -140,7 +140,7 @@ class Gaussian:
         """
         n_rows, n_features = batch.x.shape
         nothing_seen = ~batch.observed.any(dim=1)
-        log_dets = torch.where(nothing_seen, 0.0, self.log_det).to(batch.x.dtype)
+        log_dets = self.log_det.expand(n_rows).masked_fill(nothing_seen, 0.0)
         log_dets = torch.nn.functional.pad(log_dets, (0, 1))  # (N + 1)
         sums = {side: torch.zeros((n_features + 1) ** 2, dtype=batch.x.dtype) for side in (True, False)}
         n_by_observed = int(nothing_seen.sum())
@@ -160,7 +160,8 @@ class Gaussian:
         seen, missing = (s.view(n_features + 1, -1)[:-1, :-1] for s in (sums[True], sums[False]))
         covariance = missing + n_by_observed * self.covariance - self.covariance @ seen @ self.covariance
         distance = ((completed @ self.precision) * completed).sum(dim=1)
-        log_prob = -0.5 * (batch.observed.sum(dim=1) * log(2 * pi) + log_dets[:-1] + distance)
+        n_observed = batch.observed.sum(dim=1).to(batch.x.dtype)
+        log_prob = -0.5 * (n_observed * log(2 * pi) + log_dets[:-1] + distance)
         return Statistics(torch.where(batch.observed, batch.x, completed + self.loc), covariance, log_prob)
 
     def _solve(

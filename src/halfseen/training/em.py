@@ -76,7 +76,29 @@ def fit_gaussian(
     References
     ----------
     Dempster, Laird & Rubin (1977). Varadhan & Roland (2008), scheme S3, for the extrapolation.
+
+    Raises
+    ------
+    ValueError
+        If features depend on each other exactly and there is no ridge.
     """
+    try:
+        result = _climb(batch, settings, generator, callback)
+        result.gaussian.cholesky  # noqa: B018, the last point has not been factorised yet
+    except torch.linalg.LinAlgError as error:
+        raise ValueError(
+            f"The covariance is singular with ridge={settings.ridge:g}: some columns determine others, or rows "
+            "are too few. Use a larger ridge."
+        ) from error
+    return result
+
+
+def _climb(
+    batch: Incomplete,
+    settings: EMSettings,
+    generator: torch.Generator,
+    callback: Callable[[int, float], None] | None,
+) -> EMResult:
     start = pairwise_gaussian(batch, settings.ridge)
     if len(batch) >= 3 * WARM_UP_ROWS:
         rows = torch.randperm(len(batch), generator=generator)[:WARM_UP_ROWS]

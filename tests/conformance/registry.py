@@ -1,0 +1,213 @@
+"""The one table of what is tested: a row for each public estimator and each density. A new model is a new row.
+
+The files beside this one run every law on every row; a row says only what no law can know.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfseen import GaussianImputer, GaussianRegressor, MeanImputer, MixtureImputer
+from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.models.mixture import DiagonalMixture
+from skeletons.imputer import DiagonalImputer
+from skeletons.model import DiagonalGaussian
+
+
+@dataclass(frozen=True)
+class Row:
+    """An estimator: how to make it, small enough for tests, and what to search over."""
+
+    name: str
+    make: Callable[..., Any]  # called with random_state, and with schema where a test needs one
+    grid: Mapping[str, Sequence[Any]]
+
+    def __str__(self):
+        return self.name
+
+
+@dataclass(frozen=True)
+class ImputerRow(Row):
+    """An imputer, and which of its answers are exact.
+
+    levels_sum : `score_samples` with a level missing is exactly the sum over its levels. Not so where levels
+        follow a linear probability model by the chain rule, as `TabularGaussian.log_prob` documents.
+    draws_have_the_mean : draws are at the fitted parameters, as `transform` and `class_probabilities` are;
+        not so where they carry the uncertainty of the parameters.
+    symmetric : the distribution of a number given the rest is symmetric, so any interval holds its mean.
+    """
+
+    levels_sum: bool = True
+    draws_have_the_mean: bool = True
+    symmetric: bool = True
+
+
+IMPUTERS = (
+    ImputerRow("gaussian", GaussianImputer, {"ridge": [0.1, 10.0]}, levels_sum=False),
+    ImputerRow(
+        "gaussian-posterior",
+        partial(GaussianImputer, n_posterior_draws=4),
+        {"n_posterior_draws": [2, 4]},
+        levels_sum=False,
+        draws_have_the_mean=False,
+        symmetric=False,
+    ),
+    ImputerRow("mean", MeanImputer, {"random_state": [0, 1]}),
+    ImputerRow(
+        "mixture",
+        partial(MixtureImputer, n_components=3, max_epochs=30),
+        {"n_components": [1, 3]},
+        symmetric=False,
+    ),
+    ImputerRow("skeleton", partial(DiagonalImputer, max_epochs=40), {"max_epochs": [5, 20]}),
+)
+
+PREDICTORS = (Row("gaussian-regressor", GaussianRegressor, {"ridge": [0.1, 10.0]}),)
+
+ESTIMATORS = (*IMPUTERS, *PREDICTORS)
+
+
+@dataclass(frozen=True)
+class Density:
+    """A density over incomplete features as the laws see it: four questions, and its layout.
+
+    Shapes: batches (N, D); `quantile` and `draw` return (N, D) with the observed cells in place.
+    """
+
+    log_prob: Callable[[Incomplete], Tensor]
+    mean: Callable[[Incomplete], Tensor]
+    quantile: Callable[[Incomplete, float], Tensor]
+    draw: Callable[[Incomplete, torch.Generator], Tensor]
+    permuted: Callable[[list[int]], "Density"]  # the same density of features in another order
+    n_features: int
+    blocks: tuple[tuple[int, int], ...] = ()  # ranges of features that are one-hot codes, seen together
+    parameters: tuple[Tensor, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class DensityRow:
+    """A density with random parameters: `make(seed)` gives a small one."""
+
+    name: str
+    make: Callable[[int], Density]
+
+    def __str__(self):
+        return self.name
+
+
+def _gaussian(seed, n_features=3):
+    generator = torch.Generator().manual_seed(seed)
+    root = torch.randn(n_features, n_features, generator=generator, dtype=torch.float64)
+    loc = torch.randn(n_features, generator=generator, dtype=torch.float64)
+    return _wrap_gaussian(loc, root @ root.T + 0.3 * torch.eye(n_features, dtype=torch.float64))
+
+
+def _wrap_gaussian(loc, covariance):
+    loc, covariance = loc.detach().requires_grad_(), covariance.detach().requires_grad_()
+    gaussian = Gaussian(loc, covariance)
+
+    def quantile(batch, level):
+        score = math.sqrt(2) * torch.erfinv(torch.tensor(2 * level - 1, dtype=torch.float64))
+        return gaussian.conditional_mean(batch) + score * gaussian.conditional_variance(batch).sqrt()
+
+    def draw(batch, generator):
+        noise = torch.randn(batch.x.shape, generator=generator, dtype=torch.float64)
+        return gaussian.complete(batch.x, batch.observed, noise)
+
+    return Density(
+        log_prob=gaussian.log_prob,
+        mean=gaussian.conditional_mean,
+        quantile=quantile,
+        draw=draw,
+        permuted=lambda order: _wrap_gaussian(loc[order], covariance[order][:, order]),
+        n_features=len(loc),
+        parameters=(loc, covariance),
+    )
+
+
+def _randomize(module, generator):
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    return module
+
+
+def _mixture(seed, n_features=3, blocks=(), n_components=3):
+    generator = torch.Generator().manual_seed(seed)
+    return _wrap_mixture(_randomize(DiagonalMixture(n_features, n_components, blocks).double(), generator))
+
+
+def _wrap_mixture(module):
+    def draw(batch, generator):
+        uniforms = torch.rand(len(batch), generator=generator, dtype=torch.float64)
+        normals = torch.randn(batch.x.shape, generator=generator, dtype=torch.float64)
+        chosen = torch.rand(len(batch), len(module.blocks), generator=generator, dtype=torch.float64)
+        return module.conditional_draw(batch, uniforms, normals, chosen)
+
+    def permuted(order):
+        """Columns of parameters follow their features: numbers by position, levels by block."""
+        position = {feature: new for new, feature in enumerate(order)}
+        blocks = [(min(new := [position[d] for d in range(a, b)]), max(new) + 1) for a, b in module.blocks]
+        other = DiagonalMixture(module.n_features, module.n_components, blocks).double()
+        old_numbers = module.gaussian.tolist()
+        numbers = [old_numbers.index(order[new]) for new in other.gaussian.tolist()]
+        old_levels = [d for a, b in module.blocks for d in range(a, b)]
+        levels = [old_levels.index(order[new]) for a, b in other.blocks for new in range(a, b)]
+        with torch.no_grad():
+            other.logits.copy_(module.logits)
+            other.loc.copy_(module.loc[:, numbers])
+            other.raw_scale.copy_(module.raw_scale[:, numbers])
+            other.level_logits.copy_(module.level_logits[:, levels])
+        return _wrap_mixture(other)
+
+    return Density(
+        log_prob=module,
+        mean=module.conditional_mean,
+        quantile=module.conditional_quantile,
+        draw=draw,
+        permuted=permuted,
+        n_features=module.n_features,
+        blocks=module.blocks,
+        parameters=tuple(module.parameters()),
+    )
+
+
+def _diagonal(seed, n_features=3):
+    generator = torch.Generator().manual_seed(seed)
+    return _wrap_diagonal(_randomize(DiagonalGaussian(n_features).double(), generator))
+
+
+def _wrap_diagonal(module):
+    def permuted(order):
+        other = DiagonalGaussian(module.n_features).double()
+        with torch.no_grad():
+            other.loc.copy_(module.loc[order])
+            other.log_scale.copy_(module.log_scale[order])
+        return _wrap_diagonal(other)
+
+    return Density(
+        log_prob=module,
+        mean=module.conditional_mean,
+        quantile=module.conditional_quantile,
+        draw=lambda batch, generator: module.conditional_draw(
+            batch, torch.randn(batch.x.shape, generator=generator, dtype=torch.float64)
+        ),
+        permuted=permuted,
+        n_features=module.n_features,
+        parameters=tuple(module.parameters()),
+    )
+
+
+DENSITIES = (
+    DensityRow("gaussian", _gaussian),
+    DensityRow("gaussian-wide", partial(_gaussian, n_features=6)),
+    DensityRow("mixture", _mixture),
+    DensityRow("mixture-blocks", partial(_mixture, n_features=6, blocks=((4, 6), (1, 4)))),
+    DensityRow("skeleton", _diagonal),
+)

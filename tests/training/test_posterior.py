@@ -1,0 +1,55 @@
+"""Draws of Gaussian parameters: their known distribution on complete data, and more spread with holes."""
+
+import numpy as np
+import torch
+from scipy.stats import chi2, kstest
+from scipy.stats import t as student_t
+from tolerances import FAILURE_RATE
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.training import posterior
+from halfseen.training.em import EMSettings, fit_gaussian
+from halfseen.training.posterior import sample_posterior
+
+
+def draw(batch, n_draws, ridge=0.0, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    start = fit_gaussian(batch, EMSettings(ridge=ridge), generator=generator).gaussian
+    return sample_posterior(batch, start, ridge=ridge, n_draws=n_draws, generator=generator)
+
+
+def test_on_complete_data_parameters_have_their_textbook_posterior(monkeypatch):
+    """With Jeffreys' prior the precision given the others is chi-square and the mean is Student."""
+    monkeypatch.setattr(posterior, "STEPS_BETWEEN", 1)
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(30, 3)) @ rng.normal(size=(3, 3))
+    n, d = x.shape
+    drawn = draw(Incomplete.from_array(x), n_draws=3000)
+    scatter = np.cov(x.T) * (n - 1)
+    precision = np.stack([np.linalg.inv(g.covariance.numpy()) for g in drawn])
+    # The precision is Wishart(scatter^-1, n - 1), so each diagonal entry is chi-square up to its scale.
+    ratio = precision[:, 0, 0] * (1 / np.linalg.inv(scatter)[0, 0])
+    assert kstest(ratio, chi2(n - 1).cdf).pvalue > FAILURE_RATE
+    scaled = np.stack([g.loc.numpy()[1] for g in drawn]) - x[:, 1].mean()
+    freedom = n - 1 - d + 1
+    scaled /= np.sqrt(scatter[1, 1] / (n * freedom))
+    assert kstest(scaled, student_t(freedom).cdf).pvalue > FAILURE_RATE
+
+
+def test_holes_widen_the_posterior():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(100, 2))
+    holey = x.copy()
+    holey[rng.random(100) < 0.7, 0] = np.nan
+    spread = [np.std([g.loc[0] for g in draw(Incomplete.from_array(a), 200)]) for a in (x, holey)]
+    assert spread[1] > 1.4 * spread[0]  # about sqrt(1 / 0.3) = 1.8 in expectation
+
+
+def test_fewer_rows_than_features_still_gives_proper_draws():
+    x = np.random.default_rng(3).normal(size=(5, 12))
+    for gaussian in draw(Incomplete.from_array(x), 3, ridge=1.0):
+        assert torch.linalg.eigvalsh(gaussian.covariance).min() > 0
+
+
+def test_no_draws_cost_nothing():
+    assert draw(Incomplete.from_array(np.eye(3)), 0, ridge=1.0) == []
