@@ -1,12 +1,8 @@
 """Fixtures of the conformance suite: each imputer is fitted once per module and table."""
 
-import warnings
-
 import pytest
 from conformance.registry import IMPUTERS
-from conformance.tables import TABLES
-
-from halfseen import HalfseenWarning
+from conformance.tables import TABLES, fit_quietly
 
 
 @pytest.fixture(scope="module", params=IMPUTERS, ids=str)
@@ -27,9 +23,3 @@ def table(case):
 @pytest.fixture(scope="module")
 def imputer(row, table):
     return fit_quietly(row.make(random_state=0), table)
-
-
-def fit_quietly(imputer, table):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HalfseenWarning)
-        return imputer.fit(table)

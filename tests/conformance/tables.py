@@ -1,6 +1,7 @@
 """Tables that imputers meet, and ways to take rows, hide cells and compare cells that know every library."""
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
+from halfseen import HalfseenWarning
 from halfseen.datasets import load_penguins
 
 
@@ -222,3 +224,10 @@ def assert_close(actual, expected, rtol=1e-9):
             assert max(spans, default=timedelta()) <= timedelta(microseconds=1000)
         else:
             assert a == e
+
+
+def fit_quietly(imputer, table):
+    """Fits, and does not mind warnings of empty columns and identifiers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HalfseenWarning)
+        return imputer.fit(table)

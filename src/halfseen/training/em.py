@@ -85,10 +85,10 @@ def fit_gaussian(
     try:
         result = _climb(batch, settings, generator, callback)
         result.gaussian.cholesky  # noqa: B018, the last point has not been factorised yet
-    except torch.linalg.LinAlgError as error:
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         raise ValueError(
-            f"The covariance is singular with ridge={settings.ridge:g}: some columns determine others, or rows "
-            "are too few. Use a larger ridge."
+            f"The covariance is singular with ridge={settings.ridge:g}: some columns determine others, or "
+            "rows are too few. Use a larger ridge."
         ) from error
     return result
 
