@@ -175,7 +175,9 @@ def index(table):
 def take(table, rows):
     if isinstance(table, pd.DataFrame):
         return table.iloc[list(rows)]
-    return table.take(list(rows)) if isinstance(table, pa.Table) else table[list(rows)]
+    if isinstance(table, pa.Table):
+        return table.take(pa.array(list(rows), type=pa.int64()))
+    return table[list(rows)]
 
 
 def hide(table, where):

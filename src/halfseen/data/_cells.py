@@ -3,16 +3,35 @@
 One small function per library for each of the two.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
+from halfseen.data._objects import objects_like
 from halfseen.errors import SchemaError
 
 Codes = npt.NDArray[np.int64]
 Factors = tuple[Codes, list[Any], bool, bool]
+
+MAX_SORTED = 100_000  # more labels than this that no dtype declares stay in the order they were found
+
+
+def readable(series: nw.Series[Any]) -> nw.Series[Any]:
+    """Returns the same cells in a dtype that narwhals understands, where it does not understand their own."""
+    native = series.to_native()
+    if series.implementation.is_pandas_like():
+        if _is_arrow_backed(native):
+            native = _arrow_of(native)
+        elif getattr(native.dtype, "tz", None) is not None:  # zones like America/New_York
+            native = native.dt.tz_convert("UTC")
+        else:
+            return series
+    elif not series.implementation.is_pyarrow():
+        return series
+    return nw.from_native(_simplified(native), series_only=True)
 
 
 def factorize(series: nw.Series[Any]) -> Factors:
@@ -30,25 +49,88 @@ def factorize(series: nw.Series[Any]) -> Factors:
     raise SchemaError(f"Tables of {series.implementation} are not supported; convert to pandas or polars.")
 
 
-def write_cells(
-    series: nw.Series[Any], rows: npt.NDArray[np.int64], values: npt.NDArray[Any]
-) -> nw.Series[Any]:
-    """Returns the series with `values` in the given rows, its dtype unchanged.
+def plain(label: Any) -> Any:
+    """Returns a label as JSON can hold it: text, whole number, number or boolean; anything else as text."""
+    if isinstance(label, str | bool):
+        return label
+    if isinstance(label, int | float | np.integer | np.floating):
+        return int(label) if float(label).is_integer() else float(label)
+    return bool(label) if isinstance(label, np.bool_) else str(label)
 
-    Values are numbers, booleans, labels, or for dates and durations whole microseconds.
+
+def write_cells(series: nw.Series[Any], rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Any:
+    """Returns the native column with `values` in the given rows, its dtype unchanged.
+
+    Values are numbers, booleans, labels, ``datetime64[us]`` (UTC) or ``timedelta64[us]``. A column that is
+    missing as a whole, of a dtype that cannot hold them (such as float for text), takes a dtype that can. A
+    pandas category or pyarrow dictionary without the label that is written is extended by it.
     """
     native = series.to_native()
+    library = series.implementation
+    if not _holds(readable(series).dtype, values):
+        if len(rows) < len(series):
+            raise SchemaError(f"Column {series.name!r} of dtype {native.dtype} cannot hold {values[0]!r}.")
+        return _fresh(series, values[np.argsort(rows)])
+    if library.is_pandas_like():
+        return _write_pandas(native, rows, values)
+    return (
+        _write_polars(native, rows, values) if library.is_polars() else _write_pyarrow(native, rows, values)
+    )
+
+
+def put_columns(frame: nw.DataFrame[Any], columns: Mapping[int, Any]) -> Any:
+    """Returns the native table with native columns at the given positions; the table itself stays as it is."""
+    native = frame.to_native()
+    if frame.implementation.is_pandas_like():
+        import pandas as pd
+
+        lazily = int(pd.__version__.split(".")[0]) >= 3  # pandas 2 would share memory that a user may write
+        new = native.copy(deep=not lazily)
+        for position, column in columns.items():
+            new.isetitem(position, column)
+        return new
+    if frame.implementation.is_polars():
+        named = [column.alias(native.columns[position]) for position, column in columns.items()]
+        return native.with_columns(named) if named else native.clone()
+    for position, column in columns.items():
+        field = native.schema.field(position).with_type(column.type)  # with its metadata
+        native = native.set_column(position, field, column)
+    return native
+
+
+def _holds(dtype: Any, values: npt.NDArray[Any]) -> bool:
+    """Tells whether a column of a narwhals dtype can hold values of this type."""
+    sort = values.dtype.kind
+    if sort == "O":
+        sort = "U" if len(values) and isinstance(values[0], str) else "f"
+    if isinstance(dtype, nw.Datetime | nw.Date):
+        return sort == "M"
+    if isinstance(dtype, nw.Duration):
+        return sort == "m"
+    if isinstance(dtype, nw.String):
+        return sort == "U"
+    if dtype.is_numeric() or isinstance(dtype, nw.Boolean):
+        return sort in "biuf"
+    return not isinstance(dtype, nw.Unknown)
+
+
+def _fresh(series: nw.Series[Any], values: npt.NDArray[Any]) -> Any:
+    cells = values.tolist() if values.dtype == object else values
     if series.implementation.is_pandas_like():
-        native = _write_pandas(native, series.dtype, rows, values)
-    elif series.implementation.is_polars():
-        native = _write_polars(native, rows, values)
-    else:
-        native = _write_pyarrow(native, rows, values)
-    written: nw.Series[Any] = nw.from_native(native, series_only=True).alias(series.name)
-    return written
+        import pandas as pd
+
+        native = series.to_native()
+        return pd.Series(cells, index=native.index, name=native.name)
+    if series.implementation.is_polars():
+        return _polars().Series(cells)
+    import pyarrow as pa
+
+    return pa.chunked_array([pa.array(cells)])
 
 
 def _sorted(codes: Codes, labels: list[Any]) -> Factors:
+    if len(labels) > MAX_SORTED:
+        return codes, labels, False, False
     try:
         order = sorted(range(len(labels)), key=lambda i: labels[i])
     except TypeError:  # labels of several types have no order; the caller reports or keeps them as found
@@ -68,15 +150,15 @@ def _factorize_pandas(native: Any) -> Factors:
 
 
 def _factorize_polars(native: Any) -> Factors:
-    declared = hasattr(native.dtype, "categories") and type(native.dtype).__name__ == "Enum"
-    text = native.cast(_polars().String) if type(native.dtype).__name__ in ("Enum", "Categorical") else native
-    labels = (
-        list(native.dtype.categories) if declared else text.drop_nulls().unique(maintain_order=True).to_list()
-    )
-    if not labels:
-        return np.full(len(native), -1), [], declared, False
-    codes = text.replace_strict(labels, list(range(len(labels))), default=None, return_dtype=_polars().Int64)
-    codes = codes.fill_null(-1).to_numpy().astype(np.int64)
+    pl = _polars()
+    declared = isinstance(native.dtype, pl.Enum)
+    if declared:
+        labels, levelled = native.dtype.categories.to_list(), native
+    else:
+        text = native.cast(pl.String)
+        labels = text.drop_nulls().unique(maintain_order=True).to_list()
+        levelled = text.cast(pl.Enum(labels))
+    codes = levelled.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
     return (codes, labels, True, False) if declared else _sorted(codes, labels)
 
 
@@ -85,74 +167,127 @@ def _factorize_pyarrow(native: Any) -> Factors:
 
     declared = pa.types.is_dictionary(native.type)
     ordered = declared and bool(native.type.ordered)
-    encoded = (native if declared else native.dictionary_encode()).unify_dictionaries().combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):  # zero chunks
+    if not len(native):
         return np.empty(0, dtype=np.int64), [], declared, ordered
+    encoded = _one_array((native if declared else native.dictionary_encode()).unify_dictionaries())
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    labels = encoded.dictionary.to_pylist()
-    return (codes, labels, True, ordered) if declared else _sorted(codes, labels)
+    labels: dict[Any, int] = {}  # a dictionary may hold null, or a value twice
+    new = [-1 if v is None else labels.setdefault(v, len(labels)) for v in encoded.dictionary.to_pylist()]
+    codes = np.array([*new, -1], dtype=np.int64)[codes]
+    return (codes, list(labels), True, ordered) if declared else _sorted(codes, list(labels))
 
 
-def _write_pandas(native: Any, dtype: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Any:
+def _write_pandas(native: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Any:
     import pandas as pd
 
+    if _is_arrow_backed(native):
+        filled = pd.arrays.ArrowExtensionArray(_write_pyarrow(_arrow_of(native), rows, values))
+        return pd.Series(filled, index=native.index, name=native.name)
     new = native.copy()
-    cells: Any = values
-    if isinstance(dtype, nw.Datetime):
-        moments = pd.Series(values.astype("datetime64[us]"))
-        moments = moments if dtype.time_zone is None else moments.dt.tz_localize("UTC")
-        cells = moments.astype(native.dtype).array
-    elif isinstance(dtype, nw.Duration):
-        cells = pd.Series(values.astype("timedelta64[us]")).astype(native.dtype).array
-    elif isinstance(dtype, nw.Date):
-        days = [moment.date() for moment in values.astype("datetime64[us]").tolist()]
-        cells = pd.Series(days).astype(native.dtype).array
+    cells: Any
+    if values.dtype.kind == "M" and native.dtype != object:
+        moments = pd.Series(values)
+        zoned = getattr(native.dtype, "tz", None) is not None
+        cells = (moments.dt.tz_localize("UTC") if zoned else moments).astype(native.dtype).array
     elif hasattr(native.dtype, "categories"):
-        unknown = [value for value in dict.fromkeys(values.tolist()) if value not in native.cat.categories]
-        new = new.cat.add_categories(unknown) if unknown else new
-    elif dtype.is_numeric():
-        cells = pd.Series(values).astype(native.dtype).array
+        position = {plain(label): i for i, label in enumerate(native.cat.categories)}
+        found, labels = pd.factorize(values)
+        for label in labels:
+            position.setdefault(label, len(position))
+        new = new.cat.add_categories(
+            [label for label in labels if position[label] >= len(new.cat.categories)]
+        )
+        codes = np.array([position[label] for label in labels], dtype=np.int64)[found]
+        cells = pd.Categorical.from_codes(codes.tolist(), dtype=new.dtype)
+    elif native.dtype == object:
+        cells = objects_like(native, values)
+    else:
+        cells = pd.Series(values.tolist() if values.dtype == object else values).astype(native.dtype).array
     new.iloc[rows] = cells
     return new
 
 
 def _write_polars(native: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Any:
     pl = _polars()
-    kind = type(native.dtype).__name__
-    if kind in ("Datetime", "Date", "Duration"):
-        unit = pl.Duration("us") if kind == "Duration" else pl.Datetime("us")
-        new = pl.Series(values.astype(np.int64)).cast(unit)
-        zone = getattr(native.dtype, "time_zone", None)
-        new = new.dt.replace_time_zone("UTC").dt.convert_time_zone(zone) if zone else new
-        return native.scatter(rows, new.cast(native.dtype))
-    if kind in ("Enum", "Categorical"):
-        return native.cast(pl.String).scatter(rows, pl.Series(values.tolist())).cast(native.dtype)
-    return native.clone().scatter(rows, pl.Series(values.tolist()).cast(native.dtype))
+    new = pl.Series(values.tolist() if values.dtype == object else values)
+    if isinstance(native.dtype, pl.Enum):
+        unknown = [label for label in new.unique().to_list() if label not in native.dtype.categories]
+        if unknown:
+            raise SchemaError(
+                f"Column {native.name!r}: its Enum lacks {unknown[0]!r}, a level the model was fitted with. "
+                "Declare the same levels as in fit."
+            )
+    if isinstance(native.dtype, pl.Enum | pl.Categorical):
+        return native.cast(pl.String).scatter(rows, new).cast(native.dtype)
+    zone = getattr(native.dtype, "time_zone", None)
+    new = new.dt.replace_time_zone("UTC").dt.convert_time_zone(zone) if zone else new
+    return native.clone().scatter(rows, new.cast(native.dtype))
 
 
 def _write_pyarrow(native: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Any:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    array = native.combine_chunks() if isinstance(native, pa.ChunkedArray) else native
-    holes = np.zeros(len(array), dtype=bool)
-    holes[rows] = True
-    mask, ranked = pa.array(holes), values[np.argsort(rows)]
+    array = _one_array(native)
+    new = pa.array(values.tolist() if values.dtype == object else values)
     if pa.types.is_dictionary(array.type):
-        position = {label: i for i, label in enumerate(array.dictionary.to_pylist())}
-        new = pa.array([position[value] for value in ranked.tolist()], type=array.indices.type)
-        indices = pc.replace_with_mask(array.indices, mask, new)
-        filled = pa.DictionaryArray.from_arrays(indices, array.dictionary, ordered=array.type.ordered)
-        return pa.chunked_array([filled])
-    if pa.types.is_temporal(array.type):
-        span = pa.types.is_duration(array.type)
-        unit = pa.duration("us") if span else pa.timestamp("us", tz=getattr(array.type, "tz", None))
-        new = pa.array(ranked.astype(np.int64)).cast(unit).cast(array.type, safe=False)
-    elif pa.types.is_decimal(array.type):
-        new = pa.array(ranked.astype(np.float64)).cast(array.type, safe=False)
-    else:
-        new = pa.array(ranked.tolist()).cast(array.type)
-    return pa.chunked_array([pc.replace_with_mask(array, mask, new)])
+        return pa.chunked_array([_write_dictionary(array, rows, new)])
+    if getattr(array.type, "tz", None) is not None:
+        new = new.cast(pa.timestamp("us", tz="UTC"))
+    return pa.chunked_array([_put(array, rows, new.cast(array.type, safe=False))])
+
+
+def _write_dictionary(array: Any, rows: npt.NDArray[np.int64], new: Any) -> Any:
+    import pyarrow as pa
+
+    encoded = new.dictionary_encode()
+    labels = array.dictionary.to_pylist()
+    position = {plain(label): i for i, label in reversed(list(enumerate(labels)))}  # the first of equals
+    added = [label for label in encoded.dictionary.to_pylist() if label not in position]
+    position |= {label: len(labels) + i for i, label in enumerate(added)}
+    table = np.array([position[label] for label in encoded.dictionary.to_pylist()], dtype=np.int64)
+    codes = pa.array(table[encoded.indices.to_numpy()]).cast(array.indices.type)
+    dictionary = array.dictionary
+    if added:
+        dictionary = pa.concat_arrays([dictionary, pa.array(added).cast(dictionary.type)])
+    indices = _put(array.indices, rows, codes)
+    return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=array.type.ordered)
+
+
+def _put(array: Any, rows: npt.NDArray[np.int64], new: Any) -> Any:
+    """Returns an arrow array with other cells in some rows; `replace_with_mask` lacks several types."""
+    import pyarrow as pa
+
+    taken = np.arange(len(array))
+    taken[rows] = len(array) + np.arange(len(rows))
+    return pa.concat_arrays([array, new]).take(pa.array(taken))
+
+
+def _one_array(native: Any) -> Any:
+    import pyarrow as pa
+
+    if not isinstance(native, pa.ChunkedArray):
+        return native
+    chunks = native.unify_dictionaries().chunks if pa.types.is_dictionary(native.type) else native.chunks
+    return pa.concat_arrays(chunks) if chunks else pa.array([], type=native.type)
+
+
+def _simplified(native: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_date64(native.type):
+        return native.cast(pa.date32())
+    return native.cast(pa.string()) if native.type == pa.string_view() else native
+
+
+def _is_arrow_backed(native: Any) -> bool:
+    return type(native.dtype).__name__ == "ArrowDtype"
+
+
+def _arrow_of(native: Any) -> Any:
+    import pyarrow as pa
+
+    array = pa.array(native.array)
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
 def _polars() -> Any:

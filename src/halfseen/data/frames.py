@@ -4,7 +4,8 @@ pandas, polars and pyarrow come through narwhals; numpy arrays and nested lists 
 Missing is None, NaN, NaT, pd.NA and polars null alike. Only cells that were missing are ever written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +13,8 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data._cells import factorize, write_cells
+from halfseen.data._cells import factorize, put_columns, readable, write_cells
+from halfseen.data._objects import read_objects
 from halfseen.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]
@@ -79,14 +81,15 @@ class Table:
     def filled(self, cells: Mapping[int, tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]) -> Any:
         """Returns a copy of the table with the given (rows, values) written into the given columns."""
         if self._frame is None:
-            array = self.native.copy()
+            array = np.array(self.native, order="K")
             for position, (rows, values) in cells.items():
                 array[rows, position] = values
             return array
-        changed = [
-            write_cells(self._frame[:, position], rows, values) for position, (rows, values) in cells.items()
-        ]
-        return self._frame.with_columns(*changed).to_native() if changed else self._frame.clone().to_native()
+        columns = {
+            position: write_cells(self._frame[:, position], rows, values)
+            for position, (rows, values) in cells.items()
+        }
+        return put_columns(self._frame, columns)
 
 
 def is_frame(native: Any) -> bool:
@@ -95,13 +98,8 @@ def is_frame(native: Any) -> bool:
 
 
 def _as_frame(native: Any) -> nw.DataFrame[Any]:
-    names = [str(name) for name in getattr(native, "columns", ())]
-    if hasattr(native, "column_names"):
-        names = list(native.column_names)
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        listed = ", ".join(f"{name!r} ({names.count(name)} times)" for name in repeated[:5])
-        raise SchemaError(f"Column names must differ, but these repeat: {listed}. Rename the columns.")
+    if not hasattr(native, "collect"):  # the names of a lazy frame may cost a computation
+        _refuse_names(native)
     frame = nw.from_native(native, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
         raise SchemaError("A lazy frame cannot be used; call .collect() first.")
@@ -110,53 +108,61 @@ def _as_frame(native: Any) -> nw.DataFrame[Any]:
     return frame
 
 
-def _read_series(series: nw.Series[Any], name: str) -> RawColumn:
-    dtype, shown = series.dtype, str(getattr(series.to_native(), "dtype", series.dtype))
+def _refuse_names(native: Any) -> None:
+    """Raises if columns cannot be told apart by name; narwhals would raise with a message of its own."""
+    columns = native.column_names if hasattr(native, "column_names") else getattr(native, "columns", ())
+    if getattr(columns, "nlevels", 1) > 1:
+        raise SchemaError(
+            "The columns are a MultiIndex. Flatten it first, for example with "
+            "frame.columns = frame.columns.to_flat_index().map(str)."
+        )
+    repeated = [(name, n) for name, n in Counter(str(name) for name in columns).items() if n > 1]
+    if repeated:
+        listed = ", ".join(f"{name!r} ({n} times)" for name, n in repeated[:5])
+        raise SchemaError(f"Column names must differ, but these repeat: {listed}. Rename the columns.")
+
+
+def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
+    native = original.to_native()
+    shown, series = str(getattr(native, "dtype", original.dtype)), readable(original)
+    dtype = series.dtype
+    if getattr(native, "dtype", None) == object:
+        storage, values = read_objects(native, name)
+        return (
+            _read_labels(series, name, shown)
+            if storage == "label"
+            else RawColumn(name, shown, storage, values)
+        )
+    if type(getattr(native, "dtype", None)).__name__ == "SparseDtype":
+        raise SchemaError(f"Column {name!r} is sparse ({shown}); make it dense with .sparse.to_dense().")
     if dtype.is_numeric():
-        values = series.cast(nw.Float64).to_numpy().astype(np.float64)
-        return RawColumn(name, shown, "number", values, whole=dtype.is_integer())
+        return RawColumn(name, shown, "number", _floats(series), whole=dtype.is_integer())
     if dtype == nw.Boolean:
-        return RawColumn(name, shown, "boolean", series.cast(nw.Float64).to_numpy().astype(np.float64))
+        return RawColumn(name, shown, "boolean", _floats(series))
     if isinstance(dtype, nw.Datetime | nw.Date):
         moments = series.cast(nw.Datetime("us")) if dtype == nw.Date else series
-        values = moments.dt.timestamp("us").cast(nw.Float64).to_numpy().astype(np.float64)
-        return RawColumn(name, shown, "time", values, whole=dtype == nw.Date)
+        return RawColumn(name, shown, "time", _floats(moments.dt.timestamp("us")), whole=dtype == nw.Date)
     if isinstance(dtype, nw.Duration):
-        values = series.dt.total_microseconds().cast(nw.Float64).to_numpy().astype(np.float64)
-        return RawColumn(name, shown, "span", values)
-    if not isinstance(dtype, nw.String | nw.Categorical | nw.Enum | nw.Object | nw.Unknown):
-        raise SchemaError(
-            f"Column {name!r} has dtype {shown}, which cannot be imputed. Drop it, or turn it into "
-            "numbers, text, booleans or dates."
-        )
-    return _read_labels(series, name, shown)
+        return RawColumn(name, shown, "span", _floats(series.dt.total_microseconds()))
+    if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
+        return _read_labels(series, name, shown)
+    if series.null_count() == len(
+        series
+    ):  # the null dtype of polars and pyarrow, and any other without values
+        return RawColumn(name, shown, "nothing", np.full(len(series), np.nan))
+    raise SchemaError(
+        f"Column {name!r} has dtype {shown}, which cannot be imputed. Drop it, or turn it into numbers, text, "
+        "booleans or dates."
+    )
 
 
 def _read_labels(series: nw.Series[Any], name: str, shown: str) -> RawColumn:
     codes, labels, declared, ordered = factorize(series)
     values = np.where(codes < 0, np.nan, codes.astype(np.float64))
-    kinds = {_sort_of(label) for label in labels}
     if not declared and not labels:
         return RawColumn(name, shown, "nothing", values)
-    if not declared and kinds == {"boolean"}:
-        return RawColumn(name, shown, "boolean", _look_up(values, [float(label) for label in labels]))
-    if not declared and kinds == {"number"}:
-        return RawColumn(name, shown, "number", _look_up(values, [float(label) for label in labels]))
-    if not declared and len(kinds) > 1:
-        example = {_sort_of(label): label for label in labels}
-        listed = " and ".join(f"{kind} ({value!r})" for kind, value in sorted(example.items()))
-        raise SchemaError(f"Column {name!r} mixes {listed}. Make all its values of one type.")
     return RawColumn(name, shown, "label", values, tuple(labels), declared, ordered)
 
 
-def _sort_of(label: Any) -> str:
-    if isinstance(label, bool | np.bool_):
-        return "boolean"
-    if isinstance(label, int | float | np.number) or type(label).__name__ == "Decimal":
-        return "number"
-    return "text" if isinstance(label, str) else type(label).__name__
-
-
-def _look_up(codes: Floats, numbers: Sequence[float]) -> Floats:
-    table = np.append(np.array(numbers, dtype=np.float64), np.nan)
-    return table[np.where(np.isnan(codes), len(numbers), codes).astype(np.int64)]
+def _floats(series: nw.Series[Any]) -> Floats:
+    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)

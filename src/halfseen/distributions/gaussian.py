@@ -8,6 +8,7 @@ from math import log, pi
 import torch
 from torch import Tensor
 
+from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.patterns import Bucket, plan_buckets
 
@@ -115,17 +116,22 @@ class Gaussian:
         """Returns (N, D): the variance of each missing cell given the observed ones, 0 where observed."""
         variance = self.covariance.diagonal().expand(len(batch) + 1, -1)
         variance = torch.nn.functional.pad(variance, (0, 1))  # (N + 1, D + 1)
-        for bucket in plan_buckets(batch.observed):
+        padded = _padded(self.covariance)
+        self.precision  # noqa: B018, computed before threads share it
+
+        def reduce(bucket: Bucket) -> None:
             inverse, _ = self._invert(bucket)
             if bucket.by_observed:
-                cross = _padded(self.covariance)[bucket.features]  # (P, Q, D + 1)
+                cross = padded[bucket.features]  # (P, Q, D + 1)
                 explained = ((inverse @ cross) * cross).sum(dim=1)  # (P, D + 1)
-                left = _padded(self.covariance).diagonal() - explained
-                variance[bucket.rows] = left[:, None, :]
+                variance[bucket.rows] = (padded.diagonal() - explained)[:, None, :]
             else:
                 spread = inverse.diagonal(dim1=1, dim2=2)[:, None, :]  # (P, 1, Q)
                 index = bucket.rows[:, :, None], bucket.features[:, None, :]
                 variance[index] = spread.expand(-1, bucket.rows.shape[1], -1)
+
+        for _ in map_in_threads(reduce, plan_buckets(batch.observed)):
+            pass
         return torch.where(batch.observed, 0.0, variance[:-1, :-1].clamp(min=0.0))
 
     def statistics(self, batch: Incomplete, buckets: Iterable[Bucket]) -> Statistics:
@@ -145,18 +151,20 @@ class Gaussian:
         sums = {side: torch.zeros((n_features + 1) ** 2, dtype=batch.x.dtype) for side in (True, False)}
         n_by_observed = int(nothing_seen.sum())
 
-        def visit(bucket: Bucket, inverse: Tensor, log_det: Tensor) -> None:
-            nonlocal n_by_observed
-            count = (bucket.rows < n_rows).sum(dim=1)  # (P)
-            cells = bucket.features[:, :, None] * (n_features + 1) + bucket.features[:, None, :]
-            sums[bucket.by_observed].index_add_(
-                0, cells.flatten(), (inverse * count[:, None, None]).flatten()
-            )
-            n_by_observed += bucket.by_observed * int(count.sum())
+        def measure(bucket: Bucket, inverse: Tensor, log_det: Tensor) -> Tensor:
             base = 0.0 if bucket.by_observed else self.log_det
             log_dets[bucket.rows] = (base + log_det)[:, None].expand(bucket.rows.shape)
+            count = (bucket.rows < n_rows).sum(dim=1)  # (P)
+            cells = bucket.features[:, :, None] * (n_features + 1) + bucket.features[:, None, :]
+            weighted = (inverse * count[:, None, None]).flatten()
+            return torch.zeros_like(sums[True]).index_add_(0, cells.flatten(), weighted)
 
-        completed = self._solve(batch.filled(self.loc) - self.loc, batch.observed, buckets, visit)
+        def add(bucket: Bucket, measured: Tensor) -> None:
+            nonlocal n_by_observed
+            sums[bucket.by_observed].add_(measured)
+            n_by_observed += bucket.by_observed * int((bucket.rows < n_rows).sum())
+
+        completed = self._solve(batch.filled(self.loc) - self.loc, batch.observed, buckets, measure, add)
         seen, missing = (s.view(n_features + 1, -1)[:-1, :-1] for s in (sums[True], sums[False]))
         covariance = missing + n_by_observed * self.covariance - self.covariance @ seen @ self.covariance
         distance = ((completed @ self.precision) * completed).sum(dim=1)
@@ -169,23 +177,28 @@ class Gaussian:
         residual: Tensor,
         observed: Tensor,
         buckets: Iterable[Bucket],
-        visit: Callable[[Bucket, Tensor, Tensor], None] | None = None,
+        measure: Callable[[Bucket, Tensor, Tensor], Tensor] | None = None,
+        add: Callable[[Bucket, Tensor], None] | None = None,
     ) -> Tensor:
         """Completes centred rows (*, N, D), zero where missing, by their conditional means.
 
-        `visit` sees each bucket with its inverses (P, Q, Q) and log determinants (P).
+        `measure` sees each bucket with its inverses (P, Q, Q) and log determinants (P), in any thread; `add`
+        receives what it returned, in the order of the buckets, so that sums do not depend on threads.
         """
-        pulled = residual @ self.precision
-        source = {True: _padded(residual), False: _padded(pulled)}
+        source = {True: _padded(residual), False: _padded(residual @ self.precision)}
         solved = torch.zeros_like(source[True])  # (*, N + 1, D + 1)
         by_observed = torch.zeros(observed.shape[0] + 1, dtype=torch.bool)
-        for bucket in buckets:
+
+        def solve(bucket: Bucket) -> tuple[Bucket, Tensor | None]:
             inverse, log_det = self._invert(bucket)
-            index = bucket.rows[:, :, None], bucket.features[:, None, :]
-            solved[..., index[0], index[1]] = source[bucket.by_observed][..., index[0], index[1]] @ inverse
+            rows, features = bucket.rows[:, :, None], bucket.features[:, None, :]
+            solved[..., rows, features] = source[bucket.by_observed][..., rows, features] @ inverse
             by_observed[bucket.rows] = bucket.by_observed
-            if visit is not None:
-                visit(bucket, inverse, log_det)
+            return bucket, None if measure is None else measure(bucket, inverse, log_det)
+
+        for bucket, measured in map_in_threads(solve, buckets):
+            if add is not None and measured is not None:
+                add(bucket, measured)
         solved = solved[..., :-1, :-1]
         completed = residual - solved
         rows = by_observed[:-1].nonzero().squeeze(1)

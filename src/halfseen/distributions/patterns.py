@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-BUCKET_BYTES = 3 * 2**20  # working memory of one bucket: what stays in cache
+BUCKET_BYTES = 6 * 2**20  # working memory of one bucket: what stays in cache
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from torch import Tensor
 
 from halfseen._random import Keys, row_keys
+from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import HalfseenWarning
-from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once, suitable_threads
+from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.tabular import TabularModel
 
@@ -25,6 +26,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
     rebuilds it from saved tensors. `transform` never refits; observed cells come back unchanged, exactly.
     """
 
+    @task_threads()
     def fit(self, X: Any, y: Any = None) -> "BaseImputer":
         """Learns the columns' kinds and the model from a table.
 
@@ -37,8 +39,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         """
         read = self._read(X, reset=True)
         self._announce()
-        with suitable_threads(read.codes.x.numel()):
-            self.model_ = self._fit_model(read.codes) if self._modelled else None
+        self.model_ = self._fit_model(read.codes) if self._modelled else None
         return self
 
     def transform(self, X: Any) -> Any:
@@ -77,6 +78,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         quantiles = self._by_chunk(read, 2, lambda model, codes, keys: model.quantiles(codes, ends))
         return self._write(read, quantiles[0], np.floor), self._write(read, quantiles[1], np.ceil)
 
+    @task_threads()
     def class_probabilities(self, X: Any) -> dict[str, npt.NDArray[np.float64]]:
         """Returns for each column with levels the probability of each, of shape (n_samples, n_levels).
 
@@ -94,6 +96,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
                 parts[names[c]].append(probabilities.numpy())
         return {name: np.concatenate(pieces) for name, pieces in parts.items()}
 
+    @task_threads()
     def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the log density of the observed cells of each row, in the units of the table.
 
@@ -129,6 +132,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         """An upper bound of the features per row, for planning memory."""
         return sum(len(column.levels or "1") for column in self._modelled)
 
+    @task_threads()
     def _by_chunk(
         self, read: ReadTable, n_draws: int, complete: Callable[[TabularModel, Incomplete, Keys], Tensor]
     ) -> npt.NDArray[np.float64]:
@@ -142,8 +146,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         pieces = []
         for start in range(0, len(rows), size):
             part = torch.from_numpy(rows[start : start + size])
-            with suitable_threads(n_draws * len(part) * self._width):
-                pieces.append(complete(self.model_, read.codes[part], keys[start : start + size]))
+            pieces.append(complete(self.model_, read.codes[part], keys[start : start + size]))
         completed = torch.cat(pieces, dim=-2).numpy()
         result = np.broadcast_to(result, (*completed.shape[:-2], *result.shape)).copy()
         result[..., rows, :] = completed

@@ -1,13 +1,11 @@
 """The NaN boundary of every estimator: users' tables in, codes with a mask below, tables out."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -18,7 +16,6 @@ from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
 
 WORKING_BYTES = 256 * 2**20  # rows are handled in chunks that need about this much memory at once
-MANY_CELLS = 100_000  # from here on two threads beat one
 COPIES = 8  # arrays of the size of the features that an operation keeps alive at its peak
 
 
@@ -91,18 +88,6 @@ class TableEstimator(BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
-
-
-@contextmanager
-def suitable_threads(n_cells: int) -> Iterator[None]:
-    """Uses one thread for a small job, whose threads would only wait for each other on a busy machine."""
-    before = torch.get_num_threads()
-    if n_cells < MANY_CELLS:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def rows_at_once(n_features: int, n_draws: int = 1) -> int:

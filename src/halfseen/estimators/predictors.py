@@ -12,11 +12,12 @@ from sklearn.utils.validation import check_array, check_consistent_length
 from torch import Tensor
 
 from halfseen._random import torch_generator
+from halfseen._threads import task_threads
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.estimators._table import TableEstimator, rows_at_once, suitable_threads
+from halfseen.estimators._table import TableEstimator, rows_at_once
 from halfseen.estimators.imputers import em_settings
 from halfseen.estimators.model_file import Saveable
 from halfseen.training.em import fit_gaussian
@@ -83,6 +84,7 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
         self.schema = schema
         self.random_state = random_state
 
+    @task_threads()
     def fit(self, X: Any, y: Any) -> "GaussianRegressor":
         """Fits the joint Gaussian of the columns of X and one or more targets y, without holes."""
         read = self._read(X, reset=True)
@@ -91,9 +93,8 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
         self._features = FeatureMap.fit(self._modelled, read.codes, all_indicators=False)
         self._target_scaler = Standardizer.fit(targets)
         batch = self._joined(read.codes, Incomplete(self._target_scaler.forward(targets.x), targets.observed))
-        with suitable_threads(batch.x.numel()):
-            settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
-            result = fit_gaussian(batch, settings, generator=generator)
+        settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
+        result = fit_gaussian(batch, settings, generator=generator)
         self.objective_ = list(result.objective)
         self.n_iter_ = len(self.objective_)
         self.gaussian_ = result.gaussian
@@ -113,6 +114,7 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
         half = ndtri((1 + level) / 2) * deviation
         return mean - half, mean + half
 
+    @task_threads()
     def _predict(self, X: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         codes = self._read(X, reset=False).codes
         n_targets = len(self._target_scaler.loc)

@@ -1,0 +1,238 @@
+"""From the cells of a column to its kind, levels and bounds, with a reason; users' settings come first."""
+
+import datetime
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from halfseen.data._cells import plain
+from halfseen.data.columns import (
+    LEVELLED,
+    NUMERIC,
+    Column,
+    Kind,
+    parse_numbers,
+    refuse_infinite,
+)
+from halfseen.data.frames import Floats, RawColumn
+from halfseen.errors import SchemaError
+
+IDENTIFIER_NAME = re.compile(r"((^|[_\W])(id|uuid|guid)|^(index|rownames?|unnamed: ?0))$", re.IGNORECASE)
+CAMEL_IDENTIFIER = re.compile(r"[a-z]I[dD]$")  # PassengerId, customerID
+CODE_NAME = re.compile(r"(^|[_\W])(zip|zip_?code|post_?code|postal_?code|area_?code)$", re.IGNORECASE)
+IDENTIFIER_ROWS = 20  # fewer rows than this and "all different" says nothing
+IDENTIFIER_SHARE = 0.5  # of text values that occur in a column, the share that is distinct
+BINARY_ROWS = 10  # two distinct numbers other than 0 and 1 in fewer cells are numbers, not codes
+EXACT_INTEGERS = 2.0**53  # beyond it every float is whole, which says nothing
+DAY = 86_400e6  # microseconds
+TIME_STEPS = (DAY, 3_600e6, 60e6, 1e6)
+LIMITS = ("minimum", "maximum", "integer")
+
+
+def infer_column(raw: RawColumn, said: dict[str, Any], *, named: bool) -> Column:
+    """Returns what a column is; `said` are the user's settings, `named` whether its name means something."""
+    refuse_infinite(raw)
+    if raw.storage == "label" and said.get("kind") in NUMERIC:
+        raw = replace(raw, values=parse_numbers(raw), labels=(), declared=False)
+    seen = raw.values[~np.isnan(raw.values)]
+    kind, reason = _choose_kind(raw, seen, said, named=named)
+    column = Column(
+        name=raw.name,
+        kind=kind,
+        dtype=raw.dtype,
+        storage=raw.storage,
+        reason=reason,
+        n_observed=len(seen),
+        n_missing=len(raw.values) - len(seen),
+    )
+    if kind == "all-missing":
+        column = _bounded(column, raw, seen, said)
+        fill = float(column.constrain(np.zeros(1))[0]) if raw.storage == "number" else None
+        return replace(column, fill=fill)
+    if kind in LEVELLED:
+        column = replace(column, levels=_levels(raw, seen, said, kind))
+    elif not column.modelled:  # of a column that no model sees, only what fills it is kept
+        values, counts = np.unique(seen, return_counts=True)
+        most_frequent = replace(raw, values=values[[counts.argmax()]], declared=False)
+        column = replace(column, levels=_levels(most_frequent, most_frequent.values, {}, kind), fill=0.0)
+    return _bounded(column, raw, seen, said)
+
+
+def _choose_kind(raw: RawColumn, seen: Floats, said: dict[str, Any], *, named: bool) -> tuple[Kind, str]:
+    kind, reason = _infer_kind(raw, seen, named=named)
+    wanted = said.get("kind", "categorical" if "levels" in said and kind not in LEVELLED else kind)
+    if kind == "binary" and raw.storage == "number" and "kind" not in said and _limits(said):
+        wanted, reason = _infer_number_kind(raw, seen, np.unique(seen), named=named)
+        return wanted, reason  # who bounds a column thinks of it as numbers
+    if wanted == kind or kind == "all-missing":
+        return kind, reason
+    time = {"time": "datetime", "span": "duration"}.get(raw.storage)
+    if wanted == "all-missing":
+        raise SchemaError(f"Column {raw.name!r} is not all-missing: {len(seen)} of its cells hold a value.")
+    if wanted in ("datetime", "duration") or (time is not None and wanted in NUMERIC):
+        instead = f"its kind can only be {time} or one with levels" if time else "convert it first"
+        raise SchemaError(f"Column {raw.name!r} of dtype {raw.dtype} cannot be {wanted}; {instead}.")
+    return wanted, "Set by the user."
+
+
+def _infer_kind(raw: RawColumn, seen: Floats, *, named: bool) -> tuple[Kind, str]:
+    distinct = np.unique(seen)
+    if len(distinct) == 0:
+        return "all-missing", "No value was seen."
+    if raw.declared and len(raw.labels) > 1:
+        kind: Kind = "ordinal" if raw.ordered and len(raw.labels) > 2 else "categorical"
+        return ("binary" if len(raw.labels) == 2 else kind), "Declared by the column's dtype."
+    if len(distinct) == 1:
+        return "constant", "One distinct value."
+    if raw.storage == "time":
+        return "datetime", "Dates or times."
+    if raw.storage == "span":
+        return "duration", "Durations."
+    if len(distinct) == 2 and (raw.storage != "number" or _is_code(distinct, len(seen))):
+        return "binary", "Two distinct values."
+    if raw.storage == "label" and raw.labels:
+        if _mostly_distinct(seen, distinct):
+            return "identifier", f"Text with {len(distinct)} distinct values in {len(seen)} cells."
+        return "categorical", f"Text with {len(distinct)} distinct values."
+    return _infer_number_kind(raw, seen, distinct, named=named)
+
+
+def _is_code(distinct: Floats, n_seen: int) -> bool:
+    """Tells two codes from two measurements in a short table."""
+    return distinct.tolist() == [0.0, 1.0] or n_seen >= BINARY_ROWS
+
+
+def _mostly_distinct(seen: Floats, distinct: Floats) -> bool:
+    return len(seen) >= IDENTIFIER_ROWS and len(distinct) > IDENTIFIER_SHARE * len(seen)
+
+
+def _infer_number_kind(raw: RawColumn, seen: Floats, distinct: Floats, *, named: bool) -> tuple[Kind, str]:
+    whole = _is_whole(raw, distinct)
+    if named and whole and len(seen) >= IDENTIFIER_ROWS and len(distinct) == len(seen):
+        if IDENTIFIER_NAME.search(raw.name) or CAMEL_IDENTIFIER.search(raw.name):
+            return "identifier", "Whole numbers, all different, with the name of an identifier."
+        if distinct[0] in (0, 1) and np.all(np.diff(seen) == 1):
+            return "identifier", "Whole numbers that count the rows."
+    if named and whole and distinct[0] >= 0 and CODE_NAME.search(raw.name):
+        kind: Kind = "identifier" if _mostly_distinct(seen, distinct) else "categorical"
+        return kind, "Whole numbers with the name of a code."
+    if whole and distinct[0] >= 0:
+        return "count", "Whole numbers, none negative."
+    if distinct[0] > 0:
+        return "positive", "Numbers, all positive."
+    return "continuous", "Whole numbers." if whole else "Numbers."
+
+
+def _is_whole(raw: RawColumn, values: Floats) -> bool:
+    if raw.whole:
+        return True
+    return bool(np.all(values == np.round(values)) and np.abs(values).max(initial=0.0) <= EXACT_INTEGERS)
+
+
+def _bounded(column: Column, raw: RawColumn, seen: Floats, said: dict[str, Any]) -> Column:
+    """Adds what values are allowed: from the kind, then from the user."""
+    changes = _inferred_bounds(column, raw, seen)
+    named = _limits(said)
+    if named and column.kind in LEVELLED:
+        raise SchemaError(f"Column {column.name!r} is {column.kind}: {named[0]} does not apply to levels.")
+    if said.get("integer") is False and raw.whole:
+        raise SchemaError(f"Column {column.name!r} of dtype {raw.dtype} can only hold whole numbers.")
+    if said.get("integer") and column.storage in ("time", "span"):
+        raise SchemaError(
+            f"Column {column.name!r} of dtype {raw.dtype} holds no numbers: integer does not apply."
+        )
+    for key in ("minimum", "maximum"):
+        if key in said:
+            changes[key] = as_code(said[key], raw, key)
+    changes |= {key: said[key] for key in ("integer",) if key in said}
+    low, high = changes.get("minimum"), changes.get("maximum")
+    if low is not None and high is not None and low > high and "minimum" not in said:
+        changes["minimum"] = high  # the user's bound moves the inferred one
+    reason = column.reason.rstrip(".") + f"; {', '.join(named)} set by user." if named else column.reason
+    bounded = replace(column, reason=reason, **changes)
+    if bounded.levels is None:
+        _refuse_empty_range(bounded)
+    return bounded
+
+
+def _inferred_bounds(column: Column, raw: RawColumn, seen: Floats) -> dict[str, Any]:
+    if column.levels is not None or not len(seen):
+        return {}
+    if column.storage in ("time", "span"):
+        steps = (step for step in TIME_STEPS if np.all(seen % step == 0))
+        return {"step": DAY if raw.whole else next(steps, None)}
+    changes: dict[str, Any] = {"integer": column.kind == "count" or _is_whole(raw, seen)}
+    if column.storage == "boolean":
+        return {"integer": True, "minimum": 0.0, "maximum": 1.0}
+    if column.kind == "positive":
+        changes["minimum"] = float(seen.min()) / 2 if seen.min() > 0 else 0.0
+    if column.kind == "count":
+        changes["minimum"] = min(0.0, float(seen.min()))
+    return changes
+
+
+def _limits(said: dict[str, Any]) -> list[str]:
+    return [key for key in LIMITS if key in said and said[key] is not False]
+
+
+def _refuse_empty_range(column: Column) -> None:
+    low, high = column.code_bounds()
+    if low > high:
+        raise SchemaError(f"Column {column.name!r}: minimum {low:g} is above maximum {high:g}.")
+    step = column.code_step
+    if step is not None and np.ceil(low / step) > np.floor(high / step):
+        raise SchemaError(
+            f"Column {column.name!r}: between {low:g} and {high:g} there is no multiple of {step:g}, as it needs."
+        )
+
+
+def _levels(raw: RawColumn, seen: Floats, said: dict[str, Any], kind: Kind) -> tuple[Any, ...]:
+    used = np.unique(seen)
+    if raw.storage == "label" and raw.labels:
+        present = tuple(plain(raw.labels[int(i)]) for i in used)
+        found = tuple(plain(label) for label in raw.labels) if raw.declared else present
+    elif raw.storage == "boolean":
+        present = found = tuple(bool(value) for value in used)
+    else:
+        present = found = tuple(plain(value) for value in used)
+    levels = (
+        tuple(plain(as_code(level, raw, "levels")) for level in said["levels"]) if "levels" in said else found
+    )
+    strange = [level for level in present if level not in levels]
+    if strange:
+        raise SchemaError(
+            f"Column {raw.name!r} holds {strange[0]!r}, which is not among the levels {levels!r}."
+        )
+    undeclared = [level for level in levels if raw.declared and level not in found]
+    if undeclared:
+        raise SchemaError(f"Column {raw.name!r}: its dtype does not declare the level {undeclared[0]!r}.")
+    if kind == "binary" and len(levels) > 2:
+        raise SchemaError(
+            f"Column {raw.name!r} cannot be binary: it has {len(levels)} levels, {levels[:3]!r}..."
+        )
+    return levels
+
+
+def as_code(value: Any, raw: RawColumn, setting: str) -> Any:
+    """Returns a bound or level that a user gave as a code; dates may be ISO text, without a zone in UTC."""
+    try:
+        if raw.storage == "time" and isinstance(value, str | datetime.date):
+            moment = datetime.datetime.fromisoformat(str(value))
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.timezone.utc)
+            return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)) / _MICROSECOND
+        if raw.storage == "span" and isinstance(value, datetime.timedelta):
+            return value / _MICROSECOND
+        if setting == "levels":
+            return value
+        number = float(value) if not isinstance(value, str | bool) else np.nan
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        wanted = "a number, or a date in ISO form" if raw.storage == "time" else "a number"
+        raise SchemaError(f"Column {raw.name!r}: {setting} must be {wanted}, got {value!r}.")
+    return number
+
+
+_MICROSECOND = datetime.timedelta(microseconds=1)

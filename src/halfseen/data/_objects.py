@@ -1,0 +1,92 @@
+"""pandas columns of dtype object: what their Python objects are, and objects of the same type for new cells."""
+
+import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from halfseen.errors import SchemaError
+
+Sort = Literal["number", "boolean", "label", "time", "span"]
+
+_SORTS: dict[str, Sort] = {
+    "string": "label", "empty": "label", "boolean": "boolean", "integer": "number", "floating": "number",
+    "mixed-integer-float": "number", "decimal": "number", "date": "time", "datetime": "time",
+    "datetime64": "time", "timedelta": "span", "timedelta64": "span",
+}  # fmt: skip
+
+
+def read_objects(native: Any, name: str) -> tuple[Sort, npt.NDArray[np.float64]]:
+    """Returns what the objects of a column are and, unless they are text, their values as numbers."""
+    import pandas as pd
+
+    seen = native.notna().to_numpy()
+    present = native.to_numpy()[seen]
+    inferred = pd.api.types.infer_dtype(present, skipna=False) if len(present) else "empty"
+    sort = _SORTS.get(inferred) or _sort_of_mixed(present, name)
+    values = np.full(len(native), np.nan)
+    if sort in ("number", "boolean"):
+        try:
+            values[seen] = present.astype(np.float64)
+        except OverflowError as error:
+            raise SchemaError(f"Column {name!r} holds a number beyond the range of floats.") from error
+    elif sort != "label":
+        if any(getattr(moment, "tzinfo", None) is not None for moment in present):
+            raise SchemaError(
+                f"Column {name!r} holds objects with a time zone ({present[0]!r}). Turn them into a column "
+                "of times, for example with pandas.to_datetime(..., utc=True)."
+            )
+        values[seen] = present.astype("datetime64[us]" if sort == "time" else "timedelta64[us]").astype(
+            np.int64
+        )
+    return sort, values
+
+
+def objects_like(native: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Returns values as objects of the type that an object column holds."""
+    import pandas as pd
+
+    present = native.to_numpy()[native.notna().to_numpy()]
+    example = present[0] if len(present) else None
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values.tolist()
+    if isinstance(example, Decimal):
+        digits = Decimal(1).scaleb(min(int(number.as_tuple().exponent) for number in _decimals(present)))
+        cells[:] = [Decimal(repr(value)).quantize(digits) for value in values.tolist()]
+    elif isinstance(example, pd.Timestamp | np.datetime64):
+        cells[:] = [pd.Timestamp(value) for value in values]
+    elif isinstance(example, pd.Timedelta | np.timedelta64):
+        cells[:] = [pd.Timedelta(value) for value in values]
+    elif isinstance(example, datetime.date) and not isinstance(example, datetime.datetime):
+        cells[:] = [moment.date() for moment in values.tolist()]
+    return cells
+
+
+def _decimals(present: npt.NDArray[Any]) -> list[Decimal]:
+    return [number for number in present if isinstance(number, Decimal)]
+
+
+def _sort_of_mixed(present: npt.NDArray[Any], name: str) -> Sort:
+    examples: dict[str, Any] = {}
+    for value in present:
+        examples.setdefault(_type_of(value), value)
+    if set(examples) == {"number"}:
+        return "number"
+    if len(examples) > 1:
+        listed = " and ".join(f"{kind} ({value!r})" for kind, value in sorted(examples.items())[:3])
+        raise SchemaError(f"Column {name!r} mixes {listed}. Make all its values of one type.")
+    [(kind, value)] = examples.items()
+    raise SchemaError(
+        f"Column {name!r} has dtype object and holds values of type {kind} ({value!r:.60}), which cannot be "
+        "imputed. Drop it, or turn it into numbers, text, booleans or dates."
+    )
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "boolean"
+    if isinstance(value, int | float | np.integer | np.floating | Decimal):
+        return "number"
+    return "text" if isinstance(value, str) else type(value).__name__

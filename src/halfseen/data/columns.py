@@ -1,0 +1,225 @@
+"""One column of a table: its kind, the values it may take, and the way from cells to codes and back."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from halfseen.data._cells import plain
+from halfseen.data.frames import Floats, RawColumn, Storage
+from halfseen.errors import SchemaError
+
+Kind = Literal[
+    "continuous", "positive", "count", "binary", "categorical", "ordinal",
+    "datetime", "duration", "constant", "all-missing", "identifier",
+]  # fmt: skip
+KINDS: tuple[str, ...] = get_args(Kind)
+NUMERIC = ("continuous", "positive", "count")
+LEVELLED = ("binary", "categorical", "ordinal")
+UNMODELLED = ("constant", "all-missing", "identifier")
+
+_INTEGER = re.compile(r"(u?)int(8|16|32|64|128)(\[pyarrow\])?")
+_HALF = re.compile(r"(float16|halffloat)(\[pyarrow\])?")
+_SINGLE = re.compile(r"(float32|float\[pyarrow\])")
+_DECIMAL = re.compile(r"decimal\d*\((?:precision=)?(\d+), (?:scale=)?(-?\d+)\)(\[pyarrow\])?")
+_YEARS_1_TO_9999 = (-62_135_596_800e6, 253_402_300_799e6)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: what it is, which values it may take, and why we think so.
+
+    Cells are numbers ("codes"): the value itself, a position in `levels`, or microseconds.
+    """
+
+    name: str
+    kind: Kind
+    dtype: str
+    storage: Storage
+    levels: tuple[Any, ...] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    integer: bool = False
+    step: float | None = None  # codes are whole multiples of this; a day, for dates without a time
+    reason: str = ""
+    n_observed: int = 0
+    n_missing: int = 0
+    fill: Any = None  # the code that fills a column which no model sees
+
+    @property
+    def modelled(self) -> bool:
+        """Whether models see the column."""
+        return self.kind not in UNMODELLED
+
+    def encode(self, raw: RawColumn) -> Floats:
+        """Returns codes, NaN where missing.
+
+        A level never seen in training is NaN too: the cell stays in the table, but models do not see it.
+        """
+        if self.kind == "all-missing":
+            return np.full(len(raw.values), np.nan)
+        refuse_infinite(raw)
+        self._refuse_other_type(raw)
+        if self.levels is not None:
+            return _encode_levels(raw, self.levels)
+        return parse_numbers(raw) if raw.storage == "label" else raw.values
+
+    def constrain(self, codes: Floats) -> Floats:
+        """Returns the nearest values that the column may take: within bounds, whole, a valid level."""
+        low, high = self.code_bounds()
+        step = self.code_step
+        if step is not None:
+            with np.errstate(over="ignore"):
+                codes = np.round(codes / step) * step
+            low, high = np.ceil(low / step) * step, np.floor(high / step) * step
+        return np.clip(codes, low, max(low, high))
+
+    def decode(self, codes: Floats) -> npt.NDArray[Any]:
+        """Turns codes back into values of the column.
+
+        Numbers, labels, booleans, ``datetime64[us]`` (UTC) or ``timedelta64[us]``.
+        """
+        if self.storage in ("time", "span"):
+            moments = (
+                codes if self.levels is None else np.array(self.levels, dtype=np.float64)[codes.astype(int)]
+            )
+            unit = "datetime64[us]" if self.storage == "time" else "timedelta64[us]"
+            return np.round(moments).astype(np.int64).astype(unit)
+        if self.levels is not None:
+            table = np.empty(len(self.levels), dtype=object)
+            table[:] = self.levels
+            return table[codes.astype(np.int64)]
+        if self.storage == "boolean":
+            return codes.astype(bool)
+        numbers = _as_integers(codes) if self.integer else codes
+        if self.storage == "label":  # numbers that the table holds as text
+            return np.array([str(number) for number in numbers.tolist()], dtype=object)
+        return numbers
+
+    @property
+    def code_step(self) -> float | None:
+        """The distance between neighbouring codes, None if there is none."""
+        return 1.0 if self.integer or self.levels is not None else self.step
+
+    def code_bounds(self) -> tuple[float, float]:
+        """Returns the least and greatest code: levels, or what the user, the kind and the dtype allow."""
+        if self.levels is not None:
+            return 0.0, len(self.levels) - 1.0
+        low, high = _dtype_bounds(self.storage, self.dtype)
+        low = low if self.minimum is None else max(low, self.minimum)
+        return low, high if self.maximum is None else min(high, self.maximum)
+
+    def describe(self) -> str:
+        """Returns one line: name, kind, what is allowed, and why."""
+        allowed = []
+        if self.levels is not None:
+            shown = ", ".join(self._show(level) for level in self.levels[:6])
+            more = ", ..." if len(self.levels) > 6 else ""
+            noun = "level" if len(self.levels) == 1 else "levels"
+            allowed.append(f"{len(self.levels)} {noun}: {shown}{more}")
+        if self.minimum is not None:
+            allowed.append(f">= {self._show(self.minimum)}")
+        if self.maximum is not None:
+            allowed.append(f"<= {self._show(self.maximum)}")
+        if self.integer:
+            allowed.append("whole numbers")
+        bounds = f" [{'; '.join(allowed)}]" if allowed else ""
+        name = self.name if self.name.isprintable() else repr(self.name)
+        return f"{name}: {self.kind}{bounds}, {self.n_missing} missing. {self.reason}"
+
+    def _show(self, value: Any) -> str:
+        if self.storage == "time":
+            return (
+                str(np.datetime64(int(value), "us")).removesuffix("T00:00:00.000000").removesuffix(".000000")
+            )
+        if self.storage == "span":
+            return str(np.timedelta64(int(value), "us").item())
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        return text if text.isprintable() else repr(text)
+
+    def _refuse_other_type(self, raw: RawColumn) -> None:
+        seen = np.flatnonzero(~np.isnan(raw.values))
+        if not len(seen):
+            return
+        was, now = _type_of(self.storage, self.levels or ()), _type_of(raw.storage, raw.labels)
+        if self.storage == "label" and self.levels is None:
+            was = now if now == "numbers" else "text"
+        if was != now:
+            first = raw.values[seen[0]]
+            example = raw.labels[int(first)] if raw.storage == "label" else first.item()
+            if raw.storage == "time":
+                example = str(np.datetime64(int(first), "us"))
+            raise SchemaError(
+                f"Column {self.name!r} held {was} when the model was fitted, now it holds {example!r}."
+            )
+
+
+def refuse_infinite(raw: RawColumn) -> None:
+    """Raises if a cell is infinite, and says which."""
+    infinite = np.flatnonzero(np.isinf(raw.values))
+    if len(infinite):
+        raise SchemaError(
+            f"Column {raw.name!r} contains infinity ({raw.values[infinite[0]]} in row {infinite[0]}, "
+            f"{len(infinite)} in all). Replace infinite values by numbers or by missing values."
+        )
+
+
+def parse_numbers(raw: RawColumn) -> Floats:
+    """Returns the numbers that labels are, or that text spells."""
+    table = np.full(len(raw.labels) + 1, np.nan)
+    for i, label in enumerate(raw.labels):
+        try:
+            table[i] = float(label) if "_" not in str(label) else np.nan
+        except (TypeError, ValueError):
+            table[i] = np.nan
+        if not np.isfinite(table[i]):
+            raise SchemaError(f"Column {raw.name!r} cannot be numbers: it holds {label!r}.")
+    return table[np.where(np.isnan(raw.values), len(raw.labels), raw.values).astype(np.int64)]
+
+
+def _encode_levels(raw: RawColumn, levels: tuple[Any, ...]) -> Floats:
+    position = {level: float(i) for i, level in enumerate(levels)}
+    if raw.storage == "label":
+        table = [position.get(plain(label), np.nan) for label in raw.labels]
+        index = np.where(np.isnan(raw.values), len(table), raw.values).astype(np.int64)
+        return np.array([*table, np.nan])[index]
+    distinct, inverse = np.unique(raw.values, return_inverse=True)
+    table = [position.get(value, np.nan) for value in distinct.tolist()]
+    return np.array(table, dtype=np.float64)[inverse]
+
+
+def _type_of(storage: Storage, labels: tuple[Any, ...]) -> str:
+    if storage == "label":
+        return "text" if any(isinstance(plain(label), str) for label in labels) else "numbers"
+    return {"time": "dates", "span": "durations"}.get(storage, "numbers")
+
+
+def _as_integers(codes: Floats) -> npt.NDArray[Any]:
+    codes = np.round(codes)
+    largest = np.abs(codes).max(initial=0.0)
+    if largest < 2.0**63:
+        return codes.astype(np.int64)
+    return codes.astype(np.uint64) if largest < 2.0**64 and codes.min() >= 0 else codes
+
+
+def _dtype_bounds(storage: Storage, dtype: str) -> tuple[float, float]:
+    """Returns the range of codes that a dtype can store."""
+    kind = dtype.lower()
+    if storage == "boolean":
+        return 0.0, 1.0
+    if storage in ("time", "span"):
+        if "ns" in kind:
+            return -9.2e15, 9.2e15  # the years 1678 to 2261
+        return _YEARS_1_TO_9999 if storage == "time" else (-9.2e18, 9.2e18)
+    if width := _INTEGER.fullmatch(kind):
+        bits, signed = int(width[2]), not width[1]
+        high = 2.0 ** (bits - signed)
+        return -high if signed else 0.0, high * (1 - 2**-53) if bits >= 64 else high - 1
+    if decimal := _DECIMAL.fullmatch(kind):
+        digits = min(int(decimal[1]), 15) - int(decimal[2])
+        return -(10.0**digits) * 0.999, 10.0**digits * 0.999
+    largest = 65504.0 if _HALF.fullmatch(kind) else float(np.finfo(np.float32).max)
+    largest = largest if _HALF.fullmatch(kind) or _SINGLE.fullmatch(kind) else float(np.finfo(np.float64).max)
+    return -largest, largest

@@ -1,0 +1,234 @@
+"""Imputers at the edges: tables that are tiny, empty, constant, enormous, or not tables at all."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from conformance.tables import ARRAY, NASTY, PENGUINS, TABLES, bits, cells, fit_quietly, hide, names, take
+from scipy import sparse
+
+from halfseen import HalfseenWarning
+
+
+def everything(imputer, table):
+    low, high = imputer.interval(table)
+    return [imputer.transform(table), *imputer.sample(table, n_draws=2), low, high]
+
+
+def assert_complete(imputer, array):
+    for answer in everything(imputer, array):
+        assert np.isfinite(answer).all()
+        seen = ~np.isnan(array)
+        np.testing.assert_array_equal(answer[seen], np.asarray(array)[seen])
+    assert np.isfinite(imputer.score_samples(array)).all()
+
+
+@pytest.mark.filterwarnings("ignore::halfseen.HalfseenWarning")
+@pytest.mark.parametrize("array", [[[1.5, 2.0, -3.0]], [[1.5, np.nan, -3.0]]], ids=["complete", "with a hole"])
+def test_one_row_is_enough_to_fit(row, array):
+    imputer = row.make(random_state=0).fit(array)
+    assert_complete(imputer, np.array(array))
+    filled = imputer.transform([[np.nan] * 3])
+    np.testing.assert_allclose(filled, [[1.5, 0.0 if np.isnan(array[0][1]) else 2.0, -3.0]])
+
+
+@pytest.mark.parametrize("array", [[[1.5, 2.5], [0.5, -1.5]], [[1.5, np.nan], [0.5, -1.5]]])
+def test_two_rows_are_enough_to_fit(row, array):
+    assert_complete(row.make(random_state=0).fit(array), np.array([*array, [np.nan, 0.3], [np.nan, np.nan]]))
+
+
+def test_there_may_be_more_columns_than_rows(row):
+    array = np.random.default_rng(0).normal(size=(15, 53))
+    array[np.random.default_rng(1).random(array.shape) < 0.3] = np.nan
+    assert_complete(row.make(random_state=0).fit(array), array)
+
+
+def test_there_may_be_one_column(row):
+    array = np.array([[1.5], [np.nan], [2.5], [-0.5]])
+    assert_complete(row.make(random_state=0).fit(array), array)
+
+
+def test_constant_columns_are_filled_with_their_value(row):
+    array = np.array([[7.5, -2.0], [7.5, -2.0], [np.nan, -2.0], [7.5, np.nan]])
+    imputer = row.make(random_state=0).fit(array)
+    assert_complete(imputer, array)
+    np.testing.assert_array_equal(imputer.transform(array), [[7.5, -2.0]] * 4)
+    assert imputer.class_probabilities(array) == {}
+
+
+def test_columns_that_repeat_each_other_do_no_harm(row):
+    first = np.random.default_rng(0).normal(size=100)
+    array = np.column_stack([first, first, -2 * first])
+    array[::7, 0] = array[::5, 2] = np.nan
+    assert_complete(row.make(random_state=0).fit(array), array)
+
+
+def test_a_table_of_numbers_without_any_is_filled_with_zeros_and_a_warning(row):
+    array = np.full((4, 2), np.nan)
+    with pytest.warns(HalfseenWarning, match="Column 'x[01]' has no value at all; it is filled with 0"):
+        imputer = row.make(random_state=0).fit(array)
+    np.testing.assert_array_equal(imputer.transform(array), np.zeros((4, 2)))
+    np.testing.assert_array_equal(imputer.score_samples(array), np.zeros(4))
+
+
+def test_a_frame_without_any_value_stays_as_it_is_with_a_warning(row):
+    frame = pl.DataFrame({"a": [None, None], "b": [None, None]}, schema={"a": pl.String, "b": pl.Boolean})
+    with pytest.warns(HalfseenWarning, match=r"Column '[ab]' has no value at all; .* it stays missing"):
+        imputer = row.make(random_state=0).fit(frame)
+    assert imputer.transform(frame).equals(frame)
+
+
+def test_an_empty_column_warns_and_other_columns_do_not_suffer(row):
+    array = ARRAY.make()
+    with_empty = np.column_stack([array, np.full(len(array), np.nan)])
+    with pytest.warns(HalfseenWarning, match="Column 'x4' has no value at all; it is filled with 0"):
+        imputer = row.make(random_state=0).fit(with_empty)
+    without = row.make(random_state=0).fit(array)
+    np.testing.assert_array_equal(imputer.transform(with_empty)[:, :4], without.transform(array))
+    np.testing.assert_array_equal(imputer.score_samples(with_empty), without.score_samples(array))
+
+
+def test_values_in_a_column_that_was_empty_in_training_are_kept(row):
+    training = pd.DataFrame({"a": [1.5, 2.5, 0.5], "b": [np.nan] * 3})
+    imputer = fit_quietly(row.make(random_state=0), training)
+    test = pd.DataFrame({"a": [np.nan, 1.0], "b": [9.5, np.nan]})
+    assert imputer.transform(test)["b"].tolist() == [9.5, 0.0]
+
+
+def test_an_identifier_with_holes_warns(row):
+    with pytest.warns(HalfseenWarning, match="Column 'code' looks like an identifier, which no model can predict"):
+        row.make(random_state=0).fit(NASTY.make()[["größe", "code"]])
+
+
+@pytest.mark.parametrize("case", TABLES, ids=str)
+def test_no_rows_in_gives_no_rows_out(row, case):
+    table = case.make()
+    imputer = fit_quietly(row.make(random_state=0), table)
+    empty = take(table, [])
+    for answer in everything(imputer, empty):
+        assert type(answer) is type(table)
+        assert len(answer) == 0
+        assert names(answer) == names(table)
+    assert imputer.score_samples(empty).shape == (0,)
+    assert all(len(found) == 0 for found in imputer.class_probabilities(empty).values())
+
+
+def test_a_table_without_rows_or_columns_cannot_be_fitted(row):
+    for nothing in (pd.DataFrame({"a": []}), pl.DataFrame({"a": []}), np.empty((0, 2))):
+        with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+            row.make(random_state=0).fit(nothing)
+    with pytest.raises(ValueError, match=r"0 feature\(s\)"):
+        row.make(random_state=0).fit(np.empty((3, 0)))
+
+
+@pytest.mark.parametrize("infinity", [np.inf, -np.inf])
+def test_infinity_is_refused_by_the_name_of_its_column(row, infinity):
+    frame = pd.DataFrame({"länge": [1.5, 2.5, infinity], "b": [1.0, 2.5, 3.0]})
+    with pytest.raises(ValueError, match=r"Column 'länge' contains infinity \(-?inf in row 2, 1 in all\)"):
+        row.make(random_state=0).fit(frame)
+    imputer = row.make(random_state=0).fit(frame.iloc[:2])
+    with pytest.raises(ValueError, match="Column 'länge' contains infinity"):
+        imputer.transform(frame)
+    with pytest.raises(ValueError, match="Column 'x1' contains infinity"):
+        row.make(random_state=0).fit([[1.0, infinity], [2.0, 0.5]])
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+def test_numbers_near_the_ends_of_floating_point_are_filled_with_their_like(row, scale):
+    array = ARRAY.make() / 1000 * scale
+    imputer = row.make(random_state=0).fit(array)
+    assert_complete(imputer, array)
+    ordinary = row.make(random_state=0).fit(ARRAY.make() / 1000)
+    np.testing.assert_allclose(
+        imputer.transform(array) / scale, ordinary.transform(ARRAY.make() / 1000), rtol=1e-6, atol=1e-9
+    )
+
+
+def test_single_precision_goes_in_and_comes_out(row):
+    array = ARRAY.make().astype(np.float32)
+    imputer = row.make(random_state=0).fit(array)
+    for answer in everything(imputer, array):
+        assert answer.dtype == np.float32
+        np.testing.assert_array_equal(answer[~np.isnan(array)], array[~np.isnan(array)])
+
+
+def test_lists_of_lists_are_arrays(row):
+    rows = [[1.5, 2.5], [0.5, None], [2.0, 4.0], [3.0, 3.5]]
+    filled = row.make(random_state=0).fit_transform(rows)
+    assert isinstance(filled, np.ndarray)
+    np.testing.assert_array_equal(
+        filled, row.make(random_state=0).fit_transform(np.array(rows, dtype=np.float64))
+    )
+
+
+def test_a_level_never_seen_is_kept_and_is_no_evidence(row):
+    penguins = PENGUINS.make()
+    imputer = row.make(random_state=0).fit(penguins)
+    position = np.array(names(penguins)) == "island"
+    both = take(penguins, [3]).copy()
+    hole = hide(both, position)
+    strange = both.assign(island="Elba")
+    assert imputer.transform(strange)["island"].tolist() == ["Elba"]
+    assert bits(imputer.transform(strange).drop(columns="island")) == bits(
+        imputer.transform(hole).drop(columns="island")
+    )
+    assert imputer.sample(strange)[0]["island"].tolist() == ["Elba"]
+    assert bits(imputer.sample(strange)[0].drop(columns="island")) == bits(
+        imputer.sample(hole)[0].drop(columns="island")
+    )
+
+
+def test_a_frame_may_declare_fewer_levels_than_the_training_frame(row):
+    rng = np.random.default_rng(0)
+    colour = rng.choice(["red", "red", "red", "blue"], size=80)
+    training = pd.DataFrame({"colour": pd.Categorical(colour), "size": rng.normal(size=80)})
+    imputer = row.make(random_state=0).fit(training)
+    test = pd.DataFrame({"colour": pd.Categorical(["blue", None], categories=["blue"]), "size": [0.1, 0.2]})
+    filled = imputer.transform(test)
+    assert filled["colour"].tolist() == ["blue", "red"]
+    assert imputer.sample(test, n_draws=3)[2]["colour"].notna().all()
+
+
+def test_a_column_of_numbers_that_now_holds_text_is_refused(row):
+    imputer = row.make(random_state=0).fit(pd.DataFrame({"a": [1.5, 2.5, 4.5]}))
+    with pytest.raises(ValueError, match="Column 'a' held numbers when the model was fitted, now it holds 'x'"):
+        imputer.transform(pd.DataFrame({"a": ["x", None]}))
+
+
+def test_a_column_of_text_that_is_now_empty_is_filled(row):
+    penguins = PENGUINS.make()
+    imputer = row.make(random_state=0).fit(penguins)
+    empty = penguins.head(5).assign(species=pd.Series([None] * 5, dtype=object))
+    assert set(imputer.transform(empty)["species"]) <= set(penguins["species"])
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array])
+def test_a_sparse_matrix_is_refused(row, kind):
+    with pytest.raises(TypeError, match="[Ss]parse data was passed"):
+        row.make(random_state=0).fit(kind(np.eye(4)))
+
+
+@pytest.mark.parametrize("table", [[1.0, 2.0], "text", 3.0, None], ids=repr)
+def test_what_is_no_table_is_refused(row, table):
+    with pytest.raises(ValueError, match="Expected 2D array|could not convert|Reshape your data"):
+        row.make(random_state=0).fit(table)
+
+
+def test_a_lazy_frame_and_repeated_names_are_refused(row):
+    with pytest.raises(ValueError, match=r"A lazy frame cannot be used; call .collect\(\) first"):
+        row.make(random_state=0).fit(pl.LazyFrame({"a": [1.0]}))
+    repeated = pd.DataFrame([[1.0, 2.0]], columns=["a", "a"])
+    with pytest.raises(ValueError, match=r"Column names must differ, but these repeat: 'a' \(2 times\)"):
+        row.make(random_state=0).fit(repeated)
+
+
+def test_a_schema_for_a_column_that_is_not_there_is_refused(row):
+    with pytest.raises(ValueError, match="The schema names column 'age', which the table has not"):
+        row.make(schema={"age": "count"}).fit(pd.DataFrame({"a": [1.0, 2.0]}))
+
+
+def test_a_table_of_dates_alone_is_filled_with_dates(row):
+    days = pd.Series(pd.to_datetime(["2024-01-01", None, "2024-01-05", "2024-03-01"]))
+    filled = row.make(random_state=0).fit_transform(pd.DataFrame({"day": days}))
+    assert all(moment == moment.normalize() for moment in filled["day"])
+    assert cells(filled)[0][1] >= days.min()

@@ -1,0 +1,217 @@
+"""scikit-learn's contract, for every row of the registry."""
+
+import inspect
+import re
+from unittest import SkipTest
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from conformance.registry import ESTIMATORS, IMPUTERS, PREDICTORS
+from conformance.tables import ARRAY, PENGUINS, bits, names
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import halfseen
+
+# The estimators say that they take no arrays but numpy's (tags.array_api_support), and scikit-learn's check of
+# other arrays cannot even begin without SCIPY_ARRAY_API=1 in the environment before scipy is imported.
+ALLOWED_SKIPS = {"check_array_api_input"}
+
+
+@pytest.mark.global_random
+@parametrize_with_checks([row.make(random_state=0) for row in ESTIMATORS])
+def test_the_checks_of_scikit_learn_pass(estimator, check):
+    try:
+        check(estimator)
+    except SkipTest as skip:
+        name = getattr(check, "func", check).__name__
+        if name not in ALLOWED_SKIPS:
+            pytest.fail(f"{name} was skipped: {skip}")
+        raise
+
+
+def test_every_public_estimator_is_in_the_registry():
+    public = {
+        name
+        for name in halfseen.__all__
+        if inspect.isclass(getattr(halfseen, name)) and issubclass(getattr(halfseen, name), BaseEstimator)
+    }
+    assert public == {type(row.make()).__name__ for row in ESTIMATORS} - {"DiagonalImputer"}
+    assert len({row.name for row in ESTIMATORS}) == len(ESTIMATORS)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return pd.DataFrame(ARRAY.make(), columns=list("abcd"))
+
+
+@pytest.fixture(scope="module")
+def target():
+    return np.random.default_rng(3).normal(size=len(ARRAY.make()))
+
+
+@pytest.fixture(scope="module", params=ESTIMATORS, ids=str)
+def any_row(request):
+    return request.param
+
+
+def ask(estimator, table):
+    return estimator.predict(table) if hasattr(estimator, "predict") else estimator.transform(table)
+
+
+def test_a_clone_has_the_parameters_and_nothing_that_was_learned(any_row, frame, target):
+    schema = {"a": {"minimum": -100}}
+    fitted = any_row.make(random_state=3, schema=schema).fit(frame, target)
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    assert not [name for name in vars(copy) if name.endswith("_")]
+    np.testing.assert_array_equal(ask(copy.fit(frame, target), frame), ask(fitted, frame))
+
+
+def test_a_grid_search_goes_by_the_score(any_row, frame, target):
+    search = GridSearchCV(any_row.make(random_state=0), any_row.grid, cv=2, error_score="raise")
+    search.fit(frame, target)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.best_params_.keys() == any_row.grid.keys()
+    assert ask(search, frame).shape[0] == len(frame)
+
+
+def test_an_imputer_that_knows_the_data_better_has_the_better_score(frame):
+    scores = {row.name: cross_val_score(row.make(random_state=0), frame, cv=3).mean() for row in IMPUTERS}
+    assert scores["gaussian"] > scores["mean"] + 0.1
+    assert scores["mixture"] > scores["mean"]
+
+
+def test_an_imputer_works_in_a_pipeline(row, frame, target):
+    pipeline = make_pipeline(StandardScaler(), row.make(random_state=0), LinearRegression()).fit(frame, target)
+    assert np.isfinite(pipeline.predict(frame)).all()
+    assert np.isfinite(cross_val_score(pipeline, frame, target, cv=3)).all()
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS, ids=str)
+def test_a_predictor_works_in_a_pipeline(predictor, frame, target):
+    pipeline = make_pipeline(StandardScaler(), predictor.make(random_state=0)).fit(frame, target)
+    assert np.isfinite(pipeline.predict(frame)).all()
+
+
+def test_an_imputer_works_in_a_column_transformer(row):
+    penguins = PENGUINS.make()
+    some = ["bill_length_mm", "sex", "body_mass_g"]
+    transformer = ColumnTransformer(
+        [("fill", row.make(random_state=0), some), ("keep", "passthrough", ["species"])],
+        verbose_feature_names_out=False,
+    ).set_output(transform="pandas")
+    filled = transformer.fit_transform(penguins)
+    assert list(filled.columns) == [*some, "species"]
+    assert not filled.isna().any().any()
+    assert bits(filled[some]) == bits(row.make(random_state=0).fit_transform(penguins[some]))
+
+
+@pytest.mark.parametrize(("library", "kind"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
+def test_set_output_chooses_the_library_of_transform(row, library, kind):
+    array = ARRAY.make()
+    imputer = row.make(random_state=0).fit(array).set_output(transform=library)
+    filled = imputer.transform(array)
+    assert isinstance(filled, kind)
+    assert list(filled.columns) == ["x0", "x1", "x2", "x3"]
+    np.testing.assert_array_equal(filled.to_numpy(), row.make(random_state=0).fit_transform(array))
+
+
+@pytest.mark.parametrize(("library", "kind"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
+def test_set_output_keeps_names_and_values_of_a_mixed_frame(row, library, kind):
+    penguins = PENGUINS.make()
+    filled = row.make(random_state=0).set_output(transform=library).fit_transform(penguins)
+    assert isinstance(filled, kind)
+    assert names(filled) == names(penguins)
+    assert bits(filled) == bits(row.make(random_state=0).fit_transform(penguins))
+
+
+def test_feature_names_go_in_and_out(row, frame):
+    imputer = row.make(random_state=0).fit(frame)
+    assert imputer.n_features_in_ == 4
+    assert imputer.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert imputer.get_feature_names_out().tolist() == ["a", "b", "c", "d"]
+    nameless = row.make(random_state=0).fit(frame.to_numpy())
+    assert not hasattr(nameless, "feature_names_in_")
+    assert nameless.get_feature_names_out().tolist() == ["x0", "x1", "x2", "x3"]
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_feature_names_come_from_frames_of_every_library(any_row, frame, target, library):
+    estimator = any_row.make(random_state=0).fit(library({name: frame[name].to_numpy() for name in "abcd"}), target)
+    assert estimator.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    swapped = library({name: frame[name].to_numpy() for name in "bacd"})
+    with pytest.raises(ValueError, match="must be in the same order as they were in fit"):
+        ask(estimator, swapped)
+    lacking = library({name: frame[name].to_numpy() for name in "abd"})
+    with pytest.raises(ValueError, match=re.compile("yet now missing.*c", re.DOTALL)):
+        ask(estimator, lacking)
+    strange = library({name: frame["a"].to_numpy() for name in "abce"})
+    with pytest.raises(ValueError, match=re.compile("unseen at fit time.*e", re.DOTALL)):
+        ask(estimator, strange)
+
+
+def test_a_wrong_number_of_columns_is_refused(any_row, frame, target):
+    estimator = any_row.make(random_state=0).fit(frame.to_numpy(), target)
+    with pytest.raises(ValueError, match="X has 3 features, but .* is expecting 4 features as input"):
+        ask(estimator, frame.to_numpy()[:, :3])
+
+
+def test_what_was_not_fitted_says_so(row, frame):
+    imputer = row.make(random_state=0)
+    questions = (
+        imputer.transform,
+        imputer.sample,
+        imputer.interval,
+        imputer.class_probabilities,
+        imputer.score_samples,
+        imputer.score,
+    )
+    for question in questions:
+        with pytest.raises(NotFittedError, match=f"This {type(imputer).__name__} instance is not fitted yet"):
+            question(frame)
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS, ids=str)
+def test_a_predictor_that_was_not_fitted_says_so(predictor, frame):
+    for question in (predictor.make().predict, predictor.make().predict_interval):
+        with pytest.raises(NotFittedError, match="instance is not fitted yet"):
+            question(frame)
+
+
+def test_an_estimator_that_was_not_fitted_cannot_be_saved(any_row, tmp_path):
+    with pytest.raises(NotFittedError, match="instance is not fitted yet"):
+        any_row.make().save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("random_state", [-1, "seed", 1.5])
+def test_what_cannot_seed_anything_is_refused_as_random_state(any_row, frame, target, random_state):
+    with pytest.raises(ValueError, match=r"random_state must .*, got "):
+        any_row.make(random_state=random_state).fit(frame, target)
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState], ids=["generator", "legacy"])
+def test_a_generator_as_random_state_seeds_and_is_advanced(row, make):
+    table = ARRAY.make()
+    one = row.make(random_state=make(5)).fit(table)
+    other = row.make(random_state=make(5)).fit(table)
+    np.testing.assert_array_equal(one.sample(table), other.sample(table))
+    before = one.sample(table)
+    assert not np.array_equal(one.fit(table).sample(table), before)
+
+
+def test_the_schema_explains_each_column(any_row):
+    penguins = PENGUINS.make()
+    estimator = any_row.make(random_state=0).fit(penguins, np.arange(len(penguins)))
+    assert [column.name for column in estimator.schema_] == list(penguins.columns)
+    assert all(column.reason for column in estimator.schema_)
