@@ -33,9 +33,16 @@ def test_tasks_run_in_other_threads_only_within_the_context(two_threads):
 
 def test_torch_gets_its_threads_back_also_after_an_error(two_threads):
     with pytest.raises(ZeroDivisionError), task_threads():
-        assert torch.get_num_threads() == 1
-        list(map_in_threads(lambda i: 1 // i, [1, 0, 1]))
+        list(map_in_threads(lambda i: torch.get_num_threads() // i, [1, 0, 1]))
     assert torch.get_num_threads() == 2
+
+
+def test_a_nested_context_keeps_the_workers(two_threads):
+    main = threading.get_ident()
+    with task_threads():
+        with task_threads():
+            assert main not in set(map_in_threads(lambda _: threading.get_ident(), range(10)))
+        assert torch.get_num_threads() == 1
 
 
 def test_items_are_taken_as_they_are_needed(two_threads):

@@ -25,7 +25,7 @@ _workers: ContextVar[int] = ContextVar("workers", default=1)
 def task_threads() -> Iterator[None]:
     """Gives torch's threads to `map_in_threads`: within, an operation runs on the thread that calls it."""
     n_threads = torch.get_num_threads()
-    token = _workers.set(n_threads)
+    token = _workers.set(max(n_threads, _workers.get()))  # nested, torch has given its threads already
     torch.set_num_threads(1)
     try:
         yield

@@ -22,16 +22,15 @@ MAX_SORTED = 100_000  # more labels than this that no dtype declares stay in the
 def readable(series: nw.Series[Any]) -> nw.Series[Any]:
     """Returns the same cells in a dtype that narwhals understands, where it does not understand their own."""
     native = series.to_native()
-    if series.implementation.is_pandas_like():
-        if _is_arrow_backed(native):
-            native = _arrow_of(native)
-        elif getattr(native.dtype, "tz", None) is not None:  # zones like America/New_York
-            native = native.dt.tz_convert("UTC")
-        else:
-            return series
-    elif not series.implementation.is_pyarrow():
-        return series
-    return nw.from_native(_simplified(native), series_only=True)
+    if series.implementation.is_pandas_like() and _is_arrow_backed(native):
+        return nw.from_native(_simplified(_arrow_of(native)), series_only=True)
+    if series.implementation.is_pandas_like() and getattr(native.dtype, "tz", None) is not None:
+        return nw.from_native(
+            native.dt.tz_convert("UTC"), series_only=True
+        )  # for zones like America/New_York
+    if series.implementation.is_pyarrow():
+        return nw.from_native(_simplified(native), series_only=True)
+    return series
 
 
 def factorize(series: nw.Series[Any]) -> Factors:
@@ -79,7 +78,7 @@ def write_cells(series: nw.Series[Any], rows: npt.NDArray[np.int64], values: npt
 
 
 def put_columns(frame: nw.DataFrame[Any], columns: Mapping[int, Any]) -> Any:
-    """Returns the native table with native columns at the given positions; the table itself stays as it is."""
+    """Returns a native table with other native columns at the given positions."""
     native = frame.to_native()
     if frame.implementation.is_pandas_like():
         import pandas as pd
@@ -233,6 +232,8 @@ def _write_pyarrow(native: Any, rows: npt.NDArray[np.int64], values: npt.NDArray
         return pa.chunked_array([_write_dictionary(array, rows, new)])
     if getattr(array.type, "tz", None) is not None:
         new = new.cast(pa.timestamp("us", tz="UTC"))
+    if pa.types.is_string_view(array.type):  # has no kernel
+        return pa.chunked_array([_put(array.cast(pa.string()), rows, new).cast(array.type)])
     return pa.chunked_array([_put(array, rows, new.cast(array.type, safe=False))])
 
 
@@ -276,7 +277,9 @@ def _simplified(native: Any) -> Any:
 
     if pa.types.is_date64(native.type):
         return native.cast(pa.date32())
-    return native.cast(pa.string()) if native.type == pa.string_view() else native
+    if pa.types.is_decimal256(native.type):
+        return native.cast(pa.float64())
+    return native.cast(pa.string()) if pa.types.is_string_view(native.type) else native
 
 
 def _is_arrow_backed(native: Any) -> bool:

@@ -13,6 +13,7 @@ from halfseen.data.columns import (
     NUMERIC,
     Column,
     Kind,
+    dtype_bounds,
     parse_numbers,
     refuse_infinite,
 )
@@ -55,7 +56,8 @@ def infer_column(raw: RawColumn, said: dict[str, Any], *, named: bool) -> Column
         column = replace(column, levels=_levels(raw, seen, said, kind))
     elif not column.modelled:  # of a column that no model sees, only what fills it is kept
         values, counts = np.unique(seen, return_counts=True)
-        most_frequent = replace(raw, values=values[[counts.argmax()]], declared=False)
+        value = np.clip(values[[counts.argmax()]], *dtype_bounds(raw.storage, raw.dtype))
+        most_frequent = replace(raw, values=value, declared=False)
         column = replace(column, levels=_levels(most_frequent, most_frequent.values, {}, kind), fill=0.0)
     return _bounded(column, raw, seen, said)
 
@@ -184,7 +186,7 @@ def _refuse_empty_range(column: Column) -> None:
     step = column.code_step
     if step is not None and np.ceil(low / step) > np.floor(high / step):
         raise SchemaError(
-            f"Column {column.name!r}: between {low:g} and {high:g} there is no multiple of {step:g}, as it needs."
+            f"Column {column.name!r} needs multiples of {step:g}, but between {low:g} and {high:g} there is none."
         )
 
 
@@ -220,8 +222,8 @@ def as_code(value: Any, raw: RawColumn, setting: str) -> Any:
     try:
         if raw.storage == "time" and isinstance(value, str | datetime.date):
             moment = datetime.datetime.fromisoformat(str(value))
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.timezone.utc)
-            return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)) / _MICROSECOND
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+            return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) / _MICROSECOND
         if raw.storage == "span" and isinstance(value, datetime.timedelta):
             return value / _MICROSECOND
         if setting == "levels":

@@ -1,4 +1,4 @@
-"""pandas columns of dtype object: what their Python objects are, and objects of the same type for new cells."""
+"""pandas columns of dtype object: what their Python objects are, and the same type for new cells."""
 
 import datetime
 from decimal import Decimal

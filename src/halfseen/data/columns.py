@@ -107,7 +107,7 @@ class Column:
         """Returns the least and greatest code: levels, or what the user, the kind and the dtype allow."""
         if self.levels is not None:
             return 0.0, len(self.levels) - 1.0
-        low, high = _dtype_bounds(self.storage, self.dtype)
+        low, high = dtype_bounds(self.storage, self.dtype)
         low = low if self.minimum is None else max(low, self.minimum)
         return low, high if self.maximum is None else min(high, self.maximum)
 
@@ -204,7 +204,7 @@ def _as_integers(codes: Floats) -> npt.NDArray[Any]:
     return codes.astype(np.uint64) if largest < 2.0**64 and codes.min() >= 0 else codes
 
 
-def _dtype_bounds(storage: Storage, dtype: str) -> tuple[float, float]:
+def dtype_bounds(storage: Storage, dtype: str) -> tuple[float, float]:
     """Returns the range of codes that a dtype can store."""
     kind = dtype.lower()
     if storage == "boolean":

@@ -126,7 +126,7 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
     native = original.to_native()
     shown, series = str(getattr(native, "dtype", original.dtype)), readable(original)
     dtype = series.dtype
-    if getattr(native, "dtype", None) == object:
+    if getattr(native, "dtype", None) == np.dtype(object):
         storage, values = read_objects(native, name)
         return (
             _read_labels(series, name, shown)
@@ -151,8 +151,8 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
     ):  # the null dtype of polars and pyarrow, and any other without values
         return RawColumn(name, shown, "nothing", np.full(len(series), np.nan))
     raise SchemaError(
-        f"Column {name!r} has dtype {shown}, which cannot be imputed. Drop it, or turn it into numbers, text, "
-        "booleans or dates."
+        f"Column {name!r} has dtype {shown}, which cannot be imputed. Drop it, or turn it into "
+        "numbers, text, booleans or dates."
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian, Statistics
 from halfseen.distributions.patterns import Bucket, plan_buckets
@@ -45,6 +46,7 @@ class EMResult:
     converged: bool
 
 
+@task_threads()
 def fit_gaussian(
     batch: Incomplete,
     settings: EMSettings,

@@ -3,6 +3,7 @@ r"""Draws of the parameters of a Gaussian given incomplete data, so that multipl
 import torch
 from torch import Tensor
 
+from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import plan_buckets
@@ -11,6 +12,7 @@ BURN_IN = 20  # the chain starts at the maximum of the likelihood, so it need on
 STEPS_BETWEEN = 5  # draws correlate as the fraction of missing information to this power
 
 
+@task_threads()
 def sample_posterior(
     batch: Incomplete, start: Gaussian, *, ridge: float, n_draws: int, generator: torch.Generator
 ) -> list[Gaussian]:
