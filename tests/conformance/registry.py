@@ -132,9 +132,11 @@ def _wrap_gaussian(loc, covariance):
 
 
 def _randomize(module, generator):
+    """Random parameters; scales stay within what a grid resolves."""
     with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+        for name, parameter in module.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.copy_(noise.clamp(-1.5, 1.5) if "scale" in name else noise)
     return module
 
 
@@ -208,6 +210,6 @@ DENSITIES = (
     DensityRow("gaussian", _gaussian),
     DensityRow("gaussian-wide", partial(_gaussian, n_features=6)),
     DensityRow("mixture", _mixture),
-    DensityRow("mixture-blocks", partial(_mixture, n_features=6, blocks=((4, 6), (1, 4)))),
+    DensityRow("mixture-blocks", partial(_mixture, n_features=7, blocks=((4, 6), (1, 4)))),
     DensityRow("skeleton", _diagonal),
 )

@@ -33,6 +33,27 @@ def readable(series: nw.Series[Any]) -> nw.Series[Any]:
     return series
 
 
+def floats(series: nw.Series[Any]) -> npt.NDArray[np.float64]:
+    """Returns a column of numbers or booleans as float64, NaN where missing."""
+    native = series.to_native()
+    if not series.implementation.is_pandas_like():
+        return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    blank = {} if isinstance(native.dtype, np.dtype) else {"na_value": np.nan}
+    return np.asarray(native.to_numpy(dtype=np.float64, **blank))
+
+
+def microseconds(series: nw.Series[Any]) -> npt.NDArray[np.float64]:
+    """Returns a column of dates (since 1970, in UTC) or durations as float64, NaN where missing."""
+    span = isinstance(series.dtype, nw.Duration)
+    if series.implementation.is_pandas_like():
+        moments = series.to_native().to_numpy(dtype="timedelta64[us]" if span else "datetime64[us]")
+        return np.where(np.isnat(moments), np.nan, moments.astype(np.int64))
+    if span:
+        return floats(series.dt.total_microseconds())
+    moments = series.cast(nw.Datetime("us")) if isinstance(series.dtype, nw.Date) else series
+    return floats(moments.dt.timestamp("us"))
+
+
 def factorize(series: nw.Series[Any]) -> Factors:
     """Returns codes (-1 if missing), labels, whether the dtype declares the labels, and their order.
 
@@ -180,30 +201,36 @@ def _write_pandas(native: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[
     import pandas as pd
 
     if _is_arrow_backed(native):
-        filled = pd.arrays.ArrowExtensionArray(_write_pyarrow(_arrow_of(native), rows, values))
-        return pd.Series(filled, index=native.index, name=native.name)
-    new = native.copy()
-    cells: Any
-    if values.dtype.kind == "M" and native.dtype != object:
-        moments = pd.Series(values)
-        zoned = getattr(native.dtype, "tz", None) is not None
-        cells = (moments.dt.tz_localize("UTC") if zoned else moments).astype(native.dtype).array
+        array = pd.arrays.ArrowExtensionArray(_write_pyarrow(_arrow_of(native), rows, values))
     elif hasattr(native.dtype, "categories"):
-        position = {plain(label): i for i, label in enumerate(native.cat.categories)}
-        found, labels = pd.factorize(values)
-        for label in labels:
-            position.setdefault(label, len(position))
-        new = new.cat.add_categories(
-            [label for label in labels if position[label] >= len(new.cat.categories)]
-        )
-        codes = np.array([position[label] for label in labels], dtype=np.int64)[found]
-        cells = pd.Categorical.from_codes(codes.tolist(), dtype=new.dtype)
-    elif native.dtype == object:
-        cells = objects_like(native, values)
+        array = _write_categories(native, rows, values)
     else:
-        cells = pd.Series(values.tolist() if values.dtype == object else values).astype(native.dtype).array
-    new.iloc[rows] = cells
-    return new
+        array = native.array.copy()
+        array[rows] = _pandas_cells(native, values)
+    return pd.Series(array, index=native.index, name=native.name, dtype=array.dtype, copy=False)
+
+
+def _pandas_cells(native: Any, values: npt.NDArray[Any]) -> Any:
+    import pandas as pd
+
+    if native.dtype == np.dtype(object):
+        return objects_like(native, values)
+    if getattr(native.dtype, "tz", None) is not None:
+        return pd.Series(values).dt.tz_localize("UTC").astype(native.dtype).array
+    return pd.Series(values.tolist() if values.dtype == object else values).astype(native.dtype).array
+
+
+def _write_categories(native: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Any:
+    import pandas as pd
+
+    old: Any = native.array
+    position = {plain(label): i for i, label in enumerate(old.categories)}
+    found, labels = pd.factorize(values)
+    added = [label for label in labels if label not in position]
+    position |= {label: len(old.categories) + i for i, label in enumerate(added)}
+    codes = old.codes.astype(np.int64)
+    codes[rows] = np.array([position[label] for label in labels], dtype=np.int64)[found]
+    return pd.Categorical.from_codes(codes, dtype=(old.add_categories(added) if added else old).dtype)
 
 
 def _write_polars(native: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Any:

@@ -186,7 +186,7 @@ def _refuse_empty_range(column: Column) -> None:
     step = column.code_step
     if step is not None and np.ceil(low / step) > np.floor(high / step):
         raise SchemaError(
-            f"Column {column.name!r} needs multiples of {step:g}, but between {low:g} and {high:g} there is none."
+            f"Column {column.name!r} needs multiples of {step:g}; between {low:g} and {high:g} there is none."
         )
 
 

@@ -13,7 +13,14 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data._cells import factorize, put_columns, readable, write_cells
+from halfseen.data._cells import (
+    factorize,
+    floats,
+    microseconds,
+    put_columns,
+    readable,
+    write_cells,
+)
 from halfseen.data._objects import read_objects
 from halfseen.errors import SchemaError
 
@@ -62,6 +69,7 @@ class Table:
         else:
             self._frame = _as_frame(native)
             self.n_rows = len(self._frame)
+            self._series = tuple(self._frame.iter_columns())
             self.names = tuple(str(name) for name in self._frame.columns)
 
     @property
@@ -76,7 +84,7 @@ class Table:
             return RawColumn(
                 name, str(self.native.dtype), "number", self.native[:, position].astype(np.float64)
             )
-        return _read_series(self._frame[:, position], name)
+        return _read_series(self._series[position], name)
 
     def filled(self, cells: Mapping[int, tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]) -> Any:
         """Returns a copy of the table with the given (rows, values) written into the given columns."""
@@ -86,7 +94,7 @@ class Table:
                 array[rows, position] = values
             return array
         columns = {
-            position: write_cells(self._frame[:, position], rows, values)
+            position: write_cells(self._series[position], rows, values)
             for position, (rows, values) in cells.items()
         }
         return put_columns(self._frame, columns)
@@ -136,14 +144,13 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
     if type(getattr(native, "dtype", None)).__name__ == "SparseDtype":
         raise SchemaError(f"Column {name!r} is sparse ({shown}); make it dense with .sparse.to_dense().")
     if dtype.is_numeric():
-        return RawColumn(name, shown, "number", _floats(series), whole=dtype.is_integer())
+        return RawColumn(name, shown, "number", floats(series), whole=dtype.is_integer())
     if dtype == nw.Boolean:
-        return RawColumn(name, shown, "boolean", _floats(series))
+        return RawColumn(name, shown, "boolean", floats(series))
     if isinstance(dtype, nw.Datetime | nw.Date):
-        moments = series.cast(nw.Datetime("us")) if dtype == nw.Date else series
-        return RawColumn(name, shown, "time", _floats(moments.dt.timestamp("us")), whole=dtype == nw.Date)
+        return RawColumn(name, shown, "time", microseconds(series), whole=dtype == nw.Date)
     if isinstance(dtype, nw.Duration):
-        return RawColumn(name, shown, "span", _floats(series.dt.total_microseconds()))
+        return RawColumn(name, shown, "span", microseconds(series))
     if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
         return _read_labels(series, name, shown)
     if series.null_count() == len(
@@ -162,7 +169,3 @@ def _read_labels(series: nw.Series[Any], name: str, shown: str) -> RawColumn:
     if not declared and not labels:
         return RawColumn(name, shown, "nothing", values)
     return RawColumn(name, shown, "label", values, tuple(labels), declared, ordered)
-
-
-def _floats(series: nw.Series[Any]) -> Floats:
-    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)

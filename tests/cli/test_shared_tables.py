@@ -1,0 +1,53 @@
+"""Every real table with natural holes or categories goes through `halfseen impute`."""
+
+import os
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+import pytest
+
+from halfseen.cli.main import main
+from halfseen.cli.tables import read_table
+from halfseen.errors import HalfseenWarning
+
+FOLDER = Path(os.environ.get("HALFSEEN_DATA", "/nowhere"))
+
+SLOW_BYTES = 300_000  # larger files are left to the slow tests
+
+
+def interesting_tables():
+    """The tables of the shared folder with a missing cell or a column of text, large ones marked slow."""
+    if not FOLDER.is_dir():
+        return [pytest.param(None, marks=pytest.mark.skip(reason="HALFSEEN_DATA is not set"))]
+    found = []
+    for path in sorted([*FOLDER.glob("*/*.csv.gz"), FOLDER / "beijing_multisite/beijing_multisite.parquet"]):
+        marks = [pytest.mark.slow] if path.stat().st_size > SLOW_BYTES else []
+        found.append(pytest.param(path, id=f"{path.parent.name}/{path.name}", marks=marks))
+    return found
+
+
+@pytest.mark.parametrize("path", interesting_tables())
+def test_impute_fills_every_hole_and_keeps_every_observed_cell(path, tmp_path):
+    before = read_table(str(path)).table
+    has_text = any(pa.types.is_string(column.type) for column in before.columns)
+    if not has_text and not any(column.null_count for column in before.columns):
+        pytest.skip("no missing cell and no text")
+    output = tmp_path / "out.parquet"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HalfseenWarning)
+        assert main(["impute", str(path), "-o", str(output), "--quiet"]) == 0
+    after = pyarrow.parquet.read_table(output)
+    assert after.column_names == before.column_names
+    for name in before.column_names:
+        old, new = before[name], after[name]
+        if old.null_count == len(old):
+            continue  # an empty column stays empty; the command says so
+        assert new.null_count == 0, name
+        assert new.type == old.type, name
+        seen = pc.is_valid(old)
+        assert new.filter(seen).equals(old.filter(seen)), name
+        if pa.types.is_string(old.type) or pa.types.is_boolean(old.type):
+            assert set(new.unique().to_pylist()) <= set(old.unique().to_pylist()), name
