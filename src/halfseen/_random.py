@@ -25,7 +25,7 @@ def seed_from(random_state: object) -> int:
     """Returns a seed below 2**63 from None, an integer, or a numpy generator (which it advances)."""
     if random_state is None:
         return int(np.random.default_rng().integers(2**63))
-    if isinstance(random_state, int | np.integer):
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         if random_state < 0:
             raise ValueError(f"random_state must not be negative, got {random_state!r}.")
         return int(random_state) % 2**63

@@ -1,4 +1,4 @@
-"""The one table of what is tested: a row for each public estimator and each density. A new model is a new row.
+"""The one table of what is tested: a row for each public estimator and density. A new model is a new row.
 
 The files beside this one run every law on every row; a row says only what no law can know.
 """

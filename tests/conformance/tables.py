@@ -131,6 +131,7 @@ TABLES = (
     Case("nasty-polars", nasty_polars, ("empty text",)),
     Case("nasty-pyarrow", nasty_pyarrow, ("empty text",)),
 )
+CASES_BY_NAME = {case.name: case for case in TABLES}
 
 
 def names(table):

@@ -15,7 +15,9 @@ from halfseen.data.incomplete import Incomplete
 
 SEEDS = st.integers(0, 2**16)
 GRID = torch.linspace(-40.0, 40.0, 4001, dtype=torch.float64)
-COARSE = torch.linspace(-30.0, 30.0, 301, dtype=torch.float64)  # as wide as the narrowest density: enough for sums
+COARSE = torch.linspace(
+    -30.0, 30.0, 301, dtype=torch.float64
+)  # as wide as the narrowest density: enough for sums
 
 pytestmark = pytest.mark.parametrize("row", DENSITIES, ids=str)
 

@@ -134,8 +134,35 @@ def test_draws_of_numbers_have_the_mean_of_transform_and_the_quantiles_of_interv
             assert stats.binomtest(below, len(draws), share).pvalue > FAILURE_RATE
 
 
-def test_cells_of_a_row_are_drawn_jointly():
-    """Two columns that are nearly one stay so in the draws of a row in which both are missing."""
+@pytest.fixture(scope="module", params=FITTED_PARAMETERS, ids=str)
+def drawn_together(request):
+    """A row of penguins without species, island and body mass, 4000 times, and a draw of each."""
+    table = PENGUINS.make()
+    imputer = request.param.make(random_state=0).fit(table)
+    hidden = np.isin(names(table), ["species", "island", "body_mass_g"])
+    hole = hide(take(table, [0] * 4000), hidden)
+    return imputer, hole, imputer.sample(hole)[0]
+
+
+def test_a_number_drawn_with_a_level_follows_that_level(drawn_together):
+    imputer, hole, drawn = drawn_together
+    for levels, group in drawn.groupby(["species", "island"]):
+        if len(group) >= 50:
+            given = hole.head(1).assign(species=levels[0], island=levels[1])
+            mean = imputer.transform(given)["body_mass_g"].iloc[0]  # both are whole numbers
+            assert stats.ttest_1samp(group["body_mass_g"], mean).pvalue > FAILURE_RATE
+
+
+def test_a_level_drawn_with_a_level_follows_it(drawn_together):
+    imputer, hole, drawn = drawn_together
+    for species, group in drawn.groupby("species"):
+        shares = imputer.class_probabilities(hole.head(1).assign(species=species))["island"][0]
+        counts = group["island"].value_counts().reindex(["Biscoe", "Dream", "Torgersen"], fill_value=0)
+        for count, share in zip(counts, shares, strict=True):
+            assert stats.binomtest(int(count), len(group), share).pvalue > FAILURE_RATE
+
+
+def test_columns_that_are_nearly_one_stay_so_in_a_draw():
     rng = np.random.default_rng(0)
     first = rng.normal(size=400)
     table = np.column_stack([first, first + 0.05 * rng.normal(size=400)])

@@ -24,7 +24,7 @@ def assert_complete(imputer, array):
 
 
 @pytest.mark.filterwarnings("ignore::halfseen.HalfseenWarning")
-@pytest.mark.parametrize("array", [[[1.5, 2.0, -3.0]], [[1.5, np.nan, -3.0]]], ids=["complete", "with a hole"])
+@pytest.mark.parametrize("array", [[[1.5, 2.0, -3.0]], [[1.5, np.nan, -3.0]]], ids=["complete", "hole"])
 def test_one_row_is_enough_to_fit(row, array):
     imputer = row.make(random_state=0).fit(array)
     assert_complete(imputer, np.array(array))
@@ -96,7 +96,7 @@ def test_values_in_a_column_that_was_empty_in_training_are_kept(row):
 
 
 def test_an_identifier_with_holes_warns(row):
-    with pytest.warns(HalfseenWarning, match="Column 'code' looks like an identifier, which no model can predict"):
+    with pytest.warns(HalfseenWarning, match="Column 'code' looks like an identifier, which no model"):
         row.make(random_state=0).fit(NASTY.make()[["größe", "code"]])
 
 
@@ -191,7 +191,7 @@ def test_a_frame_may_declare_fewer_levels_than_the_training_frame(row):
 
 def test_a_column_of_numbers_that_now_holds_text_is_refused(row):
     imputer = row.make(random_state=0).fit(pd.DataFrame({"a": [1.5, 2.5, 4.5]}))
-    with pytest.raises(ValueError, match="Column 'a' held numbers when the model was fitted, now it holds 'x'"):
+    with pytest.raises(ValueError, match=r"Column 'a' held numbers when .* fitted, now it holds 'x'"):
         imputer.transform(pd.DataFrame({"a": ["x", None]}))
 
 
@@ -204,19 +204,22 @@ def test_a_column_of_text_that_is_now_empty_is_filled(row):
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array])
 def test_a_sparse_matrix_is_refused(row, kind):
-    with pytest.raises(TypeError, match="[Ss]parse data was passed"):
+    with pytest.raises(TypeError, match=r"[Ss]parse data was passed"):
         row.make(random_state=0).fit(kind(np.eye(4)))
 
 
 @pytest.mark.parametrize("table", [[1.0, 2.0], "text", 3.0, None], ids=repr)
 def test_what_is_no_table_is_refused(row, table):
-    with pytest.raises(ValueError, match="Expected 2D array|could not convert|Reshape your data"):
+    with pytest.raises(ValueError, match=r"Expected 2D array|could not convert|Reshape your data"):
         row.make(random_state=0).fit(table)
 
 
-def test_a_lazy_frame_and_repeated_names_are_refused(row):
+def test_a_lazy_frame_is_refused(row):
     with pytest.raises(ValueError, match=r"A lazy frame cannot be used; call .collect\(\) first"):
         row.make(random_state=0).fit(pl.LazyFrame({"a": [1.0]}))
+
+
+def test_repeated_names_are_refused(row):
     repeated = pd.DataFrame([[1.0, 2.0]], columns=["a", "a"])
     with pytest.raises(ValueError, match=r"Column names must differ, but these repeat: 'a' \(2 times\)"):
         row.make(random_state=0).fit(repeated)

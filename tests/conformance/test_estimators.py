@@ -22,8 +22,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import halfseen
 
-# The estimators say that they take no arrays but numpy's (tags.array_api_support), and scikit-learn's check of
-# other arrays cannot even begin without SCIPY_ARRAY_API=1 in the environment before scipy is imported.
+# The estimators say that they take no arrays but numpy's (tags.array_api_support), and scikit-learn's check
+# of other arrays cannot even begin without SCIPY_ARRAY_API=1 in the environment before scipy is imported.
 ALLOWED_SKIPS = {"check_array_api_input"}
 
 
@@ -92,7 +92,9 @@ def test_an_imputer_that_knows_the_data_better_has_the_better_score(frame):
 
 
 def test_an_imputer_works_in_a_pipeline(row, frame, target):
-    pipeline = make_pipeline(StandardScaler(), row.make(random_state=0), LinearRegression()).fit(frame, target)
+    pipeline = make_pipeline(StandardScaler(), row.make(random_state=0), LinearRegression()).fit(
+        frame, target
+    )
     assert np.isfinite(pipeline.predict(frame)).all()
     assert np.isfinite(cross_val_score(pipeline, frame, target, cv=3)).all()
 
@@ -145,14 +147,18 @@ def test_feature_names_go_in_and_out(row, frame):
     assert nameless.get_feature_names_out().tolist() == ["x0", "x1", "x2", "x3"]
 
 
-@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize(
+    "library", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"]
+)
 def test_feature_names_come_from_frames_of_every_library(any_row, frame, target, library):
-    estimator = any_row.make(random_state=0).fit(library({name: frame[name].to_numpy() for name in "abcd"}), target)
+    estimator = any_row.make(random_state=0).fit(
+        library({name: frame[name].to_numpy() for name in "abcd"}), target
+    )
     assert estimator.feature_names_in_.tolist() == ["a", "b", "c", "d"]
     swapped = library({name: frame[name].to_numpy() for name in "bacd"})
     with pytest.raises(ValueError, match="must be in the same order as they were in fit"):
         ask(estimator, swapped)
-    lacking = library({name: frame[name].to_numpy() for name in "abd"})
+    lacking = library({name: frame[name].to_numpy() for name in ("a", "b", "d")})
     with pytest.raises(ValueError, match=re.compile("yet now missing.*c", re.DOTALL)):
         ask(estimator, lacking)
     strange = library({name: frame["a"].to_numpy() for name in "abce"})
@@ -162,7 +168,7 @@ def test_feature_names_come_from_frames_of_every_library(any_row, frame, target,
 
 def test_a_wrong_number_of_columns_is_refused(any_row, frame, target):
     estimator = any_row.make(random_state=0).fit(frame.to_numpy(), target)
-    with pytest.raises(ValueError, match="X has 3 features, but .* is expecting 4 features as input"):
+    with pytest.raises(ValueError, match=r"X has 3 features, but .* is expecting 4 features as input"):
         ask(estimator, frame.to_numpy()[:, :3])
 
 

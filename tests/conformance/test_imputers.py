@@ -19,9 +19,6 @@ from conformance.tables import (
 )
 from tolerances import EXACT
 
-INTERVAL_LEVELS = "TabularGaussian.quantiles takes levels from the posterior mean, not from point"
-ORDINAL_POINT = "decode_mean rounds the mean of an ordinal column; its most probable level may be another"
-
 
 def answers(imputer, table):
     """Every table that an imputer makes of another."""
@@ -167,10 +164,8 @@ def test_an_interval_holds_the_point_and_nests_in_wider_ones(imputer, table, row
 
 
 def test_an_interval_of_levels_holds_the_most_probable_one_or_encloses_it_in_their_order(
-    request, imputer, table, row, case
+    imputer, table, row, case
 ):
-    if row.name == "gaussian-posterior" and case.name != "array":
-        request.applymarker(pytest.mark.xfail(reason=INTERVAL_LEVELS))
     columns = {column.name: column for column in imputer.schema_ if column.levels}
     tables = [cells(each) for each in (*imputer.interval(table), imputer.transform(table))]
     for name, lows, highs, points in zip(names(table), *tables, strict=True):
@@ -185,7 +180,9 @@ def test_an_interval_of_levels_holds_the_most_probable_one_or_encloses_it_in_the
 def test_intervals_of_missing_numbers_grow_with_the_level(row):
     table = np.random.default_rng(0).normal(size=(60, 3))
     imputer = row.make(random_state=0).fit(table)
-    widths = [np.subtract(*imputer.interval([[np.nan, 0.3, -0.2]], level)[::-1])[0, 0] for level in (0.5, 0.8, 0.99)]
+    widths = [
+        np.subtract(*imputer.interval([[np.nan, 0.3, -0.2]], level)[::-1])[0, 0] for level in (0.5, 0.8, 0.99)
+    ]
     assert 0 < widths[0] < widths[1] < widths[2]
 
 
@@ -208,7 +205,11 @@ def test_bounds_and_whole_numbers_are_honoured_everywhere(row):
     table = rng.normal(size=(150, 4)) * [1, 1, 5, 1] + rng.normal(size=(150, 1))
     table[rng.random(table.shape) < 0.4] = np.nan
     table[:, 2] = np.round(table[:, 2])
-    schema = {0: {"minimum": -0.5}, "x1": {"maximum": 0.25}, 2: {"minimum": -3, "maximum": 4, "integer": True}}
+    schema = {
+        0: {"minimum": -0.5},
+        "x1": {"maximum": 0.25},
+        2: {"minimum": -3, "maximum": 4, "integer": True},
+    }
     imputer = row.make(random_state=0, schema=schema).fit(table)
     holes = np.isnan(table)
     for answer in (*answers(imputer, table), *imputer.sample(table, n_draws=20)):
@@ -233,9 +234,7 @@ def test_class_probabilities_are_certain_where_seen_and_sum_to_one(imputer, tabl
         assert set(probabilities[~holes[name]].ravel().tolist()) <= {0.0, 1.0}
 
 
-def test_transform_fills_in_the_most_probable_level(request, imputer, table, row, case):
-    if row.name.startswith("gaussian") and case.name in ("nasty-pandas", "nasty-pyarrow"):
-        request.applymarker(pytest.mark.xfail(reason=ORDINAL_POINT))
+def test_transform_fills_in_the_most_probable_level(imputer, table, row, case):
     found = imputer.class_probabilities(table)
     point = dict(zip(names(table), cells(imputer.transform(table)), strict=True))
     for column in imputer.schema_:

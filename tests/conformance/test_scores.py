@@ -17,7 +17,9 @@ def test_scores_are_finite_and_follow_their_rows(imputer, table):
     assert scores.shape == (len(table),)
     assert np.isfinite(scores).all()
     order = np.random.default_rng(0).permutation(len(table))
-    np.testing.assert_allclose(imputer.score_samples(take(table, order)), scores[order], rtol=EXACT, atol=EXACT)
+    np.testing.assert_allclose(
+        imputer.score_samples(take(table, order)), scores[order], rtol=EXACT, atol=EXACT
+    )
     np.testing.assert_allclose(imputer.score_samples(take(table, [7])), scores[[7]], rtol=EXACT, atol=EXACT)
 
 

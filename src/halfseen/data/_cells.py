@@ -36,6 +36,8 @@ def readable(series: nw.Series[Any]) -> nw.Series[Any]:
 def floats(series: nw.Series[Any]) -> npt.NDArray[np.float64]:
     """Returns a column of numbers or booleans as float64, NaN where missing."""
     native = series.to_native()
+    if series.implementation.is_pyarrow():
+        return np.asarray(native.cast("float64", safe=False).to_numpy())  # also whole numbers above 2**53
     if not series.implementation.is_pandas_like():
         return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
     blank = {} if isinstance(native.dtype, np.dtype) else {"na_value": np.nan}
@@ -189,7 +191,7 @@ def _factorize_pyarrow(native: Any) -> Factors:
     ordered = declared and bool(native.type.ordered)
     if not len(native):
         return np.empty(0, dtype=np.int64), [], declared, ordered
-    encoded = _one_array((native if declared else native.dictionary_encode()).unify_dictionaries())
+    encoded = _one_array(native if declared else native.dictionary_encode())
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     labels: dict[Any, int] = {}  # a dictionary may hold null, or a value twice
     new = [-1 if v is None else labels.setdefault(v, len(labels)) for v in encoded.dictionary.to_pylist()]
@@ -217,7 +219,12 @@ def _pandas_cells(native: Any, values: npt.NDArray[Any]) -> Any:
         return objects_like(native, values)
     if getattr(native.dtype, "tz", None) is not None:
         return pd.Series(values).dt.tz_localize("UTC").astype(native.dtype).array
-    return pd.Series(values.tolist() if values.dtype == object else values).astype(native.dtype).array
+    cells = values.tolist() if values.dtype == object else values
+    return (
+        np.asarray(cells, native.dtype)
+        if isinstance(native.dtype, np.dtype)
+        else pd.array(cells, native.dtype)
+    )
 
 
 def _write_categories(native: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Any:

@@ -169,7 +169,8 @@ def refuse_infinite(raw: RawColumn) -> None:
 def parse_numbers(raw: RawColumn) -> Floats:
     """Returns the numbers that labels are, or that text spells."""
     table = np.full(len(raw.labels) + 1, np.nan)
-    for i, label in enumerate(raw.labels):
+    for i in np.unique(raw.values[~np.isnan(raw.values)]).astype(np.int64).tolist():
+        label = raw.labels[i]
         try:
             table[i] = float(label) if "_" not in str(label) else np.nan
         except (TypeError, ValueError):
@@ -180,14 +181,17 @@ def parse_numbers(raw: RawColumn) -> Floats:
 
 
 def _encode_levels(raw: RawColumn, levels: tuple[Any, ...]) -> Floats:
-    position = {level: float(i) for i, level in enumerate(levels)}
     if raw.storage == "label":
+        position = {level: float(i) for i, level in enumerate(levels)}
         table = [position.get(plain(label), np.nan) for label in raw.labels]
         index = np.where(np.isnan(raw.values), len(table), raw.values).astype(np.int64)
         return np.array([*table, np.nan])[index]
-    distinct, inverse = np.unique(raw.values, return_inverse=True)
-    table = [position.get(value, np.nan) for value in distinct.tolist()]
-    return np.array(table, dtype=np.float64)[inverse]
+    numbers = sorted((float(level), float(i)) for i, level in enumerate(levels) if not isinstance(level, str))
+    if not numbers:
+        return np.full(len(raw.values), np.nan)
+    values, codes = np.array(numbers).T
+    nearest = np.searchsorted(values, raw.values).clip(max=len(values) - 1)
+    return np.where(values[nearest] == raw.values, codes[nearest], np.nan)
 
 
 def _type_of(storage: Storage, labels: tuple[Any, ...]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
+from narwhals.exceptions import DuplicateError
 
 from halfseen.data._cells import (
     factorize,
@@ -102,7 +103,11 @@ class Table:
 
 def is_frame(native: Any) -> bool:
     """Tells whether narwhals knows the object as an eager or lazy table."""
-    return isinstance(nw.from_native(native, pass_through=True), nw.DataFrame | nw.LazyFrame)
+    try:
+        frame = nw.from_native(native, pass_through=True)
+    except DuplicateError:  # a table, though one that `Table` refuses and says why
+        return True
+    return isinstance(frame, nw.DataFrame | nw.LazyFrame)
 
 
 def _as_frame(native: Any) -> nw.DataFrame[Any]:
@@ -132,17 +137,17 @@ def _refuse_names(native: Any) -> None:
 
 def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
     native = original.to_native()
-    shown, series = str(getattr(native, "dtype", original.dtype)), readable(original)
-    dtype = series.dtype
-    if getattr(native, "dtype", None) == np.dtype(object):
+    native_dtype = getattr(native, "dtype", None)
+    shown = str(original.dtype if native_dtype is None else native_dtype)
+    if native_dtype == np.dtype(object):
         storage, values = read_objects(native, name)
-        return (
-            _read_labels(series, name, shown)
-            if storage == "label"
-            else RawColumn(name, shown, storage, values)
-        )
-    if type(getattr(native, "dtype", None)).__name__ == "SparseDtype":
+        if storage == "label":
+            return _read_labels(original, name, shown)
+        return RawColumn(name, shown, storage, values)
+    if type(native_dtype).__name__ == "SparseDtype":
         raise SchemaError(f"Column {name!r} is sparse ({shown}); make it dense with .sparse.to_dense().")
+    series = readable(original)
+    dtype = series.dtype
     if dtype.is_numeric():
         return RawColumn(name, shown, "number", floats(series), whole=dtype.is_integer())
     if dtype == nw.Boolean:
@@ -153,9 +158,7 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
         return RawColumn(name, shown, "span", microseconds(series))
     if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
         return _read_labels(series, name, shown)
-    if series.null_count() == len(
-        series
-    ):  # the null dtype of polars and pyarrow, and any other without values
+    if series.null_count() == len(series):  # the dtype null, or any other without a value
         return RawColumn(name, shown, "nothing", np.full(len(series), np.nan))
     raise SchemaError(
         f"Column {name!r} has dtype {shown}, which cannot be imputed. Drop it, or turn it into "

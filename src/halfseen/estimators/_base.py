@@ -10,7 +10,7 @@ import torch
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from torch import Tensor
 
-from halfseen._random import Keys, row_keys
+from halfseen._random import row_keys
 from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import HalfseenWarning
@@ -45,7 +45,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
     def transform(self, X: Any) -> Any:
         """Returns the table with every hole filled by its best single value: mean, or most probable level."""
         read = self._read(X, reset=False)
-        return self._write(read, self._by_chunk(read, 1, lambda model, codes, keys: model.point(codes)))
+        return self._write(read, self._by_chunk(read, 1, lambda model, codes, rows: model.point(codes)))
 
     def sample(self, X: Any, n_draws: int = 1) -> Any:
         """Draws completed tables; cells of a row are drawn jointly.
@@ -61,21 +61,25 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         if n_draws < 1:
             raise ValueError(f"n_draws must be at least 1, got {n_draws!r}.")
         read = self._read(X, reset=False)
-        drawn = self._by_chunk(read, n_draws, lambda model, codes, keys: model.draws(codes, keys, n_draws))
+        keys = row_keys(read.codes.to_array(), self.seed_)
+        drawn = self._by_chunk(
+            read, n_draws, lambda model, codes, rows: model.draws(codes, keys[rows], n_draws)
+        )
         tables = [self._write(read, drawn[s]) for s in range(n_draws)]
         return np.stack(tables) if not read.table.named else tables
 
     def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Returns two tables that enclose each missing cell with probability `level`, each cell by itself.
 
-        Where a cell was observed, both hold its value; for a column with levels, both hold the most probable
-        one (see `class_probabilities`). Bounds of whole-number columns are rounded outwards.
+        Where a cell was observed, both hold its value. For a column with levels, both hold the most probable
+        one (see `class_probabilities`), or levels on both sides of it where the model knows their order.
+        Bounds of whole-number columns are rounded outwards.
         """
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
         ends = ((1 - level) / 2, (1 + level) / 2)
         read = self._read(X, reset=False)
-        quantiles = self._by_chunk(read, 2, lambda model, codes, keys: model.quantiles(codes, ends))
+        quantiles = self._by_chunk(read, 2, lambda model, codes, rows: model.quantiles(codes, ends))
         return self._write(read, quantiles[0], np.floor), self._write(read, quantiles[1], np.ceil)
 
     @task_threads()
@@ -134,26 +138,28 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
 
     @task_threads()
     def _by_chunk(
-        self, read: ReadTable, n_draws: int, complete: Callable[[TabularModel, Incomplete, Keys], Tensor]
+        self,
+        read: ReadTable,
+        n_draws: int,
+        complete: Callable[[TabularModel, Incomplete, npt.NDArray[np.int64]], Tensor],
     ) -> npt.NDArray[np.float64]:
-        """Completes rows that have holes, chunk by chunk; leading axes are draws."""
+        """Completes rows that have holes, chunk by chunk; leading axes are draws.
+
+        `complete` gets the model, the codes of a chunk, and which rows they are.
+        """
         rows = np.flatnonzero(read.missing.any(axis=1))
         result = read.codes.x.numpy()
         if self.model_ is None or len(rows) == 0:
             return np.broadcast_to(result, (n_draws, *result.shape)) if n_draws > 1 else result
-        keys = self._keys(read)[rows]
         size = rows_at_once(self._width, n_draws)
         pieces = []
         for start in range(0, len(rows), size):
-            part = torch.from_numpy(rows[start : start + size])
-            pieces.append(complete(self.model_, read.codes[part], keys[start : start + size]))
+            part = rows[start : start + size]
+            pieces.append(complete(self.model_, read.codes[torch.from_numpy(part)], part))
         completed = torch.cat(pieces, dim=-2).numpy()
         result = np.broadcast_to(result, (*completed.shape[:-2], *result.shape)).copy()
         result[..., rows, :] = completed
         return result
-
-    def _keys(self, read: ReadTable) -> Keys:
-        return row_keys(read.codes.to_array(), self.seed_)
 
     def _write(
         self,

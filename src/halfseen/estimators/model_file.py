@@ -20,10 +20,14 @@ from torch import Tensor
 from halfseen._files import write_atomically
 from halfseen.data.schema import Schema
 from halfseen.errors import ModelFileError
+from halfseen.training.progress import History
 
 FORMAT = 1
 KEY, DIGEST = "halfseen", "sha256"
-ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_")
+ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_", "history_")
+ENTRIES = ("class", "parameters", "attributes", "schema")  # of the manifest, besides the format
+REBUILDING_ERRORS = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+ITEMS = "items"  # the only key of a mapping whose keys are not all text: JSON knows no others
 
 
 class Saveable:
@@ -84,23 +88,29 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file is no model file, is damaged, or comes from a newer version.
     """
     manifest, tensors = _read(Path(path))
-    if manifest["format"] != FORMAT:
-        raise ModelFileError(
-            f"{str(path)!r} has format {manifest['format']!r}; this version reads format {FORMAT}. "
-            f"It was written by halfseen {manifest.get('versions', {}).get('halfseen')}."
-        )
-    cls = Saveable._saveable.get(manifest["class"])
+    cls = Saveable._saveable.get(str(manifest["class"]))
     if cls is None:
         raise ModelFileError(
             f"{str(path)!r} holds a {manifest['class']!r}, which is not known here. If it is a class of your "
             "own, import it before loading."
         )
-    estimator: Any = cls(**manifest["parameters"])
+    try:
+        return _rebuilt(cls, manifest, tensors)
+    except REBUILDING_ERRORS as error:  # the content is what was written, yet it is no such estimator
+        what = f"{type(error).__name__}: {_one_line(error)}"
+        raise ModelFileError(f"{str(path)!r} does not describe a {cls.__name__} ({what}).") from error
+
+
+def _rebuilt(cls: type[Saveable], manifest: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+    estimator: Any = cls(**{name: _from_plain(value) for name, value in manifest["parameters"].items()})
+    attributes = dict(manifest["attributes"])
+    if "feature_names_in_" in attributes:
+        attributes["feature_names_in_"] = np.array(attributes["feature_names_in_"], dtype=object)
+    if "history_" in attributes:
+        attributes["history_"] = History.from_dict(attributes["history_"])
     for name in (*ATTRIBUTES, *cls._saved):
-        if name in manifest["attributes"]:
-            setattr(estimator, name, manifest["attributes"][name])
-    if hasattr(estimator, "feature_names_in_"):
-        estimator.feature_names_in_ = np.array(estimator.feature_names_in_, dtype=object)
+        if name in attributes:
+            setattr(estimator, name, attributes[name])
     estimator.schema_ = Schema.from_dict(manifest["schema"])
     estimator._restore(tensors)
     return estimator
@@ -114,12 +124,34 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (safetensors.SafetensorError, ValueError) as error:
-        raise ModelFileError(f"{str(path)!r} is not a halfseen model file, or is damaged: {error}") from error
+        raise ModelFileError(
+            f"{str(path)!r} is not a halfseen model file, or is damaged: {_one_line(error)}"
+        ) from error
     if KEY not in metadata or DIGEST not in metadata:
         raise ModelFileError(f"{str(path)!r} is a safetensors file, but not a halfseen model.")
     if _digest(metadata[KEY], tensors) != metadata[DIGEST]:
         raise ModelFileError(f"{str(path)!r} is damaged: its content does not match its checksum.")
-    return json.loads(metadata[KEY]), tensors
+    return _read_manifest(path, metadata[KEY]), tensors
+
+
+def _read_manifest(path: Path, text: str) -> dict[str, Any]:
+    try:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError):
+        manifest = None
+    if not isinstance(manifest, dict) or "format" not in manifest:
+        raise ModelFileError(f"{str(path)!r} is not a halfseen model: its description cannot be read.")
+    if manifest["format"] != FORMAT:
+        versions = manifest.get("versions")
+        written_by = versions.get("halfseen") if isinstance(versions, dict) else "of unknown version"
+        raise ModelFileError(
+            f"{str(path)!r} has format {manifest['format']!r}; this version reads format {FORMAT}. "
+            f"It was written by halfseen {written_by}."
+        )
+    missing = [entry for entry in ENTRIES if entry not in manifest]
+    if missing:
+        raise ModelFileError(f"{str(path)!r} is not a halfseen model: its description lacks {missing[0]!r}.")
+    return manifest
 
 
 def _digest(manifest: str, tensors: Mapping[str, Tensor]) -> str:
@@ -127,16 +159,32 @@ def _digest(manifest: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.numpy().tobytes())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value if JSON can hold it, else None: generators and callbacks stay behind."""
-    if isinstance(value, np.ndarray):
+    """Returns a value as JSON can hold it, None if it cannot: generators and callbacks stay behind."""
+    if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    try:
-        json.dumps(value)
-    except TypeError:
-        return value.item() if isinstance(value, np.generic) else None
-    return value
+    if isinstance(value, History):
+        return value.to_dict() | {"seconds": []}  # equal fits have equal files
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: _plain(item) for key, item in value.items()}
+        return {ITEMS: [[_plain(key), _plain(item)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | None) else None
+
+
+def _from_plain(value: Any) -> Any:
+    """Reads what `_plain` wrote; a list stands for any sequence."""
+    if isinstance(value, dict):
+        items = value[ITEMS] if value.keys() == {ITEMS} else value.items()
+        return {key: _from_plain(item) for key, item in items}
+    return [_from_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

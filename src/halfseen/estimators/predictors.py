@@ -64,7 +64,7 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
     >>> y = X[:, 0] + X[:, 1]
     >>> X[rng.random(X.shape) < 0.2] = np.nan
     >>> GaussianRegressor().fit(X, y).predict([[1.0, 2.0], [1.0, np.nan]]).round(1)
-    array([3. , 1.1])
+    array([3., 1.])
     """
 
     _saved = ("objective_", "n_iter_", "_one_dimensional")

@@ -48,7 +48,14 @@ class TabularGaussian:
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
         batch = self.features.encode(codes)
-        return decode_mean(self.features, codes, self.gaussian.conditional_mean(batch))
+        mean = self.gaussian.conditional_mean(batch)
+        completed = decode_mean(self.features, codes, mean)
+        if self.features.ordinal:
+            variance = self.gaussian.conditional_variance(batch)
+            for c in self.features.ordinal:
+                level = self._ordinal_probabilities(mean, variance, c).argmax(dim=1).to(completed.dtype)
+                completed[:, c] = torch.where(codes.observed[:, c], codes.x[:, c], level)
+        return completed
 
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns completed codes (S, N, C) drawn jointly; draw s uses the s-th posterior parameters."""
@@ -64,10 +71,9 @@ class TabularGaussian:
         """Returns conditional quantiles (Q, N, C) of the numbers; most probable levels for categories."""
         batch = self.features.encode(codes)
         mean, variance = self._moments(batch)
-        completed = decode_mean(self.features, codes, mean)
         scores = ndtri(torch.tensor(probabilities, dtype=torch.float64))[:, None, None]
         spread = self.features.numbers(mean + scores * variance.sqrt())
-        result = completed.expand(len(probabilities), -1, -1).clone()
+        result = self.point(codes).expand(len(probabilities), -1, -1).clone()
         result[..., list(self.features.numeric)] = spread
         return torch.where(codes.observed, codes.x, result)
 

@@ -1,0 +1,214 @@
+"""What is particular to each imputer: its parameters, and what it learns; for laws see tests/conformance."""
+
+import numpy as np
+import pytest
+from conformance.tables import ARRAY, PENGUINS, gaussian_array
+from scipy import stats
+from tolerances import EXACT, FAILURE_RATE
+
+from halfseen import GaussianImputer, MeanImputer, MixtureImputer
+from halfseen.data.incomplete import Incomplete
+from halfseen.estimators.imputers import SMALLEST_SPLIT, split_rows
+from halfseen.training.progress import History, Progress
+
+
+def two_clusters(n_rows=400, seed=0):
+    """Two clusters, told apart by the first number and by the last."""
+    rng = np.random.default_rng(seed)
+    side = rng.choice([-1.0, 1.0], size=n_rows)
+    table = np.column_stack([5 * side, np.full(n_rows, 2.0), 9 * side])
+    return table + 0.3 * rng.normal(size=table.shape)
+
+
+@pytest.mark.parametrize(
+    ("imputer", "message"),
+    [
+        (GaussianImputer(ridge=-0.5), "ridge must be 'auto' or a number of at least 0, got -0.5"),
+        (GaussianImputer(ridge=float("nan")), "ridge must be 'auto' or a number of at least 0, got nan"),
+        (GaussianImputer(ridge="big"), "ridge must be 'auto' or a number of at least 0, got 'big'"),
+        (GaussianImputer(max_iter=0), "max_iter must be at least 1, got 0"),
+        (GaussianImputer(n_posterior_draws=-1), "n_posterior_draws must not be negative, got -1"),
+        (MixtureImputer(0), "n_components must be at least 1, got 0"),
+        (MixtureImputer(validation_fraction=1.0), r"validation_fraction must be in \[0, 1\), got 1.0"),
+        (MixtureImputer(validation_fraction=-0.1), r"validation_fraction must be in \[0, 1\), got -0.1"),
+        (MixtureImputer(max_epochs=-1), "max_epochs must be .*got -1"),
+        (MixtureImputer(batch_size=0), "batch_size must be .*got 0"),
+        (MixtureImputer(learning_rate=0.0), "learning_rate must be .*got 0.0"),
+        (MixtureImputer(patience=-1), "patience must be .*got -1"),
+        (
+            MeanImputer(random_state="x"),
+            "random_state must be None, an integer or .*, got 'x'",
+        ),
+        (MeanImputer(schema={"x9": "count"}), "The schema names column 'x9', which the table has not"),
+        (MeanImputer(schema={"x0": "colour"}), "Column 'x0': unknown kind 'colour'; known are continuous"),
+        (
+            MeanImputer(schema={"x0": {"min": 3}}),
+            "Column 'x0': unknown setting 'min'; known are kind",
+        ),
+        (MeanImputer(schema={0: {"minimum": 3, "maximum": 1}}), "Column 'x0': minimum 3 is above maximum 1"),
+    ],
+    ids=str,
+)
+def test_parameters_out_of_range_are_refused_when_fitting(imputer, message):
+    with pytest.raises(ValueError, match=message):
+        imputer.fit(ARRAY.make())
+
+
+def test_gaussian_equals_the_textbook_conditional_on_complete_training_data():
+    table = np.random.default_rng(0).normal(size=(100, 3)) @ np.random.default_rng(1).normal(size=(3, 3)) + 2
+    imputer = GaussianImputer(ridge=0.0, tol=1e-12).fit(table)
+    mean, covariance = table.mean(axis=0), np.cov(table.T, bias=True)
+    weights = np.linalg.solve(covariance[:2, :2], covariance[:2, 2])
+    filled = imputer.transform([[0.5, 1.0, np.nan]])[0, 2]
+    assert filled == pytest.approx(mean[2] + weights @ ([0.5, 1.0] - mean[:2]), rel=EXACT)
+    low, high = (end[0, 2] for end in imputer.interval([[0.5, 1.0, np.nan]], level=0.9))
+    variance = covariance[2, 2] - weights @ covariance[:2, 2]
+    assert high - low == pytest.approx(2 * stats.norm.ppf(0.95) * np.sqrt(variance), rel=1e-9)
+    density = stats.multivariate_normal(mean, covariance)
+    np.testing.assert_allclose(imputer.score_samples(table), density.logpdf(table), rtol=1e-9)
+
+
+def test_the_ridge_is_chosen_when_rows_are_few_and_kept_when_they_abound():
+    assert GaussianImputer(random_state=0).fit(gaussian_array(2000)).ridge_ == 1.0
+    assert GaussianImputer(ridge=2.5).fit(gaussian_array(50)).ridge_ == 2.5
+    noise = np.random.default_rng(0).normal(size=(25, 12))
+    strong = np.outer(np.random.default_rng(1).normal(size=40), np.ones(6)) + 0.05 * np.random.default_rng(
+        2
+    ).normal(size=(40, 6))
+    of_noise = GaussianImputer(random_state=0).fit(noise).ridge_
+    assert of_noise > GaussianImputer(random_state=0).fit(strong).ridge_
+
+
+def test_the_chosen_ridge_predicts_noise_better_than_none():
+    noise = np.random.default_rng(0).normal(size=(30, 12))
+    fresh = np.random.default_rng(1).normal(size=(500, 12))
+    auto, bare = GaussianImputer(random_state=0).fit(noise), GaussianImputer(ridge=0.01).fit(noise)
+    assert auto.score(fresh) > bare.score(fresh)
+
+
+def test_the_log_likelihood_of_em_never_falls():
+    imputer = GaussianImputer(random_state=0).fit(gaussian_array(150, rate=0.4))
+    assert imputer.n_iter_ == len(imputer.objective_) > 1
+    assert (np.diff(imputer.objective_) >= 0).all()
+
+
+def mean_width(imputer, table):
+    low, high = imputer.interval(table)
+    return np.mean((high - low)[np.isnan(table)])
+
+
+def test_parameter_uncertainty_widens_intervals_where_rows_are_few():
+    ratios = {}
+    for n_rows in (15, 1000):
+        table = gaussian_array(n_rows)
+        certain = GaussianImputer(ridge=1.0, random_state=0).fit(table)
+        uncertain = GaussianImputer(ridge=1.0, n_posterior_draws=50, random_state=0).fit(table)
+        ratios[n_rows] = mean_width(uncertain, table) / mean_width(certain, table)
+    assert ratios[15] > 1.1
+    assert 0.98 < ratios[1000] < 1.05
+
+
+def test_each_draw_has_parameters_of_its_own():
+    table = gaussian_array(30)
+    imputer = GaussianImputer(n_posterior_draws=3, random_state=0).fit(table)
+    assert len(imputer.model_.posterior) == 3
+    locs = [tuple(gaussian.loc.tolist()) for gaussian in imputer.model_.posterior]
+    assert len(set(locs)) == 3
+    assert imputer.sample(table, n_draws=7).shape == (7, *table.shape)
+
+
+def test_the_mean_imputer_fills_with_means_and_most_frequent_levels():
+    penguins = PENGUINS.make()
+    filled = MeanImputer().fit_transform(penguins)
+    hole = penguins["body_mass_g"].isna()
+    assert set(filled.loc[hole, "body_mass_g"]) == {round(penguins["body_mass_g"].mean())}
+    assert set(filled.loc[penguins["sex"].isna(), "sex"]) == {penguins["sex"].mode()[0]}
+    found = MeanImputer().fit(penguins).class_probabilities(penguins)["sex"][penguins["sex"].isna()]
+    shares = penguins["sex"].value_counts(normalize=True)[["female", "male"]]
+    np.testing.assert_allclose(found, np.tile(shares, (len(found), 1)), rtol=1e-9)
+
+
+def test_the_mean_imputer_scores_columns_as_independent():
+    table = gaussian_array(100)
+    expected = np.zeros(len(table))
+    for column in table.T:
+        seen = ~np.isnan(column)
+        expected[seen] += stats.norm.logpdf(column[seen], column[seen].mean(), column[seen].std())
+    np.testing.assert_allclose(MeanImputer().fit(table).score_samples(table), expected, rtol=1e-9)
+
+
+def test_a_mixture_sees_clusters_that_a_gaussian_does_not():
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 600)
+    ring = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.normal(size=(600, 2))
+    mixture = MixtureImputer(12, random_state=0).fit(ring)
+    assert mixture.score(ring) > GaussianImputer(random_state=0).fit(ring).score(ring) + 0.3
+    draws = mixture.sample(np.tile([0.0, np.nan], (300, 1)))[0][:, 1]
+    assert 0.25 < (draws > 0).mean() < 0.75
+    assert (np.abs(draws) > 0.5).mean() > 0.8
+
+
+def test_a_mixture_fills_by_cluster():
+    table = two_clusters()
+    holes = table[:40].copy()
+    holes[:, 2] = np.nan
+    filled = MixtureImputer(2, random_state=0).fit(table).transform(holes)
+    np.testing.assert_allclose(filled[:, 2], np.sign(table[:40, 0]) * 9, atol=0.5)
+
+
+def test_a_mixture_keeps_its_history_and_tells_a_callback():
+    told = []
+    imputer = MixtureImputer(2, max_epochs=7, random_state=0, callback=told.append).fit(two_clusters())
+    assert isinstance(imputer.history_, History)
+    assert all(isinstance(progress, Progress) for progress in told)
+    assert [progress.epoch for progress in told] == list(range(1, len(imputer.history_.train_loss) + 1))
+    assert {progress.max_epochs for progress in told} == {7}
+    assert len(imputer.history_.validation_loss) == len(imputer.history_.train_loss) <= 7
+    assert imputer.history_.train_loss[-1] < imputer.history_.train_loss[0]
+
+
+def test_a_callback_changes_nothing():
+    one = MixtureImputer(2, max_epochs=5, random_state=0).fit(two_clusters())
+    other = MixtureImputer(2, max_epochs=5, random_state=0, callback=lambda _: None).fit(two_clusters())
+    assert one.history_ == other.history_
+
+
+def test_training_stops_when_patience_ends():
+    imputer = MixtureImputer(2, patience=2, max_epochs=500, random_state=0).fit(two_clusters(120))
+    assert imputer.history_.stopped == "patience"
+    assert len(imputer.history_.train_loss) < 500
+
+
+def test_short_tables_hold_no_rows_out_and_use_few_components():
+    short = MixtureImputer(20, max_epochs=3, random_state=0).fit(two_clusters(SMALLEST_SPLIT - 1))
+    assert short.history_.validation_loss == ()
+    assert short.model_.module.n_components == 20
+    tiny = MixtureImputer(20, max_epochs=3, random_state=0).fit(two_clusters(6))
+    assert tiny.model_.module.n_components == 3
+    none = MixtureImputer(2, max_epochs=3, validation_fraction=0.0, random_state=0).fit(two_clusters())
+    assert none.history_.validation_loss == ()
+
+
+def test_rows_are_split_into_disjoint_parts_of_the_size_asked_for(generator):
+    batch = Incomplete.from_array(np.arange(100.0)[:, None])
+    train, held_out = split_rows(batch, 0.25, generator)
+    assert (len(train), len(held_out)) == (75, 25)
+    assert sorted([*train.x.flatten().tolist(), *held_out.x.flatten().tolist()]) == list(range(100))
+    assert split_rows(batch, 0.0, generator)[1] is None
+    assert split_rows(batch[:49], 0.5, generator)[1] is None
+
+
+@pytest.mark.parametrize("make", [GaussianImputer, MixtureImputer])
+def test_intervals_cover_held_out_cells_of_gaussian_data(make):
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(4, 4))
+    train, test = rng.normal(size=(1500, 4)) @ root, rng.normal(size=(800, 4)) @ root
+    train[rng.random(train.shape) < 0.2] = np.nan
+    holes = rng.integers(4, size=len(test))
+    hidden = test.copy()
+    hidden[np.arange(len(test)), holes] = np.nan
+    low, high = make(random_state=0).fit(train).interval(hidden, level=0.9)
+    inside = int(((low <= test) & (test <= high))[np.arange(len(test)), holes].sum())
+    slack = 0.0 if make is GaussianImputer else 0.03  # a mixture of few diagonals only approximates
+    assert stats.binomtest(inside, len(test), 0.9 - slack, alternative="less").pvalue > FAILURE_RATE
+    assert stats.binomtest(inside, len(test), 0.9 + slack, alternative="greater").pvalue > FAILURE_RATE

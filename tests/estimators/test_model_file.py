@@ -1,0 +1,351 @@
+"""Model files: whole, exact in another process, and refused in one line when they are anything else."""
+
+import json
+import os
+import pickle
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+from conformance.registry import ESTIMATORS, IMPUTERS
+from conformance.tables import ARRAY, NASTY, PENGUINS, bits, fingerprint, fit_quietly
+
+import halfseen
+from halfseen import GaussianImputer, MixtureImputer, ModelFileError
+from halfseen.estimators.model_file import DIGEST, FORMAT, KEY, _digest
+
+CASES = (ARRAY, PENGUINS, NASTY)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    """A small model, saved."""
+    path = tmp_path_factory.mktemp("models") / "model.halfseen"
+    GaussianImputer(random_state=0).fit(ARRAY.make()).save(path)
+    return path
+
+
+def fitted(row, case):
+    estimator, table = row.make(random_state=0), case.make()
+    if row in IMPUTERS:
+        return fit_quietly(estimator, table)
+    return estimator.fit(table, np.random.default_rng(0).normal(size=len(table)))
+
+
+def answers(estimator, table):
+    """Hashes of everything that an estimator says of a table."""
+    if hasattr(estimator, "predict"):
+        arrays = [estimator.predict(table), *estimator.predict_interval(table)]
+        return [array.tobytes().hex() for array in arrays]
+    tables = [estimator.transform(table), *estimator.sample(table, n_draws=2), *estimator.interval(table)]
+    probabilities = [array.tobytes().hex() for array in estimator.class_probabilities(table).values()]
+    return [
+        *(fingerprint(each) for each in tables),
+        *probabilities,
+        estimator.score_samples(table).tobytes().hex(),
+    ]
+
+
+def forge(source, target, *, change=None, tensors=None, text=None, metadata=None):
+    """Writes another file like a model file, with a checksum that is right."""
+    with safetensors.safe_open(source, framework="pt") as file:
+        manifest = json.loads(file.metadata()[KEY])
+        content = {name: file.get_tensor(name) for name in file.keys()}
+    if change is not None:
+        change(manifest)
+    if tensors is not None:
+        tensors(content)
+    text = json.dumps(manifest) if text is None else text
+    metadata = {KEY: text, DIGEST: _digest(text, content)} if metadata is None else metadata
+    target.write_bytes(safetensors.torch.save(content, metadata))
+    return target
+
+
+def assert_refused(path, match):
+    with pytest.raises(ModelFileError, match=match) as caught:
+        halfseen.load(path)
+    assert "\n" not in str(caught.value)
+    assert path.name in str(caught.value)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("row", ESTIMATORS, ids=str)
+def test_a_loaded_model_is_the_saved_one(row, case, tmp_path):
+    estimator, table = fitted(row, case), case.make()
+    estimator.save(tmp_path / "model")
+    loaded = halfseen.load(tmp_path / "model")
+    assert type(loaded) is type(estimator)
+    assert loaded.get_params() == estimator.get_params()
+    assert loaded.schema_ == estimator.schema_
+    assert vars(loaded).keys() == vars(estimator).keys()
+    assert answers(loaded, table) == answers(estimator, table)
+    loaded.save(tmp_path / "again")
+    with (
+        safetensors.safe_open(tmp_path / "model", "pt") as one,
+        safetensors.safe_open(tmp_path / "again", "pt") as other,
+    ):
+        assert one.metadata() == other.metadata()
+
+
+NEW_PROCESS = """
+import json, sys
+import halfseen
+from skeletons.imputer import DiagonalImputer
+from conformance.tables import CASES_BY_NAME
+from estimators.test_model_file import answers
+for name in json.loads(sys.argv[2]):
+    table = CASES_BY_NAME[name.split(".")[1]].make()
+    print(json.dumps(answers(halfseen.load(f"{sys.argv[1]}/{name}"), table)))
+"""
+
+
+def test_a_model_gives_the_same_answers_in_a_new_process_also_from_a_path_in_any_script(tmp_path):
+    folder = tmp_path / "Modelle größer 模型"
+    folder.mkdir()
+    expected = {}
+    for row in ESTIMATORS:
+        for case in CASES:
+            estimator = fitted(row, case)
+            estimator.save(folder / f"{row.name}.{case.name}")
+            expected[f"{row.name}.{case.name}"] = answers(estimator, case.make())
+    source = Path(halfseen.__file__).parents[1]
+    paths = os.pathsep.join(str(path) for path in (source, ROOT / "tests", ROOT / "docs"))
+    run = subprocess.run(
+        [sys.executable, "-c", NEW_PROCESS, str(folder), json.dumps(list(expected))],
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    found = [json.loads(line) for line in run.stdout.splitlines()]
+    assert dict(zip(expected, found, strict=True)) == expected
+
+
+def test_a_truncated_file_is_refused(model_file, tmp_path):
+    content = model_file.read_bytes()
+    for size in (1, 7, 8, 100, len(content) // 2, len(content) - 1):
+        path = tmp_path / f"short-{size}"
+        path.write_bytes(content[:size])
+        assert_refused(path, "is not a halfseen model file, or is damaged")
+
+
+def test_a_flipped_byte_in_the_weights_is_refused(model_file, tmp_path):
+    content = bytearray(model_file.read_bytes())
+    header = int.from_bytes(content[:8], "little")
+    for number, position in enumerate((8 + header, len(content) - 1, (8 + header + len(content)) // 2)):
+        damaged, path = content.copy(), tmp_path / f"flipped-{number}"
+        damaged[position] ^= 1
+        path.write_bytes(damaged)
+        assert_refused(path, "is damaged: its content does not match its checksum")
+
+
+@pytest.mark.parametrize("part", [b"max_iter", b"GaussianImputer", b"continuous", b"sha256", b"gaussian.loc"])
+def test_a_changed_letter_in_the_manifest_is_refused(model_file, tmp_path, part):
+    content = model_file.read_bytes()
+    path = tmp_path / "changed"
+    path.write_bytes(content.replace(part, part[:-1] + b"X", 1))
+    assert_refused(path, "is damaged|not a halfseen model|checksum")
+
+
+def test_no_flipped_byte_anywhere_is_overlooked(model_file, tmp_path):
+    """Some bytes of the header carry nothing, as its padding; then the model must be the saved one."""
+    content = model_file.read_bytes()
+    expected = halfseen.load(model_file).transform(ARRAY.make())
+    chosen = random.Random(0)
+    path = tmp_path / "flipped"
+    for _ in range(300):
+        damaged = bytearray(content)
+        damaged[chosen.randrange(len(content))] ^= 1 << chosen.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            loaded = halfseen.load(path)
+        except ModelFileError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+        else:
+            np.testing.assert_array_equal(loaded.transform(ARRAY.make()), expected)
+
+
+def test_files_of_other_kinds_are_refused(tmp_path):
+    (tmp_path / "noise").write_bytes(np.random.default_rng(0).bytes(1000))
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "text").write_text("a,b\n1,2\n" * 20)
+    (tmp_path / "pickle").write_bytes(pickle.dumps({"weights": [1.0] * 100}))
+    torch.save({"a": torch.zeros(3)}, tmp_path / "torch")
+    for name in ("noise", "empty", "text", "pickle", "torch"):
+        assert_refused(tmp_path / name, "is not a halfseen model file, or is damaged")
+
+
+def test_foreign_safetensors_are_refused(tmp_path):
+    safetensors.torch.save_file({"weight": torch.zeros(3)}, tmp_path / "foreign")
+    assert_refused(tmp_path / "foreign", "is a safetensors file, but not a halfseen model")
+    safetensors.torch.save_file({"weight": torch.zeros(3)}, tmp_path / "other", {"halfseen": "{}"})
+    assert_refused(tmp_path / "other", "is a safetensors file, but not a halfseen model")
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    assert_refused(tmp_path / "nothing", "There is no model file")
+    assert_refused(tmp_path, "There is no model file")
+
+
+@pytest.mark.parametrize("version", [FORMAT + 1, 99, "1", None])
+def test_another_format_is_refused(model_file, tmp_path, version):
+    path = forge(model_file, tmp_path / "newer", change=lambda manifest: manifest.update(format=version))
+    assert_refused(path, f"has format {version!r}; this version reads format 1. It was written by halfseen 0")
+
+
+def test_an_unknown_class_is_refused_and_never_imported(model_file, tmp_path):
+    path = forge(model_file, tmp_path / "unknown", change=lambda m: m.update({"class": "os.system"}))
+    assert_refused(path, "holds a 'os.system', which is not known here. If it is a class of your own")
+    path = forge(model_file, tmp_path / "odd", change=lambda m: m.update({"class": ["list"]}))
+    assert_refused(path, "which is not known here")
+
+
+@pytest.mark.parametrize("key", ["format", "class", "parameters", "attributes", "schema"])
+def test_a_manifest_that_lacks_an_entry_is_refused(model_file, tmp_path, key):
+    path = forge(model_file, tmp_path / "lacking", change=lambda manifest: manifest.pop(key))
+    assert_refused(path, "is not a halfseen model: its description")
+
+
+@pytest.mark.parametrize("text", ["", "not json", "[]", "null", '"text"', "[" * 100_000])
+def test_a_manifest_that_is_no_mapping_is_refused(model_file, tmp_path, text):
+    path = forge(model_file, tmp_path / "unreadable", text=text)
+    assert_refused(path, "is not a halfseen model: its description cannot be read")
+
+
+FORGERIES = {
+    "unknown parameter": lambda m: m["parameters"].update(depth=3),
+    "parameters are a list": lambda m: m.update(parameters=[1]),
+    "attributes are a number": lambda m: m.update(attributes=3),
+    "schema without columns": lambda m: m.update(schema={}),
+    "column without kind": lambda m: m["schema"]["columns"][0].pop("kind"),
+    "schema of text": lambda m: m.update(schema="x0"),
+    "a column too many": lambda m: m["schema"]["columns"].append({"name": "x9"}),
+}
+
+
+@pytest.mark.parametrize("change", FORGERIES.values(), ids=FORGERIES)
+def test_a_manifest_that_describes_no_such_model_is_refused(model_file, tmp_path, change):
+    path = forge(model_file, tmp_path / "forged", change=change)
+    assert_refused(path, "does not describe a GaussianImputer")
+
+
+@pytest.mark.parametrize("name", ["gaussian.loc", "gaussian.covariance", "features.scale"])
+def test_a_file_without_its_weights_is_refused(model_file, tmp_path, name):
+    path = forge(model_file, tmp_path / "weightless", tensors=lambda tensors: tensors.pop(name))
+    assert_refused(path, f"does not describe a GaussianImputer .KeyError: '{re.escape(name)}'")
+
+
+def test_tensors_of_odd_types_are_refused_in_one_line(model_file, tmp_path):
+    def change(tensors):
+        tensors["gaussian.loc"] = tensors["gaussian.loc"].to(torch.bfloat16)[:0]
+
+    assert_refused(forge(model_file, tmp_path / "odd", tensors=change), "does not describe a GaussianImputer")
+
+
+def test_nothing_is_unpickled_on_load(model_file, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a model file was unpickled")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    monkeypatch.setattr(torch, "load", refuse)
+    assert halfseen.load(model_file).transform(ARRAY.make()).shape == (200, 4)
+
+
+def test_saving_over_a_file_is_all_or_nothing(model_file, tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    imputer = halfseen.load(model_file)
+    imputer.save(path)
+    before = path.read_bytes()
+
+    def fail(descriptor):
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as context:
+        context.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="no space left on device"):
+            GaussianImputer(random_state=1).fit(ARRAY.make()).save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    GaussianImputer(random_state=1).fit(ARRAY.make()).save(path)
+    assert halfseen.load(path).seed_ == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_that_cannot_hold_the_file_is_an_error_that_leaves_nothing(model_file, tmp_path):
+    imputer = halfseen.load(model_file)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(NotADirectoryError, match="file"):
+        imputer.save(tmp_path / "file" / "model")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        imputer.save(tmp_path / "nowhere" / "model")
+    with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))):
+        imputer.save(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_folder_without_permission_is_an_error_that_leaves_nothing(model_file, tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    with pytest.raises(PermissionError, match="closed"):
+        halfseen.load(model_file).save(tmp_path / "closed" / "model")
+    assert not list((tmp_path / "closed").iterdir())
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState], ids=["generator", "legacy"])
+def test_generators_and_callbacks_stay_behind_but_the_seed_is_kept(tmp_path, make):
+    table = ARRAY.make()
+    imputer = MixtureImputer(2, max_epochs=3, random_state=make(0), callback=print).fit(table)
+    imputer.save(tmp_path / "model")
+    loaded = halfseen.load(tmp_path / "model")
+    assert loaded.random_state is None
+    assert loaded.callback is None
+    assert loaded.seed_ == imputer.seed_
+    np.testing.assert_array_equal(loaded.sample(table), imputer.sample(table))
+
+
+def test_a_schema_by_name_by_position_and_with_numbers_of_numpy_is_kept(tmp_path):
+    table = ARRAY.make()
+    schema = {0: {"minimum": np.int64(-3)}, "x1": {"maximum": np.float64(9.5)}, 2: "continuous"}
+    imputer = GaussianImputer(schema=schema, random_state=0).fit(table)
+    imputer.save(tmp_path / "model")
+    loaded = halfseen.load(tmp_path / "model")
+    assert loaded.schema == schema
+    again = loaded.fit(table)
+    assert again.schema_ == imputer.schema_
+    np.testing.assert_array_equal(again.transform(table), imputer.transform(table))
+
+
+def test_the_history_of_training_is_kept(tmp_path):
+    imputer = MixtureImputer(2, max_epochs=5, random_state=0).fit(ARRAY.make())
+    imputer.save(tmp_path / "model")
+    assert halfseen.load(tmp_path / "model").history_ == imputer.history_
+
+
+def test_a_class_of_one_s_own_can_be_loaded_once_it_is_defined(tmp_path):
+    class Ours(GaussianImputer):
+        pass
+
+    imputer = Ours(random_state=0).fit(ARRAY.make())
+    imputer.save(tmp_path / "model")
+    loaded = halfseen.load(tmp_path / "model")
+    assert type(loaded) is Ours
+    assert bits(loaded.transform(ARRAY.make())) == bits(imputer.transform(ARRAY.make()))
+
+
+def test_a_saved_model_can_be_read_without_this_library(model_file):
+    with safetensors.safe_open(model_file, framework="numpy") as file:
+        manifest = json.loads(file.metadata()[KEY])
+        assert file.get_tensor("gaussian.covariance").shape == (1, 4, 4)
+    assert manifest["class"] == "GaussianImputer"
+    assert manifest["versions"].keys() == {"halfseen", "torch", "scikit-learn", "python"}
+    assert [column["name"] for column in manifest["schema"]["columns"]] == ["x0", "x1", "x2", "x3"]
