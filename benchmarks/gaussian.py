@@ -171,9 +171,7 @@ def main() -> None:
     if Path(folder, "concrete").is_dir():
         results["tables"] = run_tables(Path(folder))
     else:
-        print(
-            "HALFSEEN_DATA does not name the folder of data sets: no real tables, nothing is stored."
-        )
+        print("HALFSEEN_DATA does not name the folder of data sets: no real tables, nothing is stored.")
     print(as_table(results))
     if "tables" in results:
         write(results)
