@@ -213,7 +213,7 @@ def format_cells(values: pa.Array, style: Style) -> pa.Array:
 def _format_floats(values: pa.Array, style: Style) -> pa.Array:
     numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
     finite = np.nan_to_num(numbers)
-    if style.decimals is None or np.abs(finite).max(initial=0.0) * 10.0**style.decimals >= _MAX_EXACT:
+    if style.decimals is None or np.abs(finite).max(initial=0.0) >= _MAX_EXACT / 10.0**style.decimals:
         texts = _significant(finite, 6)
     else:
         texts = _fixed(finite, style.decimals)
