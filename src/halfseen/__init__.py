@@ -2,17 +2,19 @@
 
 from importlib.metadata import version
 
-from halfseen import datasets
+from halfseen import datasets, missingness
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
 from halfseen.estimators.model_file import load
 from halfseen.estimators.predictors import GaussianRegressor
+from halfseen.evaluation.diagnosis import Diagnosis, describe
 from halfseen.evaluation.pooling import Pooled, pool
 
 __version__ = version("halfseen")
 __all__ = [
     "Column",
+    "Diagnosis",
     "GaussianImputer",
     "GaussianRegressor",
     "HalfseenWarning",
@@ -24,6 +26,8 @@ __all__ = [
     "SchemaError",
     "TrainingError",
     "datasets",
+    "describe",
     "load",
+    "missingness",
     "pool",
 ]

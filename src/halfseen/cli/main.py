@@ -9,9 +9,14 @@ from typing import Annotated, Any
 import typer
 
 import halfseen
+from halfseen.cli.ampute import ampute_command
+from halfseen.cli.compare import compare_command
+from halfseen.cli.datasets import datasets_command
+from halfseen.cli.describe import describe_command
 from halfseen.cli.errors import TableError
 from halfseen.cli.impute import Request, impute
 from halfseen.cli.progress import Reporter, print_error
+from halfseen.cli.reproduce import reproduce_command
 from halfseen.errors import SchemaError, TrainingError
 
 # Typer carries its own copy of click in some versions and uses the package in others.
@@ -137,6 +142,21 @@ def impute_command(
         command=context.obj or "",
     )
     impute(request, Reporter(quiet=quiet))
+
+
+app.command("describe")(describe_command)
+
+
+app.command("compare")(compare_command)
+
+
+app.command("ampute")(ampute_command)
+
+
+app.command("datasets")(datasets_command)
+
+
+app.command("reproduce")(reproduce_command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

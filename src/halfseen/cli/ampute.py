@@ -1,0 +1,219 @@
+"""The command ``halfseen ampute``: read a table, hide some of its cells by a mechanism, write the rest."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+from halfseen import missingness
+from halfseen.cli.progress import Reporter
+from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
+
+_SHOWN_COLUMNS = 12
+
+
+class MechanismName(StrEnum):
+    """The mechanisms that the command line offers."""
+
+    mcar = "mcar"
+    rows = "rows"
+    mar = "mar"
+    self_masking = "self-masking"
+    gaussian = "gaussian-self-masking"
+    probit = "probit-self-masking"
+    censor_upper = "censor-upper"
+    censor_lower = "censor-lower"
+    censor_both = "censor-both"
+    dropout = "dropout"
+
+
+MECHANISMS: dict[str, Callable[..., missingness.Mechanism]] = {
+    "mcar": lambda seed, **common: missingness.MCAR(**common),
+    "rows": lambda seed, **common: missingness.MCAR(unit="rows", **common),
+    "mar": lambda seed, **common: missingness.MARLogistic(random_state=seed, **common),
+    "self-masking": lambda seed, **common: missingness.LogisticSelfMasking(**common),
+    "gaussian-self-masking": lambda seed, **common: missingness.GaussianSelfMasking(**common),
+    "probit-self-masking": lambda seed, **common: missingness.ProbitSelfMasking(**common),
+    "censor-upper": lambda seed, **common: missingness.QuantileCensoring(tail="upper", **common),
+    "censor-lower": lambda seed, **common: missingness.QuantileCensoring(tail="lower", **common),
+    "censor-both": lambda seed, **common: missingness.QuantileCensoring(tail="both", **common),
+    "dropout": lambda seed, **common: missingness.MonotoneDropout(**common),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked for; see ``halfseen ampute --help``."""
+
+    source: str
+    output: str
+    mechanism: str = "mcar"
+    rate: float = 0.3
+    columns: tuple[str, ...] | None = None
+    seed: int = 0
+    delimiter: str | None = None
+    encoding: str | None = None
+    nulls: tuple[str, ...] = ()
+    default_nulls: bool = True
+    source_format: str | None = None
+    output_format: str | None = None
+
+
+def ampute_command(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")
+    ],
+    mechanism: Annotated[
+        MechanismName, typer.Option(help="What decides which cells are hidden.")
+    ] = MechanismName.mcar,
+    rate: Annotated[
+        float, typer.Option(help="The share of cells to hide in each column; in the last one for dropout.")
+    ] = 0.3,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B", help="The columns to hide cells of; all if not given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed hides the same cells.")] = 0,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Between the cells of a csv: one character or 'tab'. Found if not given."),
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of a csv. Found if not given.")] = None,
+    null: Annotated[
+        list[str] | None,
+        typer.Option("--null", metavar="TEXT", help="A cell text that means missing; repeat for more."),
+    ] = None,
+    no_default_nulls: Annotated[
+        bool,
+        typer.Option(
+            "--no-default-nulls", help="Only empty cells and --null texts are missing, not NA, NaN, ? ..."
+        ),
+    ] = False,
+    source_format: Annotated[
+        str | None, typer.Option("--from", metavar="FORMAT", help="Format of IN, if its name does not say.")
+    ] = None,
+    output_format: Annotated[
+        str | None, typer.Option("--to", metavar="FORMAT", help="Format of OUT, if its name does not say.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless it fails.")] = False,
+) -> None:
+    """Hide cells of a table by a chosen mechanism; the others come back exactly as they were.
+
+    The rate holds in every column: intercepts and thresholds are solved on the table itself. Cells that are
+    missing already stay missing and do not count. A hidden cell of a csv is empty.
+    """
+    request = Request(
+        source=source,
+        output=output,
+        mechanism=mechanism.value,
+        rate=rate,
+        columns=_split_names(columns),
+        seed=seed,
+        delimiter=delimiter,
+        encoding=encoding,
+        nulls=tuple(null or ()),
+        default_nulls=not no_default_nulls,
+        source_format=source_format,
+        output_format=output_format,
+    )
+    ampute(request, Reporter(quiet=quiet))
+
+
+def ampute(request: Request, reporter: Reporter) -> None:
+    """Hide cells of a table file.
+
+    Parameters
+    ----------
+    request : Request
+        What to read, what to hide, and where to write.
+    reporter : Reporter
+        Who says what is done.
+    """
+    started = time.perf_counter()
+    check_output(request.output, request.output_format)
+    file = read_table(
+        request.source,
+        format=request.source_format,
+        delimiter=request.delimiter,
+        encoding=request.encoding,
+        nulls=request.nulls,
+        default_nulls=request.default_nulls,
+    )
+    n_rows, n_columns = file.table.shape
+    reporter.say("read", f"{file.source} ({file.format}): {n_rows:,} rows, {n_columns:,} columns")
+    for note in file.notes:
+        reporter.note(note)
+    try:
+        mechanism = MECHANISMS[request.mechanism](
+            seed=request.seed, rate=request.rate, columns=_find_columns(request.columns, file)
+        ).fit(file.table)
+        amputed = mechanism.amputate(file.table, random_state=request.seed)
+    except ValueError as error:
+        raise TableError(str(error)) from None
+    holed = _without_text(file, amputed)
+    reporter.release()
+    write_tables([holed.table], request.output, holed, format=request.output_format)
+    _say_shares(file, holed, mechanism, reporter)
+    reporter.say("wrote", "standard output" if request.output == "-" else request.output)
+    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+
+
+def _split_names(columns: str | None) -> tuple[str, ...] | None:
+    return None if columns is None else tuple(name.strip() for name in columns.split(","))
+
+
+def _find_columns(columns: Sequence[str] | None, file: TableFile) -> list[str | int] | None:
+    """Return the columns asked for; a number that is no name counts the columns from 1."""
+    if columns is None:
+        return None
+    names = file.table.column_names
+    found: list[str | int] = []
+    for column in columns:
+        if column in names:
+            found.append(column)
+        elif column.isdecimal() and 1 <= int(column) <= len(names):
+            found.append(int(column) - 1)
+        else:
+            known = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+            raise TableError(f"{Path(file.source).name}: no column {column!r}; there are {known}")
+    return found
+
+
+def _without_text(file: TableFile, table: pa.Table) -> TableFile:
+    """Return the file with a table that lost cells, and their text lost too; NA that was there stays NA."""
+    text = file.text
+    if text is not None:
+        kept = []
+        for name, written in zip(text.column_names, text.columns, strict=True):
+            lost = pc.and_(file.table[name].is_valid(), table[name].is_null())
+            kept.append(pc.if_else(lost, "", written))
+        text = pa.table(kept, schema=text.schema)
+    return replace(file, table=table, text=text)
+
+
+def _say_shares(file: TableFile, holed: TableFile, mechanism: Any, reporter: Reporter) -> None:
+    reporter.say("hidden", f"{holed.n_missing - file.n_missing:,} cells of {_count(file):,}")
+    for j in np.sort(mechanism.columns_)[:_SHOWN_COLUMNS].tolist():
+        before, after = file.table.column(j), holed.table.column(j)
+        there = len(before) - before.null_count
+        share = (after.null_count - before.null_count) / max(1, there)
+        name = file.table.column_names[j]
+        reporter.say("", f"{name}: {share:.1%} hidden, {mechanism.expected_rate_[j]:.1%} expected")
+    if len(mechanism.columns_) > _SHOWN_COLUMNS:
+        reporter.say("", f"and {len(mechanism.columns_) - _SHOWN_COLUMNS} more columns")
+
+
+def _count(file: TableFile) -> int:
+    return file.table.num_rows * file.table.num_columns - file.n_missing

@@ -1,0 +1,312 @@
+"""The steps of ``halfseen compare``: read, hide known cells, race, print, write."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
+
+import halfseen
+from halfseen.cli.atomic import check_writable, write_atomically
+from halfseen.cli.progress import Reporter
+from halfseen.cli.tables import TableError, read_table
+from halfseen.evaluation.comparison import Comparison
+from halfseen.evaluation.contestants import OnNumbers
+from halfseen.evaluation.protocol import compare
+from halfseen.evaluation.trial import Record
+from halfseen.missingness import MCAR, Learned
+from halfseen.report.compare import render_comparison, show, summarize_comparison, verdict
+
+METHODS = ("gaussian", "mixture", "mean", "median", "knn", "iterative")
+MECHANISMS = ("mcar", "learned")
+PARTS = {"out": "new rows", "in": "rows that were fitted"}
+ARROWS = {"low": "\N{DOWNWARDS ARROW}", "high": "\N{UPWARDS ARROW}", "level": ""}
+MAX_ITERATIVE_FEATURES = 80
+FEW_CELLS = 50
+_WIDE = 150
+
+
+@dataclass(frozen=True)
+class Race:
+    """What a user asked for; see ``halfseen compare --help``."""
+
+    source: str
+    methods: tuple[str, ...] = METHODS
+    rate: float = 0.2
+    mechanism: str = "mcar"
+    repeats: int = 5
+    seed: int = 0
+    output: str | None = None
+    report: str | None = None
+    level: float = 0.9
+    draws: int = 20
+    test_fraction: float = 0.3
+    max_rows: int = 10_000
+    jobs: int = 1
+    schema: str | None = None
+    command: str = ""
+
+
+def build_methods(names: Sequence[str]) -> dict[str, Any]:
+    """Return the imputers of the names."""
+    every: dict[str, Any] = {
+        "gaussian": halfseen.GaussianImputer,
+        "mixture": halfseen.MixtureImputer,
+        "mean": halfseen.MeanImputer,
+        "median": lambda: SimpleImputer(strategy="median", keep_empty_features=True),
+        "knn": lambda: KNNImputer(keep_empty_features=True),
+        "iterative": lambda: OnNumbers(
+            IterativeImputer(keep_empty_features=True), max_features=MAX_ITERATIVE_FEATURES
+        ),
+    }
+    return {name: every[name]() for name in names}
+
+
+def parse_methods(text: str) -> tuple[str, ...]:
+    """Return the names in a list with commas, or say which is unknown."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in METHODS]
+    if unknown:
+        raise TableError(f"unknown method {unknown[0]!r}; choose from {', '.join(METHODS)}")
+    if not names:
+        raise TableError(f"--methods is empty; choose from {', '.join(METHODS)}")
+    return names
+
+
+def build_mechanism(race: Race, table: Any) -> Any:
+    """Return what hides cells."""
+    if race.mechanism == "mcar":
+        return MCAR(rate=race.rate)
+    if not any(column.null_count for column in table.columns):
+        raise TableError(f"{race.source}: nothing is missing, so there is no mechanism to learn; use mcar")
+    return Learned()
+
+
+def run_race(race: Race, reporter: Reporter) -> Comparison:
+    """Race imputers on the hidden cells of a table file; print the table, write what was asked for.
+
+    Parameters
+    ----------
+    race : Race
+        What to read, who races, and where to write.
+    reporter : Reporter
+        Who says what is done.
+    """
+    started = time.perf_counter()
+    _check(race)
+    comparison = _hold(race, _read(race, reporter), reporter)
+    reporter.release()
+    seconds = time.perf_counter() - started
+    summary = summarize_comparison(
+        comparison,
+        source=Path(race.source).name,
+        command=race.command,
+        seconds=seconds,
+        notes=reporter.notes,
+        version=halfseen.__version__,
+    )
+    if not reporter.quiet:
+        print_race(summary)
+    _write(race, reporter, comparison, summary)
+    reporter.say("done", f"in {seconds:.1f} s", "bold green")
+    return comparison
+
+
+def _hold(race: Race, table: Any, reporter: Reporter) -> Comparison:
+    n_runs = len(race.methods) * race.repeats
+    overrides = halfseen.Schema.read_overrides(race.schema) if race.schema is not None else None
+    done: list[Record] = []
+    with reporter.noting_warnings(), reporter.progress("racing") as move:
+
+        def count(record: Record) -> None:
+            done.append(record)
+            move(Step(len(done), n_runs))
+
+        comparison = compare(
+            table,
+            build_methods(race.methods),
+            mechanism=build_mechanism(race, table),
+            n_repeats=race.repeats,
+            test_fraction=race.test_fraction,
+            n_draws=race.draws,
+            level=race.level,
+            schema=overrides,
+            random_state=race.seed,
+            n_jobs=race.jobs,
+            folder=race.output,
+            callback=count,
+        )
+    hidden = comparison.settings["n_hidden"]
+    reporter.say(
+        "hidden", f"{min(hidden):,} to {max(hidden):,} known cells in each of {race.repeats} repeats"
+    )
+    if min(hidden) < FEW_CELLS:
+        reporter.note(f"as few as {min(hidden)} cells were hidden, too few to tell good methods apart")
+    resumed = sum(record.resumed for record in done)
+    if resumed:
+        reporter.say("resumed", f"{resumed} of {n_runs} runs were finished before")
+    return comparison
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far a race has come, as a progress bar counts it."""
+
+    epoch: int
+    max_epochs: int
+
+
+def _check(race: Race) -> None:
+    if not 0 < race.rate < 1:
+        raise TableError(f"--rate must be between 0 and 1, got {race.rate:g}")
+    if race.mechanism not in MECHANISMS:
+        raise TableError(f"unknown mechanism {race.mechanism!r}; choose from {', '.join(MECHANISMS)}")
+    if race.report is not None:
+        check_writable(race.report)
+    if race.output is not None:
+        folder = Path(race.output)
+        if folder.exists() and not folder.is_dir():
+            raise TableError(f"{race.output}: cannot write: this is a file, not a directory")
+        nearest = next(place for place in (folder, *folder.resolve().parents) if place.exists())
+        if not os.access(nearest, os.W_OK):
+            raise TableError(f"{race.output}: cannot write: permission denied")
+
+
+def _read(race: Race, reporter: Reporter) -> Any:
+    file = read_table(race.source)
+    table = file.table
+    reporter.say("read", f"{file.source}: {table.num_rows:,} rows, {table.num_columns:,} columns")
+    for note in file.notes:
+        reporter.note(note)
+    if table.num_rows > race.max_rows:
+        rows = np.random.default_rng(race.seed).permutation(table.num_rows)[: race.max_rows]
+        table = table.take(np.sort(rows))
+        reporter.note(f"{race.max_rows:,} of {file.table.num_rows:,} rows race; --max-rows changes that")
+    return table
+
+
+def print_race(summary: dict[str, Any]) -> None:
+    """Print the table of a race on standard output."""
+    terminal = Console(file=sys.stdout)
+    console = terminal if terminal.is_terminal else Console(file=sys.stdout, width=_WIDE)
+    for part in reversed(summary["parts"]):
+        console.print(race_table(summary, part, narrow=console.width < 120))
+    console.print(
+        Text("* best mean   = not to be told from the best: the 95% interval of the paired difference has 0"),
+        soft_wrap=True,
+    )
+    console.print(Text(f"Best on {PARTS[summary['main']]}:"))
+    for score in summary["scores"]:
+        console.print(Text(f"  {verdict(score)}"), soft_wrap=True, highlight=False)
+    for method in summary["methods"]:
+        for error, times in method["errors"].items():
+            what = "is not applicable" if method["n_skipped"] else f"failed in {times} of "
+            what += "" if method["n_skipped"] else f"{summary['settings']['n_repeats']} repeats"
+            console.print(Text(f"  {method['name']} {what}: {error}", style="red"), soft_wrap=True)
+
+
+def race_table(summary: dict[str, Any], part: str, *, narrow: bool = False) -> Table:
+    """Return the table of one part: a line per method, a column per score, mean and half interval."""
+    settings = summary["settings"]
+    title = f"Hidden cells of {PARTS[part]}: mean and 95% interval over {settings['n_repeats']} repeats"
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        padding=(0, 0) if narrow else (0, 1),
+    )
+    table.add_column("method", no_wrap=True)
+    for score in summary["scores"]:
+        near = f" {settings['level']:.0%}" if score["direction"] == "level" else ""
+        table.add_column(f"{score['label']}{near} {ARROWS[score['direction']]}".strip(), justify="right")
+    table.add_column("s" if narrow else "seconds", justify="right")
+    table.add_column("failed" if narrow else "failures", justify="right")
+    for place, method in enumerate(summary["methods"]):
+        cells = [_cell(score, score["parts"][part][place], narrow) for score in summary["scores"]]
+        took = "\N{EN DASH}" if method["seconds"] is None else f"{method['seconds']:.2f}"
+        failed = "n/a" if method["n_skipped"] else f"{method['n_failed']}/{settings['n_repeats']}"
+        table.add_row(
+            method["name"], *cells, took, Text(failed, style="bold red" if method["n_failed"] else "")
+        )
+    return table
+
+
+def _cell(score: dict[str, Any], one: dict[str, Any], narrow: bool) -> Text:
+    style = "bold green" if one["best"] else ""
+    mark = "*" if one["best"] else "=" if one["tied"] else ""
+    text = Text(f"{mark}{show(score, one['mean'])}", style=style)
+    if one["low"] is not None:
+        half = show(score, (one["high"] - one["low"]) / 2).removesuffix("%")
+        text.append(f"{chr(10) if narrow else ' '}\N{PLUS-MINUS SIGN}{half}", style="dim")
+    return text
+
+
+def _write(race: Race, reporter: Reporter, comparison: Comparison, summary: dict[str, Any]) -> None:
+    if race.output is not None:
+        try:
+            written = comparison.save(race.output)
+        except OSError as error:
+            raise TableError(f"{race.output}: cannot write: {(error.strerror or '').lower()}") from error
+        reporter.say("wrote", ", ".join(str(path) for path in written))
+    if race.report is not None:
+        with write_atomically(race.report) as target:
+            target.write(render_comparison(summary).encode("utf-8"))
+        reporter.say("report", race.report)
+
+
+def compare_command(
+    context: typer.Context,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."
+        ),
+    ],
+    methods: Annotated[
+        str, typer.Option(metavar="A,B,...", help=f"Who races, of {', '.join(METHODS)}.")
+    ] = ",".join(METHODS),
+    rate: Annotated[float, typer.Option(help="The share of known cells to hide, with mcar.")] = 0.2,
+    mechanism: Annotated[
+        str, typer.Option(help="mcar: cells at random; learned: as the table's own holes are spread.")
+    ] = "mcar",
+    repeats: Annotated[int, typer.Option(min=1, help="How often to split the rows and hide anew.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same scores.")] = 0,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Keep results and finished runs: a second run resumes."
+        ),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="R.html", help="Write a report, one self-contained page.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Level of the intervals whose coverage is counted.")] = 0.9,
+    draws: Annotated[int, typer.Option(min=1, help="Draws behind CRPS and energy distance.")] = 20,
+    test_fraction: Annotated[float, typer.Option(help="The share of rows kept from fitting.")] = 0.3,
+    max_rows: Annotated[int, typer.Option(min=4, help="Of longer tables so many rows race.")] = 10_000,
+    jobs: Annotated[int, typer.Option(help="Runs at a time; times are comparable with 1 only.")] = 1,
+    schema: Annotated[str | None, typer.Option(metavar="S.json", help="Column kinds and bounds.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing unless it fails.")] = False,
+) -> None:
+    """Race imputers on known cells that are hidden from them; failures count as failures."""
+    for name, value in (("--level", level), ("--test-fraction", test_fraction)):
+        if not 0 < value < 1:
+            raise TableError(f"{name} must be between 0 and 1, got {value:g}")
+    if jobs == 0:
+        raise TableError("--jobs must not be 0; -1 means one per processor")
+    race = Race(
+        source, parse_methods(methods), rate, mechanism, repeats, seed, output, report,
+        level, draws, test_fraction, max_rows, jobs, schema, context.obj or "",
+    )  # fmt: skip
+    run_race(race, Reporter(quiet=quiet))

@@ -1,0 +1,241 @@
+"""The command ``halfseen describe``: what is missing from a table, and what can be said of why."""
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+import halfseen
+from halfseen.cli.atomic import check_writable, write_atomically
+from halfseen.cli.progress import Reporter, one_line
+from halfseen.cli.tables import TableError, TableFile, read_table
+from halfseen.evaluation.diagnosis import Diagnosis, describe
+from halfseen.evaluation.diagnosis_text import headline
+from halfseen.evaluation.wording import effect_words, names_words, p_words, pair_words, share_words
+from halfseen.report.describe import render_diagnosis, summarize_diagnosis
+
+_TOP, _TOP_COLUMNS, _BAR = 8, 15, 24
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked for; see ``halfseen describe --help``."""
+
+    source: str
+    target: str | None = None
+    against: str | None = None
+    report: str | None = None
+    json: bool = False
+    seed: int = 0
+    reading: dict[str, Any] | None = None
+    command: str = ""
+
+
+def describe_command(
+    context: typer.Context,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."
+        ),
+    ],
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Say how holes go with this column.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="OTHER", help="Say how holes differ from this table, the reference.")
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="R.html", help="Write a report, one self-contained page.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Chooses rows of large tables, and folds.")] = 0,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Between the cells of a csv: one character or 'tab'. Found if not given."),
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of a csv. Found if not given.")] = None,
+    null: Annotated[
+        list[str] | None,
+        typer.Option("--null", metavar="TEXT", help="A cell text that means missing; repeat for more."),
+    ] = None,
+    no_default_nulls: Annotated[
+        bool,
+        typer.Option(
+            "--no-default-nulls", help="Only empty cells and --null texts are missing, not NA, NaN, ? ..."
+        ),
+    ] = False,
+    source_format: Annotated[
+        str | None, typer.Option("--from", help="Format of IN: csv, parquet or feather.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but --json.")] = False,
+) -> None:
+    """Say what is missing from a table, what it goes with, and what evidence there is against MCAR.
+
+    Whether holes depend on the missing values themselves cannot be tested from the data; the output says so.
+    """
+    reading = {
+        "delimiter": delimiter,
+        "encoding": encoding,
+        "nulls": tuple(null or ()),
+        "default_nulls": not no_default_nulls,
+    }
+    request = Request(source, target, against, report, as_json, seed, reading, context.obj or "")
+    run_describe(request, Reporter(quiet=quiet), source_format)
+
+
+def run_describe(request: Request, reporter: Reporter, source_format: str | None = None) -> None:
+    """Describe a table file: read, describe, print, report."""
+    started = time.perf_counter()
+    _check_paths(request)
+    file = read_table(request.source, format=source_format, **request.reading or {})
+    reporter.say("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
+    for note in file.notes:
+        reporter.note(note)
+    reference: TableFile | None = None
+    if request.against is not None:
+        reference = read_table(request.against, **request.reading or {})
+        reporter.say("against", f"{reference.source}: {reference.table.num_rows:,} rows")
+    with reporter.noting_warnings():
+        diagnosis = describe(
+            file.table, request.target, None if reference is None else reference.table,
+            random_state=request.seed,
+        )  # fmt: skip
+    reporter.release()
+    if request.report is not None:
+        summary = summarize_diagnosis(
+            diagnosis,
+            source=Path(file.source).name,
+            reference="" if reference is None else Path(reference.source).name,
+            command=request.command,
+            seconds=time.perf_counter() - started,
+            notes=reporter.notes,
+            version=halfseen.__version__,
+        )
+        with write_atomically(request.report) as target:
+            target.write(render_diagnosis(summary).encode("utf-8"))
+        reporter.say("report", request.report)
+    if request.json:
+        print(json.dumps(diagnosis.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    elif not reporter.quiet:
+        show(diagnosis, Console(file=sys.stdout))
+    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+
+
+def _check_paths(request: Request) -> None:
+    if request.source == "-" and request.against == "-":
+        raise TableError("only one of the two tables can be standard input")
+    if request.report is None:
+        return
+    check_writable(request.report)
+    if request.report in (request.source, request.against):
+        raise TableError(f"{request.report}: the report would overwrite the input")
+
+
+# -------------------------------------------------------------------------------------------- terminal
+
+
+def show(diagnosis: Diagnosis, console: Console) -> None:
+    """Print a diagnosis: with tables and bars in a terminal, as plain text elsewhere."""
+    if not console.is_terminal:
+        print(diagnosis, file=console.file)
+        return
+    parts: list[tuple[str, RenderableType | None]] = [
+        (one_line(headline(diagnosis)), Text("")),
+        ("What it says", _list(diagnosis.readings)),
+        ("Columns with holes", _columns(diagnosis)),
+        ("Patterns", _patterns(diagnosis)),
+        ("What values the holes go with", _pairs(diagnosis, "value")),
+        ("What other holes the holes go with", _pairs(diagnosis, "missingness")),
+        ("Predicting the holes from the rest of the row", _predictability(diagnosis)),
+        ("Against the reference", _drift(diagnosis)),
+        ("What cannot be known", _list(diagnosis.limits)),
+    ]
+    for title, body in parts:
+        if body is not None:
+            console.print(Group(Text(title, style="bold"), Padding(body, (0, 0, 1, 2))), highlight=False)
+
+
+def _grid(*justify: str) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for side in justify:
+        table.add_column(justify=side)  # type: ignore[arg-type]
+    return table
+
+
+def _list(lines: tuple[str, ...]) -> RenderableType:
+    table = _grid("left", "left")
+    for line in lines:
+        table.add_row(Text("•", style="dark_orange3"), Text(one_line(line)))
+    return table
+
+
+def _columns(diagnosis: Diagnosis) -> RenderableType | None:
+    with_holes = sorted((c for c in diagnosis.columns if c.n_missing), key=lambda c: -c.n_missing)
+    if not with_holes:
+        return None
+    table = _grid("left", "right", "right", "left")
+    for column in with_holes[:_TOP_COLUMNS]:
+        bar = "█" * max(1, round(_BAR * column.share))
+        cells = (one_line(column.name), f"{column.n_missing:,}", share_words(column.share))
+        table.add_row(*(Text(cell) for cell in cells), Text(bar, style="dark_orange3"))
+    if len(with_holes) > _TOP_COLUMNS:
+        table.add_row(Text(f"and {len(with_holes) - _TOP_COLUMNS} more", style="dim"))
+    return table
+
+
+def _patterns(diagnosis: Diagnosis) -> RenderableType | None:
+    if not diagnosis.patterns.columns:
+        return None
+    table = _grid("right", "right", "left")
+    for row in diagnosis.patterns.rows[:_TOP]:
+        missing = one_line(names_words(row.missing, 6) or "nothing")
+        table.add_row(f"{row.count:,}", share_words(row.share), Text(f"{missing} missing"))
+    if diagnosis.patterns.n_patterns > _TOP:
+        table.add_row("", "", Text(f"and {diagnosis.patterns.n_patterns - _TOP:,} rarer ones", style="dim"))
+    return table
+
+
+def _pairs(diagnosis: Diagnosis, about: str) -> RenderableType | None:
+    clear = diagnosis.distinct_pairs(about)
+    if not clear:
+        return None
+    table = _grid("left", "left")
+    for pair in clear[:_TOP]:
+        numbers = f"{effect_words(pair)}, {p_words(pair.p_adjusted)}"
+        table.add_row(Text(one_line(pair_words(pair))), Text(numbers, style="dim"))
+    if len(clear) > _TOP:
+        table.add_row(Text(f"and {len(clear) - _TOP:,} weaker ones", style="dim"))
+    return table
+
+
+def _predictability(diagnosis: Diagnosis) -> RenderableType | None:
+    if not diagnosis.predictability:
+        return None
+    table = _grid("left", "left", "left")
+    for one in diagnosis.predictability[:_TOP_COLUMNS]:
+        numbers = f"AUC {one.auc:.2f} (95% {one.low:.2f} to {one.high:.2f}), {p_words(one.p_adjusted)}"
+        table.add_row(
+            Text(one_line(one.column)), Text(one.reason or numbers, style="dim" if one.reason else "")
+        )
+    return table
+
+
+def _drift(diagnosis: Diagnosis) -> RenderableType | None:
+    if diagnosis.drift is None:
+        return None
+    table = _grid("left", "right", "right", "left")
+    shown = [one for one in diagnosis.drift.columns if one.rate or one.reference_rate]
+    for one in shown[:_TOP_COLUMNS]:
+        difference = f"difference 95% {one.low:+.1%} to {one.high:+.1%}, {p_words(one.p_adjusted)}"
+        rates = (share_words(one.reference_rate), f"to {share_words(one.rate)}")
+        table.add_row(Text(one_line(one.column)), *rates, Text(difference, style="dim"))
+    return table

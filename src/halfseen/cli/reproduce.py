@@ -1,0 +1,136 @@
+"""The steps of ``halfseen reproduce``: run an experiment, print its numbers beside the paper's."""
+
+import math
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from halfseen.cli.errors import TableError
+from halfseen.cli.progress import Reporter
+from halfseen.experiments import EXPERIMENTS, SCALES, Cell, Experiment, Results, Row, run
+from halfseen.experiments.claims import show_setting
+
+_STYLES = {"met": "green", "not met": "red", "not testable": "dim"}
+_WIDTH = 120  # of a table that goes into a file
+
+
+class Scale(StrEnum):
+    """How much of an experiment to run."""
+
+    smoke = "smoke"
+    small = "small"
+    paper = "paper"
+
+
+def reproduce_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The experiment; they are listed if not given.")
+    ] = None,
+    scale: Annotated[
+        Scale, typer.Option(help="A check that it works, an answer on a laptop, or the paper's protocol.")
+    ] = Scale.smoke,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="DIR", help="The folder of the result file.")
+    ] = "results",
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Run everything again, not only what failed or is not stored yet.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the results only.")] = False,
+) -> None:
+    """Run a paper's experiment again and print its numbers beside ours."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH)
+    if name is None:
+        console.print(_listing())
+        return
+    if name not in EXPERIMENTS:
+        raise TableError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
+    results = _run(EXPERIMENTS[name], scale.value, output, fresh, Reporter(quiet=quiet))
+    console.print(results_table(results))
+    console.print(_verdicts(results))
+
+
+def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter: Reporter) -> Results:
+    """Runs what is not stored yet, saying how far it is."""
+    reporter.release()
+    reporter.say("question", experiment.question)
+
+    def tell(cell: Cell, number: int, total: int) -> None:
+        ending = f"failed: {cell.error}" if cell.failed else f"in {cell.seconds:.1f} s"
+        where = f"{cell.model} on {show_setting(cell.setting)}, seed {cell.seed}"
+        reporter.say(f"{number}/{total}", f"{where}, {ending}", "bold red" if cell.failed else "bold")
+
+    try:
+        results = run(experiment, scale, output, fresh=fresh, callback=tell)
+    except ValueError as error:
+        raise TableError(str(error)) from error
+    if results.n_reused:
+        reporter.say("reused", f"{results.n_reused} of {len(results.cells)} runs")
+    if results.n_of_other_code:
+        reporter.note(
+            f"{results.n_of_other_code} runs were made by other code; --fresh runs everything again"
+        )
+    reporter.say("wrote", str(results.path))
+    return results
+
+
+def results_table(results: Results) -> Table:
+    """Returns our numbers beside the paper's, a line for each model and setting."""
+    experiment = results.experiment
+    title = f"{experiment.name} at scale {results.scale}. {experiment.paper}"
+    table = Table(title=Text(title), title_justify="left", title_style="")
+    for key in results.cells[0].setting:
+        table.add_column(key)
+    table.add_column("model")
+    table.add_column("metric")
+    for heading in ("ours", "paper", "runs", "seconds"):
+        table.add_column(heading, justify="right")
+    previous = None
+    for row in results.rows():
+        if previous is not None and row.setting != previous:
+            table.add_section()
+        previous = row.setting
+        table.add_row(*map(Text, (*map(str, row.setting.values()), row.model, row.metric)), *_numbers(row))
+    return table
+
+
+def _numbers(row: Row) -> tuple[Text, Text, Text, Text]:
+    paper = row.published
+    theirs = (
+        ""
+        if paper is None
+        else f"{_spread(paper.mean, paper.sd)} {f'({paper.label})' if paper.label else ''}"
+    )
+    runs = Text(str(row.n_runs))
+    if row.n_failed:
+        runs = Text(f"{row.n_runs}, {row.n_failed} failed", style="red")
+    return Text(_spread(row.mean, row.sd)), Text(theirs.strip()), runs, Text(f"{row.seconds:.1f}")
+
+
+def _spread(mean: float, sd: float | None) -> str:
+    if math.isnan(mean):
+        return "failed"
+    return f"{mean:.4f}" if sd is None or math.isnan(sd) else f"{mean:.4f} ± {sd:.4f}"
+
+
+def _verdicts(results: Results) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for verdict in results.verdicts():
+        outcome = Text(verdict.outcome, style=_STYLES[verdict.outcome])
+        table.add_row(outcome, Text(verdict.claim), Text(verdict.evidence, style="dim"))
+    return table
+
+
+def _listing() -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "question", f"runs ({', '.join(SCALES)})"):
+        table.add_column(heading, overflow="fold")
+    for name, experiment in EXPERIMENTS.items():
+        runs = ", ".join(str(len(experiment.cells(scale))) for scale in SCALES)
+        table.add_row(Text(name), Text(experiment.question), Text(runs))
+    return table

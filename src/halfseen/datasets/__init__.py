@@ -1,0 +1,67 @@
+"""Data to test on: a bundled sample, loaders of public sets, and problems whose best answer is known."""
+
+from importlib.resources import as_file, files
+from importlib.util import find_spec
+from typing import Any
+
+from halfseen.datasets.gaussian import GaussianProblem
+from halfseen.datasets.health import HealthScreening
+from halfseen.datasets.links import Bowl, Break, Linear, Wave
+from halfseen.datasets.loaders import load
+from halfseen.datasets.probit import Estimate
+from halfseen.datasets.problem import ImputationProblem, Problem, Sample
+from halfseen.datasets.registry import DataSet, DataSetError, describe, names
+from halfseen.datasets.scores import GaussianScore
+from halfseen.datasets.tables import BACKENDS, choose_backend, read_csv
+from halfseen.datasets.toys import CorrelatedGaussian, MixtureOfGaussians, Ring
+
+__all__ = [
+    "BACKENDS",
+    "Bowl",
+    "Break",
+    "CorrelatedGaussian",
+    "DataSet",
+    "DataSetError",
+    "Estimate",
+    "GaussianProblem",
+    "GaussianScore",
+    "HealthScreening",
+    "ImputationProblem",
+    "Linear",
+    "MixtureOfGaussians",
+    "Problem",
+    "Ring",
+    "Sample",
+    "Wave",
+    "describe",
+    "load",
+    "load_penguins",
+    "names",
+]
+
+
+def load_penguins(backend: str | None = None) -> Any:
+    """Returns the Palmer penguins: 344 birds, 8 columns of mixed types, 19 cells naturally missing.
+
+    Parameters
+    ----------
+    backend : {"pandas", "polars", "pyarrow"}, optional
+        The library of the table; by default the first that is installed.
+
+    Returns
+    -------
+    DataFrame or Table
+        species, island, bill length and depth, flipper length, body mass, sex, year.
+
+    References
+    ----------
+    Horst, Hill & Gorman (2020), palmerpenguins; data by K. Gorman and the Palmer Station LTER, CC0.
+
+    Examples
+    --------
+    >>> load_penguins("pandas").shape
+    (344, 8)
+    """
+    chosen = choose_backend(backend, "load_penguins", find_spec)
+    with as_file(files("halfseen.data") / "samples" / "penguins.csv") as path:
+        return read_csv(str(path), chosen)

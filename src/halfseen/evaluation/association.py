@@ -1,0 +1,309 @@
+r"""What goes with the holes of a column: the values and the holes of every other column, pair by pair."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import chi2, fisher_exact
+
+from halfseen.data.columns import Column
+from halfseen.evaluation.cells import Cells, Integers
+from halfseen.evaluation.effects import (
+    Floats,
+    auc_interval,
+    cramers_v,
+    cramers_v_interval,
+    holm,
+    odds_ratio,
+)
+
+MIN_GROUP = 5  # rows with a hole, and rows without, that a comparison of values needs
+MIN_EXPECTED = 5.0  # of a cell of a chi-squared test; rarer levels share one
+MAX_LEVELS = 30
+MAX_WITH_HOLES = 100  # columns whose holes are looked at, the emptiest
+MAX_OTHERS = 300  # columns whose values are looked at
+
+
+@dataclass(frozen=True)
+class Association:
+    """One column's holes beside another column's values or holes.
+
+    Attributes
+    ----------
+    column : str
+        The column whose holes are looked at.
+    other : str
+        The column beside it.
+    about : {"value", "missingness"}
+        What of the other column.
+    measure : {"rank-biserial", "Cramér's V", "odds ratio"}
+        What `effect` is; see `associate`.
+    effect, low, high : float
+        The effect size and its 95% interval.
+    strength : float
+        The correlation of holes with the other column, from 0 to 1, whatever the measure.
+    p_value, p_adjusted : float
+        As it comes, and by Holm's method over all pairs.
+    n_rows, n_missing : int
+        The rows compared, and those of them with a hole in `column`.
+    level : str or None
+        The level, of a column with levels, whose share differs most.
+    when_missing, when_seen : float
+        The mean value, the share of `level`, or the share of holes in the other column: among rows with a
+        hole in `column`, and among rows without.
+    """
+
+    column: str
+    other: str
+    about: str
+    measure: str
+    effect: float
+    low: float
+    high: float
+    strength: float
+    p_value: float
+    p_adjusted: float
+    n_rows: int
+    n_missing: int
+    level: str | None
+    when_missing: float
+    when_seen: float
+
+
+@dataclass(frozen=True)
+class Associations:
+    """All pairs that could be tested, the strongest first.
+
+    Attributes
+    ----------
+    pairs : tuple of Association
+        Those with an adjusted p-value below 5% first, then the rest; within each by strength.
+    n_untested : int
+        Pairs with too few rows on one side, or without any spread.
+    n_left_out : int
+        Columns of a wide table that were not looked at.
+    """
+
+    pairs: tuple[Association, ...]
+    n_untested: int
+    n_left_out: int
+
+    def about(self, name: str) -> tuple[Association, ...]:
+        """Returns the pairs in which a column's values or holes stand beside another column's holes."""
+        return tuple(pair for pair in self.pairs if pair.other == name)
+
+    @property
+    def clear(self) -> tuple[Association, ...]:
+        """The pairs with an adjusted p-value below 5%."""
+        return tuple(pair for pair in self.pairs if pair.p_adjusted < 0.05)
+
+
+def associate(cells: Cells, target: str | None = None) -> Associations:
+    r"""Compares, for each column with holes, the rows with a hole to the rows without.
+
+    For a number or ordered levels, with rank sum R of the m rows with a hole among n others,
+
+    .. math:: r = \frac{2 U}{m n} - 1, \qquad U = R - \frac{m (m + 1)}{2}
+
+    the rank-biserial correlation: 1 if every row with a hole has the higher value, with the p-value of
+    Mann and Whitney. For levels, Cramér's V, less what chance gives, with the p-value of the chi-squared
+    test. For the holes of the other column, the odds ratio; its p-value is Fisher's where rows are few. The
+    strength that sorts them is one correlation for all: between the indicator of a hole and ranks, levels or
+    holes; its square is the share of the indicator's variance that the other column explains. Beside values,
+    only the rows that show the value count.
+
+    Parameters
+    ----------
+    cells : Cells
+        The table.
+    target : str, optional
+        A column that is looked at however wide the table is.
+
+    References
+    ----------
+    Kerby (2014), The simple difference formula. Bergsma (2013). Holm (1979).
+
+    Examples
+    --------
+    >>> x = np.column_stack([np.arange(40.0), np.arange(40.0) % 7])
+    >>> x[30:, 1] = np.nan
+    >>> [pair] = associate(Cells.read(x)).pairs
+    >>> pair.measure, pair.effect, f"{pair.low:.2f} {pair.high:.2f}"
+    ('rank-biserial', 1.0, '0.73 1.00')
+    """
+    holes, others = _choose_columns(cells, target)
+    rows = [np.flatnonzero(~cells.observed[:, j]) for j in holes]
+    pairs: list[Association] = []
+    n_untested = 0
+    for k in others:
+        column = cells.columns[k]
+        compare = _compare_levels if column.kind in ("binary", "categorical") else _compare_numbers
+        beside = [(cells.names[j], some) for j, some in zip(holes, rows, strict=True) if j != k]
+        found = list(compare(cells.x[:, k], cells.observed[:, k], column, beside))
+        n_untested += len(beside) - len(found)
+        pairs += found
+    together = _compare_holes([cells.names[j] for j in holes], rows, cells)
+    n_untested += len(holes) * (len(holes) - 1) // 2 - len(together)
+    n_left_out = len(cells.columns) - len(set(holes) | set(others) | set(_silent(cells)))
+    return Associations(_sorted_by_strength(pairs + together), n_untested, n_left_out)
+
+
+def _choose_columns(cells: Cells, target: str | None) -> tuple[list[int], list[int]]:
+    n_missing = cells.n_rows - cells.observed.sum(axis=0)
+    partial = np.flatnonzero((n_missing > 0) & (n_missing < cells.n_rows))
+    holes = sorted(partial[np.argsort(-n_missing[partial], kind="stable")][:MAX_WITH_HOLES].tolist())
+    modelled = [k for k, column in enumerate(cells.columns) if column.modelled]
+    first = [k for k in modelled if cells.names[k] == target or k in holes]
+    chosen = [*first, *(k for k in modelled if k not in first)][:MAX_OTHERS]
+    return holes, sorted(chosen)
+
+
+def _silent(cells: Cells) -> list[int]:
+    """Returns the columns that have nothing to compare: no holes, and values without meaning."""
+    n_seen = cells.observed.sum(axis=0)
+    return [
+        k for k, column in enumerate(cells.columns) if not column.modelled and n_seen[k] in (0, cells.n_rows)
+    ]
+
+
+def _sorted_by_strength(pairs: list[Association]) -> tuple[Association, ...]:
+    adjusted = holm([pair.p_value for pair in pairs])
+    pairs = [replace(pair, p_adjusted=float(p)) for pair, p in zip(pairs, adjusted, strict=True)]
+    return tuple(sorted(pairs, key=lambda pair: (pair.p_adjusted >= 0.05, -pair.strength)))
+
+
+# --------------------------------------------------------------------------------------------- numbers
+
+
+def midranks(values: Floats) -> tuple[Floats, float]:
+    r"""Returns ranks from 1, equal values sharing theirs, and :math:`1 - \sum (t^3 - t) / (n^3 - n)`."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    n, t = float(len(values)), counts.astype(np.float64)
+    spread = 1 - float(((t**3 - t) / (n**3 - n)).sum()) if n > 1 else 0.0
+    return ranks, spread
+
+
+def _compare_numbers(
+    x: Floats, seen: Any, column: Column, beside: list[tuple[str, Integers]]
+) -> Iterator[Association]:
+    values = x[seen]
+    n_rows = len(values)
+    if n_rows < 2 * MIN_GROUP:
+        return
+    ranks, spread = np.zeros(len(x)), 0.0
+    ranks[seen], spread = midranks(values)
+    total = float(values.sum())
+    for name, rows in beside:
+        m = int(seen[rows].sum())
+        n = n_rows - m
+        if min(m, n) < MIN_GROUP or spread <= 0:
+            continue
+        auc = (float(ranks[rows].sum()) - m * (m + 1) / 2) / (m * n)
+        variance = (n_rows + 1) * spread / (12 * m * n)
+        z = (auc - 0.5) / np.sqrt(variance)
+        low, high = auc_interval(auc, m, n)
+        inside = float(x[rows].sum())
+        yield Association(
+            name, column.name, "value", "rank-biserial",
+            effect=2 * auc - 1, low=2 * float(low) - 1, high=2 * float(high) - 1,
+            strength=float(min(abs(z) / np.sqrt(n_rows - 1), 1.0)),
+            p_value=float(2 * ndtr(-abs(z))), p_adjusted=np.nan, n_rows=n_rows, n_missing=m, level=None,
+            when_missing=inside / m, when_seen=(total - inside) / n,
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- levels
+
+
+def _compare_levels(
+    x: Floats, seen: Any, column: Column, beside: list[tuple[str, Integers]]
+) -> Iterator[Association]:
+    levels = [str(level) for level in column.levels or ()]
+    codes = np.where(seen, x, len(levels)).astype(np.int64)
+    counts = np.bincount(codes, minlength=len(levels) + 1)[:-1]
+    for name, rows in beside:
+        inside = np.bincount(codes[rows], minlength=len(levels) + 1)[:-1]
+        tested = chi_squared(np.stack([inside, counts - inside]))
+        if tested is None:
+            continue
+        statistic, df, n_rows = tested
+        m, n = int(inside.sum()), int(counts.sum() - inside.sum())
+        difference = inside / m - (counts - inside) / n
+        most = int(np.argmax(np.abs(difference)))
+        effect, (low, high) = cramers_v(statistic, df, n_rows), cramers_v_interval(statistic, df, n_rows)
+        yield Association(
+            name, column.name, "value", "Cramér's V",
+            effect=float(effect), low=float(low), high=float(high), strength=float(effect),
+            p_value=float(chi2.sf(statistic, df)), p_adjusted=np.nan, n_rows=n_rows, n_missing=m,
+            level=levels[most], when_missing=float(inside[most] / m),
+            when_seen=float((counts[most] - inside[most]) / n),
+        )  # fmt: skip
+
+
+def chi_squared(table: Integers, max_columns: int = MAX_LEVELS) -> tuple[float, int, int] | None:
+    """Returns Pearson's statistic, its degrees of freedom and the rows of a 2 x K table of counts.
+
+    Columns of which a cell is expected to hold fewer than five rows are counted together; None if after that
+    fewer than two are left, or one of the two groups is too small.
+
+    Examples
+    --------
+    >>> chi_squared(np.array([[10, 20], [20, 10]]))
+    (6.666666666666667, 1, 60)
+    """
+    sizes, n_rows = table.sum(axis=1), int(table.sum())
+    if sizes.min() < MIN_GROUP:
+        return None
+    columns = table.sum(axis=0)
+    enough = columns * sizes.min() / n_rows >= MIN_EXPECTED
+    frequent = np.argsort(-columns, kind="stable")[:max_columns]
+    kept = np.zeros(len(columns), dtype=bool)
+    kept[frequent] = enough[frequent]
+    rest = table[:, ~kept].sum(axis=1, keepdims=True)
+    table = np.concatenate([table[:, kept], rest], axis=1) if rest.sum() else table[:, kept]
+    if rest.sum() and rest.sum() * sizes.min() / n_rows < MIN_EXPECTED and table.shape[1] > 1:
+        smallest = int(np.argmin(table[:, :-1].sum(axis=0)))  # a rest too small for itself joins the next
+        table[:, smallest] += table[:, -1]
+        table = table[:, :-1]
+    if table.shape[1] < 2:
+        return None
+    expected = np.outer(sizes, table.sum(axis=0)) / n_rows
+    return float(((table - expected) ** 2 / expected).sum()), table.shape[1] - 1, n_rows
+
+
+# ----------------------------------------------------------------------------------------------- holes
+
+
+def _compare_holes(names: list[str], rows: list[Integers], cells: Cells) -> list[Association]:
+    n_rows = cells.n_rows
+    pairs = []
+    gone = np.zeros(n_rows, dtype=bool)
+    for one, name in enumerate(names):
+        gone[rows[one]] = True
+        for other in range(one + 1, len(names)):
+            both = int(gone[rows[other]].sum())
+            pairs.append(_compare_pair(name, names[other], both, len(rows[one]), len(rows[other]), n_rows))
+        gone[rows[one]] = False
+    return pairs
+
+
+def _compare_pair(name: str, other: str, both: int, n_one: int, n_other: int, n_rows: int) -> Association:
+    """Compares two columns' holes; the column with more of them comes first."""
+    if n_other > n_one:
+        name, other, n_one, n_other = other, name, n_other, n_one
+    table = np.array([[both, n_one - both], [n_other - both, n_rows - n_one - n_other + both]])
+    spread = np.sqrt(float(n_one) * n_other * (n_rows - n_one) * (n_rows - n_other))
+    phi = (float(both) * n_rows - float(n_one) * n_other) / spread
+    expected = min(n_one, n_rows - n_one) * min(n_other, n_rows - n_other) / n_rows
+    few = expected < MIN_EXPECTED
+    p_value = float(fisher_exact(table)[1]) if few else float(chi2.sf(n_rows * phi**2, 1))
+    effect, low, high = odds_ratio(*table.ravel())
+    return Association(
+        name, other, "missingness", "odds ratio",
+        effect=float(effect), low=float(low), high=float(high), strength=min(abs(phi), 1.0),
+        p_value=min(p_value, 1.0), p_adjusted=np.nan, n_rows=n_rows, n_missing=n_one, level=None,
+        when_missing=both / n_one, when_seen=(n_other - both) / max(n_rows - n_one, 1),
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""A user's table as codes: what every contestant of a race sees, whatever library the table came from."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import numpy.typing as npt
+
+from halfseen.data.columns import NUMERIC
+from halfseen.data.frames import Table, is_frame
+from halfseen.data.schema import Column, Schema
+from halfseen.errors import SchemaError
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CodedTable:
+    """The columns of a table that models see, as numbers: values, positions among levels, microseconds.
+
+    Kinds and levels come from the whole table once, so that all contestants mean the same by a level and a
+    probability; scales and everything else that is fitted come from training cells alone.
+
+    Shapes
+    ------
+    codes : (N, C), NaN where the table has a hole.
+    positions : C places of the columns in the user's table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = CodedTable.read(pd.DataFrame({"x": [1.5, None, 2.5], "s": ["b", "a", "b"], "one": [1, 1, 1]}))
+    >>> [column.name for column in table.columns]
+    ['x', 's']
+    >>> table.codes
+    array([[1.5, 1. ],
+           [nan, 0. ],
+           [2.5, 1. ]])
+    """
+
+    columns: tuple[Column, ...]
+    codes: Floats
+    positions: tuple[int, ...]
+
+    @classmethod
+    def read(cls, X: Any, schema: Any = None) -> "CodedTable":
+        """Reads a pandas, polars or pyarrow table, or an array; `schema` as in the imputers."""
+        table = Table(X) if is_frame(X) else Table(np.asarray(X, dtype=np.float64))
+        inferred = Schema.infer(table, schema)
+        positions = tuple(j for j, column in enumerate(inferred) if column.modelled)
+        if not positions or table.n_rows == 0:
+            raise SchemaError("The table has no column to compare imputers on: all are constant or empty.")
+        columns = tuple(inferred.columns[j] for j in positions)
+        codes = np.column_stack([inferred.columns[j].encode(table.column(j)) for j in positions])
+        return cls(columns, codes, positions)
+
+    @property
+    def n_levels(self) -> tuple[int | None, ...]:
+        """The number of levels per column, None for numbers."""
+        return tuple(None if column.levels is None else len(column.levels) for column in self.columns)
+
+    @property
+    def numeric(self) -> npt.NDArray[np.bool_]:
+        """Which columns (C) are numbers."""
+        return np.array([column.levels is None for column in self.columns])
+
+    def array_schema(self) -> dict[int, dict[str, Any]]:
+        """Returns the settings by which an imputer reads the codes as what the columns are."""
+        return {j: _settings(column) for j, column in enumerate(self.columns)}
+
+    def digest(self) -> str:
+        """Returns a hash of the content: names, kinds, levels and every cell."""
+        described = json.dumps([asdict(column) for column in self.columns], default=str, sort_keys=True)
+        content = hashlib.sha256(described.encode())
+        content.update(np.ascontiguousarray(np.where(np.isnan(self.codes), np.nan, self.codes)).tobytes())
+        return content.hexdigest()
+
+
+def take_rows(X: Any, rows: npt.NDArray[np.int64]) -> Any:
+    """Returns some rows of a table, in its own library."""
+    if is_frame(X):
+        frame: Any = nw.from_native(X, eager_only=True)
+        return frame[rows.tolist()].to_native()
+    return np.asarray(X)[rows]
+
+
+def _settings(column: Column) -> dict[str, Any]:
+    if column.levels is not None:
+        return {"kind": column.kind, "levels": list(range(len(column.levels)))}
+    settings: dict[str, Any] = {"kind": column.kind if column.kind in NUMERIC else "continuous"}
+    if column.kind in NUMERIC:
+        settings |= {"minimum": column.minimum, "maximum": column.maximum, "integer": column.integer}
+    return {key: value for key, value in settings.items() if value is not None}

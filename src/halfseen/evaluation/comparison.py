@@ -1,0 +1,281 @@
+"""The outcome of a race: every run, what they say together, and how sure that is."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student_t
+
+from halfseen._files import write_atomically
+from halfseen._random import seed_from
+from halfseen.evaluation.trial import PARTS, Record
+
+Floats = npt.NDArray[np.float64]
+Direction = Literal["low", "high", "level"]
+
+SCORES: dict[str, tuple[str, Direction]] = {
+    "rmse": ("RMSE", "low"),
+    "mae": ("MAE", "low"),
+    "accuracy": ("accuracy", "high"),
+    "log_loss": ("log-loss", "low"),
+    "crps": ("CRPS", "low"),
+    "coverage": ("coverage", "level"),
+    "width": ("width", "low"),
+    "interval_score": ("interval score", "low"),
+    "energy": ("energy", "low"),
+    "sliced_wasserstein": ("sliced W", "low"),
+}
+"""Name and direction of each score; coverage is best near the level of the intervals."""
+
+N_RESAMPLES = 2_000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over repeats with its confidence interval; no interval (NaN) from a single repeat."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method's place in one score.
+
+    Attributes
+    ----------
+    estimate : Estimate
+        The mean over repeats; for coverage too, which is ranked by its distance from the level.
+    best : bool
+        Whether no method without failures has a better mean.
+    tied : bool
+        Whether the interval of the paired difference from the best includes zero.
+    """
+
+    method: str
+    estimate: Estimate
+    best: bool = False
+    tied: bool = False
+
+
+def estimate_mean(
+    values: npt.ArrayLike,
+    *,
+    level: float = 0.95,
+    method: Literal["t", "bootstrap"] = "t",
+    random_state: object = 0,
+) -> Estimate:
+    r"""Returns a mean with its confidence interval, NaN values left out.
+
+    .. math:: \bar x \pm t_{n - 1, (1 + c) / 2} \, s / \sqrt{n}
+
+    or, with ``method="bootstrap"``, the quantiles of the means of resampled values. For a paired comparison
+    pass the differences: what makes one repeat harder than another then cancels. Repeats hide other cells
+    of the same table; the interval says how far the choice of cells could move the result, not how it would
+    be on another table.
+
+    Examples
+    --------
+    >>> e = estimate_mean([1.0, 2.0, 3.0])
+    >>> e.mean, round(e.low, 3), round(e.high, 3), e.n
+    (2.0, -0.484, 4.484, 3)
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    if method not in ("t", "bootstrap"):
+        raise ValueError(f"method must be 't' or 'bootstrap', got {method!r}.")
+    x = np.asarray(values, dtype=np.float64)
+    x = x[~np.isnan(x)]
+    n = len(x)
+    mean = float(x.mean()) if n else math.nan
+    if n < 2:
+        return Estimate(mean, math.nan, math.nan, n)
+    if method == "t":
+        half = float(student_t.ppf((1 + level) / 2, n - 1) * x.std(ddof=1) / math.sqrt(n))
+        return Estimate(mean, mean - half, mean + half, n)
+    rng = np.random.default_rng(seed_from(random_state))
+    means = x[rng.integers(n, size=(N_RESAMPLES, n))].mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(mean, float(low), float(high), n)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every run of a race, with its settings and where it came from.
+
+    Attributes
+    ----------
+    methods : tuple of str
+        In the order in which they were given.
+    records : tuple of Record
+        One per method and repeat, failures among them.
+    settings : dict
+        Repeats, rates, seeds, level of the intervals, mechanism, each method's parameters.
+    provenance : dict
+        Time, versions, commit, hash of the data.
+    """
+
+    methods: tuple[str, ...]
+    records: tuple[Record, ...]
+    settings: dict[str, Any]
+    provenance: dict[str, Any]
+
+    def values(self, score: str, part: str = "out") -> dict[str, Floats]:
+        """Returns per method the score in each repeat; NaN where the run failed or has no such score."""
+        _check_part(part)
+        n_repeats = self.settings["n_repeats"]
+        found = {method: np.full(n_repeats, math.nan) for method in self.methods}
+        for record in self.records:
+            if record.status != "ok":
+                continue
+            value = record.seconds if score == "seconds" else (record.scores or {}).get(part, {}).get(score)
+            found[record.method][record.repeat] = math.nan if value is None else value
+        return found
+
+    def difference(
+        self,
+        first: str,
+        second: str,
+        score: str,
+        part: str = "out",
+        *,
+        level: float = 0.95,
+        method: Literal["t", "bootstrap"] = "t",
+    ) -> Estimate:
+        """Returns the mean of first minus second over the repeats that both finished, with its interval."""
+        values = self.values(score, part)
+        for name in (first, second):
+            if name not in values:
+                raise ValueError(f"No method {name!r} raced; there were {', '.join(self.methods)}.")
+        return estimate_mean(values[first] - values[second], level=level, method=method)
+
+    def standings(self, score: str, part: str = "out", *, level: float = 0.95) -> list[Standing]:
+        """Returns each method's place; a method with a failure cannot be the best."""
+        values = self.values(score, part)
+        losses = {name: self._loss(score, one) for name, one in values.items()}
+        whole = {name: one.mean() for name, one in losses.items() if len(one) and not np.isnan(one).any()}
+        best = min(whole, key=lambda name: whole[name]) if whole else None
+        found = []
+        for name in self.methods:
+            tied = False
+            if best is not None and name != best and not np.isnan(losses[name]).all():
+                gap = estimate_mean(losses[name] - losses[best], level=level)
+                tied = gap.mean <= 0 or gap.low <= 0 or gap.n < 2
+            found.append(Standing(name, estimate_mean(values[name], level=level), name == best, tied))
+        return found
+
+    def scores(self, part: str = "out") -> list[str]:
+        """Returns the scores that at least one method has."""
+        return [
+            score
+            for score in SCORES
+            if any(np.isfinite(one).any() for one in self.values(score, part).values())
+        ]
+
+    def count(self, method: str, status: str = "failed") -> int:
+        """Returns in how many repeats a method had a status: "ok", "failed" or "not applicable"."""
+        return sum(record.method == method and record.status == status for record in self.records)
+
+    def errors(self, method: str) -> dict[str, int]:
+        """Returns what a method raised, and how often."""
+        found: dict[str, int] = {}
+        for record in self.records:
+            if record.method == method and record.error:
+                found[record.error] = found.get(record.error, 0) + 1
+        return found
+
+    def by_column(self, part: str = "out") -> dict[str, dict[str, dict[str, float]]]:
+        """Returns per column and method the mean over repeats of the column's scores."""
+        _check_part(part)
+        gathered: dict[str, dict[str, dict[str, list[float]]]] = {}
+        for record in self.records:
+            for column, scores in ((record.columns or {}).get(part) or {}).items():
+                for score, value in scores.items():
+                    place = gathered.setdefault(column, {}).setdefault(record.method, {})
+                    place.setdefault(score, []).append(value)
+        return {
+            column: {
+                method: {score: float(np.mean(values)) for score, values in scores.items()}
+                for method, scores in methods.items()
+            }
+            for column, methods in gathered.items()
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns one row per run, part and score: a long table, failures with a NaN and their reason."""
+        found = []
+        for record in self.records:
+            common = {key: getattr(record, key) for key in ("method", "repeat", "seed", "status", "error")}
+            found.append({**common, "part": "", "score": "seconds", "value": record.seconds})
+            for part in PARTS:
+                scores: Mapping[str, float] = (record.scores or {}).get(part) or {"rmse": math.nan}
+                found += [{**common, "part": part, "score": score, "value": v} for score, v in scores.items()]
+        return found
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Writes ``results.json`` (everything) and, with pyarrow, ``results.parquet`` (the long table)."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        written = [target / "results.json"]
+        with write_atomically(written[0]) as file:
+            file.write(json.dumps(_plain(asdict(self)), indent=1, allow_nan=False).encode())
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as parquet
+        except ImportError:
+            return written
+        about = {"halfseen": json.dumps({"settings": self.settings, "provenance": self.provenance})}
+        table = pa.Table.from_pylist(self.rows()).replace_schema_metadata(about)
+        written.append(target / "results.parquet")
+        with write_atomically(written[1]) as file:
+            parquet.write_table(table, file, compression="zstd")
+        return written
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Comparison":
+        """Reads what `save` wrote."""
+        content = json.loads((Path(folder) / "results.json").read_text(encoding="utf-8"))
+        records = []
+        for entry in content["records"]:
+            seconds = math.nan if entry["seconds"] is None else entry["seconds"]
+            scores = entry["scores"] and {
+                part: {k: math.nan if v is None else v for k, v in one.items()}
+                for part, one in entry["scores"].items()
+            }
+            said = tuple(entry["warnings"])
+            records.append(Record(**{**entry, "seconds": seconds, "scores": scores, "warnings": said}))
+        return cls(tuple(content["methods"]), tuple(records), content["settings"], content["provenance"])
+
+    def _loss(self, score: str, values: Floats) -> Floats:
+        direction = SCORES[score][1] if score in SCORES else "low"
+        if direction == "high":
+            return -values
+        return np.abs(values - self.settings["level"]) if direction == "level" else values
+
+
+def _check_part(part: str) -> None:
+    if part not in PARTS:
+        raise ValueError(f"part must be 'in' (rows that were fitted) or 'out' (new rows), got {part!r}.")
+
+
+def _plain(content: Any) -> Any:
+    """Returns plain data with null for NaN, which JSON does not know."""
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    if isinstance(content, Mapping):
+        return {key: _plain(value) for key, value in content.items()}
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        return [_plain(value) for value in content]
+    return content

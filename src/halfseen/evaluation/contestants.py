@@ -1,0 +1,211 @@
+"""What races: halfseen's imputers, and any transformer with fit and transform on arrays of numbers."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.evaluation.coded import CodedTable
+from halfseen.models.tabular import decode_mean
+
+Floats = npt.NDArray[np.float64]
+
+TIE_BREAK = 1e-4  # of equal shares the level that is more frequent in training wins
+
+
+class NotApplicableError(ValueError):
+    """A method cannot be used on a table, for a reason that is known before it runs."""
+
+
+@dataclass(frozen=True)
+class OnNumbers:
+    """A transformer of arrays of numbers, with a say in what it sees of a mixed table.
+
+    Parameters
+    ----------
+    imputer : object with fit and transform
+        On arrays of numbers.
+    full_rank : bool, optional
+        Whether to leave out one indicator per column with levels. The others determine it, so a chain of
+        regressions that sees all of them learns nothing else; a mean, a median or neighbours need all. True
+        for scikit-learn's IterativeImputer and False otherwise, if not given.
+    max_features : int, optional
+        The method stands back from tables with more features, counting one per level.
+    """
+
+    imputer: Any
+    full_rank: bool | None = None
+    max_features: int | None = None
+
+    @property
+    def last(self) -> Any:
+        """The last step of a pipeline, or the transformer itself."""
+        return self.imputer[-1] if isinstance(self.imputer, Pipeline) else self.imputer
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a contestant says of rows with holes; None where it cannot say it.
+
+    Shapes
+    ------
+    point : (N, C), the single values.
+    draws : (S, N, C)
+    low, high : (N, C), the ends of intervals.
+    probabilities : per column with levels (N, L), in the order of the schema.
+    """
+
+    point: Floats
+    draws: Floats | None = None
+    low: Floats | None = None
+    high: Floats | None = None
+    probabilities: Mapping[int, Floats] | None = None
+
+
+class Contestant(Protocol):
+    """Fits codes (N, C) with NaN, and answers for others of the same columns."""
+
+    def fit(self, codes: Floats) -> None:
+        """Learns from the training rows."""
+        ...
+
+    def fill(self, codes: Floats) -> Floats:
+        """Returns the single values (N, C); the step that is timed."""
+        ...
+
+    def answer(self, codes: Floats, point: Floats, n_draws: int, level: float) -> Answer:
+        """Returns all that can be said of the rows, given their single values."""
+        ...
+
+
+def enter(imputer: Any, table: CodedTable, seed: int) -> Contestant:
+    """Returns a fresh copy of an imputer, seeded and set up to race on a table.
+
+    Imputers with `sample`, `interval` and `class_probabilities` are asked for all of them. Any other object
+    with `fit` and `transform` sees an array of standardised numbers and 0-1 indicators of levels.
+    """
+    if isinstance(imputer, OnNumbers):
+        return ArrayContestant(replace(imputer, imputer=_seeded(imputer.imputer, seed)), table.columns)
+    if not (hasattr(imputer, "fit") and hasattr(imputer, "transform")):
+        raise ValueError(f"An imputer needs fit and transform; {type(imputer).__name__} has not.")
+    fresh = _seeded(imputer, seed)
+    if all(hasattr(imputer, name) for name in ("sample", "interval", "class_probabilities")):
+        if "schema" in fresh.get_params():
+            fresh.set_params(schema=table.array_schema())
+        return TableContestant(fresh, table.columns)
+    return ArrayContestant(OnNumbers(fresh), table.columns)
+
+
+def _seeded(imputer: Any, seed: int) -> Any:
+    if not hasattr(imputer, "get_params"):
+        return copy.deepcopy(imputer)
+    fresh = clone(imputer)
+    names = [n for n in fresh.get_params() if n == "random_state" or n.endswith("__random_state")]
+    return fresh.set_params(**dict.fromkeys(names, seed % 2**31)) if names else fresh
+
+
+@dataclass
+class TableContestant:
+    """An imputer with draws, intervals and class probabilities, on arrays of codes."""
+
+    imputer: Any
+    columns: Sequence[Column]
+
+    def fit(self, codes: Floats) -> None:
+        """Learns from the training rows."""
+        self.imputer.fit(codes)
+
+    def fill(self, codes: Floats) -> Floats:
+        """Returns the single values."""
+        return _checked(self.imputer.transform(codes), codes)
+
+    def answer(self, codes: Floats, point: Floats, n_draws: int, level: float) -> Answer:
+        """Returns all that the imputer can say."""
+        low, high = self.imputer.interval(codes, level=level)
+        by_name = self.imputer.class_probabilities(codes)
+        probabilities = {
+            j: by_name.get(f"x{j}", np.full((len(codes), len(column.levels)), 1 / len(column.levels)))
+            for j, column in enumerate(self.columns)
+            if column.levels is not None
+        }
+        return Answer(point, self.imputer.sample(codes, n_draws=n_draws), low, high, probabilities)
+
+
+@dataclass
+class ArrayContestant:
+    """A transformer on standardised numbers and indicators of levels; it gives single values, decoded back.
+
+    Numbers are rounded and bounded as their column asks; of the indicators of a missing level the largest
+    wins. A transformer with ``sample_posterior=True`` is drawn from, and its single values are means over
+    the draws.
+    """
+
+    method: OnNumbers
+    columns: Sequence[Column]
+    features: FeatureMap = field(init=False)
+
+    def fit(self, codes: Floats) -> None:
+        """Learns scales from observed training cells, and the transformer from the standardised rows."""
+        batch = Incomplete.from_array(codes)
+        full_rank = self.method.full_rank
+        if full_rank is None:
+            full_rank = hasattr(self.method.last, "imputation_order")
+        self.features = FeatureMap.fit(self.columns, batch, all_indicators=not full_rank)
+        encoded = self.features.encode(batch).to_array()
+        limit = self.method.max_features
+        if limit is not None and encoded.shape[1] > limit:
+            raise NotApplicableError(
+                f"{encoded.shape[1]} features, counting one per level; it is feasible up to {limit}"
+            )
+        self.method.imputer.fit(encoded)
+        shares = np.nanmean(np.r_[encoded, np.zeros((1, encoded.shape[1]))], axis=0)
+        shares[: len(self.features.numeric)] = 0.0
+        self._preference = shares * (0.0 if full_rank else TIE_BREAK)
+
+    def fill(self, codes: Floats) -> Floats:
+        """Returns the single values; means over ten draws if the transformer draws."""
+        n_passes = 10 if self._stochastic else 1
+        return self._decode(codes, np.mean([self._transform(codes) for _ in range(n_passes)], axis=0))
+
+    def answer(self, codes: Floats, point: Floats, n_draws: int, level: float) -> Answer:
+        """Returns the single values, and draws if the transformer draws."""
+        if not self._stochastic:
+            return Answer(point)
+        drawn = [self._decode(codes, self._transform(codes)) for _ in range(n_draws)]
+        return Answer(point, np.stack(drawn))
+
+    @property
+    def _stochastic(self) -> bool:
+        return bool(getattr(self.method.last, "sample_posterior", False))
+
+    def _transform(self, codes: Floats) -> Floats:
+        encoded = self.features.encode(Incomplete.from_array(codes)).to_array()
+        return _checked(self.method.imputer.transform(encoded), encoded)
+
+    def _decode(self, codes: Floats, filled: Floats) -> Floats:
+        batch = Incomplete.from_array(codes)
+        decoded = decode_mean(self.features, batch, torch.from_numpy(filled + self._preference)).numpy()
+        missing = np.isnan(codes)
+        for j, column in enumerate(self.columns):
+            decoded[missing[:, j], j] = column.constrain(decoded[missing[:, j], j])
+        return decoded
+
+
+def _checked(filled: Any, holey: Floats) -> Floats:
+    """Returns a completed array, or says what is wrong with it."""
+    array = np.asarray(filled.toarray() if hasattr(filled, "toarray") else filled, dtype=np.float64)
+    if array.shape != holey.shape:
+        raise ValueError(f"It returned shape {array.shape} for a table of shape {holey.shape}.")
+    left = int((~np.isfinite(array)).sum())
+    if left:
+        raise ValueError(f"It left {left} cells missing or infinite.")
+    return array

@@ -1,0 +1,186 @@
+r"""Whether two tables have the same holes: rates by column, and patterns."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2, fisher_exact
+
+from halfseen.errors import SchemaError
+from halfseen.evaluation.association import MIN_EXPECTED, chi_squared
+from halfseen.evaluation.cells import Bools, open_table, read_observed
+from halfseen.evaluation.effects import cramers_v, cramers_v_interval, difference_interval, holm
+from halfseen.evaluation.pattern_table import Pattern, group_patterns, missing_names
+
+TOP_NEW = 10
+
+
+@dataclass(frozen=True)
+class RateChange:
+    """The share of holes of one column in two tables.
+
+    Attributes
+    ----------
+    column : str
+        The column, which both tables have.
+    rate, reference_rate : float
+        The share of holes in the table and in the reference.
+    difference, low, high : float
+        The table less the reference, with a 95% interval.
+    p_value, p_adjusted : float
+        Of equal rates; as it comes, and by Holm's method over the columns. NaN if both are 0 or both 1.
+    """
+
+    column: str
+    rate: float
+    reference_rate: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    p_adjusted: float
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How the holes of a table differ from those of a reference.
+
+    Attributes
+    ----------
+    n_rows, n_reference_rows : int
+        The rows of the table and of the reference.
+    columns : tuple of RateChange
+        The columns of both tables, the largest difference first.
+    only_here, only_in_reference : tuple of str
+        Columns that the other table does not have.
+    distance : float
+        Half the sum of absolute differences of pattern shares: 0 for equal, 1 for disjoint patterns.
+    effect, low, high : float
+        Cramér's V of table by pattern, with a 95% interval; NaN if there is one pattern only.
+    p_value : float
+        Of equal shares of all patterns, by the chi-squared test; rare patterns count together.
+    new_patterns : tuple of Pattern
+        The most frequent patterns that the reference does not have.
+    n_new_patterns, n_new_rows, n_gone_patterns : int
+        All new patterns, their rows, and the patterns that only the reference has.
+    """
+
+    n_rows: int
+    n_reference_rows: int
+    columns: tuple[RateChange, ...]
+    only_here: tuple[str, ...]
+    only_in_reference: tuple[str, ...]
+    distance: float
+    effect: float
+    low: float
+    high: float
+    p_value: float
+    new_patterns: tuple[Pattern, ...]
+    n_new_patterns: int
+    n_new_rows: int
+    n_gone_patterns: int
+
+
+def compare_missingness(X: Any, reference: Any) -> Drift:
+    r"""Compares the holes of a table with those of a reference, such as serving data with training data.
+
+    .. math:: \hat{p}_k - \hat{q}_k, \qquad \tfrac12 \sum_g |\hat{p}_g - \hat{q}_g|
+
+    the difference of rates for every column k, and the distance over all patterns g. Values are not
+    compared: this is drift of missingness, not of the data.
+
+    Parameters
+    ----------
+    X, reference : pandas, polars or pyarrow tables, or arrays
+        Columns are matched by name.
+
+    Returns
+    -------
+    Drift
+
+    Examples
+    --------
+    >>> here = np.array([[1.0, np.nan]] * 30 + [[1.0, 2.0]] * 10)
+    >>> there = np.array([[1.0, np.nan]] * 10 + [[1.0, 2.0]] * 30)
+    >>> drift = compare_missingness(here, there)
+    >>> drift.columns[0].column, drift.columns[0].difference, drift.distance
+    ('x1', 0.5, 0.5)
+    """
+    table = open_table(X)
+    return run_drift(table.names, read_observed(table), reference)
+
+
+def run_drift(names: tuple[str, ...], observed: Bools, reference: Any) -> Drift:
+    """Compares a mask that is read already with a reference table."""
+    other = open_table(reference)
+    common = [name for name in names if name in other.names]
+    if not common:
+        raise SchemaError(
+            f"The two tables have no column in common: one has {', '.join(names[:3])}, the other "
+            f"{', '.join(other.names[:3])}. Rename columns so that they match."
+        )
+    mask = observed[:, [names.index(name) for name in common]]
+    other_mask = read_observed(other)[:, [other.names.index(name) for name in common]]
+    return Drift(
+        n_rows=len(mask),
+        n_reference_rows=len(other_mask),
+        columns=_compare_rates(common, mask, other_mask),
+        only_here=tuple(name for name in names if name not in other.names),
+        only_in_reference=tuple(name for name in other.names if name not in names),
+        **_compare_patterns(common, mask, other_mask),
+    )
+
+
+def _compare_rates(names: list[str], mask: Bools, other: Bools) -> tuple[RateChange, ...]:
+    holes, other_holes = len(mask) - mask.sum(axis=0), len(other) - other.sum(axis=0)
+    low, high = difference_interval(holes, len(mask), other_holes, len(other))
+    rate, other_rate = holes / len(mask), other_holes / len(other)
+    p_values = np.array([
+        _equal_rates(int(a), len(mask), int(b), len(other)) for a, b in zip(holes, other_holes, strict=True)
+    ])  # fmt: skip
+    adjusted = holm(p_values)
+    changes = [
+        RateChange(name, *(float(v) for v in values))
+        for name, *values in zip(
+            names, rate, other_rate, rate - other_rate, low, high, p_values, adjusted, strict=True
+        )
+    ]
+    return tuple(sorted(changes, key=lambda change: -abs(change.difference)))
+
+
+def _equal_rates(holes: int, n_rows: int, other_holes: int, n_other: int) -> float:
+    """Returns the p-value of equal rates: chi-squared, or Fisher's where few rows are expected in a cell."""
+    table = np.array([[holes, n_rows - holes], [other_holes, n_other - other_holes]])
+    columns, total = table.sum(axis=0), n_rows + n_other
+    if columns.min() == 0:
+        return float("nan")
+    if columns.min() * min(n_rows, n_other) / total < MIN_EXPECTED:
+        return min(float(fisher_exact(table)[1]), 1.0)
+    expected = np.outer([n_rows, n_other], columns) / total
+    return float(chi2.sf(((table - expected) ** 2 / expected).sum(), 1))
+
+
+def _compare_patterns(names: list[str], mask: Bools, other: Bools) -> dict[str, Any]:
+    patterns = group_patterns(np.concatenate([mask, other]))
+    n_patterns = len(patterns.counts)
+    here = np.bincount(patterns.of_row[: len(mask)], minlength=n_patterns)
+    there = patterns.counts - here
+    tested = chi_squared(np.stack([here, there]), max_columns=n_patterns)
+    statistic, df, n_rows = tested if tested is not None else (np.nan, 1, 2)
+    low, high = cramers_v_interval(statistic, df, n_rows) if tested is not None else (np.nan, np.nan)
+    new = np.flatnonzero(there == 0)
+    shown = new[np.argsort(-here[new], kind="stable")][:TOP_NEW]
+    return {
+        "distance": float(np.abs(here / len(mask) - there / len(other)).sum() / 2),
+        "effect": float(cramers_v(statistic, df, n_rows)) if tested is not None else np.nan,
+        "low": float(low),
+        "high": float(high),
+        "p_value": float(chi2.sf(statistic, df)),
+        "new_patterns": tuple(
+            Pattern(missing_names(patterns.observed[g], names), int(here[g]), int(here[g]) / len(mask))
+            for g in shown
+        ),
+        "n_new_patterns": len(new),
+        "n_new_rows": int(here[new].sum()),
+        "n_gone_patterns": int((here == 0).sum()),
+    }

@@ -1,0 +1,164 @@
+"""Which columns are missing together: the distinct patterns of a table, and whether they are nested."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from halfseen.evaluation.cells import Bools, Integers
+
+TOP_PATTERNS = 20
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """The distinct rows of a mask, the most frequent first.
+
+    Shapes
+    ------
+    observed : (G, P), the patterns.
+    of_row : (N), which of them each row is.
+    counts : (G), how many rows each has.
+    """
+
+    observed: Bools
+    of_row: Integers
+    counts: Integers
+
+
+def group_patterns(observed: Bools) -> Patterns:
+    """Groups rows by which cells they show.
+
+    Columns that all rows show cannot tell rows apart and cost nothing.
+
+    Examples
+    --------
+    >>> patterns = group_patterns(np.array([[True, False], [True, True], [True, False]]))
+    >>> patterns.observed.tolist(), patterns.of_row.tolist(), patterns.counts.tolist()
+    ([[True, False], [True, True]], [0, 1, 0], [2, 1])
+    """
+    n_rows = len(observed)
+    with_holes = np.flatnonzero(~observed.all(axis=0))
+    label = np.zeros(n_rows, dtype=np.int64)
+    for start in range(0, len(with_holes), 32):  # words of 32 bits, so that two labels fit into 64
+        word = np.zeros(n_rows, dtype=np.int64)
+        for bit, j in enumerate(with_holes[start : start + 32]):
+            word |= observed[:, j].astype(np.int64) << bit
+        label = np.unique((label << 32) | word, return_inverse=True)[1]
+    _, first, of_row, counts = np.unique(label, return_index=True, return_inverse=True, return_counts=True)
+    order = np.lexsort((first, -counts))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return Patterns(observed[first[order]], place[of_row], counts[order])
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One combination of missing columns and how many rows have it."""
+
+    missing: tuple[str, ...]
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Monotonicity:
+    """Whether, in some order of the columns, a hole means that all later columns are holes too.
+
+    Attributes
+    ----------
+    order : tuple of str
+        The columns with holes, those with fewer first. If any order is monotone, this one is.
+    monotone : bool
+        Whether every row fits.
+    share : float
+        The share of rows that fit the order.
+    """
+
+    order: tuple[str, ...]
+    monotone: bool
+    share: float
+
+
+@dataclass(frozen=True)
+class PatternTable:
+    """The most frequent patterns over the columns with holes.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns with holes, in table order.
+    rows : tuple of Pattern
+        The most frequent patterns, the most frequent first.
+    n_patterns : int
+        All distinct patterns.
+    n_single : int
+        The patterns of one row only.
+    n_complete_rows : int
+        Rows without a hole.
+    together : tuple of tuples of str
+        Groups of columns whose holes are always in the same rows.
+    monotonicity : Monotonicity
+        Whether holes are nested, as when subjects drop out and do not return.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[Pattern, ...]
+    n_patterns: int
+    n_single: int
+    n_complete_rows: int
+    together: tuple[tuple[str, ...], ...]
+    monotonicity: Monotonicity
+
+
+def tabulate_patterns(patterns: Patterns, names: Sequence[str], top: int = TOP_PATTERNS) -> PatternTable:
+    """Counts patterns and checks whether they are nested.
+
+    Examples
+    --------
+    >>> mask = np.array([[True, True], [True, False], [True, False], [False, False]])
+    >>> table = tabulate_patterns(group_patterns(mask), ["a", "b"])
+    >>> [(row.missing, row.count) for row in table.rows]
+    [(('b',), 2), ((), 1), (('a', 'b'), 1)]
+    >>> table.monotonicity
+    Monotonicity(order=('a', 'b'), monotone=True, share=1.0)
+    """
+    n_rows = int(patterns.counts.sum())
+    rows = [
+        Pattern(missing_names(shown, names), int(count), int(count) / n_rows)
+        for shown, count in zip(patterns.observed[:top], patterns.counts[:top], strict=True)
+    ]
+    complete = patterns.observed.all(axis=1)
+    with_holes = np.flatnonzero(~patterns.observed.all(axis=0))
+    return PatternTable(
+        columns=tuple(names[j] for j in with_holes.tolist()),
+        rows=tuple(rows),
+        n_patterns=len(patterns.counts),
+        n_single=int((patterns.counts == 1).sum()),
+        n_complete_rows=int(patterns.counts[complete].sum()),
+        together=_find_twins(patterns, with_holes, names),
+        monotonicity=_check_nesting(patterns, with_holes, names),
+    )
+
+
+def missing_names(shown: Bools, names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of the columns that a pattern does not show."""
+    return tuple(names[j] for j in np.flatnonzero(~shown).tolist())
+
+
+def _find_twins(
+    patterns: Patterns, with_holes: Integers, names: Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
+    groups: dict[bytes, list[str]] = {}
+    for j in with_holes.tolist():
+        groups.setdefault(np.packbits(patterns.observed[:, j]).tobytes(), []).append(names[j])
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+
+def _check_nesting(patterns: Patterns, with_holes: Integers, names: Sequence[str]) -> Monotonicity:
+    missing = ~patterns.observed[:, with_holes]
+    order = np.argsort(patterns.counts @ missing, kind="stable")
+    missing = missing[:, order]
+    fits = (missing[:, :-1] <= missing[:, 1:]).all(axis=1)  # once missing, missing to the end
+    n_fit, n_rows = int(patterns.counts[fits].sum()), int(patterns.counts.sum())
+    return Monotonicity(tuple(names[j] for j in with_holes[order]), n_fit == n_rows, n_fit / n_rows)

@@ -1,0 +1,259 @@
+r"""The race: hide known cells, let imputers fill them, score what they filled, and repeat.
+
+Each repeat splits the rows and hides cells with seeds of its own, which are stored; all imputers see the
+same holes. They are fitted on the training rows alone and fill both the training rows ("in") and the new
+rows ("out"). A run that raises is a failure and counts as one.
+
+What this can and cannot tell: hidden cells are known cells. If cells are missing for reasons that known
+cells do not share (MNAR), no race on known cells shows it, and even under MAR hiding cells at random asks
+another question than the missing cells do (Näf, Grzesiak & Scornet 2025, arXiv 2507.11297). Hide by a
+mechanism like the one that made the holes, or see `halfseen.evaluation.iscore`.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from halfseen._random import seed_from
+from halfseen.errors import SchemaError
+from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.comparison import Comparison
+from halfseen.evaluation.provenance import Shelf, code_digest, describe, digest, provenance
+from halfseen.evaluation.trial import Record, Trial, run_trial
+
+PROCESS_BYTES = 450 * 2**20  # a worker process with its libraries
+COPIES = 6  # arrays of the size of the table that a run keeps, draws apart
+
+
+def compare(
+    X: Any,
+    imputers: Mapping[str, Any],
+    *,
+    mechanism: Any,
+    n_repeats: int = 5,
+    test_fraction: float = 0.3,
+    n_draws: int = 20,
+    level: float = 0.9,
+    schema: Any = None,
+    reference: Any = None,
+    random_state: Any = 0,
+    n_jobs: int = 1,
+    memory_budget: int | None = None,
+    folder: str | Path | None = None,
+    callback: Callable[[Record], None] | None = None,
+) -> Comparison:
+    """Races imputers on known cells of a table that are hidden from them.
+
+    Parameters
+    ----------
+    X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
+        It may have holes of its own; they are never scored.
+    imputers : mapping of str to object
+        halfseen imputers, and anything with `fit` and `transform` on arrays of numbers, such as those of
+        scikit-learn (`contestants.ArrayContestant` says what they see of a mixed table). They are copied, and
+        `random_state` of the copies is the seed of the repeat.
+    mechanism : object with fit and sample
+        What hides: ``mechanism.fit(X).sample(X, random_state=seed)`` is a boolean array, True where a cell
+        stays. It is calibrated once, on the whole table. See `halfseen.missingness`.
+    n_repeats : int, default=5
+        How often to split and hide anew.
+    test_fraction : float, default=0.3
+        The share of rows kept from fitting; 0 for a race on fitted rows alone.
+    n_draws : int, default=20
+        Draws behind CRPS and energy distance.
+    level : float, default=0.9
+        Level of the intervals whose coverage is counted.
+    schema : mapping, optional
+        Column kinds, as in the imputers.
+    reference : table, optional
+        What the mechanism reads in place of `X`: a completed copy, for a mechanism that needs every value.
+    random_state : int, numpy generator or None, default=0
+        Seeds everything.
+    n_jobs : int, default=1
+        Runs at a time, each in a process of its own; -1 for as many as there are processors. Times are
+        comparable only with 1.
+    memory_budget : int, optional
+        Bytes that all runs together may need, half of the free memory if not given; fewer run at a time to
+        stay within it.
+    folder : path, optional
+        Finished runs are kept there and not run again: an interrupted race resumes. Other data, seeds,
+        settings, parameters or code make other runs.
+    callback : callable, optional
+        Called with the `Record` of each run when it is done.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> from sklearn.impute import KNNImputer, SimpleImputer
+    >>> class Coin:
+    ...     def fit(self, X):
+    ...         return self
+    ...     def sample(self, X, random_state):
+    ...         return np.random.default_rng(random_state).random(X.shape) < 0.8
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 1)) + 0.1 * rng.normal(size=(200, 3))
+    >>> race = compare(X, {"mean": SimpleImputer(), "knn": KNNImputer()}, mechanism=Coin(), n_repeats=3)
+    >>> race.difference("knn", "mean", "rmse").high < 0
+    True
+    """
+    _check(imputers, n_repeats, test_fraction, n_draws, level)
+    table = CodedTable.read(X, schema)
+    seed = seed_from(random_state)
+    trials = plan_trials(
+        X if reference is None else reference, table, mechanism, n_repeats, test_fraction, seed
+    )
+    settings = {
+        "n_rows": len(table.codes),
+        "n_columns": len(table.columns),
+        "n_missing": int(np.isnan(table.codes).sum()),
+        "n_hidden": [int(trial.hidden.sum()) for trial in trials],
+        "n_repeats": n_repeats,
+        "test_fraction": test_fraction,
+        "n_draws": n_draws,
+        "level": level,
+        "random_state": seed,
+        "seeds": [trial.seed for trial in trials],
+        "mechanism": describe(mechanism),
+        "methods": {name: describe(imputer) for name, imputer in imputers.items()},
+    }
+    about = {**provenance(), "data": table.digest()}
+    runs = [
+        Run(name, imputer, trial, n_draws, level, _key(table, trial, imputer, n_draws, level))
+        for trial in trials
+        for name, imputer in imputers.items()
+    ]
+    n_jobs = plan_jobs(n_jobs, table.codes.shape, n_draws, memory_budget)
+    shelf = None if folder is None else Shelf(Path(folder) / "runs")
+    records = []
+    for record in _run_all(runs, table, shelf, n_jobs):
+        records.append(record)
+        if callback is not None:
+            callback(record)
+    order = {name: place for place, name in enumerate(imputers)}
+    records.sort(key=lambda record: (record.repeat, order[record.method]))
+    return Comparison(tuple(imputers), tuple(records), settings, about)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One imputer in one repeat, and the name of its result."""
+
+    method: str
+    imputer: Any
+    trial: Trial
+    n_draws: int
+    level: float
+    key: str
+
+
+def plan_trials(
+    X: Any, table: CodedTable, mechanism: Any, n_repeats: int, test_fraction: float, seed: int
+) -> list[Trial]:
+    """Returns what each repeat hides and which rows it keeps from fitting."""
+    n_rows = len(table.codes)
+    known = ~np.isnan(table.codes)
+    fitted = mechanism.fit(X)
+    n_test = round(test_fraction * n_rows)
+    if n_rows - n_test < 2:
+        raise SchemaError(f"A table of {n_rows} rows is too short for test_fraction={test_fraction}.")
+    trials = []
+    for repeat, child in enumerate(np.random.SeedSequence(seed).spawn(n_repeats)):
+        own, split, mask = (int(one) for one in child.generate_state(3, np.uint32))
+        observed = np.asarray(fitted.sample(X, random_state=mask))
+        if observed.dtype != np.bool_ or observed.ndim != 2 or len(observed) != n_rows:
+            raise ValueError(
+                f"{type(mechanism).__name__}.sample must return a boolean array with {n_rows} rows, "
+                f"got {observed.dtype} of shape {observed.shape}."
+            )
+        hidden = known & ~observed[:, list(table.positions)]
+        if not hidden.any():
+            raise SchemaError("No cell was hidden: there is nothing to score. Raise the rate, or add rows.")
+        test = np.zeros(n_rows, dtype=bool)
+        test[np.random.default_rng(split).permutation(n_rows)[:n_test]] = True
+        trials.append(Trial(repeat, own, hidden, test))
+    return trials
+
+
+def plan_jobs(n_jobs: int, shape: tuple[int, ...], n_draws: int, memory_budget: int | None = None) -> int:
+    """Returns how many runs may go on at a time within the memory.
+
+    Examples
+    --------
+    >>> plan_jobs(8, (1_000_000, 50), 20, memory_budget=40 * 2**30)
+    2
+    """
+    if n_jobs == 0:
+        raise ValueError("n_jobs must not be 0; -1 means one per processor.")
+    processors = os.cpu_count() or 1
+    wanted = n_jobs if n_jobs > 0 else max(1, processors + 1 + n_jobs)
+    needed = PROCESS_BYTES + 8 * int(np.prod(shape)) * (2 * n_draws + COPIES)
+    budget = _free_memory() // 2 if memory_budget is None else memory_budget
+    return max(1, min(wanted, budget // needed))
+
+
+def _free_memory() -> int:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not every system says
+        return 4 * 2**30
+
+
+def _run_all(runs: list[Run], table: CodedTable, shelf: Shelf | None, n_jobs: int) -> Iterable[Record]:
+    left = []
+    for run in runs:
+        kept = shelf.get(run.key) if shelf is not None else None
+        if kept is None:
+            left.append(run)
+        else:  # a method may have another name by now
+            yield Record(**{**vars(kept), "method": run.method, "repeat": run.trial.repeat})
+    if n_jobs == 1 or len(left) < 2:
+        yield from (_run_one(run, table, shelf) for run in left)
+        return
+    parallel = Parallel(n_jobs=min(n_jobs, len(left)), return_as="generator_unordered")
+    yield from parallel(delayed(_run_one)(run, table, shelf) for run in left)
+
+
+def _run_one(run: Run, table: CodedTable, shelf: Shelf | None) -> Record:
+    record = run_trial(run.method, run.imputer, table, run.trial, n_draws=run.n_draws, level=run.level)
+    if shelf is not None:
+        shelf.put(run.key, record)
+    return record
+
+
+def _key(table: CodedTable, trial: Trial, imputer: Any, n_draws: int, level: float) -> str:
+    """Returns a hash of all that decides the result of a run."""
+    return digest(
+        {
+            "code": code_digest(),
+            "data": table.digest(),
+            "seed": trial.seed,
+            "hidden": describe(np.packbits(trial.hidden)),
+            "test": describe(np.packbits(trial.test)),
+            "imputer": describe(imputer),
+            "n_draws": n_draws,
+            "level": level,
+        }
+    )
+
+
+def _check(
+    imputers: Mapping[str, Any], n_repeats: int, test_fraction: float, n_draws: int, level: float
+) -> None:
+    if not imputers:
+        raise ValueError("There is no imputer to compare.")
+    if n_repeats < 1:
+        raise ValueError(f"n_repeats must be at least 1, got {n_repeats!r}.")
+    if not 0 <= test_fraction < 1:
+        raise ValueError(f"test_fraction must be at least 0 and below 1, got {test_fraction!r}.")
+    if n_draws < 1:
+        raise ValueError(f"n_draws must be at least 1, got {n_draws!r}.")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level!r}.")

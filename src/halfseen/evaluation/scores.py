@@ -1,0 +1,289 @@
+r"""Scores of imputed cells against the truth: single values, levels, draws and intervals.
+
+Every function takes the cells that were hidden, and only these: observed cells come back unchanged, and
+scoring them too would make every method look better than it is. Columns have different units, so values are
+put on one scale first, by the observed *training* cells alone (`Scale`): hidden cells and test rows teach a
+scale nothing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+
+SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Scale:
+    r"""Location and scale per column, learned from the observed cells of the training rows.
+
+    .. math:: z_{ij} = (x_{ij} - \mu_j) / \sigma_j
+
+    A column without spread keeps the scale 1.
+
+    Examples
+    --------
+    >>> scale = Scale.fit(np.array([[1.0, 5.0], [3.0, np.nan], [np.nan, 5.0]]))
+    >>> scale.forward(np.array([[5.0, 6.0]]))
+    array([[3., 1.]])
+    """
+
+    loc: Floats
+    scale: Floats
+
+    @classmethod
+    def fit(cls, train: npt.ArrayLike) -> "Scale":
+        """Learns mean and standard deviation of the cells that are not NaN."""
+        array = np.asarray(train, dtype=np.float64)
+        seen = ~np.isnan(array)
+        total = np.maximum(seen.sum(axis=0), 1)
+        loc = np.where(seen, array, 0.0).sum(axis=0) / total
+        spread = np.sqrt((np.where(seen, array - loc, 0.0) ** 2).sum(axis=0) / total)
+        return cls(loc, np.where(spread > 1e-12 * np.maximum(np.abs(loc), 1e-300), spread, 1.0))
+
+    def forward(self, x: npt.ArrayLike) -> Floats:
+        """Standardises values (*, D)."""
+        standardised: Floats = (np.asarray(x, dtype=np.float64) - self.loc) / self.scale
+        return standardised
+
+
+def rmse(truth: npt.ArrayLike, filled: npt.ArrayLike) -> float:
+    r"""Returns the root mean squared error of single values; best for the conditional mean.
+
+    .. math:: \sqrt{\tfrac1n \sum_i (\hat z_i - z_i)^2}
+
+    With values on the scale of `Scale`, 1 is the error of filling every hole with its column's mean.
+
+    Examples
+    --------
+    >>> rmse([0.0, 1.0], [0.0, 3.0]) == 2**0.5
+    True
+    """
+    error = _pair(truth, filled)
+    return float(np.sqrt(np.mean(error**2))) if len(error) else float("nan")
+
+
+def mae(truth: npt.ArrayLike, filled: npt.ArrayLike) -> float:
+    r"""Returns the mean absolute error of single values; best for the conditional median.
+
+    .. math:: \tfrac1n \sum_i |\hat z_i - z_i|
+
+    Examples
+    --------
+    >>> mae([0.0, 1.0], [0.0, 3.0])
+    1.0
+    """
+    error = _pair(truth, filled)
+    return float(np.mean(np.abs(error))) if len(error) else float("nan")
+
+
+def accuracy(truth: npt.ArrayLike, filled: npt.ArrayLike) -> float:
+    """Returns the share of levels that were filled right.
+
+    Examples
+    --------
+    >>> accuracy([0, 1, 2, 2], [0, 1, 2, 0])
+    0.75
+    """
+    right = _pair(truth, filled) == 0
+    return float(right.mean()) if len(right) else float("nan")
+
+
+def level_log_losses(truth: npt.ArrayLike, probabilities: npt.ArrayLike) -> Floats:
+    """Returns the log-loss of each cell; see `log_loss`."""
+    codes = np.asarray(truth)
+    chances = np.asarray(probabilities, dtype=np.float64)
+    if chances.ndim != 2 or len(chances) != len(codes):
+        raise ValueError(f"Expected probabilities of shape ({len(codes)}, n_levels), got {chances.shape}.")
+    if len(codes) and not (0 <= codes.min() and codes.max() < chances.shape[1]):
+        wrong = codes[(codes < 0) | (codes >= chances.shape[1])][0]
+        raise ValueError(f"Level {wrong!r} is outside the {chances.shape[1]} levels that have a probability.")
+    chosen = chances[np.arange(len(codes)), codes.astype(np.int64)]
+    losses: Floats = -np.log(np.clip(chosen, SMALLEST_PROBABILITY, 1.0))
+    return losses
+
+
+def log_loss(truth: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
+    r"""Returns the mean negative log probability of the true levels, in nats.
+
+    .. math:: -\tfrac1n \sum_i \log p_i(z_i)
+
+    Parameters
+    ----------
+    truth : array-like of shape (n_cells,)
+        Positions among the levels of the schema.
+    probabilities : array-like of shape (n_cells, n_levels)
+        In the order of the schema, as from `class_probabilities`; 0 counts as the smallest float step, so
+        that a level held impossible costs 36 nats and not infinitely many.
+
+    Examples
+    --------
+    >>> round(log_loss([0, 1], [[0.5, 0.5], [0.25, 0.75]]), 4)
+    0.4904
+    """
+    losses = level_log_losses(truth, probabilities)
+    return float(losses.mean()) if len(losses) else float("nan")
+
+
+def crps_draws(truth: npt.ArrayLike, draws: npt.ArrayLike, *, fair: bool = True) -> Floats:
+    r"""Returns the continuous ranked probability score of each cell, from draws of its distribution.
+
+    .. math::
+        \frac1S \sum_s |x_s - z| - \frac{1}{2 S (S - 1)} \sum_{s, t} |x_s - x_t|
+        \quad\text{(fair; plain: } S^2 \text{ in place of } S(S-1)\text{)}
+
+    It is in the units of the cell, lower is better, and for a single draw it is the absolute error. The
+    fair form has the expectation of the score of the distribution itself, whatever the number of draws; the
+    plain form is the score of the S draws taken as the whole distribution, which punishes few draws.
+
+    Parameters
+    ----------
+    truth : array-like of shape (n_cells,)
+        The true values.
+    draws : array-like of shape (n_draws, n_cells)
+        Draws of each cell.
+    fair : bool, default=True
+        Whether to remove the bias of few draws.
+
+    References
+    ----------
+    Gneiting & Raftery (2007), JASA 102, eq. 21; Ferro (2014), QJRMS 140, for the fair form.
+
+    Examples
+    --------
+    >>> crps_draws([1.0], [[0.0], [2.0]]), crps_draws([1.0], [[0.0], [2.0]], fair=False)
+    (array([0.]), array([0.5]))
+    """
+    z = np.asarray(truth, dtype=np.float64)
+    x = np.asarray(draws, dtype=np.float64)
+    if x.ndim != 2 or x.shape[1] != len(z):
+        raise ValueError(f"Expected draws of shape (n_draws, {len(z)}), got {x.shape}.")
+    n_draws = len(x)
+    if n_draws == 0:
+        raise ValueError("CRPS needs at least one draw.")
+    error = np.abs(x - z).mean(axis=0)
+    # Over sorted draws the sum of |x_s - x_t| over all pairs is 2 sum_s (2s - S - 1) x_(s), s from 1.
+    weights = 2.0 * np.arange(1, n_draws + 1) - n_draws - 1
+    pairs = 2 * weights @ np.sort(x, axis=0)
+    count = n_draws * (n_draws - 1) if fair else n_draws**2
+    scores: Floats = error - pairs / (2 * max(count, 1))
+    return scores
+
+
+def crps_gaussian(truth: npt.ArrayLike, loc: npt.ArrayLike, scale: npt.ArrayLike) -> Floats:
+    r"""Returns the continuous ranked probability score of each cell under a Gaussian, in closed form.
+
+    .. math:: \sigma \left[ w (2 \Phi(w) - 1) + 2 \varphi(w) - 1 / \sqrt{\pi} \right],
+        \qquad w = (z - \mu) / \sigma
+
+    Where the scale is 0 it is the absolute error.
+
+    References
+    ----------
+    Gneiting et al. (2005), Monthly Weather Review 133, eq. 5.
+
+    Examples
+    --------
+    >>> crps_gaussian(0.0, 0.0, 1.0).round(4)
+    np.float64(0.2337)
+    """
+    z, mean, spread = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in (truth, loc, scale)))
+    safe = np.where(spread > 0, spread, 1.0)
+    w = (z - mean) / safe
+    density = np.exp(-0.5 * w**2) / np.sqrt(2 * np.pi)
+    exact = safe * (w * (2 * ndtr(w) - 1) + 2 * density - 1 / np.sqrt(np.pi))
+    scores: Floats = np.where(spread > 0, exact, np.abs(z - mean))[()]
+    return scores
+
+
+def coverage(truth: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> float:
+    """Returns the share of true values within their intervals, ends included; right is the interval's level.
+
+    Examples
+    --------
+    >>> coverage([1.0, 2.0, 9.0, 4.0], [0.0, 2.0, 3.0, 3.0], [1.0, 3.0, 4.0, 5.0])
+    0.75
+    """
+    z = np.asarray(truth, dtype=np.float64)
+    inside = (np.asarray(low) <= z) & (z <= np.asarray(high))
+    return float(inside.mean()) if len(inside) else float("nan")
+
+
+def width(low: npt.ArrayLike, high: npt.ArrayLike) -> float:
+    """Returns the mean width of intervals; at the same coverage, narrower is better.
+
+    Examples
+    --------
+    >>> width([0.0, 1.0], [1.0, 4.0])
+    2.0
+    """
+    widths = np.asarray(high, dtype=np.float64) - np.asarray(low, dtype=np.float64)
+    return float(widths.mean()) if len(widths) else float("nan")
+
+
+def interval_score(
+    truth: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, *, level: float = 0.9
+) -> float:
+    r"""Returns the mean interval score: the width, and a fine for each miss that grows with its distance.
+
+    .. math:: (u - l) + \frac{2}{1 - c} \left[(l - z)_+ + (z - u)_+\right]
+
+    for level c. It is proper: unlike coverage and width it cannot be improved by intervals that one does not
+    believe in.
+
+    References
+    ----------
+    Gneiting & Raftery (2007), JASA 102, eq. 43.
+
+    Examples
+    --------
+    >>> round(interval_score([1.0, 5.0], [0.0, 0.0], [2.0, 4.0], level=0.9), 6)
+    13.0
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    z, lower, upper = (np.asarray(one, dtype=np.float64) for one in (truth, low, high))
+    missed = np.maximum(lower - z, 0) + np.maximum(z - upper, 0)
+    scores = upper - lower + 2 / (1 - level) * missed
+    return float(scores.mean()) if len(scores) else float("nan")
+
+
+def r2_minus_bayes(y: npt.ArrayLike, predicted: npt.ArrayLike, bayes: npt.ArrayLike) -> float:
+    r"""Returns how far a prediction's R2 is from that of the best possible prediction; 0 is perfect.
+
+    .. math:: R^2(y, \hat y) - R^2(y, y^\ast)
+        = \frac{\sum_i (y_i - y^\ast_i)^2 - \sum_i (y_i - \hat y_i)^2}{\sum_i (y_i - \bar y)^2}
+
+    Parameters
+    ----------
+    y, predicted, bayes : array-like of shape (n_samples,)
+        The target, the prediction, and the Bayes predictor's prediction from the same incomplete rows.
+
+    References
+    ----------
+    Le Morvan et al. (2020), NeuMiss networks, section 5.
+
+    Examples
+    --------
+    >>> round(r2_minus_bayes([0.0, 1.0, 2.0, 3.0], [0.5, 1.0, 2.0, 2.5], [0.0, 1.0, 2.0, 3.0]), 6)
+    -0.1
+    """
+    target = np.asarray(y, dtype=np.float64)
+    total = float(((target - target.mean()) ** 2).sum())
+    if total == 0:
+        raise ValueError("R2 is undefined: the target has one value only.")
+    return (float((_pair(target, bayes) ** 2).sum()) - float((_pair(target, predicted) ** 2).sum())) / total
+
+
+def _pair(truth: npt.ArrayLike, filled: npt.ArrayLike) -> Floats:
+    """Returns filled minus truth, both one-dimensional and of one length."""
+    z, guess = np.asarray(truth, dtype=np.float64), np.asarray(filled, dtype=np.float64)
+    if z.ndim != 1 or z.shape != guess.shape:
+        raise ValueError(f"Expected cells of one shape (n_cells,), got {z.shape} and {guess.shape}.")
+    difference: Floats = guess - z
+    return difference

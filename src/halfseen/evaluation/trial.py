@@ -1,0 +1,205 @@
+"""One run of one contestant: fit on training rows, fill training and new rows, score the hidden cells."""
+
+import time
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.contestants import Answer, NotApplicableError, enter
+from halfseen.evaluation.energy import energy_distance, row_features, sliced_wasserstein
+from halfseen.evaluation.scores import (
+    Scale,
+    accuracy,
+    coverage,
+    crps_draws,
+    interval_score,
+    level_log_losses,
+    mae,
+    rmse,
+    width,
+)
+
+Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+
+PARTS = ("in", "out")
+ENERGY_DRAWS = 3  # completed tables whose distance to the truth is averaged
+ENERGY_ROWS = 1_000
+MAX_WARNINGS = 3
+MAX_MESSAGE = 300
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one repeat hides, and from whom.
+
+    Shapes
+    ------
+    hidden : (N, C), known cells that contestants do not see.
+    test : (N), rows that are not fitted.
+    """
+
+    repeat: int
+    seed: int
+    hidden: Booleans
+    test: Booleans
+
+
+@dataclass(frozen=True)
+class Record:
+    """The outcome of one contestant in one repeat; a failure is an outcome too.
+
+    Attributes
+    ----------
+    status : {"ok", "failed", "not applicable"}
+        What happened.
+    error : str
+        Type and message of what was raised, if it failed; the reason, if it is not applicable.
+    seconds : float
+        For fitting and filling every row once; draws, intervals and scoring are not counted.
+    scores : dict
+        By part ("in": rows that were fitted, "out": new rows) and score; NaN where a score does not apply.
+    columns : dict
+        By part, column and score: RMSE and MAE of numbers, accuracy and log-loss of levels.
+    """
+
+    method: str
+    repeat: int
+    seed: int
+    status: str
+    error: str = ""
+    seconds: float = float("nan")
+    warnings: tuple[str, ...] = ()
+    scores: dict[str, dict[str, float]] | None = None
+    columns: dict[str, dict[str, dict[str, float]]] | None = None
+    resumed: bool = False
+
+
+def run_trial(
+    method: str, imputer: Any, table: CodedTable, trial: Trial, *, n_draws: int, level: float
+) -> Record:
+    """Returns the record of one contestant in one repeat; never raises what the contestant raises."""
+    record = Record(method, trial.repeat, trial.seed, "ok")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            seconds, scores, columns = _race(imputer, table, trial, n_draws=n_draws, level=level)
+        except NotApplicableError as reason:
+            return replace(record, status="not applicable", error=_short(str(reason)))
+        except Exception as error:
+            return replace(record, status="failed", error=_short(f"{type(error).__name__}: {error}"))
+    said = dict.fromkeys(_short(f"{one.category.__name__}: {one.message}") for one in caught)
+    return replace(
+        record, seconds=seconds, scores=scores, columns=columns, warnings=tuple(said)[:MAX_WARNINGS]
+    )
+
+
+def _race(imputer: Any, table: CodedTable, trial: Trial, *, n_draws: int, level: float) -> tuple[Any, ...]:
+    shown = np.where(trial.hidden, np.nan, table.codes)
+    scale = Scale.fit(shown[~trial.test])
+    contestant = enter(imputer, table, trial.seed)
+    started = time.perf_counter()
+    contestant.fit(shown[~trial.test])
+    seconds = time.perf_counter() - started
+    scores: dict[str, dict[str, float]] = {}
+    columns: dict[str, dict[str, dict[str, float]]] = {}
+    for part, chosen in zip(PARTS, (~trial.test, trial.test), strict=True):
+        rows = np.flatnonzero(chosen & trial.hidden.any(axis=1))
+        if len(rows) == 0:
+            scores[part], columns[part] = {}, {}
+            continue
+        started = time.perf_counter()
+        point = contestant.fill(shown[rows])
+        seconds += time.perf_counter() - started
+        answer = contestant.answer(shown[rows], point, n_draws, level)
+        judge = Judge(table, table.codes[rows], trial.hidden[rows], scale, level, trial.seed)
+        scores[part], columns[part] = judge.scores(answer), judge.by_column(answer)
+    return seconds, scores, columns
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Scores answers for rows of which some known cells were hidden."""
+
+    table: CodedTable
+    truth: Floats
+    hidden: Booleans
+    scale: Scale
+    level: float
+    seed: int = 0
+
+    def scores(self, answer: Answer) -> dict[str, float]:
+        """Returns every score, over all hidden cells of numbers or of levels."""
+        truth, point = self._numbers(self.truth), self._numbers(answer.point)
+        found = {"rmse": rmse(truth, point), "mae": mae(truth, point)}
+        # A single value is a distribution too: all of its probability in one place.
+        drawn = point[None] if answer.draws is None else np.stack([self._numbers(d) for d in answer.draws])
+        found["crps"] = float(crps_draws(truth, drawn).mean()) if len(truth) else float("nan")
+        if answer.low is not None and answer.high is not None:
+            low, high = self._numbers(answer.low), self._numbers(answer.high)
+            found["coverage"] = coverage(truth, low, high)
+            found["width"] = width(low, high)
+            found["interval_score"] = interval_score(truth, low, high, level=self.level)
+        found |= self._level_scores(answer)
+        return found | self._row_scores(answer)
+
+    def by_column(self, answer: Answer) -> dict[str, dict[str, float]]:
+        """Returns RMSE and MAE of each column of numbers, accuracy and log-loss of each with levels."""
+        truth, point = self.scale.forward(self.truth), self.scale.forward(answer.point)
+        found: dict[str, dict[str, float]] = {}
+        for j, column in enumerate(self.table.columns):
+            cells = self.hidden[:, j]
+            if not cells.any():
+                continue
+            if column.levels is None:
+                pair = truth[cells, j], point[cells, j]
+                found[column.name] = {"rmse": rmse(*pair), "mae": mae(*pair)}
+            else:
+                found[column.name] = {"accuracy": accuracy(self.truth[cells, j], answer.point[cells, j])}
+                if answer.probabilities is not None:
+                    found[column.name]["log_loss"] = float(self._log_losses(answer, j).mean())
+        return found
+
+    def _numbers(self, codes: Floats) -> Floats:
+        """Returns the hidden cells of numeric columns, standardised."""
+        cells: Floats = self.scale.forward(codes)[self.hidden & self.table.numeric]
+        return cells
+
+    def _level_scores(self, answer: Answer) -> dict[str, float]:
+        cells = self.hidden & ~self.table.numeric
+        if not cells.any():
+            return {}
+        found = {"accuracy": accuracy(self.truth[cells], answer.point[cells])}
+        if answer.probabilities is not None:
+            losses = [self._log_losses(answer, int(j)) for j in np.flatnonzero(~self.table.numeric)]
+            found["log_loss"] = float(np.concatenate(losses).mean())
+        return found
+
+    def _log_losses(self, answer: Answer, column: int) -> Floats:
+        assert answer.probabilities is not None
+        cells = self.hidden[:, column]
+        return level_log_losses(self.truth[cells, column], answer.probabilities[column][cells])
+
+    def _row_scores(self, answer: Answer) -> dict[str, float]:
+        """Returns distances between completed and true rows, over rows whose every cell is known."""
+        whole = ~np.isnan(self.truth).any(axis=1) & self.hidden.any(axis=1)
+        if whole.sum() < 2:
+            return {}
+        levels = self.table.n_levels
+        truth = row_features(self.truth[whole], levels, self.scale)
+        tables = answer.point[None] if answer.draws is None else answer.draws[:ENERGY_DRAWS]
+        completed = [row_features(one[whole], levels, self.scale) for one in tables]
+        chosen = {"max_rows": ENERGY_ROWS, "random_state": self.seed}
+        return {
+            "energy": float(np.mean([energy_distance(truth, one, **chosen) for one in completed])),
+            "sliced_wasserstein": sliced_wasserstein(truth, completed[0], **chosen),
+        }
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "\N{HORIZONTAL ELLIPSIS}"

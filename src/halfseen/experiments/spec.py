@@ -1,0 +1,104 @@
+"""An experiment is data: a question, settings, models, a budget, claims made before, the paper's numbers."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from halfseen.experiments.claims import Cell, Claim, Published, Setting, show_setting
+
+SCALES = ("smoke", "small", "paper")
+"""How much to run: a check that it works, an answer on a laptop, the paper's whole protocol."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a scale runs: every model on every setting with seeds 0, 1, ..., n_seeds - 1."""
+
+    settings: tuple[Setting, ...]
+    n_seeds: int
+
+    @classmethod
+    def grid(cls, n_seeds: int, **choices: Sequence[Any]) -> "Budget":
+        """Returns a budget of all combinations of the choices.
+
+        Examples
+        --------
+        >>> len(Budget.grid(n_seeds=2, mechanism=["mcar", "mar"], d=[10, 20]).settings)
+        4
+        """
+        combinations = product(*choices.values())
+        return cls(tuple(dict(zip(choices, values, strict=True)) for values in combinations), n_seeds)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A question, how to answer it, and what is expected.
+
+    Attributes
+    ----------
+    name : str
+        As ``halfseen reproduce`` takes it, and in the name of the result file.
+    question : str
+        What the runs will tell, in one sentence.
+    paper : str
+        The paper whose protocol and numbers these are.
+    make_data : callable
+        From a setting and a seed to whatever `score` needs; called once for all models.
+    models : mapping of str to callable
+        Makes a fresh model for each run.
+    score : callable
+        From a fresh model and the data to a mapping of metrics.
+    metrics : mapping of str to {"higher", "lower"}
+        What is scored, and which way is better.
+    budgets : mapping of str to Budget
+        One for each of `SCALES`.
+    claims : sequence of claims
+        Declared before anything runs.
+    numbers : callable
+        From a setting, a model and a metric to the paper's number, or None.
+    version : int
+        Raised when a change makes stored results incomparable; they are then run again.
+    """
+
+    name: str
+    question: str
+    paper: str
+    make_data: Callable[[Setting, int], Any]
+    models: Mapping[str, Callable[[], Any]]
+    score: Callable[[Any, Any], Mapping[str, float]]
+    metrics: Mapping[str, str]
+    budgets: Mapping[str, Budget]
+    claims: Sequence[Claim]
+    numbers: Callable[[Setting, str, str], Published | None] = field(default=lambda *_: None)
+    version: int = 1
+
+    def budget(self, scale: str) -> Budget:
+        """Returns what a scale runs."""
+        if scale not in self.budgets:
+            raise ValueError(f"scale must be one of {', '.join(self.budgets)}, got {scale!r}.")
+        return self.budgets[scale]
+
+    def cells(self, scale: str) -> list[Cell]:
+        """Returns the runs of a scale, not yet run; those on the same data follow each other."""
+        budget = self.budget(scale)
+        runs = product(budget.settings, range(budget.n_seeds), self.models)
+        return [Cell(setting, model, seed) for setting, seed, model in runs]
+
+    def run_cells(self, cells: Sequence[Cell]) -> Iterator[Cell]:
+        """Yields each run with its scores, or with the error that ended it."""
+        made: tuple[str, Any] = ("", None)
+        for cell in cells:
+            key = f"{show_setting(cell.setting)} #{cell.seed}"
+            began = time.perf_counter()
+            try:
+                if made[0] != key:
+                    made = (key, self.make_data(cell.setting, cell.seed))
+                    began = time.perf_counter()
+                scores = dict(self.score(self.models[cell.model](), made[1]))
+                error = None
+            except Exception as problem:  # a failed run is a result, whatever failed
+                scores, error = {}, f"{type(problem).__name__}: {problem}"
+            seconds = time.perf_counter() - began
+            yield Cell(cell.setting, cell.model, cell.seed, scores, error, seconds)

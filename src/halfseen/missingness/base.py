@@ -1,0 +1,292 @@
+r"""What every mechanism is: calibrated once with `fit`, then applied to training and test tables alike.
+
+Below the public methods a table is a pair of tensors of shape (N, D): numbers ``x`` and ``present``, which
+cells the table had before. A cell that was missing already stays missing; nothing is decided about it, so its
+factor in `log_prob` is 1, and rates are shares of the cells that were there.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from halfseen._random import seed_from, torch_generator
+from halfseen.errors import SchemaError
+from halfseen.missingness.reading import Coder, Columns, OpenTable, Positions
+
+Floats = npt.NDArray[np.float64]
+
+
+class Mechanism(ABC):
+    """What hides cells of a table.
+
+    A concrete mechanism is a dataclass of its parameters. It says which columns it may hide and which it
+    reads, how it is calibrated, and how a mask is drawn.
+
+    Attributes
+    ----------
+    columns_ : array of int
+        The positions of the columns that may lose cells.
+    expected_rate_ : array of shape (D,)
+        The expected share of hidden cells in each column of the fitted table; 0 where nothing can be hidden.
+    """
+
+    columns: Columns | None
+    columns_: Positions
+    expected_rate_: Floats
+    _coder: Coder
+    _fitted: bool = False
+
+    # ------------------------------------------------------------------------------------- for users
+
+    def fit(self, X: Any) -> Self:
+        """Calibrates the mechanism on a table; an earlier fit is forgotten.
+
+        Parameters
+        ----------
+        X : frame, array-like or tensor of shape (N, D)
+            The table. Cells may be missing.
+
+        Returns
+        -------
+        Self
+        """
+        self._fitted = False
+        table = OpenTable(X)
+        if table.n_rows == 0 or table.n_features == 0:
+            raise SchemaError(f"X has shape ({table.n_rows}, {table.n_features}): nothing to calibrate on.")
+        self.columns_ = self._choose_columns(table)
+        self._coder = Coder(table, self._reads(table))
+        self._settle_unreadable(table)
+        x, present = self._read(table)
+        with torch.no_grad():
+            self._calibrate(x.detach().double().cpu(), present.cpu())
+            self.expected_rate_ = self._find_expected_rate(x, present)
+        self._fitted = True
+        return self
+
+    def sample(self, X: Any, random_state: Any = None) -> Any:
+        """Draws which cells of a table are seen.
+
+        Parameters
+        ----------
+        X : frame, array-like or tensor of shape (N, D)
+            A table with the columns of the fitted one.
+        random_state : None, int or numpy generator
+            The same one gives the same mask for the same table.
+
+        Returns
+        -------
+        observed : boolean array of shape (N, D), a tensor if `X` is one
+            True where seen. Cells that `X` lacks are never seen.
+        """
+        table = self._open(X)
+        hidden = self._hide(table, torch_generator(seed_from(random_state)))
+        return table.wrap(self._present(table) & ~hidden)
+
+    def amputate(self, X: Any, random_state: Any = None) -> Any:
+        """Returns the table with holes.
+
+        Parameters
+        ----------
+        X : frame, array-like or tensor of shape (N, D)
+            A table with the columns of the fitted one; never written to.
+        random_state : None, int or numpy generator
+            As in `sample`, which draws the same mask.
+
+        Returns
+        -------
+        same type as `X`
+            NaN in arrays, which become float64 if they hold whole numbers or booleans. Null in frames, which
+            keep their dtypes; only the numpy dtypes of pandas that cannot hold a null become nullable in the
+            columns of the mechanism: ``int64`` turns into ``Int64``, ``bool`` into ``boolean``.
+        """
+        table = self._open(X)
+        hidden = self._hide(table, torch_generator(seed_from(random_state)))
+        return table.with_holes(hidden, np.flatnonzero(self._affected()))
+
+    def log_prob(self, observed: Any, X: Any) -> Any:
+        r"""Returns :math:`\log p(\text{observed} \mid x)` of each row.
+
+        Parameters
+        ----------
+        observed : boolean array or tensor of shape (*, D)
+            True where seen.
+        X : frame, array-like or tensor of shape (*, D)
+            The values, also under the holes. A cell that is missing in `X` itself must not be observed; it
+            adds nothing, and where another cell depends on it, it counts as the mean of its column.
+
+        Returns
+        -------
+        array of shape (*), a tensor if `X` is one
+            Differentiable in `X` if it is a tensor. Minus infinity for a mask that cannot occur.
+        """
+        table = self._open(X, batched=True)
+        seen = self._check_observed(observed, table)
+        present = self._present(table)
+        outside = (~seen & present & ~torch.from_numpy(self._affected()).to(seen.device)).any(dim=1)
+        return table.wrap(torch.where(outside, -torch.inf, self._row_log_prob(table, seen)))
+
+    def probability(self, X: Any) -> Any:
+        """Returns the probability that each cell is hidden, given its row as a whole.
+
+        Parameters
+        ----------
+        X : frame, array-like or tensor of shape (*, D)
+            The values. Cells that are missing already have probability 0: they cannot be hidden.
+
+        Returns
+        -------
+        array of shape (*, D), a tensor if `X` is one
+        """
+        table = self._open(X, batched=True)
+        return table.wrap(self._cell_probability(table))
+
+    # ------------------------------------------------------------------------------- for whole tables
+
+    def _hide(self, table: OpenTable, generator: torch.Generator) -> Tensor:
+        x, present = self._read(table)
+        with torch.no_grad():
+            return self._draw(x, present, generator) & present
+
+    def _row_log_prob(self, table: OpenTable, observed: Tensor) -> Tensor:
+        """Returns the log probability of the mask of the columns that may be hidden, (N,)."""
+        x, present = self._read(table)
+        return self._log_prob(x, observed, present)
+
+    def _cell_probability(self, table: OpenTable) -> Tensor:
+        x, present = self._read(table)
+        return torch.where(present, self._marginal(x, present), 0.0)
+
+    def _affected(self) -> npt.NDArray[np.bool_]:
+        affected = np.zeros(self._coder.n_features, dtype=bool)
+        affected[self.columns_] = True
+        return affected
+
+    # --------------------------------------------------------------------------- for concrete mechanisms
+
+    def _choose_columns(self, table: OpenTable) -> Positions:
+        return np.arange(table.n_features) if self.columns is None else table.positions(self.columns)
+
+    def _reads(self, table: OpenTable) -> Positions:
+        """Returns the columns whose values matter; those that may be hidden, unless said otherwise."""
+        return self.columns_
+
+    def _prepare(self, x: Tensor, present: Tensor) -> Tensor:
+        """Returns numbers without NaN: a value that is not there counts as the mean of its column."""
+        return torch.where(x.isnan(), like(x, self._coder.fill), x)
+
+    @abstractmethod
+    def _calibrate(self, x: Tensor, present: Tensor) -> None:
+        """Sets what is learned from the fitted table, (N, D)."""
+
+    @abstractmethod
+    def _draw(self, x: Tensor, present: Tensor, generator: torch.Generator) -> Tensor:
+        """Returns which cells are hidden, (N, D)."""
+
+    def _log_prob(self, x: Tensor, observed: Tensor, present: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no log_prob: it is not known in closed form.")
+
+    def _marginal(self, x: Tensor, present: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no probability in closed form.")
+
+    def _find_expected_rate(self, x: Tensor, present: Tensor) -> Floats:
+        return mean_of_cells(self._marginal(x, present), present)
+
+    # ------------------------------------------------------------------------------------- inside
+
+    def _open(self, X: Any, *, batched: bool = False) -> OpenTable:
+        self._check_fitted()
+        table = OpenTable(X, batched=batched)
+        self._coder.check(table)
+        return table
+
+    def _check_fitted(self) -> None:
+        if not self._fitted:
+            raise ValueError(f"This {type(self).__name__} is not calibrated yet; call fit(X) first.")
+
+    def _present(self, table: OpenTable) -> Tensor:
+        return table.present()
+
+    def _read(self, table: OpenTable) -> tuple[Tensor, Tensor]:
+        present = table.present()
+        return self._prepare(self._coder.codes(table), present), present
+
+    def _settle_unreadable(self, table: OpenTable) -> None:
+        """Leaves text without an order out, or refuses it if the user asked for it."""
+        lost = [j for j in self.columns_.tolist() if j in self._coder.unreadable]
+        if lost and (self.columns is not None or len(lost) == len(self.columns_)):
+            raise SchemaError(
+                f"Column {table.names[lost[0]]!r} is text with another value in nearly every row, so "
+                f"{type(self).__name__} cannot order it. Leave it out of columns."
+            )
+        self.columns_ = np.array([j for j in self.columns_.tolist() if j not in lost], dtype=np.int64)
+
+    def _check_observed(self, observed: Any, table: OpenTable) -> Tensor:
+        seen = observed if isinstance(observed, Tensor) else torch.from_numpy(np.array(observed))
+        if seen.dtype != torch.bool:
+            raise ValueError(f"observed must be boolean (True = seen), got {seen.dtype}.")
+        wanted = (*table.batch, table.n_features)
+        if tuple(seen.shape) != wanted:
+            raise ValueError(f"observed must have the shape of X, {wanted}, got {tuple(seen.shape)}.")
+        seen = seen.reshape(-1, table.n_features)
+        wrong = (seen & ~self._present(table)).nonzero()
+        if len(wrong):
+            row, j = wrong[0].tolist()
+            raise ValueError(
+                f"observed is True in row {row} of column {table.names[j]!r}, where X is missing."
+            )
+        return seen
+
+
+class CellMechanism(Mechanism):
+    r"""A mechanism that decides about each cell on its own, given the row.
+
+    .. math:: p(m \mid x) = \prod_j p(m_j \mid x)
+    """
+
+    @abstractmethod
+    def _cell_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """Returns the log probability of each cell's state, (N, A), for the A columns of `columns_`."""
+
+    def _draw(self, x: Tensor, present: Tensor, generator: torch.Generator) -> Tensor:
+        p = self._marginal(x, present)
+        noise = torch.rand(p.shape, generator=generator, dtype=torch.float64).to(p.device)
+        return noise < p
+
+    def _marginal(self, x: Tensor, present: Tensor) -> Tensor:
+        hidden = torch.zeros(len(x), len(self.columns_), dtype=torch.bool, device=x.device)
+        return self._spread(self._cell_log_prob(x, hidden).exp(), x)
+
+    def _log_prob(self, x: Tensor, observed: Tensor, present: Tensor) -> Tensor:
+        return self._cells(x, observed, present).sum(dim=1)
+
+    def _cells(self, x: Tensor, observed: Tensor, present: Tensor) -> Tensor:
+        """Returns the log factors of the cells, (N, A); 0 where there was no cell."""
+        where = torch.from_numpy(self.columns_).to(x.device)
+        return torch.where(present[:, where], self._cell_log_prob(x, observed[:, where]), 0.0)
+
+    def _spread(self, cells: Tensor, x: Tensor) -> Tensor:
+        """Returns what is known of the columns that may be hidden as part of all columns, zeros elsewhere."""
+        spread = torch.zeros(x.shape, dtype=cells.dtype, device=x.device)
+        return spread.index_copy(1, torch.from_numpy(self.columns_).to(x.device), cells)
+
+
+def log_bernoulli(p: Tensor, observed: Tensor) -> Tensor:
+    """Returns the log probability of a cell's state, given the probability `p` that it is hidden."""
+    return torch.where(observed, torch.log1p(-p), torch.log(p))
+
+
+def mean_of_cells(p: Tensor, present: Tensor) -> Floats:
+    """Returns the mean of each column over the cells that are there, 0 where there are none."""
+    total = torch.where(present, p, 0.0).double().sum(dim=0)
+    mean: Floats = (total / present.sum(dim=0).clamp(min=1)).detach().cpu().numpy()
+    return mean
+
+
+def like(x: Tensor, values: Any) -> Tensor:
+    """Returns numbers as a tensor of the type and place of `x`."""
+    return torch.as_tensor(values, dtype=x.dtype, device=x.device)

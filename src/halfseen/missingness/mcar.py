@@ -1,0 +1,105 @@
+"""Missing completely at random: cells, whole rows, or blocks of columns that go together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfseen.missingness.base import Mechanism, like
+from halfseen.missingness.parameters import Rate, check_choice, check_rate, per_column
+from halfseen.missingness.reading import Columns, OpenTable, Positions
+
+
+@dataclass(eq=False)
+class MCAR(Mechanism):
+    r"""Hides cells by coin tosses that look at nothing: missing completely at random (MCAR).
+
+    .. math:: p(m \mid x) = \prod_b r_b^{m_b} (1 - r_b)^{1 - m_b}
+
+    where :math:`b` runs over units that are hidden or seen together: single cells, all affected cells of a
+    row, or blocks of columns (a page of a questionnaire, a laboratory panel).
+
+    Parameters
+    ----------
+    rate : float or sequence of float
+        The share of hidden cells: one for all, or one per column (one per block with ``unit="blocks"``).
+    unit : {"cells", "rows", "blocks"}
+        What is hidden together.
+    columns : names or positions, optional
+        The columns that may lose cells; all if not given.
+    blocks : sequence of columns, optional
+        Groups of names or positions, for ``unit="blocks"``; no column may be in two. They replace `columns`.
+
+    References
+    ----------
+    Rubin (1976), Inference and missing data, Biometrika 63.
+
+    Examples
+    --------
+    >>> X = np.zeros((100_000, 2))
+    >>> observed = MCAR(rate=0.3).fit(X).sample(X, random_state=0)
+    >>> observed.mean(axis=0).round(2)
+    array([0.7, 0.7])
+    """
+
+    rate: Rate = 0.3
+    unit: Literal["cells", "rows", "blocks"] = "cells"
+    columns: Columns | None = None
+    blocks: Sequence[Columns] | None = None
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
+        check_choice("unit", self.unit, ("cells", "rows", "blocks"))
+        if (self.unit == "blocks") != (self.blocks is not None):
+            raise ValueError(
+                f"blocks belong to unit='blocks', got blocks={self.blocks!r}, unit={self.unit!r}."
+            )
+        if self.blocks is not None and self.columns is not None:
+            raise ValueError(f"Give either blocks or columns, got columns={self.columns!r} too.")
+
+    def _choose_columns(self, table: OpenTable) -> Positions:
+        if self.blocks is None:
+            columns = super()._choose_columns(table)
+            n_units = len(columns) if self.unit == "cells" else 1
+            self.unit_of_column_ = np.arange(len(columns)) % max(1, n_units)
+        else:
+            groups = [table.positions(block, "blocks") for block in self.blocks]
+            columns = np.concatenate([np.empty(0, dtype=np.int64), *groups])
+            twice = [table.names[j] for j in columns.tolist() if columns.tolist().count(j) > 1]
+            if twice:
+                raise ValueError(f"blocks must not overlap, but {twice[0]!r} is in two of them.")
+            n_units = len(groups)
+            self.unit_of_column_ = np.repeat(np.arange(n_units), [len(group) for group in groups])
+        self.rates_ = per_column("rate", self.rate, n_units)
+        return columns
+
+    def _reads(self, table: OpenTable) -> Positions:
+        return np.empty(0, dtype=np.int64)
+
+    def _calibrate(self, x: Tensor, present: Tensor) -> None:
+        pass  # a coin needs no calibration
+
+    def _draw(self, x: Tensor, present: Tensor, generator: torch.Generator) -> Tensor:
+        noise = torch.rand(len(x), len(self.rates_), generator=generator, dtype=torch.float64)
+        units = noise < torch.from_numpy(self.rates_)
+        hidden = torch.zeros(x.shape, dtype=torch.bool)
+        hidden[:, torch.from_numpy(self.columns_)] = units[:, torch.from_numpy(self.unit_of_column_)]
+        return hidden.to(x.device)
+
+    def _marginal(self, x: Tensor, present: Tensor) -> Tensor:
+        p = np.zeros(x.shape[1])
+        p[self.columns_] = self.rates_[self.unit_of_column_]
+        return like(x, p).expand(x.shape)
+
+    def _log_prob(self, x: Tensor, observed: Tensor, present: Tensor) -> Tensor:
+        where = torch.from_numpy(self.columns_).to(x.device)
+        member = like(x, np.eye(len(self.rates_))[self.unit_of_column_])  # (A, B)
+        n_hidden = (~observed & present)[:, where].to(x.dtype) @ member  # (N, B)
+        n_seen = (observed & present)[:, where].to(x.dtype) @ member
+        rates = like(x, self.rates_)
+        log_p = torch.where(n_hidden > 0, torch.log(rates), torch.log1p(-rates))
+        log_p = torch.where((n_hidden > 0) & (n_seen > 0), -torch.inf, log_p)
+        return torch.where(n_hidden + n_seen > 0, log_p, 0.0).sum(dim=1)

@@ -1,0 +1,233 @@
+"""Tables as mechanisms see them: numbers with a mask, whatever the library they came from.
+
+Arrays and tensors are numbers already. In a frame, numbers count as themselves, booleans as 0 and 1, dates
+and durations as microseconds, and text and categories as the position of their level: in the order that the
+dtype declares, else sorted. Levels are learned in `fit`; one that was not seen there has no number.
+"""
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from halfseen.data.columns import Column, refuse_infinite
+from halfseen.data.frames import RawColumn, Table, is_frame
+from halfseen.data.schema import Schema
+from halfseen.errors import SchemaError
+from halfseen.missingness.holes import put_nulls
+
+Columns = str | int | Sequence[str | int]
+Floats = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.int64]
+
+
+class OpenTable:
+    """A user's frame, array or tensor, opened for a mechanism.
+
+    Parameters
+    ----------
+    X : frame, array-like or tensor
+        Two axes, rows and columns; arrays and tensors with `batched` may have more, of which the last is the
+        columns and the others count as rows.
+    batched : bool
+        Whether more or fewer than two axes are right.
+    """
+
+    def __init__(self, X: Any, *, batched: bool = False) -> None:
+        self.native = X
+        self.framed = not isinstance(X, Tensor | np.ndarray) and is_frame(X)
+        if self.framed:
+            self._table = Table(X)
+            self.names = self._table.names
+            self.batch: tuple[int, ...] = (self._table.n_rows,)
+            self._values = None
+        else:
+            values = _as_values(X)
+            if values.ndim != 2 and not (batched and values.ndim):
+                raise ValueError(f"X must have two axes, rows and columns, got shape {tuple(values.shape)}.")
+            self.batch = tuple(values.shape[:-1])
+            self._values = values.reshape(-1, values.shape[-1])
+            self.names = tuple(f"x{j}" for j in range(values.shape[-1]))
+        self.n_rows = int(np.prod(self.batch))
+        self.n_features = len(self.names)
+
+    def present(self) -> Tensor:
+        """Returns which cells the table has, (N, D)."""
+        if self._values is not None:
+            return ~self._values.isnan()
+        frame = nw.from_native(self.native, eager_only=True)
+        present = np.empty((self.n_rows, self.n_features), dtype=bool)
+        for j, series in enumerate(frame.iter_columns()):
+            lacking = series.is_null()
+            if series.dtype.is_float():
+                lacking = lacking | series.is_nan().fill_null(True)
+            present[:, j] = ~lacking.to_numpy().astype(bool)
+        return torch.from_numpy(present)
+
+    def numbers(self) -> Tensor | None:
+        """Returns the values of an array or tensor as they are, (N, D); None for a frame."""
+        return self._values
+
+    def raw(self, position: int) -> RawColumn:
+        """Returns one column of a frame as it was read."""
+        return self._table.column(position)
+
+    def select(self, positions: Sequence[int]) -> Table:
+        """Returns some columns of a frame as a table of their own."""
+        frame = nw.from_native(self.native, eager_only=True)
+        return Table(frame.select([frame.columns[j] for j in positions]).to_native())
+
+    def wrap(self, result: Tensor) -> Any:
+        """Returns a result in the caller's library: a tensor for a tensor, else a numpy array."""
+        shaped = result.reshape((*self.batch, *result.shape[1:]))
+        return shaped if isinstance(self.native, Tensor) else shaped.detach().cpu().numpy()
+
+    def with_holes(self, hidden: Tensor, affected: Positions) -> Any:
+        """Returns a copy of the table without the hidden cells."""
+        if self.framed:
+            return put_nulls(self.native, hidden.cpu().numpy(), affected.tolist())
+        if isinstance(self.native, Tensor):
+            values = self.native if self.native.is_floating_point() else self.native.to(torch.float64)
+            return torch.where(hidden.reshape(values.shape), torch.nan, values)
+        array = np.asarray(self.native)
+        dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
+        return np.where(hidden.cpu().numpy(), dtype.type(np.nan), array.astype(dtype))
+
+    def positions(self, columns: Columns, parameter: str = "columns") -> Positions:
+        """Returns the positions of columns that are given by name or position; names come first."""
+        listed = [columns] if isinstance(columns, str | int | np.integer) else list(columns)
+        found = [self._position(column, parameter) for column in listed]
+        repeated = [self.names[j] for j in found if found.count(j) > 1]
+        if repeated:
+            raise ValueError(f"{parameter} names {repeated[0]!r} more than once.")
+        return np.array(found, dtype=np.int64)
+
+    def _position(self, column: Any, parameter: str) -> int:
+        if self.framed and str(column) in self.names:
+            return self.names.index(str(column))
+        if isinstance(column, int | np.integer) and not isinstance(column, bool):
+            if -self.n_features <= column < self.n_features:
+                return int(column) % self.n_features
+            raise ValueError(f"{parameter} holds {column!r}, but X has {self.n_features} columns.")
+        what = (
+            f"columns {', '.join(map(repr, self.names[:8]))}" if self.framed else "no names, only positions"
+        )
+        raise ValueError(f"{parameter} holds {column!r}, but X has {what}.")
+
+
+class Coder:
+    """How the columns of the fitted table become numbers.
+
+    Parameters
+    ----------
+    table : OpenTable
+        The table that a mechanism is fitted on.
+    needed : iterable of int
+        The columns whose values the mechanism reads; the others are zeros.
+
+    Attributes
+    ----------
+    unreadable : frozenset of int
+        Columns among `needed` whose text has no order to go by: nearly every row has another value.
+    fill : array of shape (D,)
+        The mean of each column that is read.
+    """
+
+    def __init__(self, table: OpenTable, needed: Iterable[int]) -> None:
+        self.names, self.framed, self.n_features = table.names, table.framed, table.n_features
+        wanted = sorted({int(j) for j in needed})
+        self.labelled: dict[int, Column] = {}
+        if self.framed:
+            texts = [j for j in wanted if table.raw(j).storage == "label"]
+            if texts:
+                self.labelled = dict(zip(texts, Schema.infer(table.select(texts)).columns, strict=True))
+        self.unreadable = frozenset(j for j, column in self.labelled.items() if column.kind == "identifier")
+        self.needed = [j for j in wanted if j not in self.unreadable]
+        self.fill = np.zeros(self.n_features)
+        self.fill = np.array([_mean(values) for values in self.codes(table).detach().cpu().numpy().T])
+
+    def check(self, table: OpenTable) -> None:
+        """Raises unless a table has the columns that the mechanism was fitted on."""
+        if table.n_features != self.n_features:
+            raise SchemaError(f"X has {table.n_features} columns; in fit it had {self.n_features}.")
+        if table.framed and self.framed:
+            for j, (now, before) in enumerate(zip(table.names, self.names, strict=True)):
+                if now != before:
+                    raise SchemaError(f"Column {j} of X is {now!r}; in fit it was {before!r}.")
+
+    def codes(self, table: OpenTable) -> Tensor:
+        """Returns the columns that are read as numbers, (N, D): NaN where there is none, 0 in the others."""
+        self.check(table)
+        numbers = table.numbers()
+        if numbers is not None:
+            for j in self.needed:
+                _refuse_infinite(numbers[:, j], table.names[j])
+            return numbers
+        codes = np.zeros((table.n_rows, self.n_features))
+        for j in self.needed:
+            codes[:, j] = self._code(j, table.raw(j))
+        return torch.from_numpy(codes)
+
+    def code_of(self, position: int, value: Any, parameter: str) -> float:
+        """Returns the number of a value that a user gave for a column."""
+        column = self.labelled.get(position)
+        if column is not None:
+            levels = column.levels or ()
+            for i, level in enumerate(levels):
+                if level == value or str(level) == str(value):
+                    return float(i)
+            shown = ", ".join(map(repr, levels[:8]))
+            raise ValueError(
+                f"{parameter}: column {self.names[position]!r} has no {value!r}; it has {shown}."
+            )
+        if isinstance(value, datetime.timedelta):
+            return value / datetime.timedelta(microseconds=1)
+        try:
+            if isinstance(value, str | datetime.date | np.datetime64):
+                return float(np.array(value, dtype="datetime64[us]").astype(np.int64))
+            return float(value)
+        except (TypeError, ValueError):
+            name = self.names[position]
+            raise ValueError(f"{parameter}: column {name!r} cannot be compared with {value!r}.") from None
+
+    def _code(self, position: int, raw: RawColumn) -> Floats:
+        column = self.labelled.get(position)
+        if column is not None:
+            return column.encode(raw)
+        refuse_infinite(raw)
+        if raw.storage == "label":
+            raise SchemaError(f"Column {raw.name!r} held numbers in fit, now it holds {raw.labels[0]!r}.")
+        return raw.values
+
+
+def _as_values(X: Any) -> Tensor:
+    if isinstance(X, Tensor):
+        return X if X.is_floating_point() else X.to(torch.float64)
+    try:
+        array = np.asarray(X)
+        return torch.from_numpy(np.array(array, dtype=np.float64))
+    except (TypeError, ValueError):
+        kind = type(X).__name__
+        raise ValueError(
+            f"X must hold numbers, or be a frame; a {kind} with other values cannot be read."
+        ) from None
+
+
+def _refuse_infinite(values: Tensor, name: str) -> None:
+    infinite = values.isinf().nonzero()
+    if len(infinite):
+        row = int(infinite[0, 0])
+        raise SchemaError(
+            f"Column {name!r} contains infinity ({float(values[row])} in row {row}). "
+            "Replace infinite values by numbers or by missing values."
+        )
+
+
+def _mean(values: Floats) -> float:
+    seen = values[~np.isnan(values)]
+    return float(seen.mean()) if len(seen) else 0.0

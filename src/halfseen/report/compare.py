@@ -1,0 +1,273 @@
+"""A race of imputers as a plain dict, and the dict as a page or as a part of another page."""
+
+import math
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from markupsafe import Markup
+
+from halfseen.evaluation.comparison import SCORES, Comparison, Standing
+from halfseen.evaluation.trial import PARTS
+from halfseen.report import svg
+from halfseen.report.render import _environment
+
+MAX_COLUMNS = 40
+EXPLAINED = {
+    "rmse": "Root mean squared error of single values, in standard deviations of the column",
+    "mae": "Mean absolute error of single values, in standard deviations",
+    "accuracy": "Share of levels filled right",
+    "log_loss": "Minus the log probability of the true level; methods without probabilities have none",
+    "crps": "Error of the whole distribution; for a single value its absolute error",
+    "coverage": "Share of true values within their interval",
+    "width": "Mean width of the intervals, in standard deviations",
+    "interval_score": "Width of the intervals, and a fine for misses",
+    "energy": "Distance of completed rows from true rows as distributions",
+    "sliced_wasserstein": "Transport distance of completed rows from true rows",
+}
+SHOWN = ("rmse", "mae", "accuracy", "log_loss", "crps", "coverage", "energy")
+PICTURED = ("rmse", "mae", "accuracy", "log_loss", "crps", "coverage", "interval_score", "energy")
+_ROW, _NAME, _WIDTH = 27.0, 92.0, 340.0
+
+Summary = dict[str, Any]
+
+
+def summarize_comparison(
+    comparison: Comparison,
+    *,
+    source: str = "table",
+    command: str = "",
+    seconds: float = 0.0,
+    notes: Sequence[str] = (),
+    version: str = "",
+) -> Summary:
+    """Return a race as numbers, strings, lists and dicts only.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What `halfseen.evaluation.protocol.compare` returned.
+    source, command, version : str
+        Which file was raced on, by which command, by which version.
+    seconds : float
+        The time it took.
+    notes : sequence of str
+        Notices and warnings.
+    """
+    settings = comparison.settings
+    parts = [part for part in PARTS if comparison.scores(part)]
+    main = parts[-1] if parts else "out"
+    shown = [score for score in SHOWN if any(score in comparison.scores(part) for part in parts)]
+    return {
+        "source": source,
+        "command": command,
+        "seconds": float(seconds),
+        "version": version,
+        "notes": list(notes),
+        "settings": settings,
+        "provenance": comparison.provenance,
+        "n_hidden": settings["n_hidden"],
+        "parts": parts,
+        "main": main,
+        "methods": [
+            {
+                "name": name,
+                "seconds": _finite(comparison.standings("seconds", main)[place].estimate.mean),
+                "n_failed": comparison.count(name, "failed"),
+                "n_skipped": comparison.count(name, "not applicable"),
+                "errors": comparison.errors(name),
+                "warnings": sorted({w for r in comparison.records if r.method == name for w in r.warnings}),
+            }
+            for place, name in enumerate(comparison.methods)
+        ],
+        "scores": [_summarize_score(comparison, score, parts, main) for score in shown],
+        "pictured": _choose_pictures(comparison, parts, main),
+        "columns": _summarize_columns(comparison, main),
+        "n_failed": sum(record.status == "failed" for record in comparison.records),
+        "n_resumed": sum(record.resumed for record in comparison.records),
+        "n_runs": len(comparison.records),
+    }
+
+
+def _choose_pictures(comparison: Comparison, parts: Sequence[str], main: str) -> list[Summary]:
+    """Return the scores to draw: six panels for a table with numbers, whether it has levels or not."""
+    has_levels = any("accuracy" in comparison.scores(part) for part in parts)
+    names = [name for name in PICTURED if not has_levels or name not in ("mae", "interval_score")]
+    known = [name for name in names if any(name in comparison.scores(part) for part in parts)]
+    return [_summarize_score(comparison, name, parts, main) for name in known]
+
+
+def _summarize_score(comparison: Comparison, score: str, parts: Sequence[str], main: str) -> Summary:
+    label, direction = SCORES[score]
+    standings = {part: comparison.standings(score, part) for part in parts}
+    chosen = standings[main]
+    return {
+        "name": score,
+        "label": label,
+        "direction": direction,
+        "explained": EXPLAINED[score],
+        "target": comparison.settings["level"] if direction == "level" else None,
+        "parts": {part: [_summarize_standing(one) for one in standings[part]] for part in parts},
+        "best": next((one.method for one in chosen if one.best), None),
+        "tied": [one.method for one in chosen if one.tied],
+    }
+
+
+def _summarize_standing(standing: Standing) -> Summary:
+    estimate = standing.estimate
+    return {
+        "method": standing.method,
+        "mean": _finite(estimate.mean),
+        "low": _finite(estimate.low),
+        "high": _finite(estimate.high),
+        "best": standing.best,
+        "tied": standing.tied,
+    }
+
+
+def _summarize_columns(comparison: Comparison, part: str) -> list[Summary]:
+    found = []
+    for name, methods in list(comparison.by_column(part).items())[:MAX_COLUMNS]:
+        score = "rmse" if any("rmse" in scores for scores in methods.values()) else "accuracy"
+        values = [_finite(methods.get(method, {}).get(score, math.nan)) for method in comparison.methods]
+        known = [value for value in values if value is not None]
+        best = (min if score == "rmse" else max)(known) if known else None
+        found.append({"name": name, "score": SCORES[score][0], "values": values, "best": best})
+    return found
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def verdict(score: Summary) -> str:
+    """Return one sentence: who is best in a score, and who cannot be told from the best."""
+    if score["best"] is None:
+        return f"{score['label']}: no method finished every repeat"
+    ties = f", not to be told from {_listed(score['tied'])}" if score["tied"] else ""
+    return f"{score['label']}: {score['best']}{ties}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def show(score: Summary, value: float | None) -> str:
+    """Return a value of a score as it is written: shares in per cent, distances with more digits."""
+    if value is None:
+        return "\N{EN DASH}"
+    if score["name"] in ("accuracy", "coverage"):
+        return f"{100 * value:.1f}%"
+    return f"{value:.4f}" if score["name"] in ("energy", "sliced_wasserstein") else f"{value:.3f}"
+
+
+def render_comparison(summary: Summary) -> str:
+    """Return the page of a race: one HTML file, no script, no request."""
+    environment = _race_environment()
+    return environment.get_template("compare.html.jinja").render(
+        summary=summary, style=Markup(_style(environment)), **_pictures(summary)
+    )
+
+
+def render_race(summary: Summary) -> Markup:
+    """Return pictures and table of a race as a fragment.
+
+    The page needs the style of the reports, and that of `race_style` after it.
+    """
+    template = _race_environment().get_template("compare_race.html.jinja")
+    return Markup(template.render(summary=summary, **_pictures(summary)))
+
+
+def race_style() -> Markup:
+    """Return the style rules of the fragment."""
+    return Markup(_race_environment().get_template("compare_style.css.jinja").render())
+
+
+def _race_environment() -> Any:
+    environment = _environment()
+    environment.filters |= {"verdict": verdict, "listed": _listed}
+    environment.globals |= {"show": show}
+    return environment
+
+
+def _style(environment: Any) -> str:
+    """Return the style sheet of the imputation report, so that all pages look alike."""
+    source, _, _ = environment.loader.get_source(environment, "report.html.jinja")
+    found = re.search(r"<style>(.*?)</style>", source, re.DOTALL)
+    return found[1] if found else ""
+
+
+def _pictures(summary: Summary) -> dict[str, Any]:
+    drawn = {score["name"]: Markup(dot_plot(score, summary["main"])) for score in summary["pictured"]}
+    return {"pictures": drawn}
+
+
+def dot_plot(score: Summary, main: str) -> str:
+    """Draw a score: a line per method, its mean and interval on new rows, and faintly on fitted rows."""
+    rows = score["parts"][main]
+    ends = [
+        value
+        for part in score["parts"].values()
+        for one in part
+        for value in (one["mean"], one["low"], one["high"])
+        if value is not None
+    ]
+    ends += [score["target"]] if score["target"] is not None else []
+    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+    pad = 0.06 * (high - low) or max(abs(high), 1e-9) * 0.05
+    axis = _Axis(low - pad, high + pad, _ROW * len(rows) + 6)
+    parts = axis.lines(score)
+    for place, one in enumerate(rows):
+        y = 14 + _ROW * place
+        name = svg.shorten(one["method"], 13)
+        parts.append(
+            svg._text("level strong" if one["best"] else "level", _NAME - 10, y + 4, name, anchor="end")
+        )
+        for part in sorted(score["parts"], key=lambda part: part == main):
+            parts += axis.mark(score, score["parts"][part][place], part, y, faint=part != main)
+    return svg._svg(parts, f"{score['label']} of each method", _WIDTH, axis.floor + 24)
+
+
+class _Axis:
+    """A horizontal scale and what is drawn on it."""
+
+    def __init__(self, low: float, high: float, floor: float) -> None:
+        self.low, self.high, self.floor = low, high, floor
+
+    def place(self, value: float) -> float:
+        return _NAME + (_WIDTH - _NAME - 8) * (value - self.low) / (self.high - self.low)
+
+    def lines(self, score: Summary) -> list[str]:
+        parts = [f'<path class="axis" d="M{_NAME} {self.floor:.1f}H{_WIDTH - 4}" fill="none"/>']
+        for tick in svg.nice_ticks(self.low, self.high, 4):
+            x = self.place(tick)
+            label = f"{100 * tick:g}%" if score["name"] in ("accuracy", "coverage") else svg.number(tick)
+            parts.append(f'<path class="gridline" d="M{x:.1f} 2V{self.floor:.1f}"/>')
+            parts.append(svg._text("tick", x, self.floor + 16, label, anchor="middle"))
+        if score["target"] is not None:
+            x = self.place(score["target"])
+            parts.append(f'<path class="target" d="M{x:.1f} 2V{self.floor:.1f}"/>')
+        return parts
+
+    def mark(self, score: Summary, one: Summary, part: str, y: float, *, faint: bool) -> list[str]:
+        if one["mean"] is None:
+            if faint:
+                return []
+            return [svg._text("tick", _NAME + 6, y + 4, "does not apply")]
+        where = "rows that were fitted" if part == "in" else "new rows"
+        band = ""
+        if one["low"] is not None:
+            band = f" ({show(score, one['low'])} to {show(score, one['high'])})"
+        title = escape(f"{one['method']}, {where}: {show(score, one['mean'])}{band}")
+        shade = " fitted" if faint else ""
+        y = y + 7 if faint else y
+        parts = [f"<g><title>{title}</title>"]
+        if one["low"] is not None:
+            start, end = self.place(one["low"]), self.place(one["high"])
+            parts.append(f'<path class="interval{shade}" d="M{start:.1f} {y:.1f}H{end:.1f}"/>')
+        radius = 2.6 if faint else 4.6
+        best = " best" if one["best"] and not faint else ""
+        x = self.place(one["mean"])
+        parts.append(f'<circle class="dot{shade}{best}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"/></g>')
+        return parts

@@ -1,0 +1,224 @@
+"""A diagnosis as a plain dict, and the dict as one self-contained page."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from halfseen.evaluation.association import Association
+from halfseen.evaluation.diagnosis import Diagnosis
+from halfseen.evaluation.wording import ALPHA, effect_words, p_words, pair_words, shift_words
+from halfseen.report import describe_svg, svg
+from halfseen.report.render import _environment
+
+MAX_COLUMNS = 60
+MAX_PATTERN_COLUMNS = 40
+MAX_HEAT_ROWS, MAX_HEAT_COLUMNS = 30, 36
+MAX_PAIRS = {"value": 20, "missingness": 12}
+
+Summary = dict[str, Any]
+
+
+def summarize_diagnosis(
+    diagnosis: Diagnosis,
+    *,
+    source: str = "table",
+    reference: str = "",
+    command: str = "",
+    seconds: float = 0.0,
+    notes: Sequence[str] = (),
+    version: str = "",
+) -> Summary:
+    """Return what a page shows: counts, effect sizes and sentences, and no row of the table.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        What `halfseen.describe` returned.
+    source, reference : str
+        The names of the table and of the one it was compared with.
+    command, version : str
+        What to type to repeat it, and the version that made it.
+    seconds : float
+        The time it took.
+    notes : sequence of str
+        Notices and warnings.
+
+    Returns
+    -------
+    dict
+        Numbers, strings, lists and dicts only: it survives ``json.dumps``.
+    """
+    content = diagnosis.to_dict()
+    content["associations"].pop("pairs")
+    emptiest = sorted((c for c in content["columns"] if c["n_missing"]), key=lambda c: -c["n_missing"])
+    names = [column["name"] for column in emptiest]
+    clear = diagnosis.associations.clear
+    return {
+        **content,
+        "source": source,
+        "reference": reference,
+        "command": command,
+        "seconds": float(seconds),
+        "notes": list(notes),
+        "version": version,
+        "n_columns": len(diagnosis.columns),
+        "n_cells": diagnosis.n_rows * len(diagnosis.columns),
+        "n_complete_rows": diagnosis.patterns.n_complete_rows,
+        "n_with_holes": len(emptiest),
+        "evidence": bool(diagnosis.little.p_value_robust < ALPHA or any(p.about == "value" for p in clear)),
+        "patterns": _picture_patterns(diagnosis, names[:MAX_PATTERN_COLUMNS]),
+        "blocks": _picture_positions(diagnosis, names[:MAX_COLUMNS]),
+        "heat": {about: _grid(diagnosis, about, names) for about in MAX_PAIRS},
+        "pairs": {about: _list_pairs(diagnosis.distinct_pairs(about), about) for about in MAX_PAIRS},
+        "target_pairs": [
+            _pair(pair)
+            for pair in diagnosis.associations.about(diagnosis.target or "")
+            if pair.about == "value" and diagnosis.target is not None
+        ][: MAX_PAIRS["value"]],
+        "shift": shift_words(diagnosis.little),
+    }
+
+
+def _picture_patterns(diagnosis: Diagnosis, emptiest: Sequence[str]) -> Summary:
+    table = diagnosis.patterns
+    shown = [name for name in table.columns if name in set(emptiest)]
+    rows = [
+        {"missing": [name in row.missing for name in shown], "count": row.count, "share": row.share}
+        for row in table.rows
+    ]
+    return {
+        "columns": shown,
+        "rows": rows,
+        "n_patterns": table.n_patterns,
+        "n_other": diagnosis.n_rows - sum(row.count for row in table.rows),
+        "n_hidden_columns": len(table.columns) - len(shown),
+        "n_single": table.n_single,
+        "monotone": table.monotonicity.monotone,
+        "monotone_share": table.monotonicity.share,
+        "order": list(table.monotonicity.order),
+        "together": [list(group) for group in table.together],
+    }
+
+
+def _picture_positions(diagnosis: Diagnosis, emptiest: Sequence[str]) -> Summary:
+    shown = [column for column in diagnosis.columns if column.name in set(emptiest)]
+    n_stretches = len(shown[0].positions) if shown else 0
+    return {
+        "columns": [column.name for column in shown],
+        "edges": np.linspace(0, diagnosis.n_rows, n_stretches + 1).astype(int).tolist(),
+        "shares": [list(column.positions) for column in shown],
+    }
+
+
+def _grid(diagnosis: Diagnosis, about: str, emptiest: Sequence[str]) -> Summary | None:
+    """Return the strengths of all pairs of one sort, for the columns with the strongest of them."""
+    found: dict[tuple[str, str], Association] = {}
+    for pair in diagnosis.associations.pairs:
+        if pair.about == about:
+            found[pair.column, pair.other] = pair
+            if about == "missingness":
+                found[pair.other, pair.column] = pair
+    rows = _strongest(found, 0, MAX_HEAT_ROWS)
+    columns = _strongest(found, 1, MAX_HEAT_COLUMNS) if about == "value" else rows
+    place = {name: i for i, name in enumerate(column.name for column in diagnosis.columns)}
+    rows, columns = (sorted(names, key=place.__getitem__) for names in (rows, columns))
+    if not rows or len(columns) < 2:
+        return None
+    cells = [[_heat_cell(found.get((row, column))) for column in columns] for row in rows]
+    return {"rows": rows, "columns": columns, "cells": cells}
+
+
+def _strongest(found: dict[tuple[str, str], Association], side: int, at_most: int) -> list[str]:
+    best: dict[str, float] = {}
+    for names, pair in found.items():
+        score = pair.strength + (pair.p_adjusted < ALPHA)
+        best[names[side]] = max(best.get(names[side], 0.0), score)
+    return sorted(best, key=lambda name: -best[name])[:at_most]
+
+
+def _heat_cell(pair: Association | None) -> Summary | None:
+    if pair is None:
+        return None
+    words = f"{pair_words(pair)}; strength {pair.strength:.2f}, {p_words(pair.p_adjusted)}"
+    return {"strength": round(pair.strength, 4), "clear": pair.p_adjusted < ALPHA, "words": words}
+
+
+def _list_pairs(pairs: Sequence[Association], about: str) -> Summary:
+    return {"shown": [_pair(pair) for pair in pairs[: MAX_PAIRS[about]]], "n_clear": len(pairs)}
+
+
+def _pair(pair: Association) -> Summary:
+    return {
+        "measure": pair.measure, "effect": pair.effect, "low": pair.low, "high": pair.high,
+        "words": pair_words(pair), "numbers": effect_words(pair), "p": p_words(pair.p_adjusted),
+        "clear": pair.p_adjusted < ALPHA,
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ page
+
+
+def render_diagnosis(summary: Summary) -> str:
+    """Return the HTML page of a summary made by `summarize_diagnosis`; every name is escaped."""
+    environment = _environment()
+    environment.filters["p_words"] = lambda p: p_words(float("nan") if p is None else p)
+    heat, blocks = summary["heat"], summary["blocks"]
+    pictures = {
+        "style": Markup(_style(environment)),
+        "key": Markup(describe_svg.key((0.03, 0.1, 0.3, 1.0))),
+        "strips": [
+            (name, Markup(svg.strip(shares, blocks["edges"], name)))
+            for name, shares in zip(blocks["columns"], blocks["shares"], strict=True)
+        ],
+        "patterns": Markup(svg.pattern_grid(summary["patterns"])) if summary["n_missing"] else None,
+        "heat_values": _draw_heat(heat["value"], "Strength of holes with values"),
+        "heat_holes": _draw_heat(heat["missingness"], "Strength of holes with holes"),
+        "value_pairs": [_draw_pair(pair) for pair in summary["pairs"]["value"]["shown"]],
+        "hole_pairs": [_draw_pair(pair) for pair in summary["pairs"]["missingness"]["shown"]],
+        "target_pairs": [_draw_pair(pair) for pair in summary["target_pairs"]],
+        "predictable": [_draw_auc(one) for one in summary["predictability"]],
+        "changes": _draw_changes(summary["drift"]),
+    }
+    return environment.get_template("describe.html.jinja").render(summary=summary, **pictures)
+
+
+def _style(environment: Any) -> str:
+    """Return the style sheet of the imputation report, so that all pages look alike."""
+    source, _, _ = environment.loader.get_source(environment, "report.html.jinja")
+    return re.findall(r"<style>(.*?)</style>", source, re.DOTALL)[0]
+
+
+def _draw_heat(grid: Summary | None, title: str) -> Markup | None:
+    return None if grid is None else Markup(describe_svg.heat_map(grid, title))
+
+
+def _draw_pair(pair: Summary) -> Summary:
+    effect, low, high = pair["effect"], pair["low"], pair["high"]
+    if pair["measure"] == "odds ratio":
+        effect, low, high = (describe_svg.log_ratio(one or 1e-300) for one in (effect, low, high))
+    picture = describe_svg.mark(
+        effect, low, high, ends=(-1.0, 1.0), zero=0.0, words=pair["numbers"], clear=pair["clear"]
+    )
+    return {**pair, "picture": Markup(picture)}
+
+
+def _draw_auc(one: Summary) -> Summary:
+    if one["reason"] is not None:
+        return {**one, "picture": "", "numbers": ""}
+    clear = (one["p_adjusted"] or 0.0) < ALPHA
+    numbers = f"AUC {one['auc']:.2f} (95% {one['low']:.2f} to {one['high']:.2f})"
+    picture = describe_svg.mark(
+        one["auc"], one["low"], one["high"], ends=(0.25, 1.0), zero=0.5, words=numbers, clear=clear
+    )
+    return {**one, "picture": Markup(picture), "numbers": numbers}
+
+
+def _draw_changes(drift: Summary | None) -> list[Summary]:
+    if drift is None:
+        return []
+    shown = [one for one in drift["columns"] if one["rate"] or one["reference_rate"]][:MAX_COLUMNS]
+    most = max((max(one["rate"], one["reference_rate"]) for one in shown), default=1.0)
+    return [{**one, "picture": Markup(describe_svg.rate_bars(one, most))} for one in shown]

@@ -1,0 +1,85 @@
+"""The command `halfseen reproduce`, with a small experiment in place of the real ones."""
+
+import json
+
+import pytest
+
+from halfseen.cli import reproduce
+from halfseen.experiments import Better, Budget, Experiment, Published
+
+
+def score(model, data):
+    if model == "bad":
+        raise ValueError("cannot fit")
+    return {"rmse": 0.5 + data}
+
+
+@pytest.fixture(autouse=True)
+def experiments(monkeypatch):
+    toy = Experiment(
+        name="toy",
+        question="Does it run?",
+        paper="Nobody (2020), Nothing",
+        make_data=lambda setting, seed: seed / 10,
+        models={"ours": lambda: "good", "theirs": lambda: "bad"},
+        score=score,
+        metrics={"rmse": "lower"},
+        budgets={scale: Budget.grid(2, d=[3]) for scale in ("smoke", "small", "paper")},
+        claims=[Better("ours", "theirs", on="rmse"), Better("theirs", "ours", on="rmse")],
+        numbers=lambda setting, model, metric: Published(0.7, 0.1, "them"),
+    )
+    monkeypatch.setattr(reproduce, "EXPERIMENTS", {"toy": toy})
+
+
+def test_numbers_stand_beside_the_papers_and_claims_get_verdicts(run, tmp_path):
+    code, out, err = run("reproduce", "toy")
+    assert code == 0
+    [ours] = [line for line in out.splitlines() if "ours" in line and "rmse" in line and "0.5500" in line]
+    assert "0.5500 ± 0.0707" in ours
+    assert "0.7000 ± 0.1000 (them)" in ours
+    [theirs] = [line for line in out.splitlines() if "failed" in line and "rmse" in line and "0.7000" in line]
+    assert "2, 2 failed" in theirs
+    assert "not met" in out
+    assert "Does it run?" in err
+    assert "theirs on d = 3, seed 1, failed: ValueError: cannot fit" in err
+    stored = json.loads((tmp_path / "results" / "toy-smoke.json").read_text())
+    assert [verdict["outcome"] for verdict in stored["verdicts"]] == ["met", "not met"]
+
+
+def test_scale_and_folder_are_chosen_and_stored_runs_reused(run, tmp_path):
+    run("reproduce", "toy", "--scale", "small", "--output", "elsewhere")
+    assert (tmp_path / "elsewhere" / "toy-small.json").is_file()
+    _, _, err = run("reproduce", "toy", "--scale", "small", "--output", "elsewhere")
+    assert "2 of 4 runs" in err
+    assert "ours on" not in err  # only what had failed was tried again
+    _, out, err = run("reproduce", "toy", "--scale", "small", "-o", "elsewhere", "--fresh", "-q")
+    assert (err, "0.5500" in out) == ("", True)
+
+
+def test_experiments_are_listed(run):
+    code, out, _ = run("reproduce")
+    assert code == 0
+    assert "toy" in out
+    assert "Does it run?" in out
+    assert "4, 4, 4" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing",), "there is no experiment 'nothing'; there are toy"),
+        (("toy", "--scale", "huge"), "'huge' is not one of"),
+    ],
+)
+def test_what_is_unknown_is_one_line_of_error(run, arguments, message):
+    code, out, err = run("reproduce", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_foreign_result_file_is_not_overwritten(run, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "toy-smoke.json").write_text("{}")
+    code, _, err = run("reproduce", "toy")
+    assert code == 2
+    assert "is not a result file of an experiment" in err
