@@ -1,1 +1,46 @@
 """Judging imputations, and what is concluded from them."""
+
+from halfseen.evaluation.comparison import Comparison
+from halfseen.evaluation.contestants import OnNumbers
+from halfseen.evaluation.diagnosis import Diagnosis, describe
+from halfseen.evaluation.downstream import downstream_score
+from halfseen.evaluation.energy import energy_distance, sliced_wasserstein
+from halfseen.evaluation.iscore import energy_i_score
+from halfseen.evaluation.pooling import Pooled, pool
+from halfseen.evaluation.protocol import compare
+from halfseen.evaluation.scores import (
+    accuracy,
+    coverage,
+    crps_draws,
+    crps_gaussian,
+    interval_score,
+    log_loss,
+    mae,
+    r2_minus_bayes,
+    rmse,
+    width,
+)
+
+__all__ = [
+    "Comparison",
+    "Diagnosis",
+    "OnNumbers",
+    "Pooled",
+    "accuracy",
+    "compare",
+    "coverage",
+    "crps_draws",
+    "crps_gaussian",
+    "describe",
+    "downstream_score",
+    "energy_distance",
+    "energy_i_score",
+    "interval_score",
+    "log_loss",
+    "mae",
+    "pool",
+    "r2_minus_bayes",
+    "rmse",
+    "sliced_wasserstein",
+    "width",
+]
