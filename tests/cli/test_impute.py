@@ -316,3 +316,21 @@ def test_the_module_runs_as_a_program(tmp_path):
         [*run, "--magic"], input="", capture_output=True, text=True, check=False, cwd=tmp_path
     )
     check_refusal(bad.returncode, bad.stdout, bad.stderr, "--magic", tmp_path, [])
+
+
+def test_a_report_can_say_how_well_known_cells_are_filled(tmp_path):
+    report = tmp_path / "r.html"
+    command = ["impute", PENGUINS, "-o", str(tmp_path / "o.csv"), "--report", str(report), "--quiet"]
+    assert main([*command, "--evaluate"]) == 0
+    page = report.read_text()
+    assert "How well it fills known cells" in page
+    assert all(
+        f'<td class="name">{method}</td>' in page for method in ("gaussian", "mean", "median", "iterative")
+    )
+    assert main(command) == 0
+    assert "How well it fills known cells" not in report.read_text()
+
+
+def test_evaluate_without_a_report_is_an_error(tmp_path, capsys):
+    assert main(["impute", PENGUINS, "-o", str(tmp_path / "o.csv"), "--evaluate"]) == 2
+    assert "give --report too" in capsys.readouterr().err

@@ -104,7 +104,7 @@ def run_race(race: Race, reporter: Reporter) -> Comparison:
     """
     started = time.perf_counter()
     _check(race)
-    comparison = _hold(race, _read(race, reporter), reporter)
+    comparison = hold_race(race, _read(race, reporter), reporter)
     reporter.release()
     seconds = time.perf_counter() - started
     summary = summarize_comparison(
@@ -122,7 +122,8 @@ def run_race(race: Race, reporter: Reporter) -> Comparison:
     return comparison
 
 
-def _hold(race: Race, table: Any, reporter: Reporter) -> Comparison:
+def hold_race(race: Race, table: Any, reporter: Reporter) -> Comparison:
+    """Hide known cells of a table and let the methods fill them."""
     n_runs = len(race.methods) * race.repeats
     overrides = halfseen.Schema.read_overrides(race.schema) if race.schema is not None else None
     done: list[Record] = []
@@ -188,11 +189,18 @@ def _read(race: Race, reporter: Reporter) -> Any:
     reporter.say("read", f"{file.source}: {table.num_rows:,} rows, {table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
-    if table.num_rows > race.max_rows:
-        rows = np.random.default_rng(race.seed).permutation(table.num_rows)[: race.max_rows]
-        table = table.take(np.sort(rows))
-        reporter.note(f"{race.max_rows:,} of {file.table.num_rows:,} rows race; --max-rows changes that")
-    return table
+    thinned = thin_rows(table, race)
+    if thinned.num_rows < table.num_rows:
+        reporter.note(f"{race.max_rows:,} of {table.num_rows:,} rows race; --max-rows changes that")
+    return thinned
+
+
+def thin_rows(table: Any, race: Race) -> Any:
+    """Return as many rows as may race, drawn at random and in their order."""
+    if table.num_rows <= race.max_rows:
+        return table
+    rows = np.random.default_rng(race.seed).permutation(table.num_rows)[: race.max_rows]
+    return table.take(np.sort(rows))
 
 
 def print_race(summary: dict[str, Any]) -> None:

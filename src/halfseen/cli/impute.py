@@ -10,10 +10,15 @@ import pyarrow as pa
 
 import halfseen
 from halfseen.cli.atomic import check_writable, write_atomically
+from halfseen.cli.compare import Race, hold_race, thin_rows
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
+from halfseen.report.compare import render_race, summarize_comparison
 from halfseen.report.render import render
 from halfseen.report.summarize import summarize
+
+RACE_ROWS, RACE_RATE, RACE_REPEATS = 1000, 0.1, 3
+"""The self-evaluation of a report: rows that take part, the share of cells hidden, and how often."""
 
 REPORT_DRAWS = 20
 """Draws behind the bands of a report when none were asked for; a quarter of them for a large table."""
@@ -33,6 +38,7 @@ class Request:
     seed: int = 0
     schema: str | None = None
     report: str | None = None
+    evaluate: bool = False
     level: float = 0.9
     delimiter: str | None = None
     encoding: str | None = None
@@ -92,6 +98,8 @@ def impute(request: Request, reporter: Reporter) -> None:
 
 
 def _check_targets(request: Request) -> None:
+    if request.evaluate and request.report is None:
+        raise TableError("--evaluate adds a section to the report: give --report too")
     check_output(request.output, request.output_format)
     others = [path for path in (request.report, request.model) if path is not None]
     for path in others:
@@ -168,7 +176,20 @@ def _make_page(
         version=halfseen.__version__,
         proper=request.method == "gaussian" and request.draws is not None,
     )
-    return render(summary)
+    if not request.evaluate:
+        return render(summary)
+    race = _evaluate(request, reporter, table)
+    return render(summary, race, render_race(race))
+
+
+def _evaluate(request: Request, reporter: Reporter, table: pa.Table) -> dict[str, Any]:
+    """Race the method with simple ones on hidden cells of at most RACE_ROWS rows."""
+    methods = tuple(dict.fromkeys((request.method, "mean", "median", "iterative")))
+    race = Race(request.source, methods, rate=RACE_RATE, repeats=RACE_REPEATS, seed=request.seed,
+                level=request.level, max_rows=RACE_ROWS, schema=request.schema)  # fmt: skip
+    part = thin_rows(table, race)
+    summary = summarize_comparison(hold_race(race, part, reporter), version=halfseen.__version__)
+    return summary | {"n_rows": part.num_rows}
 
 
 def _write(request: Request, reporter: Reporter, file: TableFile, tables: Sequence[pa.Table]) -> None:

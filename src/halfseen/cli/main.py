@@ -92,6 +92,12 @@ def impute_command(
     report: Annotated[
         str | None, typer.Option(metavar="R.html", help="Write a report, one self-contained page.")
     ] = None,
+    evaluate: Annotated[
+        bool,
+        typer.Option(
+            "--evaluate", help="Add to the report how well it fills known cells, beside simple methods."
+        ),
+    ] = False,
     level: Annotated[
         float, typer.Option(callback=_check_level, help="Level of the intervals in the report.")
     ] = 0.9,
@@ -131,6 +137,7 @@ def impute_command(
         seed=seed,
         schema=schema,
         report=report,
+        evaluate=evaluate,
         level=level,
         delimiter=delimiter,
         encoding=encoding,

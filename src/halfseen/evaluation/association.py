@@ -193,25 +193,25 @@ def _compare_numbers(
     n_rows = len(values)
     if n_rows < 2 * MIN_GROUP:
         return
-    ranks, spread = np.zeros(len(x)), 0.0
+    ranks = np.zeros(len(x))
     ranks[seen], spread = midranks(values)
-    total = float(values.sum())
-    for name, rows in beside:
-        m = int(seen[rows].sum())
-        n = n_rows - m
-        if min(m, n) < MIN_GROUP or spread <= 0:
-            continue
-        auc = (float(ranks[rows].sum()) - m * (m + 1) / 2) / (m * n)
-        variance = (n_rows + 1) * spread / (12 * m * n)
-        z = (auc - 0.5) / np.sqrt(variance)
-        low, high = auc_interval(auc, m, n)
-        inside = float(x[rows].sum())
+    m = np.array([seen[rows].sum() for _, rows in beside], dtype=np.float64)
+    n = n_rows - m
+    enough = (np.minimum(m, n) >= MIN_GROUP) & (spread > 0)
+    beside = [one for one, tested in zip(beside, enough, strict=True) if tested]
+    m, n = m[enough], n[enough]
+    auc = (np.array([ranks[rows].sum() for _, rows in beside]) - m * (m + 1) / 2) / (m * n)
+    z = (auc - 0.5) / np.sqrt((n_rows + 1) * spread / (12 * m * n))
+    low, high = auc_interval(auc, m, n)
+    p_values, strengths = 2 * ndtr(-np.abs(z)), np.minimum(np.abs(z) / np.sqrt(n_rows - 1), 1.0)
+    total, sums = float(values.sum()), np.array([x[rows].sum() for _, rows in beside])
+    for place, (name, _) in enumerate(beside):
         yield Association(
             name, column.name, "value", "rank-biserial",
-            effect=2 * auc - 1, low=2 * float(low) - 1, high=2 * float(high) - 1,
-            strength=float(min(abs(z) / np.sqrt(n_rows - 1), 1.0)),
-            p_value=float(2 * ndtr(-abs(z))), p_adjusted=np.nan, n_rows=n_rows, n_missing=m, level=None,
-            when_missing=inside / m, when_seen=(total - inside) / n,
+            effect=float(2 * auc[place] - 1), low=float(2 * low[place] - 1), high=float(2 * high[place] - 1),
+            strength=float(strengths[place]), p_value=float(p_values[place]), p_adjusted=np.nan,
+            n_rows=n_rows, n_missing=int(m[place]), level=None,
+            when_missing=float(sums[place] / m[place]), when_seen=float((total - sums[place]) / n[place]),
         )  # fmt: skip
 
 

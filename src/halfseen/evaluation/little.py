@@ -26,9 +26,9 @@ MIN_SHIFT_ROWS = 5  # of a pattern whose shift is shown
 DEPENDENT = 1e-5  # the share of its variance that a feature must have of its own
 RARELY_SHARED = 0.3  # of the rows alone in their pattern; from here the test is said to see little
 CHUNK = 2_000_000  # numbers in memory at once
-SMALL = 50_000  # cells up to which EM runs on until rounding stops it
+SMALL = 200_000  # rows times squared features up to which EM runs on until rounding stops it
 _EXACT = EMSettings(ridge=0.0, max_iterations=300, tolerance=1e-13)
-_ROUGH = EMSettings(ridge=0.0, max_iterations=200, tolerance=1e-6)
+_ROUGH = EMSettings(ridge=0.0, max_iterations=100, tolerance=1e-6)
 _PROBE = EMSettings(ridge=0.01 * DEPENDENT, max_iterations=50, tolerance=1e-3)  # ridge per row
 
 
@@ -228,7 +228,7 @@ def _fit(
         n_left = len(kept) - len(own)
         notes.append(f"{n_left} of {len(kept)} features follow from others and are left out.")
         kept = kept[own]
-    settings = _EXACT if n_rows * len(kept) <= SMALL else _ROUGH
+    settings = _EXACT if n_rows * len(kept) ** 2 <= SMALL else _ROUGH
     fitted = _climb(_part(batch, kept), settings, generator)
     if fitted is None:
         notes.append("The covariance is shrunk a little, for rows are few; the test is then cautious.")

@@ -1,7 +1,6 @@
 """A race of imputers as a plain dict, and the dict as a page or as a part of another page."""
 
 import math
-import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -165,23 +164,16 @@ def show(score: Summary, value: float | None) -> str:
 def render_comparison(summary: Summary) -> str:
     """Return the page of a race: one HTML file, no script, no request."""
     environment = _race_environment()
-    return environment.get_template("compare.html.jinja").render(
-        summary=summary, style=Markup(_style(environment)), **_pictures(summary)
-    )
+    return environment.get_template("compare.html.jinja").render(summary=summary, **_pictures(summary))
 
 
 def render_race(summary: Summary) -> Markup:
     """Return pictures and table of a race as a fragment.
 
-    The page needs the style of the reports, and that of `race_style` after it.
+    The page needs the style of the reports, and ``compare_style.css.jinja`` after it.
     """
     template = _race_environment().get_template("compare_race.html.jinja")
     return Markup(template.render(summary=summary, **_pictures(summary)))
-
-
-def race_style() -> Markup:
-    """Return the style rules of the fragment."""
-    return Markup(_race_environment().get_template("compare_style.css.jinja").render())
 
 
 def _race_environment() -> Any:
@@ -189,13 +181,6 @@ def _race_environment() -> Any:
     environment.filters |= {"verdict": verdict, "listed": _listed}
     environment.globals |= {"show": show}
     return environment
-
-
-def _style(environment: Any) -> str:
-    """Return the style sheet of the imputation report, so that all pages look alike."""
-    source, _, _ = environment.loader.get_source(environment, "report.html.jinja")
-    found = re.search(r"<style>(.*?)</style>", source, re.DOTALL)
-    return found[1] if found else ""
 
 
 def _pictures(summary: Summary) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """A diagnosis as a plain dict, and the dict as one self-contained page."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -167,7 +166,6 @@ def render_diagnosis(summary: Summary) -> str:
     environment.filters["p_words"] = lambda p: p_words(float("nan") if p is None else p)
     heat, blocks = summary["heat"], summary["blocks"]
     pictures = {
-        "style": Markup(_style(environment)),
         "key": Markup(describe_svg.key((0.03, 0.1, 0.3, 1.0))),
         "strips": [
             (name, Markup(svg.strip(shares, blocks["edges"], name)))
@@ -183,12 +181,6 @@ def render_diagnosis(summary: Summary) -> str:
         "changes": _draw_changes(summary["drift"]),
     }
     return environment.get_template("describe.html.jinja").render(summary=summary, **pictures)
-
-
-def _style(environment: Any) -> str:
-    """Return the style sheet of the imputation report, so that all pages look alike."""
-    source, _, _ = environment.loader.get_source(environment, "report.html.jinja")
-    return re.findall(r"<style>(.*?)</style>", source, re.DOTALL)[0]
 
 
 def _draw_heat(grid: Summary | None, title: str) -> Markup | None:

@@ -28,13 +28,19 @@ METHODS = {
 }
 
 
-def render(summary: dict[str, Any]) -> str:
+def render(
+    summary: dict[str, Any], race: dict[str, Any] | None = None, race_panel: Markup | None = None
+) -> str:
     """Return the HTML page of a summary made by `halfseen.report.summarize.summarize`.
 
     Parameters
     ----------
     summary : dict
         The summary.
+    race : dict, optional
+        The summary of a race on hidden cells, and its panel, both made by `halfseen.report.compare`.
+    race_panel : Markup, optional
+        The panel.
 
     Returns
     -------
@@ -47,6 +53,8 @@ def render(summary: dict[str, Any]) -> str:
         .get_template("report.html.jinja")
         .render(
             summary=summary,
+            race=race,
+            race_panel=race_panel,
             method=name,
             assumption=assumption,
             fills=[_describe(fill, summary) for fill in summary["fills"]],

@@ -1,0 +1,142 @@
+"""The command `halfseen describe`: its output, its refusals, and a report beside it."""
+
+import gzip
+import io
+import json
+import os
+from importlib.resources import files
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+import halfseen
+from halfseen.cli.describe import show
+from halfseen.cli.main import main
+
+PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
+
+
+@pytest.fixture
+def run(capfd, tmp_path, monkeypatch):
+    """Runs the command line in an empty directory; returns exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_penguins_are_described_on_standard_output(run):
+    code, out, err = run("describe", PENGUINS)
+    assert code == 0
+    assert out.startswith("344 rows, 8 columns, 19 missing cells (0.7%), 333 complete rows (96.8%)\n")
+    assert "No evidence against MCAR was found. That is not evidence for it." in out
+    assert "cannot be tested from these data alone" in out
+    assert "\x1b" not in out
+    assert [line.split()[0] for line in err.splitlines()] == ["read", "done"]
+
+
+def test_json_is_the_dict_and_nothing_else(run):
+    code, out, _ = run("describe", PENGUINS, "--json", "--quiet")
+    assert code == 0
+    content = json.loads(out)
+    assert content["n_missing"] == 19
+    expected = halfseen.describe(pd.read_csv(PENGUINS)).to_dict()
+    assert content["patterns"] == json.loads(json.dumps(expected["patterns"]))
+    assert content["little"]["df"] == expected["little"]["df"]
+
+
+def test_a_report_is_written_and_nothing_else(run, tmp_path):
+    code, _, err = run("describe", PENGUINS, "--target", "body_mass_g", "--report", "r.html")
+    assert code == 0
+    assert os.listdir(tmp_path) == ["r.html"]
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "halfseen describe" in page
+    assert "--report r.html" in page
+    assert "The target, body_mass_g" in page
+    assert "report  r.html" in err
+
+
+def test_two_tables_are_compared(run, tmp_path):
+    frame = pd.read_csv(PENGUINS)
+    frame.iloc[:172].to_csv(tmp_path / "old.csv", index=False)
+    later = frame.iloc[172:].copy()
+    later.iloc[:90, 4] = None
+    later.to_parquet(tmp_path / "new.parquet")
+    code, out, _ = run("describe", "new.parquet", "--against", "old.csv", "--report", "r.html")
+    assert code == 0
+    assert "Against the reference" in out
+    assert "flipper_length_mm" in out.split("Against the reference")[1]
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Drift of missingness" in page
+    assert "old.csv" in page
+
+
+def test_formats_and_options_of_a_csv_reach_the_reader(run, tmp_path):
+    text = "x|y\n" + "".join(f"{i}|{'-9' if i % 4 == 0 else i * i}\n" for i in range(40))
+    (tmp_path / "in.txt.gz").write_bytes(gzip.compress(text.encode()))
+    code, out, _ = run("describe", "in.txt.gz", "--delimiter", "|", "--null", "-9", "--json")
+    assert code == 0
+    assert json.loads(out)["columns"][1]["n_missing"] == 10
+
+
+def test_quiet_prints_nothing(run):
+    assert run("describe", PENGUINS, "-q") == (0, "", "")
+
+
+def test_a_terminal_gets_tables_and_bars():
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=110, color_system="truecolor")
+    frame = pd.DataFrame({"a[b]": [1.0, None] * 30, "b": [*range(59), None], "c": [2.5, 1.0, None] * 20})
+    frame.loc[frame["b"] > 30, "c"] = None
+    show(halfseen.describe(frame, against=frame), console)
+    text = screen.getvalue()
+    for words in ("a[b]", "█", "What it says", "Against the reference", "AUC", "What cannot be known"):
+        assert words in text
+
+
+REFUSALS = {
+    "no such file": (["describe", "none.csv"], "none.csv: no such file"),
+    "no such target": (["describe", "in.csv", "--target", "z"], "no column 'z' for a target"),
+    "no such reference": (["describe", "in.csv", "--against", "none.csv"], "none.csv: no such file"),
+    "nothing in common": (["describe", "in.csv", "--against", "other.csv"], "no column in common"),
+    "two streams": (["describe", "-", "--against", "-"], "only one of the two tables"),
+    "report into nowhere": (["describe", "in.csv", "--report", "none/r.html"], "'none' does not exist"),
+    "report over the input": (["describe", "in.csv", "--report", "in.csv"], "overwrite the input"),
+    "infinite": (["describe", "infinite.csv"], "contains infinity"),
+    "empty": (["describe", "empty.csv"], "is empty"),
+    "unknown option": (["describe", "in.csv", "--magic"], "--magic"),
+    "unknown format": (["describe", "in.csv", "--from", "doc"], "unknown format 'doc'"),
+    "no argument": (["describe"], "Missing"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_bad_request_gets_one_line_and_leaves_nothing(run, tmp_path, case):
+    contents = {"in": "a,b\n1,2\n3,\n", "other": "c,d\n1,2\n", "infinite": "a,b\n1,inf\n2,\n", "empty": ""}
+    for name, content in contents.items():
+        (tmp_path / f"{name}.csv").write_text(content)
+    arguments, reason = REFUSALS[case]
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("halfseen: error: ")
+    assert len(err.splitlines()) == 1
+    assert reason in err
+    assert sorted(os.listdir(tmp_path)) == sorted(f"{name}.csv" for name in contents)
+
+
+def test_a_table_of_nothing_is_described(run, tmp_path):
+    (tmp_path / "in.csv").write_text("a,b\nNA,\n,?\n")
+    code, out, _ = run("describe", "in.csv")
+    assert code == 0
+    assert "Too little is seen to say anything about MCAR." in out
+
+
+def test_the_help_names_the_command(run):
+    code, out, _ = run()
+    assert code == 0
+    assert "describe" in out

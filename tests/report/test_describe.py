@@ -1,0 +1,232 @@
+"""The page of a diagnosis: self-contained, escaped, small, and careful in what it says."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import halfseen
+from halfseen.evaluation import predictability
+from halfseen.report.describe import render_diagnosis, summarize_diagnosis
+from halfseen.report.describe_svg import heat_map, log_ratio, mark, shade_of, squeeze
+
+HOSTILE = "<script>alert(1)</script>\"'&"
+VOID = {"meta", "link", "br"}
+
+
+class Checker(HTMLParser):
+    """Collects tags and attributes, and fails when tags do not close in order."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def check(page):
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.open == []
+    return checker
+
+
+def words_of(page):
+    return " ".join(" ".join(check(page).text).split())
+
+
+@pytest.fixture(scope="module")
+def frame():
+    generator = np.random.default_rng(0)
+    n = 400
+    name = HOSTILE
+    frame = pd.DataFrame(
+        {
+            f"{name} x": generator.normal(size=n),
+            f"{name} level": generator.choice([HOSTILE, "plain", "a level with quite a long name"], n),
+            f"{name} y": generator.normal(size=n),
+            f"{name} twin": generator.normal(size=n),
+            f"{name} few": generator.normal(size=n),
+            "full": np.arange(n) % 7,
+        }
+    )
+    frame.loc[frame[f"{name} x"] > 0.3, [f"{name} y", f"{name} twin"]] = np.nan
+    frame.loc[generator.random(n) < 0.2, f"{name} level"] = None
+    frame.loc[:2, f"{name} few"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def summary(frame):
+    diagnosis = halfseen.describe(frame, target=f"{HOSTILE} x", against=frame.iloc[:300])
+    return summarize_diagnosis(
+        diagnosis, source=HOSTILE, reference=HOSTILE, command=f"halfseen describe {HOSTILE}", notes=[HOSTILE],
+        seconds=1.0, version="1.2",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page(summary):
+    return render_diagnosis(summary)
+
+
+def test_the_page_is_well_formed_and_asks_for_nothing(page):
+    checker = check(page)
+    assert "script" not in checker.tags
+    assert not {"img", "iframe", "object"} & set(checker.tags)
+    assert not re.search(r"https?://|@import|url\(", page)
+    links = [value for name, value in checker.attributes if name in ("href", "src")]
+    assert all(link.startswith(("#", "data:,")) for link in links)
+    anchors = {value for name, value in checker.attributes if name == "id"}
+    assert {link[1:] for link in links if link.startswith("#")} <= anchors
+    assert not re.search(r"\b(nan|None|Undefined)\b", "".join(checker.text))
+
+
+def test_hostile_names_are_text_and_nothing_else(page):
+    checker = check(page)
+    assert "<script" not in page
+    assert not any(name.startswith("on") for name, _ in checker.attributes)
+    assert "".join(checker.text).count("<script>alert(1)</script>") >= 10
+
+
+def test_what_is_promised_is_there(page):
+    text = words_of(page)
+    for words in (
+        "What it says",
+        "There is evidence against MCAR",
+        "Which columns are missing together",
+        "Are the holes nested?",
+        "Holes (lines) and values (columns)",
+        "The target,",
+        "The strongest with values",
+        "Little's test",
+        "degrees of freedom",
+        "Effect size",
+        "Can a classifier tell where the holes are?",
+        "not tested: fewer than 20 holes",
+        "Drift of missingness",
+        "Rates by column",
+        "cannot be tested from these data alone",
+        "halfseen describe",
+        "Always missing together",
+    ):
+        assert words in text, words
+
+
+def test_the_page_never_says_that_mcar_holds(page):
+    complete = halfseen.describe(np.random.default_rng(0).normal(size=(100, 3)))
+    random = np.random.default_rng(0).normal(size=(200, 3))
+    random[np.random.default_rng(1).random(random.shape) < 0.2] = np.nan
+    others = [render_diagnosis(summarize_diagnosis(one)) for one in (complete, halfseen.describe(random))]
+    for text in map(words_of, (page, *others)):
+        assert not re.search(r"MCAR (holds|is true|is confirmed)|is MCAR|are MCAR", text)
+    assert "No evidence against MCAR. That is not evidence for it." in words_of(others[1])
+
+
+def test_the_summary_is_plain(summary):
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_a_table_without_holes_has_a_short_page():
+    page = render_diagnosis(summarize_diagnosis(halfseen.describe(np.arange(12.0).reshape(6, 2))))
+    text = words_of(page)
+    assert "Nothing is missing." in text
+    assert "Tests" not in text
+    assert "Drift" not in text
+
+
+ODD = {
+    "one column": np.array([[1.0], [np.nan], [2.0]]),
+    "all missing": np.full((3, 2), np.nan),
+    "one row": np.array([[1.0, np.nan]]),
+    "constant": np.array([[1.0, 2.0], [1.0, np.nan]] * 9),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_tables_have_pages(case):
+    diagnosis = halfseen.describe(ODD[case], against=ODD[case])
+    text = words_of(render_diagnosis(summarize_diagnosis(diagnosis)))
+    assert not re.search(r"\b(nan|None)\b", text)
+
+
+def test_a_wide_table_stays_small(monkeypatch):
+    monkeypatch.setattr(predictability, "MAX_COLUMNS", 3)
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(90, 70))
+    x[generator.random(x.shape) < generator.uniform(0.02, 0.4, 70)] = np.nan
+    diagnosis = halfseen.describe(x)
+    page = render_diagnosis(summarize_diagnosis(diagnosis))
+    assert len(page) < 3_000_000
+    assert "emptiest of" in page
+    assert "columns with fewer holes are left" in words_of(page)
+    assert "were not looked at" not in page or diagnosis.associations.n_left_out
+
+
+# ---------------------------------------------------------------------------------------------- pictures
+
+
+def test_the_heat_map_is_drawn_from_its_cells():
+    cell = {"strength": 0.25, "clear": True, "words": HOSTILE}
+    grid = {"rows": ["a"], "columns": ["b", "c", "d"], "cells": [[cell, {**cell, "clear": False}, None]]}
+    picture = heat_map(grid, HOSTILE)
+    assert picture.count("<rect") == 3
+    assert f'opacity="{shade_of(0.25):.2f}"' in picture
+    assert picture.count('class="untested"') == picture.count('class="seen"') == 1
+    assert "<script" not in picture
+    assert shade_of(0.0) < shade_of(0.1) < shade_of(1.0) == 1.0
+
+
+def test_marks_stay_on_their_axis():
+    settings = {"ends": (-1.0, 1.0), "zero": 0.0, "words": HOSTILE}
+    picture = mark(5.0, -9.0, 9.0, **settings, clear=True)
+    numbers = [float(x) for x in re.findall(r'(?:cx|x1|x2)="([-\d.]+)"', picture)]
+    assert all(0 <= x <= 150 for x in numbers)
+    assert "far" in picture
+    assert "near" in mark(0.0, -0.1, 0.1, **settings, clear=False)
+    assert [round(log_ratio(one), 6) for one in (1e-3, 1, 1e3)] == [-1, 0, 1]
+
+
+def test_long_names_keep_their_ends():
+    names = [squeeze(f"a.column.with.a.very.long.name.{number}") for number in range(3)]
+    assert len(set(names)) == 3
+    assert all(len(name) == 24 for name in names)
+    assert squeeze("short") == "short"
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_a_browser_finds_nothing_to_complain_of(tmp_path, page):
+    assert "default-src 'none'" in page  # so a request would be blocked, and the console would say so
+    (tmp_path / "report.html").write_text(page, encoding="utf-8")
+    done = subprocess.run(
+        [
+            "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+            "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
+            "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr",
+            f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"file://{tmp_path / 'report.html'}",
+        ],
+        capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "CONSOLE" not in done.stderr
+    assert 'id="drift"' in done.stdout
