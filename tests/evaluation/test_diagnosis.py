@@ -251,6 +251,16 @@ def test_random_holes_give_no_evidence_and_no_claim():
     assert "finds no evidence against MCAR" in readings[1]
 
 
+def test_where_a_test_sees_little_the_reading_says_so():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(60, 8))
+    x[generator.random(x.shape) < 0.45] = np.nan
+    readings = halfseen.describe(x).readings
+    assert re.match(
+        r"But \d+ of \d+ rows share their pattern with no other: the test sees little", readings[2]
+    )
+
+
 def test_columns_that_are_always_missing_together_speak_once():
     generator = np.random.default_rng(0)
     frame = pd.DataFrame(generator.normal(size=(300, 4)), columns=list("abcd"))

@@ -232,7 +232,7 @@ def _compare_levels(
         statistic, df, n_rows = tested
         m, n = int(inside.sum()), int(counts.sum() - inside.sum())
         difference = inside / m - (counts - inside) / n
-        most = int(np.argmax(np.abs(difference)))
+        most = int(np.argmax(np.abs(difference) + 1e-9 * (difference > 0)))  # of two levels the one gained
         effect, (low, high) = cramers_v(statistic, df, n_rows), cramers_v_interval(statistic, df, n_rows)
         yield Association(
             name, column.name, "value", "Cramér's V",

@@ -314,7 +314,7 @@ def _compare(
     if n_kept < len(patterns.counts):
         share = patterns.counts[:n_kept].sum() / cells.n_rows
         notes = (*notes, f"The {n_kept:,} most frequent of {len(patterns.counts):,} patterns are compared, "
-                         f"with {share:.0%} of the rows.")  # fmt: skip
+                         f"with {share:.1%} of the rows.")  # fmt: skip
     counts, shown = patterns.counts[:n_kept], shown[:n_kept]
     sums = features.sums(cells, np.minimum(patterns.of_row, n_kept), n_kept)
     means = sums / counts[:, None] - model.loc

@@ -137,6 +137,7 @@ def read_little(test: LittleTest) -> Iterable[str]:
     robust = f"{p_words(test.p_value_robust)} with allowance for the tails of the data"
     if test.p_value_robust >= ALPHA:
         yield f"Little's test finds no evidence against MCAR ({numbers}; {robust})."
+        yield from (f"But {note}" for note in test.notes if note.endswith("sees little."))
         return
     yield (
         f"Little's test speaks against MCAR ({numbers}; {robust}). The means of rows with different holes "
