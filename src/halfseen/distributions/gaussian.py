@@ -13,6 +13,9 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.patterns import Bucket, plan_buckets
 
 
+PARALLEL_CELLS = 300_000  # in smaller tables a bucket is done before another thread has taken it
+
+
 @dataclass(frozen=True)
 class Statistics:
     r"""What an E-step knows of the rows: completed values, summed conditional covariance, log density.
@@ -196,7 +199,8 @@ class Gaussian:
             by_observed[bucket.rows] = bucket.by_observed
             return bucket, None if measure is None else measure(bucket, inverse, log_det)
 
-        for bucket, measured in map_in_threads(solve, buckets):
+        run = map_in_threads if residual.numel() >= PARALLEL_CELLS else map
+        for bucket, measured in run(solve, buckets):
             if add is not None and measured is not None:
                 add(bucket, measured)
         solved = solved[..., :-1, :-1]

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+WORD = 62  # bits
+MANY_PATTERNS = 2000  # from here on padding costs more than another bucket
 BUCKET_BYTES = 6 * 2**20  # working memory of one bucket: what stays in cache
 
 
@@ -51,8 +53,9 @@ def plan_buckets(observed: Tensor) -> Iterator[Bucket]:
 
     n_observed = patterns.sum(dim=1)
     by_observed = n_observed * 2 <= n_features
-    sizes = _round_up(torch.where(by_observed, n_observed, n_features - n_observed))
-    lengths = _round_up(counts)
+    steps = 4 if len(patterns) >= MANY_PATTERNS else 1
+    sizes = _round_up(torch.where(by_observed, n_observed, n_features - n_observed), steps)
+    lengths = _round_up(counts, 1)
     for chosen in _alike(torch.stack([by_observed.long(), lengths, sizes], dim=1)):
         side, length = bool(by_observed[chosen[0]]), int(counts[chosen].max())
         wanted = patterns[chosen] if side else ~patterns[chosen]
@@ -68,19 +71,21 @@ def plan_buckets(observed: Tensor) -> Iterator[Bucket]:
 def _distinct(observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the distinct rows, which of them each row is, and how often each occurs."""
     n_rows, n_features = observed.shape
-    n_words = -(-n_features // 62)
-    weights = 2 ** (torch.arange(n_features) % 62)
-    words = torch.zeros(n_rows, n_words, dtype=torch.int64)
-    words.index_add_(1, torch.arange(n_features) // 62, observed * weights)
-    _, of_row, counts = torch.unique(words, dim=0, return_inverse=True, return_counts=True)
+    of_row = torch.zeros(n_rows, dtype=torch.int64)
+    counts = torch.tensor([n_rows])
+    for part in observed.split(WORD, dim=1):  # one word of bits after the other: sorting numbers is fast
+        word = (part * 2 ** torch.arange(part.shape[1])).sum(dim=1)
+        values, of_word = torch.unique(word, return_inverse=True)
+        joint = of_row * len(values) + of_word  # below n_rows squared
+        _, of_row, counts = torch.unique(joint, return_inverse=True, return_counts=True)
     example = torch.zeros(len(counts), dtype=torch.int64).scatter_(0, of_row, torch.arange(n_rows))
     return observed[example], of_row, counts
 
 
-def _round_up(sizes: Tensor) -> Tensor:
-    """Rounds up to four steps an octave (1 2 3 4 5 6 7 8 10 12 14 16 20 ...), so that few shapes occur."""
-    octave = torch.log2(sizes.double()).floor().clamp(min=2).long()
-    step = 2 ** (octave - 2)
+def _round_up(sizes: Tensor, steps: int) -> Tensor:
+    """Rounds up to so many steps an octave, a power of two, so that few shapes occur."""
+    octave = torch.log2(sizes.double()).ceil().long()
+    step = (2**octave // (2 * steps)).clamp(min=1)
     return -(-sizes // step) * step
 
 
