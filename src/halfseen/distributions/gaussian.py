@@ -12,7 +12,6 @@ from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.patterns import Bucket, plan_buckets
 
-
 PARALLEL_CELLS = 300_000  # in smaller tables a bucket is done before another thread has taken it
 
 

@@ -70,7 +70,7 @@ def plan_buckets(observed: Tensor) -> Iterator[Bucket]:
 
 def _distinct(observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the distinct rows, which of them each row is, and how often each occurs."""
-    n_rows, n_features = observed.shape
+    n_rows = len(observed)
     of_row = torch.zeros(n_rows, dtype=torch.int64)
     counts = torch.tensor([n_rows])
     for part in observed.split(WORD, dim=1):  # one word of bits after the other: sorting numbers is fast
