@@ -134,7 +134,7 @@ def test_formats_delimiters_and_streams(run, tmp_path):
         (["--columns", "sex,sex"], "columns names 'sex' more than once."),
         (["--mechanism", "magic"], "magic"),
         (["--mechanism", "dropout", "--columns", "sex"], "MonotoneDropout needs two columns"),
-        (["--from", "excel"], "unknown format 'excel' for --from"),
+        (["--from", "excel"], "'excel' is not one of 'csv', 'parquet', 'feather'"),
     ],
 )
 def test_an_error_is_one_line_and_leaves_nothing_behind(run, tmp_path, arguments, message):

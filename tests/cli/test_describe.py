@@ -110,7 +110,7 @@ REFUSALS = {
     "infinite": (["describe", "infinite.csv"], "contains infinity"),
     "empty": (["describe", "empty.csv"], "is empty"),
     "unknown option": (["describe", "in.csv", "--magic"], "--magic"),
-    "unknown format": (["describe", "in.csv", "--from", "doc"], "unknown format 'doc'"),
+    "unknown format": (["describe", "in.csv", "--from", "doc"], "'doc' is not one of"),
     "no argument": (["describe"], "Missing"),
 }
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import typer
 
 from halfseen import missingness
+from halfseen.cli import options
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
 
@@ -67,15 +68,8 @@ class Request:
 
 
 def ampute_command(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."
-        ),
-    ],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")
-    ],
+    source: options.Source,
+    output: options.Output,
     mechanism: Annotated[
         MechanismName, typer.Option(help="What decides which cells are hidden.")
     ] = MechanismName.mcar,
@@ -86,28 +80,13 @@ def ampute_command(
         str | None, typer.Option(metavar="A,B", help="The columns to hide cells of; all if not given.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed hides the same cells.")] = 0,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Between the cells of a csv: one character or 'tab'. Found if not given."),
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of a csv. Found if not given.")] = None,
-    null: Annotated[
-        list[str] | None,
-        typer.Option("--null", metavar="TEXT", help="A cell text that means missing; repeat for more."),
-    ] = None,
-    no_default_nulls: Annotated[
-        bool,
-        typer.Option(
-            "--no-default-nulls", help="Only empty cells and --null texts are missing, not NA, NaN, ? ..."
-        ),
-    ] = False,
-    source_format: Annotated[
-        str | None, typer.Option("--from", metavar="FORMAT", help="Format of IN, if its name does not say.")
-    ] = None,
-    output_format: Annotated[
-        str | None, typer.Option("--to", metavar="FORMAT", help="Format of OUT, if its name does not say.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless it fails.")] = False,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    null: options.Nulls = None,
+    no_default_nulls: options.NoDefaultNulls = False,
+    source_format: options.SourceFormat = None,
+    output_format: options.OutputFormat = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Hide cells of a table by a chosen mechanism; the others come back exactly as they were.
 

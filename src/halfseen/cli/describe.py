@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import halfseen
+from halfseen.cli import options
 from halfseen.cli.atomic import check_writable, write_atomically
 from halfseen.cli.progress import Reporter, one_line
 from halfseen.cli.tables import TableError, TableFile, read_table
@@ -41,41 +42,21 @@ class Request:
 
 def describe_command(
     context: typer.Context,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."
-        ),
-    ],
+    source: options.Source,
     target: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Say how holes go with this column.")
     ] = None,
     against: Annotated[
         str | None, typer.Option(metavar="OTHER", help="Say how holes differ from this table, the reference.")
     ] = None,
-    report: Annotated[
-        str | None, typer.Option(metavar="R.html", help="Write a report, one self-contained page.")
-    ] = None,
+    report: options.Report = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Chooses rows of large tables, and folds.")] = 0,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Between the cells of a csv: one character or 'tab'. Found if not given."),
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of a csv. Found if not given.")] = None,
-    null: Annotated[
-        list[str] | None,
-        typer.Option("--null", metavar="TEXT", help="A cell text that means missing; repeat for more."),
-    ] = None,
-    no_default_nulls: Annotated[
-        bool,
-        typer.Option(
-            "--no-default-nulls", help="Only empty cells and --null texts are missing, not NA, NaN, ? ..."
-        ),
-    ] = False,
-    source_format: Annotated[
-        str | None, typer.Option("--from", help="Format of IN: csv, parquet or feather.")
-    ] = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    null: options.Nulls = None,
+    no_default_nulls: options.NoDefaultNulls = False,
+    source_format: options.SourceFormat = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but --json.")] = False,
 ) -> None:
     """Say what is missing from a table, what it goes with, and what evidence there is against MCAR.

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import halfseen
+from halfseen.cli import options
 from halfseen.cli.ampute import ampute_command
 from halfseen.cli.compare import compare_command
 from halfseen.cli.datasets import datasets_command
@@ -33,14 +34,6 @@ class Method(StrEnum):
     gaussian = "gaussian"
     mixture = "mixture"
     mean = "mean"
-
-
-class Format(StrEnum):
-    """The formats of table files."""
-
-    csv = "csv"
-    parquet = "parquet"
-    feather = "feather"
 
 
 def _print_version(wanted: bool) -> None:
@@ -68,15 +61,8 @@ def _root(
 @app.command("impute")
 def impute_command(
     context: typer.Context,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."
-        ),
-    ],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")
-    ],
+    source: options.Source,
+    output: options.Output,
     method: Annotated[Method, typer.Option(help="How to fill the holes.")] = Method.gaussian,
     draws: Annotated[
         int | None,
@@ -89,9 +75,7 @@ def impute_command(
         str | None,
         typer.Option(metavar="S.json", help='Column kinds and bounds: {"columns": {"sex": "categorical"}}.'),
     ] = None,
-    report: Annotated[
-        str | None, typer.Option(metavar="R.html", help="Write a report, one self-contained page.")
-    ] = None,
+    report: options.Report = None,
     evaluate: Annotated[
         bool,
         typer.Option(
@@ -101,29 +85,14 @@ def impute_command(
     level: Annotated[
         float, typer.Option(callback=_check_level, help="Level of the intervals in the report.")
     ] = 0.9,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Between the cells of a csv: one character or 'tab'. Found if not given."),
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of a csv. Found if not given.")] = None,
-    null: Annotated[
-        list[str] | None,
-        typer.Option("--null", metavar="TEXT", help="A cell text that means missing; repeat for more."),
-    ] = None,
-    no_default_nulls: Annotated[
-        bool,
-        typer.Option(
-            "--no-default-nulls", help="Only empty cells and --null texts are missing, not NA, NaN, ? ..."
-        ),
-    ] = False,
-    source_format: Annotated[
-        Format | None, typer.Option("--from", help="Format of IN, if its name does not say.")
-    ] = None,
-    output_format: Annotated[
-        Format | None, typer.Option("--to", help="Format of OUT, if its name does not say.")
-    ] = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    null: options.Nulls = None,
+    no_default_nulls: options.NoDefaultNulls = False,
+    source_format: options.SourceFormat = None,
+    output_format: options.OutputFormat = None,
     save_model: Annotated[str | None, typer.Option(metavar="PATH", help="Keep the fitted model.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless it fails.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Fill the holes of a table; observed cells come back exactly as they were.
 
@@ -143,8 +112,8 @@ def impute_command(
         encoding=encoding,
         nulls=tuple(null or ()),
         default_nulls=not no_default_nulls,
-        source_format=source_format.value if source_format is not None else None,
-        output_format=output_format.value if output_format is not None else None,
+        source_format=source_format,
+        output_format=output_format,
         model=save_model,
         command=context.obj or "",
     )

@@ -1,0 +1,45 @@
+"""Arguments and options that several commands share, so that they are spelt and explained alike."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """The formats of table files."""
+
+    csv = "csv"
+    parquet = "parquet"
+    feather = "feather"
+
+
+Source = Annotated[
+    str,
+    typer.Argument(metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."),
+]
+Output = Annotated[
+    str, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")
+]
+Report = Annotated[
+    str | None, typer.Option(metavar="R.html", help="Write a report, one self-contained page.")
+]
+Delimiter = Annotated[
+    str | None, typer.Option(help="Between the cells of a csv: one character or 'tab'. Found if not given.")
+]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of a csv. Found if not given.")]
+Nulls = Annotated[
+    list[str] | None,
+    typer.Option("--null", metavar="TEXT", help="A cell text that means missing; repeat for more."),
+]
+NoDefaultNulls = Annotated[
+    bool,
+    typer.Option(
+        "--no-default-nulls", help="Only empty cells and --null texts are missing, not NA, NaN, ? ..."
+    ),
+]
+SourceFormat = Annotated[
+    Format | None, typer.Option("--from", help="Format of IN, if its name does not say.")
+]
+OutputFormat = Annotated[Format | None, typer.Option("--to", help="Format of OUT, if its name does not say.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless it fails.")]
