@@ -196,7 +196,7 @@ def test_settings_of_users_come_first(cells, said, expected):
         (["1", "two"], "continuous", r"Column 'c' cannot be numbers: it holds 'two'"),
         (["1", "inf"], "continuous", r"Column 'c' cannot be numbers: it holds 'inf'"),
         (["1", "1_000"], "continuous", r"Column 'c' cannot be numbers: it holds '1_000'"),
-        (["a", "b"], "datetime", r"Column 'c' of dtype str cannot be datetime; convert it first"),
+        (["a", "b"], "datetime", r"Column 'c' of dtype (str|object) cannot be datetime; convert it first"),
         ([1.5, 2.5], "duration", r"Column 'c' of dtype float64 cannot be duration; convert it first"),
         (WEEK, "continuous", r"cannot be continuous; its kind can only be datetime or one with levels"),
         (WEEK, {"integer": True}, r"holds no numbers: integer does not apply"),
