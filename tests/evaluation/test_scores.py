@@ -151,3 +151,77 @@ def test_no_cells_have_no_score():
 def test_wrong_arguments_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# ------------------------------------------------------------------------------------- calibration
+
+
+def test_calibration_error_of_one_column_equals_a_hand_computation():
+    """Bins of width 1/4: (0.1, 0.25) hold 1 of 2; (0.3) 0 of 1; (0.6) 1 of 1; (0.8, 0.9, 1.0) 2 of 3."""
+    y = [0, 1, 0, 1, 1, 0, 1]
+    chances = [0.1, 0.25, 0.3, 0.6, 0.8, 0.9, 1.0]
+    expected = (abs(1 - 0.35) + abs(0 - 0.3) + abs(1 - 0.6) + abs(2 - 2.7)) / 7
+    assert scores.expected_calibration_error(y, chances, n_bins=4) == pytest.approx(expected, abs=EXACT)
+    nothing = scores.expected_calibration_error([1, 0], [0.0, 0.1], n_bins=4)  # 0 is in the first bin too
+    assert nothing == pytest.approx(0.9 / 2, abs=EXACT)
+
+
+def test_calibration_error_of_several_classes_is_that_of_the_top_label():
+    """Top labels 0, 1, 2, 0 with 0.5, 0.6, 0.9, 0.4: right, wrong, right, right (a tie goes to the first)."""
+    chances = [[0.5, 0.2, 0.3], [0.3, 0.6, 0.1], [0.0, 0.1, 0.9], [0.4, 0.4, 0.2]]
+    y = [0, 0, 2, 0]
+    halves = (abs(2 - 0.9) + abs(1 - 1.5)) / 4  # 0.5 belongs to the lower bin
+    assert scores.expected_calibration_error(y, chances, n_bins=2) == pytest.approx(halves, abs=EXACT)
+    assert scores.expected_calibration_error(y, chances, n_bins=1) == pytest.approx(0.6 / 4, abs=EXACT)
+
+
+def test_certain_predictions_err_by_the_share_of_wrong_ones():
+    certain = np.eye(3)[[0, 1, 2, 2]]
+    assert scores.expected_calibration_error([0, 1, 2, 1], certain) == pytest.approx(0.25, abs=EXACT)
+    assert scores.expected_calibration_error([0, 1, 1, 1], [0.0, 1.0, 1.0, 0.0]) == 0.25
+    assert scores.expected_calibration_error([0, 1, 0, 1], [0.0, 1.0, 0.0, 1.0]) == 0.0
+
+
+@pytest.mark.parametrize("n_bins", [1, 7, 15])
+def test_calibration_error_equals_a_loop_over_bins(n_bins):
+    rng = np.random.default_rng(0)
+    chances = rng.dirichlet(np.ones(4), 300)
+    y = rng.integers(0, 4, 300)
+    top, right = chances.max(axis=1), chances.argmax(axis=1) == y
+    expected = 0.0
+    for b in range(n_bins):
+        inside = (top > b / n_bins) & (top <= (b + 1) / n_bins)
+        if inside.any():
+            expected += inside.mean() * abs(right[inside].mean() - top[inside].mean())
+    got = scores.expected_calibration_error(y, chances, n_bins)
+    assert got == pytest.approx(expected, abs=EXACT)
+
+
+def test_calibration_error_of_the_true_probabilities_vanishes_with_rows_and_of_others_does_not():
+    rng = np.random.default_rng(0)
+    chance = rng.uniform(size=100_000)
+    y = (rng.uniform(size=100_000) < chance).astype(int)
+    assert scores.expected_calibration_error(y, chance) < 0.01
+    assert scores.expected_calibration_error(y, chance**2) == pytest.approx(1 / 6, abs=0.01)  # E[p - p^2]
+
+
+def test_no_rows_have_no_calibration_error():
+    assert np.isnan(scores.expected_calibration_error([], []))
+    assert np.isnan(scores.expected_calibration_error([], np.empty((0, 3))))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0, 1], [0.5]), r"a probability for each of y, \(2,\), got \(1,\)"),
+        (([0], [[[0.5, 0.5]]]), r"a probability for each of y, \(1,\), got \(1, 1, 2\)"),
+        (([0], [1.5]), "between 0 and 1"),
+        (([0], [np.nan]), "between 0 and 1"),
+        (([2], [0.5]), "Class .*2.* is outside the 2 classes"),
+        (([3], [[0.2, 0.3, 0.5]]), "Class .*3.* is outside the 3 classes"),
+        (([0], [0.5], 0), "n_bins must be at least 1, got 0"),
+    ],
+)
+def test_calibration_error_refuses_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        scores.expected_calibration_error(*arguments)

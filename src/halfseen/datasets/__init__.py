@@ -4,9 +4,10 @@ from importlib.resources import as_file, files
 from importlib.util import find_spec
 from typing import Any
 
+from halfseen.datasets.classification import GaussianClassificationProblem
 from halfseen.datasets.gaussian import GaussianProblem
 from halfseen.datasets.health import HealthScreening
-from halfseen.datasets.links import Bowl, Break, Linear, Wave
+from halfseen.datasets.links import Bowl, Break, Linear, Logistic, Probit, Wave
 from halfseen.datasets.loaders import load
 from halfseen.datasets.probit import Estimate
 from halfseen.datasets.problem import ImputationProblem, Problem, Sample
@@ -23,12 +24,15 @@ __all__ = [
     "DataSet",
     "DataSetError",
     "Estimate",
+    "GaussianClassificationProblem",
     "GaussianProblem",
     "GaussianScore",
     "HealthScreening",
     "ImputationProblem",
     "Linear",
+    "Logistic",
     "MixtureOfGaussians",
+    "Probit",
     "Problem",
     "Ring",
     "Sample",

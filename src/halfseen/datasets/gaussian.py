@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.datasets.links import LINKS, Linear, Link, response_variance
+from halfseen.datasets.links import LINKS, Linear, Link, find_link, response_variance
 from halfseen.datasets.probit import Estimate, ProbitSelfMasked
 from halfseen.datasets.problem import (
     Bools,
@@ -124,7 +124,7 @@ class GaussianProblem(Problem):
         factors = generator.standard_normal((n_features, int(latent_share * n_features)))
         covariance = factors @ factors.T + np.diag(generator.uniform(0.01, 0.1, size=n_features))
         loc = generator.standard_normal(n_features)
-        response = _find_link(link)
+        response = find_link(link, LINKS)
         ones = np.ones(n_features)
         scale = 1.0 if isinstance(response, Linear) else float(np.sqrt(ones @ covariance @ ones))
         score = GaussianScore(loc, covariance, ones / scale, 1.0)
@@ -190,14 +190,6 @@ class GaussianProblem(Problem):
         spread = np.zeros(len(self.score.loc))
         spread[self.mechanism.columns_] = values
         return spread
-
-
-def _find_link(link: str | Link) -> Link:
-    if not isinstance(link, str):
-        return link
-    if link not in LINKS:
-        raise ValueError(f"link must be one of {', '.join(LINKS)}, got {link!r}.")
-    return LINKS[link]()
 
 
 def _calibrated(

@@ -22,7 +22,7 @@ class Statistics:
     Shapes
     ------
     completed : :math:`(N, D)`, the conditional mean with the observed cells in place.
-    covariance : :math:`(D, D)`, the sum over rows of the conditional covariance.
+    covariance : :math:`(D, D)`, the (weighted) sum over rows of the conditional covariance.
     log_prob : :math:`(N)`, the log density of the observed cells.
     """
 
@@ -136,8 +136,10 @@ class Gaussian:
             pass
         return torch.where(batch.observed, 0.0, variance[:-1, :-1].clamp(min=0.0))
 
-    def statistics(self, batch: Incomplete, buckets: Iterable[Bucket]) -> Statistics:
-        r"""Returns the E-step over all rows.
+    def statistics(
+        self, batch: Incomplete, buckets: Iterable[Bucket], weights: Tensor | None = None
+    ) -> Statistics:
+        r"""Returns the E-step over all rows, which count by `weights` (N) if there are any.
 
         .. math::
             \log p(x_o) = -\tfrac12 \left(|o| \log 2\pi + \log |\Sigma_{oo}| + \tilde{x}^\top \Lambda
@@ -151,12 +153,14 @@ class Gaussian:
         log_dets = self.log_det.expand(n_rows).masked_fill(nothing_seen, 0.0)
         log_dets = torch.nn.functional.pad(log_dets, (0, 1))  # (N + 1)
         sums = {side: torch.zeros((n_features + 1) ** 2, dtype=batch.x.dtype) for side in (True, False)}
-        n_by_observed = int(nothing_seen.sum())
+        weight = torch.ones(n_rows, dtype=batch.x.dtype) if weights is None else weights
+        n_by_observed = float(weight[nothing_seen].sum())
+        weight = torch.nn.functional.pad(weight, (0, 1))  # (N + 1), padding weighs nothing
 
         def measure(bucket: Bucket, inverse: Tensor, log_det: Tensor) -> Tensor:
             base = 0.0 if bucket.by_observed else self.log_det
             log_dets[bucket.rows] = (base + log_det)[:, None].expand(bucket.rows.shape)
-            count = (bucket.rows < n_rows).sum(dim=1)  # (P)
+            count = weight[bucket.rows].sum(dim=1)  # (P)
             cells = bucket.features[:, :, None] * (n_features + 1) + bucket.features[:, None, :]
             weighted = (inverse * count[:, None, None]).flatten()
             return torch.zeros_like(sums[True]).index_add_(0, cells.flatten(), weighted)
@@ -164,7 +168,7 @@ class Gaussian:
         def add(bucket: Bucket, measured: Tensor) -> None:
             nonlocal n_by_observed
             sums[bucket.by_observed].add_(measured)
-            n_by_observed += bucket.by_observed * int((bucket.rows < n_rows).sum())
+            n_by_observed += bucket.by_observed * float(weight[bucket.rows].sum())
 
         completed = self._solve(batch.filled(self.loc) - self.loc, batch.observed, buckets, measure, add)
         seen, missing = (s.view(n_features + 1, -1)[:-1, :-1] for s in (sums[True], sums[False]))

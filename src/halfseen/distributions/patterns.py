@@ -32,10 +32,14 @@ class Bucket:
     rows: Tensor
 
 
-def plan_buckets(observed: Tensor) -> Iterator[Bucket]:
+def plan_buckets(
+    observed: Tensor, *, missing_side: bool = False, by_row: bool = False
+) -> Iterator[Bucket]:
     """Yields the buckets of all rows that have both observed and missing features.
 
-    Rows with nothing missing or nothing observed need no inverse and are in no bucket.
+    Rows with nothing missing or nothing observed need no inverse and are in no bucket. With `missing_side`
+    every pattern takes the precision of its missing features, and rows with nothing observed are in a bucket
+    too; with `by_row` each row is a pattern of its own.
 
     Examples
     --------
@@ -45,14 +49,18 @@ def plan_buckets(observed: Tensor) -> Iterator[Bucket]:
     (False, [[1]], [[0, 2]])
     """
     n_rows, n_features = observed.shape
-    partial = observed.any(dim=1) & ~observed.all(dim=1)
+    partial = (observed.any(dim=1) | missing_side) & ~observed.all(dim=1)
     candidates = partial.nonzero().squeeze(1)
-    patterns, of_row, counts = _distinct(observed[candidates])
+    if by_row:
+        patterns, of_row = observed[candidates], torch.arange(len(candidates))
+        counts = torch.ones_like(of_row)
+    else:
+        patterns, of_row, counts = _distinct(observed[candidates])
     order = candidates[torch.argsort(of_row, stable=True)]
     starts = counts.cumsum(0) - counts
 
     n_observed = patterns.sum(dim=1)
-    by_observed = n_observed * 2 <= n_features
+    by_observed = (n_observed * 2 <= n_features) & (not missing_side)
     steps = 4 if len(patterns) >= MANY_PATTERNS else 1
     sizes = _round_up(torch.where(by_observed, n_observed, n_features - n_observed), steps)
     lengths = _round_up(counts, 1)

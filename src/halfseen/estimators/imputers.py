@@ -1,6 +1,7 @@
 """The imputers: each is its parameters and the choice of a model."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -275,7 +276,7 @@ def em_settings(
         raise ValueError(f"max_iter must be at least 1, got {max_iter!r}.")
     if ridge == "auto":
         settings = EMSettings(max_iterations=max_iter, tolerance=tol)
-        return EMSettings(choose_ridge(batch, settings, generator=generator), max_iter, tol)
+        return replace(settings, ridge=choose_ridge(batch, settings, generator=generator))
     if isinstance(ridge, str) or not ridge >= 0:
         raise ValueError(f"ridge must be 'auto' or a number of at least 0, got {ridge!r}.")
-    return EMSettings(float(ridge), max_iter, tol)
+    return EMSettings(max_iter, tol, float(ridge))

@@ -287,3 +287,53 @@ def _pair(truth: npt.ArrayLike, filled: npt.ArrayLike) -> Floats:
         raise ValueError(f"Expected cells of one shape (n_cells,), got {z.shape} and {guess.shape}.")
     difference: Floats = guess - z
     return difference
+
+
+def expected_calibration_error(y: npt.ArrayLike, probabilities: npt.ArrayLike, n_bins: int = 15) -> float:
+    r"""Returns by how much predicted probabilities and frequencies differ, on average over bins; 0 is best.
+
+    .. math:: \sum_{b=1}^B \frac{n_b}{n} \left| \frac1{n_b} \sum_{i \in b} a_i - \frac1{n_b}
+        \sum_{i \in b} c_i \right|, \qquad i \in b \iff \tfrac{b - 1}B < c_i \le \tfrac bB
+
+    where :math:`c_i` is the probability given to an event and :math:`a_i` is 1 if it happened, else 0. With
+    one column the event is class 1. With one column per class it is that the likeliest class is the true one
+    (the top label, the first of equals); other classes do not count. It is no proper score: predicting the
+    share of each class for every row costs nothing. And it is biased upwards, as chance alone makes bins
+    differ, the more so the more bins and the fewer rows. Log-loss has neither flaw.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        The classes, 0, 1, ...
+    probabilities : array-like of shape (n_samples,) or (n_samples, n_classes)
+        Of class 1, or of each class.
+    n_bins : int, default=15
+        The number B of bins, all of one width.
+
+    References
+    ----------
+    Naeini, Cooper & Hauskrecht (2015), AAAI; Guo, Pleiss, Sun & Weinberger (2017), On calibration of modern
+    neural networks, eq. 3.
+
+    Examples
+    --------
+    >>> round(expected_calibration_error([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9], n_bins=2), 6)
+    0.2
+    """
+    classes, chances = np.asarray(y), np.asarray(probabilities, dtype=np.float64)
+    if n_bins < 1:
+        raise ValueError(f"n_bins must be at least 1, got {n_bins!r}.")
+    if classes.ndim != 1 or chances.ndim not in (1, 2) or len(chances) != len(classes):
+        raise ValueError(f"Expected a probability for each of y, {classes.shape}, got {chances.shape}.")
+    if not ((chances >= 0) & (chances <= 1)).all():
+        raise ValueError("Probabilities must be between 0 and 1.")
+    n_classes = 2 if chances.ndim == 1 else chances.shape[1]
+    if not np.isin(classes, np.arange(n_classes)).all():
+        wrong = classes[~np.isin(classes, np.arange(n_classes))][0]
+        raise ValueError(f"Class {wrong!r} is outside the {n_classes} classes that have a probability.")
+    if not len(classes):
+        return float("nan")
+    event = classes == (1 if chances.ndim == 1 else chances.argmax(axis=1))
+    confidence = chances if chances.ndim == 1 else chances.max(axis=1)
+    place = np.searchsorted(np.linspace(0, 1, n_bins + 1)[1:-1], confidence)
+    return float(np.abs(np.bincount(place, weights=event - confidence)).sum() / len(classes))

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.gaussian import Gaussian, Statistics
+from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import Bucket, plan_buckets
+from halfseen.training.ascent import AscentSettings, ascend, squared_step
 
 WARM_UP_ROWS = 4000  # a start from this many rows is within a few iterations of the fit to all
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -19,22 +21,20 @@ EIGENVALUE_FLOOR = 0.005  # of the mean eigenvalue; pairwise covariances need no
 
 
 @dataclass(frozen=True)
-class EMSettings:
+class EMSettings(AscentSettings):
     r"""When to stop, and how much to shrink.
 
     Parameters
     ----------
-    ridge : float
-        The number of pseudo-rows of uncorrelated unit-variance data that are added to the table.
     max_iterations : int
         At most so many passes over all rows.
     tolerance : float
         Stop when a pass gains less than this log-likelihood per row and feature.
+    ridge : float
+        The number of pseudo-rows of uncorrelated unit-variance data that are added to the table.
     """
 
     ridge: float = DEFAULT_RIDGE
-    max_iterations: int = 200
-    tolerance: float = 2e-5
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ def fit_gaussian(
     settings: EMSettings,
     *,
     generator: torch.Generator,
+    weights: Tensor | None = None,
+    start: Gaussian | None = None,
     callback: Callable[[int, float], None] | None = None,
 ) -> EMResult:
     r"""Maximises the observed-data log-likelihood with a ridge penalty.
@@ -72,6 +74,10 @@ def fit_gaussian(
         Ridge :math:`\lambda` and stopping rule.
     generator : torch.Generator
         Chooses the rows of the warm-up.
+    weights : Tensor, optional
+        (N), how much each row counts.
+    start : Gaussian, optional
+        Where to start, say a fit to similar rows.
     callback : callable, optional
         Called with the iteration and the objective per row.
 
@@ -85,7 +91,8 @@ def fit_gaussian(
         If features depend on each other exactly and there is no ridge.
     """
     try:
-        result = _climb(batch, settings, generator, callback)
+        first = _start(batch, settings, generator, weights) if start is None else start
+        result = _Climb(batch, settings, weights).run(first, callback)
         result.gaussian.cholesky  # noqa: B018, the last point has not been factorised yet
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         raise ValueError(
@@ -95,17 +102,16 @@ def fit_gaussian(
     return result
 
 
-def _climb(
-    batch: Incomplete,
-    settings: EMSettings,
-    generator: torch.Generator,
-    callback: Callable[[int, float], None] | None,
-) -> EMResult:
-    start = pairwise_gaussian(batch, settings.ridge)
-    if len(batch) >= 3 * WARM_UP_ROWS:
-        rows = torch.randperm(len(batch), generator=generator)[:WARM_UP_ROWS]
-        start = _Climb(batch[rows], settings).run(start, callback=None).gaussian
-    return _Climb(batch, settings).run(start, callback)
+def _start(
+    batch: Incomplete, settings: EMSettings, generator: torch.Generator, weights: Tensor | None
+) -> Gaussian:
+    """Returns pairwise moments; for a large table, the fit to a random subset of its rows from there."""
+    pairwise = pairwise_gaussian(batch, settings.ridge)
+    if len(batch) < 3 * WARM_UP_ROWS:
+        return pairwise
+    rows = torch.randperm(len(batch), generator=generator)[:WARM_UP_ROWS]
+    some = None if weights is None else weights[rows]
+    return _Climb(batch[rows], settings, some).run(pairwise, callback=None).gaussian
 
 
 def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Generator) -> float:
@@ -153,63 +159,59 @@ def pairwise_gaussian(batch: Incomplete, ridge: float) -> Gaussian:
 class _Climb:
     """EM on one table: the pattern plan is made once, then steps go uphill."""
 
-    def __init__(self, batch: Incomplete, settings: EMSettings) -> None:
+    def __init__(self, batch: Incomplete, settings: EMSettings, weights: Tensor | None) -> None:
         self.batch = batch
         self.settings = settings
+        self.weights = weights
         self.buckets: list[Bucket] = list(plan_buckets(batch.observed))
 
     def run(self, start: Gaussian, callback: Callable[[int, float], None] | None) -> EMResult:
-        path = [start]  # the points of the last plain EM steps
-        fallback: Gaussian | None = None  # where to return to while path is an extrapolation not yet judged
-        objective: list[float] = []
-        converged = False
-        for iteration in range(self.settings.max_iterations):
-            value, following = self._step(path[-1])
-            if callback is not None:
-                callback(iteration, value)
-            gain = value - objective[-1] if objective else float("inf")
-            if gain < 0 and fallback is not None:
-                path, fallback = [fallback], None
-                continue
-            fallback = None
-            converged = gain < self.settings.tolerance * self.batch.n_features
-            if gain >= 0:  # a plain step falls by rounding only, and then the top is reached
-                objective.append(value)
-                path.append(following)
-            if converged:
-                break
-            if len(path) == 3:
-                fallback = path[-1]
-                path = [_extrapolate(*path)]
-        return EMResult(path[-1] if fallback is None else fallback, tuple(objective), converged)
+        ascent = ascend(self._step, start, _extrapolate, self.settings, self.batch.n_features, callback)
+        return EMResult(ascent.point, ascent.objective, ascent.converged)
 
     def _step(self, gaussian: Gaussian) -> tuple[float, Gaussian]:
-        statistics = gaussian.statistics(self.batch, self.buckets)
-        ridge = self.settings.ridge
-        penalty = 0.5 * ridge * (gaussian.log_det + gaussian.precision.diagonal().sum())
-        value = float((statistics.log_prob.sum() - penalty) / len(self.batch))
-        return value, self._maximise(statistics)
+        statistics = gaussian.statistics(self.batch, self.buckets, self.weights)
+        value = penalised_mean(statistics.log_prob, gaussian, self.settings.ridge, self.weights)
+        return value, maximise(statistics.completed, statistics.covariance, self.settings.ridge, self.weights)
 
-    def _maximise(self, statistics: Statistics) -> Gaussian:
-        ridge = self.settings.ridge
-        loc = statistics.completed.mean(dim=0)
-        centred = statistics.completed - loc
-        scatter = centred.T @ centred + statistics.covariance
-        scatter.diagonal().add_(ridge)
-        covariance = scatter / (len(self.batch) + ridge)
-        return Gaussian(loc, (covariance + covariance.T) / 2)
+
+def penalised_mean(log_prob: Tensor, gaussian: Gaussian, ridge: float, weights: Tensor | None) -> float:
+    """Returns the log-likelihood per row, less the penalty."""
+    penalty = 0.5 * ridge * (gaussian.log_det + gaussian.precision.diagonal().sum())
+    total = log_prob.sum() if weights is None else (weights * log_prob).sum()
+    return float((total - penalty) / (len(log_prob) if weights is None else weights.sum()))
+
+
+def maximise(completed: Tensor, covariance: Tensor, ridge: float, weights: Tensor | None) -> Gaussian:
+    """Returns the M-step, from completed rows (N, D) and the sum of their conditional covariances (D, D)."""
+    if weights is None:
+        weights = torch.ones(len(completed), dtype=completed.dtype)
+    loc = weights @ completed / weights.sum()
+    centred = completed - loc
+    scatter = centred.T @ (weights[:, None] * centred) + covariance
+    scatter.diagonal().add_(ridge)
+    scatter = scatter / (weights.sum() + ridge)
+    return Gaussian(loc, (scatter + scatter.T) / 2)
 
 
 def _extrapolate(first: Gaussian, second: Gaussian, third: Gaussian) -> Gaussian:
     """Returns a point further along the path of two EM steps; the third point if there is none."""
-    points = [torch.cat([g.loc, g.covariance.flatten()]) for g in (first, second, third)]
-    step, bend = points[1] - points[0], points[2] - 2 * points[1] + points[0]
-    length = float(step.norm() / bend.norm().clamp(min=1e-300))
     n_features = len(first.loc)
-    while length > 1.05:
-        point = points[0] + 2 * length * step + length**2 * bend
-        covariance = point[n_features:].view(n_features, n_features)
-        if torch.linalg.cholesky_ex(covariance).info == 0:
-            return Gaussian(point[:n_features], covariance)
-        length = (length + 1) / 2
-    return third
+
+    def rebuild(point: Tensor) -> Gaussian | None:
+        return gaussian_from(point, n_features)
+
+    return squared_step(*(gaussian_vector(g) for g in (first, second, third)), rebuild) or third
+
+
+def gaussian_vector(gaussian: Gaussian) -> Tensor:
+    """Returns location and covariance as one vector."""
+    return torch.cat([gaussian.loc, gaussian.covariance.flatten()])
+
+
+def gaussian_from(point: Tensor, n_features: int) -> Gaussian | None:
+    """Returns the Gaussian that a vector stands for, None if its covariance is not positive definite."""
+    covariance = point[n_features:].view(n_features, n_features)
+    if torch.linalg.cholesky_ex(covariance).info != 0:
+        return None
+    return Gaussian(point[:n_features], covariance)

@@ -1,0 +1,115 @@
+r"""What every likelihood :math:`p(x_j \mid z)` of columns offers, given a network's outputs.
+
+A leaf serves all columns of one family at once. It works on *features*: standardised numbers, or blocks of
+0/1 indicators; every method broadcasts over leading axes, and masks are the caller's.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+TEMPERATURE = 0.5
+"""Of relaxed draws: the lower, the closer to whole levels, and the noisier the gradient."""
+
+
+class Leaf(nn.Module):
+    r"""The likelihood of J columns of one family; J is `n_columns`.
+
+    Parameters
+    ----------
+    n_columns : int
+        The number of columns :math:`J`.
+    n_parameters : int
+        The number of network outputs :math:`P` for all columns together.
+    width : int
+        The number of features :math:`W`; :math:`J` for numbers.
+    n_noise : int
+        The number of uniforms :math:`M` that a draw of all columns takes.
+
+    Notes
+    -----
+    Shapes: ``parameters`` :math:`(*, P)`, ``x`` :math:`(*, W)`, ``noise`` :math:`(*, M)`. Outputs have the
+    floating type of ``parameters``.
+    """
+
+    is_density = True
+    """Whether `log_prob` is a density per unit of the feature, or a probability."""
+
+    def __init__(self, n_columns: int, n_parameters: int, width: int, n_noise: int) -> None:
+        super().__init__()
+        if n_columns < 1:
+            raise ValueError(f"n_columns must be at least 1, got {n_columns!r}.")
+        self.n_columns = n_columns
+        self.n_parameters = n_parameters
+        self.width = width
+        self.n_noise = n_noise
+
+    def extra_repr(self) -> str:
+        """Returns the sizes."""
+        return f"n_columns={self.n_columns}, n_parameters={self.n_parameters}, width={self.width}"
+
+    @property
+    def columns_of_features(self) -> Tensor:
+        """The column (W), among the leaf's own, that each feature belongs to."""
+        return torch.arange(self.n_columns)
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the log density or probability (*, J) of each column."""
+        raise NotImplementedError
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """Returns the expected features (*, W)."""
+        raise NotImplementedError
+
+    def variance(self, parameters: Tensor) -> Tensor:
+        """Returns the variance (*, W) of each feature."""
+        raise NotImplementedError
+
+    def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Returns features (*, W) drawn, or relaxed, with a gradient; `noise` are uniforms."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Returns features (*, W) drawn exactly, without a gradient; `noise` are uniforms."""
+        return self.rsample(parameters, noise)
+
+    def neutral_parameters(self) -> Tensor:
+        """Returns the outputs (P), float64, that describe each column by itself: where training starts."""
+        raise NotImplementedError
+
+    def filler(self) -> Tensor:
+        """Returns features (W), float64, at which `log_prob` and its gradient are finite."""
+        return torch.zeros(self.width, dtype=torch.float64)
+
+
+class NumericLeaf(Leaf):
+    """The likelihood of J columns of numbers, one feature each."""
+
+    def __init__(self, n_columns: int, n_parameters: int, n_noise: int) -> None:
+        super().__init__(n_columns, n_parameters, width=n_columns, n_noise=n_noise)
+
+    def cdf(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the probability (*, J) of a feature not above `x` (*, J)."""
+        raise NotImplementedError
+
+
+def inverse_softplus(y: Tensor) -> Tensor:
+    """Returns the t with log(1 + exp(t)) = y, for y > 0."""
+    return y + torch.log(-torch.expm1(-y))
+
+
+def open_uniforms(noise: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns uniforms in a floating type, kept off 0 and 1 by what that type can tell apart."""
+    margin = torch.finfo(dtype).eps / 2
+    return noise.to(dtype).clamp(min=margin, max=1 - margin)
+
+
+@torch.no_grad()
+def by_scipy(function: Callable[..., Any], *arguments: Tensor) -> Tensor:
+    """Returns a function of `scipy.special` of tensors, in float64 and without a gradient."""
+    arrays = [argument.double().cpu().numpy() for argument in arguments]
+    return torch.from_numpy(np.asarray(function(*arrays))).to(arguments[0].device)

@@ -1,0 +1,333 @@
+"""Likelihoods of continuous columns: Gaussian, with one scale or many, Student-t, log-normal."""
+
+import math
+
+import torch
+from scipy import special
+from torch import Tensor, nn
+from torch.nn import functional
+
+from halfseen.distributions.leaf import NumericLeaf, by_scipy, inverse_softplus, open_uniforms
+
+STD_FLOOR = 1e-3
+"""No scale is smaller, in units of a standardised feature: a likelihood cannot feed on ties."""
+
+MIN_DF = 3.0  # degrees of freedom of a Student-t: the variance exists
+NEUTRAL_DF = 8.0  # at the start of training
+MAX_EXPONENT = 80.0  # exp stays finite in single precision
+LOWEST_LOG = 20.0  # standard deviations of the log: what lies below, also zero, is read as this low
+
+
+class GaussianLeaf(NumericLeaf):
+    r"""Creates Gaussian columns :math:`\mathcal{N}(x_j \mid \mu_j, \sigma_j^2)`.
+
+    .. math:: \mu_j = a_j, \qquad \sigma_j = \sigma_{\min} + \log(1 + e^{b_j})
+
+    for network outputs :math:`(a, b)`.
+
+    Parameters
+    ----------
+    n_columns : int
+        The number of columns :math:`J`; there are :math:`2J` parameters.
+    std_floor : float
+        The least standard deviation :math:`\sigma_{\min}`; without one the likelihood is unbounded.
+
+    References
+    ----------
+    Mattei & Frellsen (2019), MIWAE.
+
+    Examples
+    --------
+    >>> leaf = GaussianLeaf(n_columns=1)
+    >>> leaf.log_prob(leaf.neutral_parameters(), torch.zeros(1)).exp()
+    tensor([0.3989], dtype=torch.float64)
+    """
+
+    def __init__(self, n_columns: int, std_floor: float = STD_FLOOR) -> None:
+        super().__init__(n_columns, n_parameters=2 * n_columns, n_noise=n_columns)
+        self.std_floor = std_floor
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the log density (*, J)."""
+        loc, std = self._split(parameters)
+        return normal_log_prob((x - loc) / std) - std.log()
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """Returns the location (*, J)."""
+        return self._split(parameters)[0]
+
+    def variance(self, parameters: Tensor) -> Tensor:
+        """Returns the squared scale (*, J)."""
+        return self._split(parameters)[1].square()
+
+    def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Returns draws (*, J) by the inverse distribution function."""
+        loc, std = self._split(parameters)
+        return loc + std * normals(noise, loc.dtype)
+
+    def cdf(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the distribution function (*, J)."""
+        loc, std = self._split(parameters)
+        return normal_cdf((x - loc) / std)
+
+    def neutral_parameters(self) -> Tensor:
+        """Returns the outputs (2J) of location 0 and scale 1."""
+        loc = torch.zeros(self.n_columns, dtype=torch.float64)
+        return torch.cat([loc, inverse_softplus(torch.ones_like(loc) - self.std_floor)])
+
+    def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        loc, raw_std = parameters.chunk(2, dim=-1)
+        return loc, self.std_floor + functional.softplus(raw_std)
+
+
+class SharedGaussianLeaf(NumericLeaf):
+    r"""Creates Gaussian columns :math:`\mathcal{N}(x_j \mid \mu_j, \sigma^2)` with one learnt scale.
+
+    The network gives the locations only. With a linear network this is probabilistic PCA.
+
+    Parameters
+    ----------
+    n_columns : int
+        The number of columns :math:`J`, and of parameters.
+    std_floor : float
+        The least standard deviation.
+
+    References
+    ----------
+    Ipsen, Mattei & Frellsen (2021), not-MIWAE (as not-PPCA).
+
+    Examples
+    --------
+    >>> leaf = SharedGaussianLeaf(n_columns=2)
+    >>> leaf.variance(torch.zeros(2)).detach()
+    tensor([1.0020, 1.0020])
+    """
+
+    def __init__(self, n_columns: int, std_floor: float = STD_FLOOR) -> None:
+        super().__init__(n_columns, n_parameters=n_columns, n_noise=n_columns)
+        self.std_floor = std_floor
+        self.log_std = nn.Parameter(torch.zeros(()))
+
+    @property
+    def std(self) -> Tensor:
+        """The standard deviation of every column, a scalar."""
+        return self.std_floor + self.log_std.exp()
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the log density (*, J)."""
+        return normal_log_prob((x - parameters) / self.std) - self.std.log()
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """Returns the location (*, J)."""
+        return parameters
+
+    def variance(self, parameters: Tensor) -> Tensor:
+        """Returns the squared scale (*, J), everywhere the same."""
+        return self.std.square().expand_as(parameters)
+
+    def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Returns draws (*, J) by the inverse distribution function."""
+        return parameters + self.std * normals(noise, parameters.dtype)
+
+    def cdf(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the distribution function (*, J)."""
+        return normal_cdf((x - parameters) / self.std)
+
+    def neutral_parameters(self) -> Tensor:
+        """Returns the locations (J), zero."""
+        return torch.zeros(self.n_columns, dtype=torch.float64)
+
+
+class StudentTLeaf(NumericLeaf):
+    r"""Creates Student-t columns with location, scale and degrees of freedom from the network.
+
+    .. math:: p(x_j) = \frac{1}{s_j} \, t_{\nu_j}\!\left(\frac{x_j - \mu_j}{s_j}\right), \qquad
+              s_j = s_{\min} + \log(1 + e^{b_j}), \quad \nu_j = 3 + \log(1 + e^{c_j})
+
+    for network outputs :math:`(\mu, b, c)`. A draw takes two uniforms :math:`(u, v)` and is exact,
+
+    .. math:: x_j = \mu_j + s_j \sqrt{\nu_j (u^{-2/\nu_j} - 1)} \cos(2 \pi v),
+
+    so that it has a pathwise gradient in the degrees of freedom too.
+
+    Parameters
+    ----------
+    n_columns : int
+        The number of columns :math:`J`; there are :math:`3J` parameters.
+    scale_floor : float
+        The least scale :math:`s_{\min}`.
+
+    References
+    ----------
+    Mattei & Frellsen (2019), MIWAE, on tables (the decoder); Bailey (1994), Polar generation of random
+    variates with the t-distribution (the draw).
+
+    Examples
+    --------
+    >>> leaf = StudentTLeaf(n_columns=1)
+    >>> leaf.mean(torch.tensor([0.5, 0.0, 0.0]))
+    tensor([0.5000])
+    """
+
+    def __init__(self, n_columns: int, scale_floor: float = STD_FLOOR) -> None:
+        super().__init__(n_columns, n_parameters=3 * n_columns, n_noise=2 * n_columns)
+        self.scale_floor = scale_floor
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the log density (*, J)."""
+        loc, scale, df = self._split(parameters)
+        normaliser = torch.lgamma((df + 1) / 2) - torch.lgamma(df / 2) - (df * math.pi).log() / 2
+        tail = (df + 1) / 2 * torch.log1p(((x - loc) / scale).square() / df)
+        return normaliser - scale.log() - tail
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """Returns the location (*, J)."""
+        return self._split(parameters)[0]
+
+    def variance(self, parameters: Tensor) -> Tensor:
+        """Returns the variance (*, J), finite as there are more than two degrees of freedom."""
+        _, scale, df = self._split(parameters)
+        return scale.square() * df / (df - 2)
+
+    def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Returns draws (*, J) by the polar method; `noise` holds the radii, then the angles."""
+        loc, scale, df = self._split(parameters)
+        radius, angle = open_uniforms(noise, loc.dtype).chunk(2, dim=-1)
+        length = (df * torch.expm1(-2 / df * radius.log())).sqrt()
+        return loc + scale * length * (2 * math.pi * angle).cos()
+
+    @torch.no_grad()
+    def cdf(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the distribution function (*, J), without a gradient."""
+        loc, scale, df = self._split(parameters)
+        return by_scipy(special.stdtr, df, (x - loc) / scale).to(loc.dtype)
+
+    def neutral_parameters(self) -> Tensor:
+        """Returns the outputs (3J) of location 0 and variance 1, with rather heavy tails."""
+        one = torch.ones(self.n_columns, dtype=torch.float64)
+        scale = math.sqrt((NEUTRAL_DF - 2) / NEUTRAL_DF) * one
+        above = [scale - self.scale_floor, (NEUTRAL_DF - MIN_DF) * one]
+        return torch.cat([0 * one, *map(inverse_softplus, above)])
+
+    def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        loc, raw_scale, raw_df = parameters.chunk(3, dim=-1)
+        return loc, self.scale_floor + functional.softplus(raw_scale), MIN_DF + functional.softplus(raw_df)
+
+
+class LogNormalLeaf(NumericLeaf):
+    r"""Creates log-normal columns of positive values :math:`v_j = l_j + c_j x_j`, for features :math:`x`.
+
+    .. math:: \frac{\log v_j - \alpha_j}{\beta_j} \sim \mathcal{N}(\mu_j, \sigma_j^2), \qquad
+              p(x_j) = \frac{c_j}{\beta_j v_j} \, \mathcal{N}\!\left(\frac{\log v_j - \alpha_j}{\beta_j}
+              \,\Big|\, \mu_j, \sigma_j^2\right)
+
+    for network outputs :math:`(\mu, b)` and :math:`\sigma = \sigma_{\min} + \log(1 + e^b)`: outputs are of
+    order one whatever the column. Values below :math:`e^{\alpha - 20 \beta}`, such as zeros, are read as that
+    one. Means, variances and draws saturate at :math:`e^{80}` units of the feature.
+
+    Parameters
+    ----------
+    loc, scale : Tensor
+        The map :math:`(J)` from features to values, :math:`l` and :math:`c`.
+    log_mean, log_std : Tensor
+        Mean :math:`\alpha` and standard deviation :math:`\beta` of the logs of observed values, each
+        :math:`(J)`.
+    std_floor : float
+        The least standard deviation :math:`\sigma_{\min}`.
+
+    References
+    ----------
+    Nazabal et al. (2020), Handling incomplete heterogeneous data using VAEs.
+
+    Examples
+    --------
+    >>> leaf = LogNormalLeaf(torch.tensor([3.0]), torch.tensor([2.0]), torch.zeros(1), torch.ones(1))
+    >>> leaf.cdf(leaf.neutral_parameters(), torch.tensor([-1.0]))  # the value 1 is the median
+    tensor([0.5000], dtype=torch.float64)
+    """
+
+    loc: Tensor
+    scale: Tensor
+    log_mean: Tensor
+    log_std: Tensor
+
+    def __init__(
+        self, loc: Tensor, scale: Tensor, log_mean: Tensor, log_std: Tensor, std_floor: float = STD_FLOOR
+    ) -> None:
+        super().__init__(len(loc), n_parameters=2 * len(loc), n_noise=len(loc))
+        self.std_floor = std_floor
+        for name, value in {"loc": loc, "scale": scale, "log_mean": log_mean, "log_std": log_std}.items():
+            self.register_buffer(name, value.to(torch.float64))  # near zero, values are small differences
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the log density (*, J) per unit of the feature."""
+        loc, std = self._split(parameters)
+        lowest = (self.log_mean - LOWEST_LOG * self.log_std).exp()
+        log_value = torch.maximum(self.loc + self.scale * x, lowest).log()
+        t = ((log_value - self.log_mean) / self.log_std - loc) / std
+        log_jacobian = self.scale.log() - self.log_std.log() - log_value
+        return (normal_log_prob(t) - std.log() + log_jacobian).to(parameters.dtype)
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """Returns the expected features (*, J)."""
+        centre, spread = self._logs(parameters)
+        return self._features(centre + spread.square() / 2).to(parameters.dtype)
+
+    def variance(self, parameters: Tensor) -> Tensor:
+        """Returns the variance (*, J) of the features."""
+        centre, spread = self._logs(parameters)
+        square = spread.square()
+        log_variance = 2 * (centre + square - self.scale.log()) + torch.log(-torch.expm1(-square))
+        return log_variance.clamp(max=MAX_EXPONENT).exp().to(parameters.dtype)
+
+    def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Returns draws (*, J) by the inverse distribution function."""
+        centre, spread = self._logs(parameters)
+        return self._features(centre + spread * normals(noise, parameters.dtype)).to(parameters.dtype)
+
+    def cdf(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the distribution function (*, J)."""
+        centre, spread = self._logs(parameters)
+        value = self.loc + self.scale * x
+        log_value = torch.where(value > 0, value, 1.0).log()
+        below = normal_cdf((log_value - centre) / spread)
+        return torch.where(value > 0, below, 0.0).to(parameters.dtype)
+
+    def neutral_parameters(self) -> Tensor:
+        """Returns the outputs (2J) at which the logs have their observed mean and spread."""
+        loc = torch.zeros(self.n_columns, dtype=torch.float64)
+        return torch.cat([loc, inverse_softplus(torch.ones_like(loc) - self.std_floor)])
+
+    def filler(self) -> Tensor:
+        """Returns the features (J) of the geometric means."""
+        return self._features(self.log_mean).double()
+
+    def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        loc, raw_std = parameters.chunk(2, dim=-1)
+        return loc, self.std_floor + functional.softplus(raw_std)
+
+    def _logs(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns mean and standard deviation (*, J) of the log of the value."""
+        loc, std = self._split(parameters)
+        return self.log_mean + self.log_std * loc, self.log_std * std
+
+    def _features(self, log_value: Tensor) -> Tensor:
+        ratio = (log_value - self.scale.log()).clamp(max=MAX_EXPONENT).exp()
+        return ratio - self.loc / self.scale
+
+
+def normal_log_prob(t: Tensor) -> Tensor:
+    """Returns the log density of the standard normal."""
+    return -0.5 * (t.square() + math.log(2 * math.pi))
+
+
+def normal_cdf(t: Tensor) -> Tensor:
+    """Returns the distribution function of the standard normal."""
+    below: Tensor = torch.special.ndtr(t)
+    return below
+
+
+def normals(noise: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns standard normals from uniforms, by the inverse distribution function."""
+    drawn: Tensor = torch.special.ndtri(open_uniforms(noise, dtype))
+    return drawn

@@ -1,0 +1,348 @@
+r"""What being missing tells of a value: factors that turn a hole into a Gaussian pseudo-observation.
+
+A feature hides itself with a probability :math:`\pi(x)` that depends on its own value. Given that it is
+hidden, its law gains the factor :math:`\pi(x)`; each factor here answers with a *site*, the Gaussian
+:math:`s \exp(-\tau x^2 / 2 + \nu x)` that stands for it: exactly for a bump, by matching moments for a probit.
+"""
+
+from dataclasses import dataclass
+from math import log, pi
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.special import log_ndtr
+
+HIGHEST = 9.0  # the greatest logit of a bump's height: below one, so that its complement has a logarithm
+FLATTEST, NARROWEST = 1e-3, 1e3  # the precision of a bump, for features of unit variance
+STEEPEST = 30.0  # the prior standard deviation of a probit slope, for features of unit variance
+
+
+@dataclass(frozen=True)
+class Sites:
+    r"""Gaussian stand-ins :math:`s \exp(-\tau x^2 / 2 + \nu x)` for the factors of hidden cells.
+
+    Shapes
+    ------
+    precision, linear, log_scale : :math:`(N, D)`, the :math:`\tau, \nu, \log s` of each cell.
+    """
+
+    precision: Tensor
+    linear: Tensor
+    log_scale: Tensor
+
+    def __getitem__(self, rows: slice | Tensor) -> "Sites":
+        return Sites(self.precision[rows], self.linear[rows], self.log_scale[rows])
+
+    def damped(self, earlier: "Sites", share: float) -> "Sites":
+        """Returns a mean of these sites and earlier ones; the scale is that of these."""
+        return Sites(
+            torch.lerp(earlier.precision, self.precision, share),
+            torch.lerp(earlier.linear, self.linear, share),
+            self.log_scale,
+        )
+
+
+class SelfMask(Protocol):
+    r"""The probability :math:`\pi_d(x_d)` that feature d is missing, as a function of its own value.
+
+    Attributes
+    ----------
+    active : Tensor
+        (D), the features that hide themselves; the others are missing at random.
+    coefficients : Tensor
+        (D, P), concave parameters of the factors.
+    exact : bool
+        Whether sites do not depend on the rest of the row, so that conditionals are exactly Gaussian.
+    """
+
+    @property
+    def active(self) -> Tensor: ...  # noqa: D102
+
+    @property
+    def coefficients(self) -> Tensor: ...  # noqa: D102
+
+    @property
+    def exact(self) -> bool: ...  # noqa: D102
+
+    def with_coefficients(self, coefficients: Tensor) -> Self:
+        """Returns the mask with other coefficients, or the nearest that are allowed."""
+        ...
+
+    def log_observed(self, x: Tensor) -> Tensor:
+        """Returns the log probability (*, D) that a value is shown."""
+        ...
+
+    def sites(self, loc: Tensor, variance: Tensor) -> Sites:
+        """Returns the sites (N, D) of hidden cells whose law without their own factor is Gaussian."""
+        ...
+
+    def log_scale(self, loc: Tensor, variance: Tensor, precision: Tensor, linear: Tensor) -> Tensor:
+        """Returns the log scales (N, D) with which given sites have the mass of their factors."""
+        ...
+
+    def climb(self, evidence: "Evidence") -> Self:
+        """Returns a mask that explains completed data at least as well."""
+        ...
+
+
+@dataclass(frozen=True)
+class Evidence:
+    r"""What a mask is fitted to: values that are shown, and the law of those that are not.
+
+    Shapes
+    ------
+    x, observed, mean, variance : :math:`(N, D)`; weights : :math:`(N, 1)`
+    rest_mean, rest_variance : :math:`(N, D)`, of hidden cells without their own factor.
+    """
+
+    x: Tensor
+    observed: Tensor
+    mean: Tensor
+    variance: Tensor
+    rest_mean: Tensor
+    rest_variance: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True)
+class Bump:
+    r"""Hides values near a centre: a Gaussian bump of any height up to one.
+
+    .. math:: \pi(x) = K \exp\left(-\tfrac{q}{2} (x - c)^2\right)
+
+    so that a hidden cell is a cell observed at c with noise of precision q.
+
+    Shapes
+    ------
+    active : :math:`(D)`; coefficients : :math:`(D, 3)`, the c, log q and logit K of each feature.
+
+    References
+    ----------
+    Le Morvan et al. (2020), NeuMiss networks, assumption 4; our c and 1 / q are their mu-tilde and
+    sigma-tilde squared.
+    """
+
+    active: Tensor
+    coefficients: Tensor
+    exact = True
+
+    @classmethod
+    def start(cls, active: Tensor, sites: Sites, observed: Tensor) -> "Bump":
+        """Returns bumps like the mean site (N, D) of the hidden cells, with about their rate."""
+        count = (~observed).sum(dim=0).clamp(min=1)
+        b, q = (torch.where(observed, 0.0, part).sum(dim=0) / count for part in (sites.linear, sites.precision))
+        q = q.clamp(min=FLATTEST)
+        rate = (1 - observed.to(q.dtype).mean(dim=0)).clamp(0.01, 0.98)
+        centre = b / q
+        share = -0.5 * (1 + q).log() - 0.5 * centre**2 * q / (1 + q)  # hidden by a bump of height 1
+        height = (rate.log() - share).exp().clamp(max=0.98)
+        return cls(active, torch.stack([centre, q.log(), height.logit()], dim=1))
+
+    @property
+    def centre(self) -> Tensor:
+        """The value (D) that is hidden most often."""
+        return self.coefficients[:, 0]
+
+    @property
+    def precision(self) -> Tensor:
+        """One over the squared width (D) of the bump."""
+        return self.coefficients[:, 1].exp()
+
+    @property
+    def height(self) -> Tensor:
+        """The greatest probability (D) of being hidden."""
+        return self.coefficients[:, 2].sigmoid()
+
+    def with_coefficients(self, coefficients: Tensor) -> "Bump":
+        """Returns bumps with other coefficients, within bounds."""
+        centre, log_precision, logit = coefficients.T
+        bounded = [centre, log_precision.clamp(log(FLATTEST), log(NARROWEST)), logit.clamp(max=HIGHEST)]
+        return Bump(self.active, torch.stack(bounded, dim=1))
+
+    def log_observed(self, x: Tensor) -> Tensor:
+        """Returns the log probability (*, D) that a value is shown."""
+        return torch.where(self.active, torch.log(-torch.expm1(self._log_hidden(x))), 0.0)
+
+    def sites(self, loc: Tensor, variance: Tensor) -> Sites:
+        """Returns the factors themselves, the same for every row."""
+        q = torch.where(self.active, self.precision, 0.0)
+        return Sites(q.expand_as(loc), (q * self.centre).expand_as(loc), self.log_scale(loc))
+
+    def log_scale(self, loc: Tensor, *_: Tensor) -> Tensor:
+        """Returns the log scales (N, D) of the sites, which are the factors."""
+        scale = functional.logsigmoid(self.coefficients[:, 2]) - 0.5 * self.precision * self.centre**2
+        return torch.where(self.active, scale, 0.0).expand_as(loc)
+
+    def climb(self, evidence: Evidence) -> "Bump":
+        r"""Returns bumps after a Gauss-Newton step with step halving on each feature.
+
+        .. math:: \sum_{mis} \mathrm{E}[g(x)] + \sum_{obs} \log(1 - e^{g(x)}), \qquad
+                  g(x) = \log K - \tfrac{q}{2} (x - c)^2 = a + b x - \tfrac{q}{2} x^2
+
+        which is concave in (a, b, q); the step is taken in (c, log q, logit K), where nothing but the height
+        has a bound that data reach.
+        """
+        hidden = torch.where(evidence.observed, 0.0, evidence.weights)
+        shown = torch.where(evidence.observed, evidence.weights, 0.0)
+        x = torch.where(evidence.observed, evidence.x, 0.0)
+        second = evidence.variance + evidence.mean**2
+        moments = [hidden.sum(dim=0), (hidden * evidence.mean).sum(dim=0), (hidden * second).sum(dim=0)]
+
+        def value(coefficients: Tensor) -> Tensor:
+            mask = self.with_coefficients(coefficients)
+            c, q = mask.centre, mask.precision
+            quadratic = moments[2] - 2 * c * moments[1] + c**2 * moments[0]
+            expected = functional.logsigmoid(mask.coefficients[:, 2]) * moments[0] - 0.5 * q * quadratic
+            return expected + (shown * torch.log(-torch.expm1(mask._log_hidden(x)))).sum(dim=0)
+
+        odds = 1 / torch.expm1(-self._log_hidden(x))
+        basis = torch.stack([torch.ones_like(x), x, -0.5 * x**2])  # (3, N, D), of a, b and q
+        linear = torch.stack([moments[0], moments[1], -0.5 * moments[2]], dim=1)
+        gradient = linear - ((shown * odds) * basis).sum(dim=1).T
+        curvature = torch.einsum("nd,ind,jnd->dij", shown * odds * (1 + odds), basis, basis)
+        c, q, unhidden = self.centre, self.precision, 1 - self.height
+        zero = torch.zeros_like(c)
+        jacobian = torch.stack(  # (D, 3, 3): rows a, b, q by columns c, log q, logit K
+            [-q * c, -0.5 * q * c**2, unhidden, q, q * c, zero, zero, q, zero], dim=1
+        ).view(-1, 3, 3)
+        gradient = (jacobian.mT @ gradient[:, :, None]).squeeze(2)
+        curvature = jacobian.mT @ curvature @ jacobian
+        curvature.diagonal(dim1=1, dim2=2)[:, 2] += 1e-6 * moments[0] + 1e-9  # a height of one is far away
+        stuck = (self.coefficients[:, 2] >= HIGHEST) & (gradient[:, 2] > 0)
+        gradient[:, 2] = torch.where(stuck, 0.0, gradient[:, 2])
+        curvature[stuck, 2, :] = curvature[stuck, :, 2] = 0.0
+        curvature[stuck, 2, 2] = 1.0
+        reached = _line_search(value, self.coefficients, _newton(gradient, curvature))
+        return self.with_coefficients(reached)
+
+    def _log_hidden(self, x: Tensor) -> Tensor:
+        log_height = functional.logsigmoid(self.coefficients[:, 2])
+        return log_height - 0.5 * self.precision * (x - self.centre) ** 2
+
+
+@dataclass(frozen=True)
+class Probit:
+    r"""Hides values on one side, more surely the farther out; the slope's sign says which side.
+
+    .. math:: \pi(x) = \Phi(\lambda x - c)
+
+    The law of hidden cells is a truncated normal of the latent :math:`\lambda x - c + \eta > 0`; its sites match
+    the mean and variance of each cell (expectation propagation).
+
+    Shapes
+    ------
+    active : :math:`(D)`; coefficients : :math:`(D, 2)`, the slope and the intercept -c of each feature.
+
+    References
+    ----------
+    Minka (2001), Expectation propagation for approximate Bayesian inference.
+    """
+
+    active: Tensor
+    coefficients: Tensor
+    exact = False
+
+    @classmethod
+    def start(cls, active: Tensor, missing_rate: Tensor) -> "Probit":
+        """Returns flat probabilities, with the given rates (D)."""
+        intercept = torch.special.ndtri(missing_rate.clamp(1e-3, 1 - 1e-3))
+        return cls(active, torch.stack([torch.zeros_like(intercept), intercept], dim=1))
+
+    def with_coefficients(self, coefficients: Tensor) -> "Probit":
+        """Returns the mask with other coefficients; all are allowed."""
+        return Probit(self.active, coefficients)
+
+    def log_observed(self, x: Tensor) -> Tensor:
+        """Returns the log probability (*, D) that a value is shown."""
+        slope, intercept = self.coefficients.T
+        return torch.where(self.active, log_ndtr(-(slope * x + intercept)), 0.0)
+
+    def sites(self, loc: Tensor, variance: Tensor) -> Sites:
+        r"""Returns the sites that give each cell the moments of its Gaussian times the probit.
+
+        .. math:: z = \frac{\lambda m - c}{\sqrt{1 + \lambda^2 v}}, \quad r = \frac{\phi(z)}{\Phi(z)}, \quad
+            \tau = \frac{\alpha}{1 - \alpha v}, \quad \alpha = \frac{\lambda^2 r (z + r)}{1 + \lambda^2 v}
+        """
+        slope, intercept = self.coefficients.T
+        spread = (1 + slope**2 * variance).sqrt()
+        z = (slope * loc + intercept) / spread
+        ratio = torch.exp(-0.5 * z**2 - 0.5 * log(2 * pi) - log_ndtr(z))
+        alpha = (slope / spread) ** 2 * ratio * (z + ratio)
+        precision = alpha / (1 - alpha * variance).clamp(min=1e-6)
+        shift = slope * ratio / spread  # the tilted mean is loc + variance * shift
+        linear = precision * (loc + variance * shift) + shift
+        precision, linear = (torch.where(self.active, part, 0.0) for part in (precision, linear))
+        return Sites(precision, linear, self.log_scale(loc, variance, precision, linear))
+
+    def log_scale(self, loc: Tensor, variance: Tensor, precision: Tensor, linear: Tensor) -> Tensor:
+        """Returns the log scales (N, D) with which given sites have the mass of the probit."""
+        slope, intercept = self.coefficients.T
+        log_mass = log_ndtr((slope * loc + intercept) / (1 + slope**2 * variance).sqrt())
+        total = 1 + precision * variance
+        exponent = 0.5 * (variance * linear**2 + 2 * loc * linear - precision * loc**2) / total
+        return torch.where(self.active, log_mass - exponent + 0.5 * total.log(), 0.0)
+
+    def climb(self, evidence: Evidence) -> "Probit":
+        r"""Returns the mask after a step of Fisher scoring with step halving on each feature.
+
+        .. math:: \sum_{mis} \log \Phi\left(\frac{\lambda m - c}{\sqrt{1 + \lambda^2 v}}\right)
+            + \sum_{obs} \log \Phi(c - \lambda x) - \frac{\lambda^2}{2 s^2}
+
+        with m and v of a hidden cell as the rest of its row has them: the likelihood of the mask itself.
+        """
+        hidden = ~evidence.observed
+        loc = torch.where(hidden, evidence.rest_mean, evidence.x)
+        variance = torch.where(hidden, evidence.rest_variance, 0.0)
+        sign = torch.where(hidden, 1.0, -1.0).to(loc.dtype)
+
+        def value(coefficients: Tensor) -> Tensor:
+            slope, intercept = coefficients.T
+            z = sign * (slope * loc + intercept) / (1 + slope**2 * variance).sqrt()
+            return (evidence.weights * log_ndtr(z)).sum(dim=0) - 0.5 * (slope / STEEPEST) ** 2
+
+        slope, intercept = self.coefficients.T
+        spread = (1 + slope**2 * variance).sqrt()
+        z = sign * (slope * loc + intercept) / spread
+        ratio = evidence.weights * torch.exp(-0.5 * z**2 - 0.5 * log(2 * pi) - log_ndtr(z))
+        by_slope = (sign * loc - slope * variance * z / spread) / spread
+        by_intercept = sign / spread
+        bend = ratio * (z + ratio / evidence.weights.clamp(min=1e-300))
+        gradient = torch.stack(
+            [(ratio * by_slope).sum(dim=0) - slope / STEEPEST**2, (ratio * by_intercept).sum(dim=0)], dim=1
+        )
+        curvature = torch.stack(
+            [
+                (bend * by_slope**2).sum(dim=0) + STEEPEST**-2,
+                (bend * by_slope * by_intercept).sum(dim=0),
+                (bend * by_intercept**2).sum(dim=0),
+            ],
+            dim=1,
+        )[:, [0, 1, 1, 2]].view(-1, 2, 2)
+        return Probit(self.active, _line_search(value, self.coefficients, _newton(gradient, curvature)))
+
+
+def _newton(gradient: Tensor, curvature: Tensor) -> Tensor:
+    """Returns the Newton steps (D, P) of concave functions, all but undamped."""
+    n_parameters = gradient.shape[1]
+    size = curvature.diagonal(dim1=1, dim2=2).mean(dim=1).clamp(min=1e-12)
+    damping = 1e-8 * size[:, None, None] * torch.eye(n_parameters, dtype=gradient.dtype)
+    step: Tensor = torch.linalg.solve(curvature + damping, gradient)
+    return step
+
+
+def _line_search(value: "torch.types.Any", start: Tensor, step: Tensor, halvings: int = 12) -> Tensor:
+    """Returns, for each feature (D, P), the first of the halved steps that does not lose."""
+    best = value(start)
+    result, length = start, torch.ones(len(start), 1, dtype=start.dtype)
+    open_ = torch.ones(len(start), dtype=torch.bool)
+    for _ in range(halvings):
+        trial = torch.where(open_[:, None], start + length * step, result)
+        gained = open_ & (value(trial) >= best)
+        result = torch.where(gained[:, None], trial, result)
+        open_ = open_ & ~gained
+        if not bool(open_.any()):
+            break
+        length = length / 2
+    return result

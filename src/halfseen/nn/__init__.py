@@ -1,0 +1,1 @@
+"""Network layers that read incomplete rows."""

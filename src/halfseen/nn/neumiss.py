@@ -1,0 +1,180 @@
+r"""The published NeuMiss networks: a truncated Neumann series with the mask as its non-linearity."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from halfseen.data.incomplete import Incomplete
+
+
+class NeuMissNetwork(nn.Module):
+    r"""The NeuMiss network of 2020: one weight matrix for each term of the Neumann series.
+
+    With :math:`\bar m` the indicator of observed and :math:`m` of missing features, :math:`d` the depth,
+    and :math:`r = \bar m \odot (x - \mu)`:
+
+    .. math::
+        h_1 = \bar m \odot (W_0 r), \qquad
+        h_{k+1} = \bar m \odot (W_k h_k) \; [+ \, r], \qquad
+        \hat y = b + \langle \beta,\; \bar m \odot x + m \odot (\mu + W_{mix} h_d) \rangle
+
+    At depth 0, :math:`h_0 = r`. With residual connections, :math:`W_0 = I`, :math:`W_k = I - \Sigma` and
+    :math:`W_{mix} = \Sigma` it is the Bayes predictor of a Gaussian under MAR, with :math:`\Sigma_{oo}^{-1}`
+    replaced by the Neumann series of order :math:`d - 1`. Trained weights also serve some MNAR mechanisms.
+
+    Parameters
+    ----------
+    n_features : int
+        The number of features :math:`D`.
+    depth : int
+        The number of Neumann layers :math:`d`; they share no weights.
+    residual : bool
+        Whether to add :math:`r` after each layer but the first. The published results do not.
+
+    Shapes
+    ------
+    batch : :math:`(*, D)`; entries of `x` where `observed` is False are never read.
+    output : :math:`(*)`
+
+    Notes
+    -----
+    All parameters are zero until `reset_parameters` draws them. Nothing bounds the spectral radius of the
+    layers, so training may diverge; `GaussianBlock` cannot.
+
+    References
+    ----------
+    Le Morvan, Josse, Moreau, Scornet & Varoquaux (2020), NeuMiss networks: differentiable programming for
+    supervised learning with missing values, equation 7 and figure 1. We write :math:`h_k` for the hidden
+    layers. The depth counts as in their result tables; their figure 1 adds one for :math:`W_{mix}`.
+
+    Examples
+    --------
+    >>> network = NeuMissNetwork(n_features=3, depth=2)
+    >>> network.reset_parameters(torch.Generator().manual_seed(0))
+    >>> network(Incomplete(torch.zeros(1, 3), torch.tensor([[True, False, True]]))).shape
+    torch.Size([1])
+    """
+
+    def __init__(self, n_features: int, depth: int, residual: bool = False) -> None:
+        super().__init__()
+        _check_sizes(n_features, depth)
+        self.n_features = n_features
+        self.depth = depth
+        self.residual = residual
+
+        self.layers = nn.Parameter(torch.zeros(depth, n_features, n_features))  # (depth, D, D)
+        self.mix = nn.Parameter(torch.zeros(n_features, n_features))  # (D, D)
+        self.loc = nn.Parameter(torch.zeros(n_features))  # (D,)
+        self.coef = nn.Parameter(torch.zeros(n_features))  # (D,)
+        self.intercept = nn.Parameter(torch.zeros(()))
+
+    def extra_repr(self) -> str:
+        """Returns the arguments of the constructor."""
+        return f"n_features={self.n_features}, depth={self.depth}, residual={self.residual}"
+
+    def forward(self, batch: Incomplete) -> Tensor:
+        """Returns the prediction of each row."""
+        return self.complete(batch) @ self.coef + self.intercept
+
+    def complete(self, batch: Incomplete) -> Tensor:
+        """Returns the rows (*, D) with the holes filled by what the last layer mixes for them."""
+        return batch.filled(self.loc + self.hidden(batch) @ self.mix.mT)
+
+    def hidden(self, batch: Incomplete) -> Tensor:
+        """Returns the last hidden layer (*, D): the Neumann series, zero where nothing was observed."""
+        residual = batch.filled(self.loc) - self.loc
+        h = residual
+        for index, layer in enumerate(self.layers):
+            h = torch.where(batch.observed, h @ layer.mT, 0.0)
+            if self.residual and index > 0:
+                h = h + residual
+
+        return h
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        r"""Draws matrices from :math:`\mathcal{N}(0, 1 / D)` and all else from :math:`\mathcal{N}(0, 1)`."""
+        for parameter in self.parameters():
+            parameter.normal_(generator=generator)
+        for matrix in (self.layers, self.mix):
+            matrix.div_(math.sqrt(self.n_features))
+
+
+class NeuMissBlock(nn.Module):
+    r"""The NeuMiss block of 2021: one weight matrix shared by all terms of the Neumann series.
+
+    With :math:`\bar m` the indicator of observed features and :math:`r = \bar m \odot (x - \mu)`:
+
+    .. math:: h_0 = r, \qquad h_{k+1} = \bar m \odot (W h_k) + r
+
+    With :math:`W = I - \Sigma` and a spectral radius of :math:`\Sigma` below 2 the output tends to
+    :math:`\Sigma_{oo}^{-1} (x_o - \mu_o)` and is zero where nothing was observed: under MAR a linear layer on
+    top of it can be the Bayes predictor of a linear response to a Gaussian, for every pattern at once.
+
+    Parameters
+    ----------
+    n_features : int
+        The number of features :math:`D`.
+    depth : int
+        The number of steps; at 0 the output is :math:`r`.
+
+    Shapes
+    ------
+    batch : :math:`(*, D)`; entries of `x` where `observed` is False are never read.
+    output : :math:`(*, D)`
+
+    Notes
+    -----
+    All parameters are zero until `reset_parameters` draws them.
+
+    References
+    ----------
+    Le Morvan, Josse, Scornet & Varoquaux (2021), What's a good imputation to predict with missing values?,
+    section 5. We write :math:`r` for the centred input.
+
+    Examples
+    --------
+    >>> block = NeuMissBlock(n_features=2, depth=1)
+    >>> block(Incomplete(torch.tensor([[3.0, 5.0]]), torch.tensor([[True, False]])))
+    tensor([[3., 0.]], grad_fn=<AddBackward0>)
+    """
+
+    def __init__(self, n_features: int, depth: int) -> None:
+        super().__init__()
+        _check_sizes(n_features, depth)
+        self.n_features = n_features
+        self.depth = depth
+
+        self.weight = nn.Parameter(torch.zeros(n_features, n_features))  # (D, D)
+        self.loc = nn.Parameter(torch.zeros(n_features))  # (D,)
+
+    def extra_repr(self) -> str:
+        """Returns the arguments of the constructor."""
+        return f"n_features={self.n_features}, depth={self.depth}"
+
+    def forward(self, batch: Incomplete) -> Tensor:
+        """Returns the truncated series, zero where nothing was observed."""
+        residual = batch.filled(self.loc) - self.loc
+        h = residual
+        for _ in range(self.depth):
+            h = torch.where(batch.observed, h @ self.weight.mT, 0.0) + residual
+
+        return h
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        r"""Draws the weights evenly within :math:`\pm \sqrt{3 / D} / 2`, and the location as a normal.
+
+        The spectral radius is then about a half, and the series contracts before it is trained.
+        """
+        bound = 0.5 * math.sqrt(3.0 / self.n_features)
+        self.weight.uniform_(-bound, bound, generator=generator)
+        self.loc.normal_(generator=generator)
+
+
+def _check_sizes(n_features: int, depth: int) -> None:
+    if n_features < 1:
+        raise ValueError(f"n_features must be at least 1, got {n_features!r}.")
+    if depth < 0:
+        raise ValueError(f"depth must not be negative, got {depth!r}.")

@@ -1,0 +1,200 @@
+r"""Maximum likelihood for a Gaussian whose features hide themselves, by EM on rows and masks together."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from halfseen._threads import task_threads
+from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.patterns import plan_buckets
+from halfseen.distributions.self_masked import SelfMaskedGaussian
+from halfseen.distributions.self_masks import Bump, Evidence, Probit, SelfMask, Sites
+from halfseen.training.ascent import Ascent, ascend, squared_step
+from halfseen.training.em import (
+    WARM_UP_ROWS,
+    EMSettings,
+    fit_gaussian,
+    gaussian_from,
+    gaussian_vector,
+    maximise,
+    penalised_mean,
+)
+
+SETTLING = 5  # steps before the likelihood of sites that are far from their factors counts
+ROUGH_STEPS = 12  # to find where a bump starts
+MIN_CELLS = 10  # with fewer cells shown or hidden a feature tells nothing of how it hides
+
+Missingness = Literal["ignorable", "self-masking", "probit"]
+MISSINGNESS: tuple[str, ...] = get_args(Missingness)
+"""Why cells may be missing: at random, more often near a value, or more often on one side."""
+
+
+@dataclass(frozen=True)
+class MaskedFit:
+    """The fitted law of rows and masks, and the penalised log-likelihood per row at every accepted step."""
+
+    model: Gaussian | SelfMaskedGaussian
+    objective: tuple[float, ...]
+
+
+@task_threads()
+def fit_masked_gaussian(
+    batch: Incomplete,
+    missingness: str,
+    may_hide: Tensor,
+    settings: EMSettings,
+    *,
+    generator: torch.Generator,
+    weights: Tensor | None = None,
+    start: Gaussian | SelfMaskedGaussian | None = None,
+) -> MaskedFit:
+    """Fits a Gaussian to rows with holes, with or without a model of why cells are missing.
+
+    Without a start, large tables start from a fit to a random subset of rows.
+
+    Parameters
+    ----------
+    batch : Incomplete
+        (N, D), features on a common scale (unit variance).
+    missingness : {"ignorable", "self-masking", "probit"}
+        Cells are missing at random; by a `Bump` of their own value; or by a `Probit` of it.
+    may_hide : Tensor
+        (D), the features that may hide themselves; the others are missing at random.
+    settings : EMSettings
+        Ridge and stopping rule.
+    generator : torch.Generator
+        Chooses the rows of the start.
+    weights : Tensor, optional
+        (N), how much each row counts.
+    start : Gaussian or SelfMaskedGaussian, optional
+        A fit of the same kind to similar rows.
+    """
+    if missingness == "ignorable":
+        known = start if isinstance(start, Gaussian) else None
+        plain = fit_gaussian(batch, settings, generator=generator, weights=weights, start=known)
+        return MaskedFit(plain.gaussian, plain.objective)
+    if isinstance(start, SelfMaskedGaussian):
+        ascent = fit_self_masked(batch, start.gaussian, start.mask, settings, weights=weights)
+        return MaskedFit(ascent.point, ascent.objective)
+    some, some_weights = batch, weights
+    if len(batch) >= 3 * WARM_UP_ROWS:
+        rows = torch.randperm(len(batch), generator=generator)[:WARM_UP_ROWS]
+        some, some_weights = batch[rows], None if weights is None else weights[rows]
+    first = _start(some, missingness, may_hide, settings, generator, some_weights)
+    for part, part_weights in ((some, some_weights), (batch, weights))[len(some) == len(batch) :]:
+        ascent = fit_self_masked(part, first.gaussian, first.mask, settings, weights=part_weights)
+        first = ascent.point
+    return MaskedFit(ascent.point, ascent.objective)
+
+
+def _start(
+    batch: Incomplete,
+    missingness: str,
+    may_hide: Tensor,
+    settings: EMSettings,
+    generator: torch.Generator,
+    weights: Tensor | None,
+) -> SelfMaskedGaussian:
+    """Returns where to start: a flat probit, or a bump in the place that a rough probit points to."""
+    shown = batch.observed.sum(dim=0)
+    active = may_hide & (shown >= MIN_CELLS) & (len(batch) - shown >= MIN_CELLS)
+    plain = fit_gaussian(batch, settings, generator=generator, weights=weights).gaussian
+    flat = SelfMaskedGaussian(plain, Probit.start(active, 1 - shown / len(batch)))
+    if missingness == "probit":
+        return flat
+    rough = replace(settings, max_iterations=ROUGH_STEPS)
+    probit = fit_self_masked(batch, plain, flat.mask, rough, weights=weights).point
+    _, sites = probit.settle(batch)
+    return SelfMaskedGaussian(probit.gaussian, Bump.start(active, sites, batch.observed))
+
+
+@task_threads()
+def fit_self_masked(
+    batch: Incomplete,
+    start: Gaussian,
+    mask: SelfMask,
+    settings: EMSettings,
+    *,
+    weights: Tensor | None = None,
+) -> Ascent[SelfMaskedGaussian]:
+    r"""Maximises the joint log-likelihood of observed cells and mask, with a ridge penalty.
+
+    .. math::
+        \max_{\mu, \Sigma, \psi} \sum_n \log \int \mathcal{N}(x_n \mid \mu, \Sigma)
+        \prod_{d \in m_n} \pi_d(x_{nd}) \, d x_{n, m_n} + \sum_{d \notin m_n} \log (1 - \pi_d(x_{nd}))
+
+    The E-step is one positive definite solve a row; the M-step is that of a Gaussian, and one Newton step
+    in the concave likelihood of each feature's mask. With a bump EM is exact and monotone; with a probit the
+    likelihood is that of expectation propagation, whose sites are kept from one step to the next.
+
+    Parameters
+    ----------
+    batch : Incomplete
+        (N, D), features on a common scale (unit variance).
+    start : Gaussian
+        Where to start: say, the fit that ignores the mask.
+    mask : SelfMask
+        Where the mask starts, and what kind it is.
+    settings : EMSettings
+        Ridge and stopping rule.
+    weights : Tensor, optional
+        (N), how much each row counts.
+    """
+    climb = _Climb(batch, mask, settings, weights)
+    model = SelfMaskedGaussian(start, mask)
+    first = _Point(model, model.first_sites(batch))
+    for _ in range(0 if mask.exact else SETTLING):
+        _, first = climb.step(first)
+    ascent = ascend(climb.step, first, climb.extrapolate, settings, batch.n_features)
+    return Ascent(ascent.point.model, ascent.objective, ascent.converged)
+
+
+@dataclass(frozen=True)
+class _Point:
+    model: SelfMaskedGaussian
+    sites: Sites
+
+
+class _Climb:
+    def __init__(
+        self, batch: Incomplete, mask: SelfMask, settings: EMSettings, weights: Tensor | None
+    ) -> None:
+        self.batch = batch
+        self.ridge = settings.ridge
+        self.weights = weights
+        self.column = torch.ones(len(batch), 1, dtype=batch.x.dtype) if weights is None else weights[:, None]
+        self.buckets = list(plan_buckets(batch.observed, missing_side=True, by_row=not mask.exact))
+
+    def step(self, point: _Point) -> tuple[float, _Point]:
+        model, sites = point.model, point.sites
+        if model.mask.exact:
+            sites = model.first_sites(self.batch)
+        else:  # sites of the step before, brought up to date
+            sites = model.next_sites(model.condition(self.batch, sites, self.buckets), sites)
+        posterior = model.condition(self.batch, sites, self.buckets, self.weights)
+        rest = model.without_sites(posterior, sites)
+        value = penalised_mean(
+            model.log_joint(self.batch, posterior, sites), model.gaussian, self.ridge, self.weights
+        )
+        gaussian = maximise(posterior.mean, posterior.covariance, self.ridge, self.weights)
+        evidence = Evidence(
+            self.batch.filled(), self.batch.observed, posterior.mean, posterior.variance, *rest, self.column
+        )
+        return value, _Point(SelfMaskedGaussian(gaussian, model.mask.climb(evidence)), sites)
+
+    def extrapolate(self, first: _Point, second: _Point, third: _Point) -> _Point:
+        n_features = self.batch.n_features
+        n_gaussian = n_features * (n_features + 1)
+
+        def rebuild(vector: Tensor) -> _Point | None:
+            gaussian = gaussian_from(vector[:n_gaussian], n_features)
+            mask = third.model.mask.with_coefficients(vector[n_gaussian:].view(n_features, -1))
+            return None if gaussian is None else _Point(SelfMaskedGaussian(gaussian, mask), third.sites)
+
+        def flatten(point: _Point) -> Tensor:
+            return torch.cat([gaussian_vector(point.model.gaussian), point.model.mask.coefficients.flatten()])
+
+        return squared_step(flatten(first), flatten(second), flatten(third), rebuild) or third
