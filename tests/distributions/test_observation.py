@@ -26,7 +26,7 @@ def levelled(name, kind, n_levels):
 
 
 COLUMNS = (
-    levelled("order", "ordinal", 5),
+    levelled("order", "ordinal", 6),
     number("visits", "count"),
     levelled("two", "binary", 2),
     number("income", "positive"),
@@ -40,7 +40,9 @@ def some_codes(rate=0.2):
     rng = np.random.default_rng(0)
     codes = np.column_stack(
         [
-            rng.choice(5, N_ROWS, p=[0.04, 0.16, 0.5, 0.27, 0.03]),
+            rng.choice(
+                6, N_ROWS, p=[0.1, 0.2, 0.015, 0.4, 0.01, 0.275]
+            ),  # two rare levels share an indicator
             rng.negative_binomial(2, 0.3, N_ROWS),
             rng.integers(0, 2, N_ROWS),
             rng.lognormal(3, 0.8, N_ROWS),
@@ -108,6 +110,15 @@ def test_each_column_has_the_log_probability_of_its_own_family(table, generator)
     check(3, log_normal, given["positive"], scaled(3))
     for c, j in ((4, 0), (6, 1)):  # the two columns of reals: locations, scales, degrees of freedom
         check(c, StudentTLeaf(1), given["real"][:, [j, 2 + j, 4 + j]], scaled(c))
+    order = features.blocks[0]
+    count = torch.bincount(order.group[values(0).long()]).double()
+    frequencies = (count + 0.5)[order.group] * order.share
+    level = OrdinalLeaf([torch.arange(6)], [frequencies]).double()  # every level by itself
+    by_level = level.mean(given["ordinal"])
+    by_group = by_level @ (order.group[:, None] == torch.arange(order.n_groups)).double()
+    seen, shown = codes.observed[:, 0], order.group[codes.filled()[:, 0].long()]
+    expected = by_group.gather(1, shown[:, None])[:, 0].log()
+    torch.testing.assert_close(found[seen, 0], expected[seen], rtol=1e-5, atol=1e-5)  # thresholds are single
     two, many = features.blocks[1], features.blocks[2]
     check(2, CategoricalLeaf([2]), given["categorical"][:, :2], batch.filled()[:, two.start : two.stop])
     check(5, CategoricalLeaf([4]), given["categorical"][:, 2:], batch.filled()[:, many.start : many.stop])
@@ -118,7 +129,8 @@ def test_an_ordinal_column_keeps_the_order_of_its_levels_not_that_of_their_indic
     features, _ = table
     observation = observation_of(table)
     block = features.blocks[0]
-    assert block.group.tolist() != sorted(block.group.tolist())
+    assert block.group[2] == block.group[4]
+    assert block.n_groups == 5
     neutral = observation.neutral_parameters().expand(3, -1).clone()
     place = next(i for i, leaf in enumerate(observation.leaves) if isinstance(leaf, OrdinalLeaf))
     start = sum(leaf.n_parameters for leaf in list(observation.leaves)[:place])
@@ -126,8 +138,8 @@ def test_an_ordinal_column_keeps_the_order_of_its_levels_not_that_of_their_indic
     indicators = observation.mean(neutral)[:, block.start : block.stop]
     likeliest = features.level_probabilities(observation.mean(neutral), block).argmax(dim=1)
     assert indicators[0].argmax() == block.group[0]
-    assert likeliest[1] == 2
-    assert indicators[2].argmax() == block.group[4]
+    assert likeliest[1] == 3
+    assert indicators[2].argmax() == block.group[5]
 
 
 @pytest.mark.parametrize("numeric", ["gaussian", "shared-gaussian", "student-t"])
@@ -264,8 +276,8 @@ def test_impossible_settings_are_refused(table):
         Observation.for_table(COLUMNS, features, batch, kinds={"counts": "poisson"})
     with pytest.raises(ValueError, match="'normal' cannot describe"):
         Observation.for_table(COLUMNS, features, batch, numeric="normal")
+    reduced = FeatureMap.fit(COLUMNS, some_codes(), all_indicators=False)
     with pytest.raises(ValueError, match="fit them with all_indicators=True"):
-        reduced = FeatureMap.fit(COLUMNS, some_codes(), all_indicators=False)
         Observation.for_table(COLUMNS, reduced)
     with pytest.raises(ValueError, match="There is no family 'cubic'"):
         Observation.for_pixels(3, "cubic")

@@ -29,7 +29,7 @@ def fit(batch, **settings):
 def test_a_step_equals_the_textbook_step():
     batch = make_batch(0)
     start = pairwise_gaussian(batch, ridge=0.5)
-    value, following = em._Climb(batch, EMSettings(ridge=0.5))._step(start)
+    value, following = em._Climb(batch, EMSettings(ridge=0.5), None)._step(start)
     loc, covariance, expected = oracle.em_step(
         start.loc.numpy(), start.covariance.numpy(), batch.x.numpy(), batch.observed.numpy(), 0.5
     )
@@ -89,7 +89,7 @@ def test_a_run_cut_short_returns_a_point_that_was_reached_by_plain_steps():
     batch = make_batch(6, n_rows=200, n_features=6, rate=0.6)
     for n_iterations in range(1, 8):
         result = fit(batch, max_iterations=n_iterations, tolerance=0.0)
-        value, _ = em._Climb(batch, EMSettings())._step(result.gaussian)
+        value, _ = em._Climb(batch, EMSettings(), None)._step(result.gaussian)
         assert value >= result.objective[-1]
 
 

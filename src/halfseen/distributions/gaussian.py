@@ -89,6 +89,10 @@ class Gaussian:
         """Returns (N, D): the mean of each missing cell given the observed ones, which stay exact."""
         return self.complete(batch.x, batch.observed)
 
+    def moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
+        """Returns the conditional mean and variance (N, D) of each cell."""
+        return self.conditional_mean(batch), self.conditional_variance(batch)
+
     def complete(
         self,
         x: Tensor,
@@ -118,15 +122,15 @@ class Gaussian:
         """Returns (N, D): the variance of each missing cell given the observed ones, 0 where observed."""
         variance = self.covariance.diagonal().expand(len(batch) + 1, -1)
         variance = torch.nn.functional.pad(variance, (0, 1))  # (N + 1, D + 1)
-        padded = _padded(self.covariance)
+        wide = padded(self.covariance)
         self.precision  # noqa: B018, computed before threads share it
 
         def reduce(bucket: Bucket) -> None:
             inverse, _ = self._invert(bucket)
             if bucket.by_observed:
-                cross = padded[bucket.features]  # (P, Q, D + 1)
+                cross = wide[bucket.features]  # (P, Q, D + 1)
                 explained = ((inverse @ cross) * cross).sum(dim=1)  # (P, D + 1)
-                variance[bucket.rows] = (padded.diagonal() - explained)[:, None, :]
+                variance[bucket.rows] = (wide.diagonal() - explained)[:, None, :]
             else:
                 spread = inverse.diagonal(dim1=1, dim2=2)[:, None, :]  # (P, 1, Q)
                 index = bucket.rows[:, :, None], bucket.features[:, None, :]
@@ -191,7 +195,7 @@ class Gaussian:
         `measure` sees each bucket with its inverses (P, Q, Q) and log determinants (P), in any thread; `add`
         receives what it returned, in the order of the buckets, so that sums do not depend on threads.
         """
-        source = {True: _padded(residual), False: _padded(residual @ self.precision)}
+        source = {True: padded(residual), False: padded(residual @ self.precision)}
         solved = torch.zeros_like(source[True])  # (*, N + 1, D + 1)
         by_observed = torch.zeros(observed.shape[0] + 1, dtype=torch.bool)
 
@@ -215,7 +219,7 @@ class Gaussian:
 
     def _invert(self, bucket: Bucket) -> tuple[Tensor, Tensor]:
         """Returns the inverses (P, Q, Q), zero in the padding, and log determinants (P) of a bucket."""
-        matrix = _padded(self.covariance if bucket.by_observed else self.precision)
+        matrix = padded(self.covariance if bucket.by_observed else self.precision)
         padding = bucket.features == len(self.loc)
         block = matrix[bucket.features[:, :, None], bucket.features[:, None, :]]
         block.diagonal(dim1=1, dim2=2)[padding] = 1.0
@@ -227,6 +231,6 @@ class Gaussian:
         return inverse, 2 * factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
 
 
-def _padded(matrix: Tensor) -> Tensor:
+def padded(matrix: Tensor) -> Tensor:
     """Adds a row and a column of zeros, the target of padding indices."""
     return torch.nn.functional.pad(matrix, (0, 1, 0, 1))

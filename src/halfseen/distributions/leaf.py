@@ -31,8 +31,9 @@ class Leaf(nn.Module):
 
     Notes
     -----
-    Shapes: ``parameters`` :math:`(*, P)`, ``x`` :math:`(*, W)`, ``noise`` :math:`(*, M)`. Outputs have the
-    floating type of ``parameters``.
+    Shapes: ``parameters`` :math:`(*, P)`, ``x`` :math:`(*, W)`, ``noise`` :math:`(*, M)`. The outputs
+    have the floating type that ``parameters`` and ``x`` share; buffers that turn features into values stay in
+    float64 unless the module is converted.
     """
 
     is_density = True

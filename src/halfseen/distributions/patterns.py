@@ -32,9 +32,7 @@ class Bucket:
     rows: Tensor
 
 
-def plan_buckets(
-    observed: Tensor, *, missing_side: bool = False, by_row: bool = False
-) -> Iterator[Bucket]:
+def plan_buckets(observed: Tensor, *, missing_side: bool = False, by_row: bool = False) -> Iterator[Bucket]:
     """Yields the buckets of all rows that have both observed and missing features.
 
     Rows with nothing missing or nothing observed need no inverse and are in no bucket. With `missing_side`

@@ -1,4 +1,4 @@
-r"""A Gaussian whose features hide themselves: conditionals, draws and the joint likelihood of row and mask."""
+r"""A Gaussian whose features hide themselves: conditionals, draws and the likelihood of row and mask."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.gaussian import PARALLEL_CELLS, Gaussian, _padded
+from halfseen.distributions.gaussian import PARALLEL_CELLS, Gaussian, padded
 from halfseen.distributions.patterns import Bucket, plan_buckets
 from halfseen.distributions.self_masks import SelfMask, Sites
 
 EP_SWEEPS = 12
-DAMPING = 0.8  # the share of a new site, where sites of a row change together
+NEW_SHARE = 0.9  # of a site in its next value: sites of a row change together, and may overshoot
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,9 @@ class SelfMaskedGaussian:
         Q = \Lambda_{mm} + \mathrm{diag}(\tau), \quad
         b = \nu - \tau \mu_m - \Lambda_{mo} (x_o - \mu_o)
 
-    one positive definite system for each row, whatever is missing. Exact if the mask is a bump; by expectation
-    propagation, a Gaussian approximation of the hidden cells, if it is a probit.
+    one positive definite system for each row, whatever is missing. If the mask is a bump this is exact. If it
+    is a probit the sites come from expectation propagation, a Gaussian approximation of the hidden cells: the
+    mean, the variance and the density are exact with one of them, and close with more.
 
     Parameters
     ----------
@@ -71,15 +72,18 @@ class SelfMaskedGaussian:
         """The mean of complete rows."""
         return self.gaussian.loc
 
+    @property
+    def covariance(self) -> Tensor:
+        """The covariance of complete rows."""
+        return self.gaussian.covariance
+
     def log_prob(self, batch: Incomplete) -> Tensor:
         """Returns the log density (N) of the observed cells together with the mask."""
         return self.log_joint(batch, *self.settle(batch))
 
     def log_joint(self, batch: Incomplete, posterior: Posterior, sites: Sites) -> Tensor:
         """Returns the log density (N) of the observed cells and the mask, from sites that fit together."""
-        scales = self.mask.log_scale(
-            *self.without_sites(posterior, sites), sites.precision, sites.linear
-        )
+        scales = self.mask.log_scale(*self.without_sites(posterior, sites), sites)
         shown = self.mask.log_observed(batch.filled(self.loc))
         return posterior.log_evidence + torch.where(batch.observed, shown, scales).sum(dim=1)
 
@@ -97,105 +101,122 @@ class SelfMaskedGaussian:
         return posterior.mean, posterior.variance
 
     def complete(self, x: Tensor, observed: Tensor, normals: Tensor | None = None) -> Tensor:
-        """Returns rows (*, N, D) with missing cells drawn, or at their mean if there are no `normals`."""
-        rows = Incomplete(x.flatten(0, -2), observed.expand(x.shape).flatten(0, -2))
-        noise = None if normals is None else normals.flatten(0, -2)
+        r"""Returns rows (*, N, D) with missing cells drawn, or at their mean if there are no `normals`.
+
+        With the factor :math:`L L^\top = Q` of the precision of what is hidden, a draw is the mean plus
+        :math:`L^{-\top}` times standard normals.
+
+        Shapes
+        ------
+        x, normals : :math:`(*, N, D)`; either may lack the leading axes of draws.
+        observed : :math:`(N, D)`
+        """
+        rows = Incomplete(x.reshape(-1, x.shape[-1]), observed.expand(x.shape).reshape(-1, x.shape[-1]))
         posterior, sites = self.settle(rows)
-        if noise is None:
-            return posterior.mean.view(x.shape)
-        buckets = plan_buckets(rows.observed, missing_side=True, by_row=not self.mask.exact)
-        drawn = posterior.mean.clone()
-        padded = _padded(noise)
-        additions = torch.zeros_like(padded)
+        mean = posterior.mean.view(x.shape)
+        if normals is None:
+            return mean
+        sites = Sites(sites.precision.view(x.shape), sites.linear.view(x.shape))
+        if x.ndim == 2:  # all draws share mean and precision
+            return torch.where(observed, x, mean + self._noise(sites, observed, normals))
+        pairs = zip(range(len(x)), normals.expand(x.shape), strict=True)
+        noise = [self._noise(Sites(sites.precision[s], sites.linear[s]), observed, part) for s, part in pairs]
+        return torch.where(observed, x, mean + torch.stack(noise))
+
+    def _noise(self, sites: Sites, observed: Tensor, normals: Tensor) -> Tensor:
+        """Returns draws (*, N, D) of hidden cells less their mean, from standard normals."""
+        source = padded(normals)
+        noise = torch.zeros_like(source)
         factorise = self._factoriser(sites)
-        for bucket in buckets:
+        for bucket in self._plan(observed):
             factor = factorise(bucket)
-            z = padded[bucket.rows[:, :, None], bucket.features[:, None, :]]
-            step = torch.linalg.solve_triangular(factor.mT, z.mT, upper=True).mT
-            additions[bucket.rows[:, :, None], bucket.features[:, None, :]] = step
-        drawn = torch.where(rows.observed, rows.x, drawn + additions[:-1, :-1])
-        return drawn.view(x.shape)
+            index = (..., bucket.rows[:, :, None], bucket.features[:, None, :])
+            noise[index] = torch.linalg.solve_triangular(factor, source[index], upper=False, left=False)
+        return noise[..., :-1, :-1]
 
     def first_sites(self, batch: Incomplete) -> Sites:
         """Returns the sites of cells as if each were alone."""
         shape = batch.x.shape
-        return self.mask.sites(
-            self.loc.expand(shape), self.gaussian.covariance.diagonal().expand(shape).clamp(min=1e-9)
-        )
+        return self.mask.sites(self.loc.expand(shape), self.covariance.diagonal().expand(shape))
 
     def next_sites(self, posterior: Posterior, sites: Sites) -> Sites:
         """Returns sites that match the factors, given what the other cells say."""
         return sites if self.mask.exact else self.mask.sites(*self.without_sites(posterior, sites))
 
     def without_sites(self, posterior: Posterior, sites: Sites) -> tuple[Tensor, Tensor]:
-        """Returns mean and variance (N, D) of each cell without its own factor."""
-        variance = posterior.variance.clamp(min=1e-9)
-        precision = (1 / variance - sites.precision).clamp(min=1e-6)
-        return (posterior.mean / variance - sites.linear) / precision, 1 / precision
+        """Returns mean and variance (N, D) of each hidden cell without its own factor; any where observed."""
+        hidden = posterior.variance > 0
+        precision = 1 / torch.where(hidden, posterior.variance, self.covariance.diagonal())
+        linear = precision * posterior.mean - torch.where(hidden, sites.linear, 0.0)
+        precision = precision - torch.where(hidden, sites.precision, 0.0)
+        # What other cells say only adds to the precision: below it is nothing but rounding.
+        precision = torch.maximum(precision, 1 / self.covariance.diagonal())
+        return linear / precision, 1 / precision
+
+    def settle(self, batch: Incomplete) -> tuple[Posterior, Sites]:
+        """Returns posterior and sites that agree with each other."""
+        sites = self.first_sites(batch)
+        buckets = self._plan(batch.observed)
+        posterior = self.condition(batch, sites, buckets)
+        for _ in range(0 if self.mask.exact else EP_SWEEPS):
+            sites = self.next_sites(posterior, sites).damped(sites, NEW_SHARE)
+            posterior = self.condition(batch, sites, buckets)
+        return posterior, sites
 
     def condition(
-        self,
-        batch: Incomplete,
-        sites: Sites,
-        buckets: Iterable[Bucket],
-        weights: Tensor | None = None,
+        self, batch: Incomplete, sites: Sites, buckets: Iterable[Bucket], weights: Tensor | None = None
     ) -> Posterior:
         """Returns the law of the hidden cells of every row, given sites (N, D) and weights of rows (N)."""
-        n_rows, n_features = batch.x.shape
-        precision = self.gaussian.precision
         centred = torch.where(batch.observed, batch.x - self.loc, 0.0)
-        pulled = centred @ precision
-        pull = torch.where(batch.observed, 0.0, sites.linear - sites.precision * self.loc - pulled)
-        source = _padded(pull)
-        solved, variance = torch.zeros_like(source), torch.zeros_like(source)
-        log_dets = torch.zeros(n_rows + 1, dtype=batch.x.dtype)
-        weight = torch.ones(n_rows, dtype=batch.x.dtype) if weights is None else weights
-        weight = torch.nn.functional.pad(weight, (0, 1))
-        total = torch.zeros((n_features + 1) ** 2, dtype=batch.x.dtype)
+        pulled = centred @ self.gaussian.precision
+        tilt = sites.linear - sites.precision * self.loc
+        pull = torch.where(batch.observed, 0.0, tilt - pulled)
+        offset, variance, log_dets, covariance = self._solve(pull, sites, buckets, weights)
+        constant = torch.where(batch.observed, 0.0, 0.5 * self.loc * (sites.linear + tilt)).sum(dim=1)
+        quadratic = (centred * pulled).sum(dim=1) - (offset * pull).sum(dim=1)
+        n_observed = batch.observed.sum(dim=1).to(batch.x.dtype)
+        log_dets = log_dets + self.gaussian.log_det + n_observed * log(2 * pi)
+        mean = torch.where(batch.observed, batch.x, self.loc + offset)
+        return Posterior(mean, variance, covariance, constant - 0.5 * (log_dets + quadratic))
 
+    def _solve(
+        self, pull: Tensor, sites: Sites, buckets: Iterable[Bucket], weights: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Returns Q^-1 b, the diagonal of Q^-1 (N, D), log |Q| (N), and the weighted sum of Q^-1 (D, D)."""
+        n_rows, n_features = pull.shape
+        source = padded(pull)
+        solved, variance = torch.zeros_like(source), torch.zeros_like(source)
+        log_dets = pull.new_zeros(n_rows + 1)
+        weight = torch.nn.functional.pad(pull.new_ones(n_rows) if weights is None else weights, (0, 1))
+        total = pull.new_zeros((n_features + 1) ** 2)
         factorise = self._factoriser(sites)
 
-        def solve(bucket: Bucket) -> tuple[Tensor, Tensor]:
+        def solve(bucket: Bucket) -> Tensor:
             factor = factorise(bucket)
             identity = torch.eye(factor.shape[1], dtype=factor.dtype).expand_as(factor)
             root = torch.linalg.solve_triangular(factor, identity, upper=False)
             inverse = root.mT @ root
-            inverse.diagonal(dim1=1, dim2=2)[bucket.features == n_features] = 0.0
             index = bucket.rows[:, :, None], bucket.features[:, None, :]
             solved[index] = source[index] @ inverse
             variance[index] = inverse.diagonal(dim1=1, dim2=2)[:, None, :].expand(*bucket.rows.shape, -1)
             log_det = 2 * factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
             log_dets[bucket.rows] = log_det[:, None].expand(bucket.rows.shape)
             cells = bucket.features[:, :, None] * (n_features + 1) + bucket.features[:, None, :]
-            return cells.flatten(), (inverse * weight[bucket.rows].sum(dim=1)[:, None, None]).flatten()
+            weighted = inverse * weight[bucket.rows].sum(dim=1)[:, None, None]
+            return torch.zeros_like(total).index_add_(0, cells.flatten(), weighted.flatten())
 
-        run = map_in_threads if batch.x.numel() >= PARALLEL_CELLS else map
-        for cells, values in run(solve, buckets):
-            total.index_add_(0, cells, values)
-        offset = solved[:-1, :-1]
-        constant = torch.where(batch.observed, 0.0, self.loc * (sites.linear - 0.5 * sites.precision * self.loc))
-        quadratic = (centred * pulled).sum(dim=1) - (offset * pull).sum(dim=1)
-        n_observed = batch.observed.sum(dim=1).to(batch.x.dtype)
-        log_evidence = constant.sum(dim=1) - 0.5 * (
-            n_observed * log(2 * pi) + self.gaussian.log_det + log_dets[:-1] + quadratic
-        )
-        mean = torch.where(batch.observed, batch.x, self.loc + offset)
-        covariance = total.view(n_features + 1, -1)[:-1, :-1]
-        return Posterior(mean, variance[:-1, :-1], covariance, log_evidence)
+        run = map_in_threads if pull.numel() >= PARALLEL_CELLS else map
+        for part in run(solve, buckets):
+            total.add_(part)
+        inside = (slice(-1), slice(-1))
+        return solved[inside], variance[inside], log_dets[:-1], total.view(n_features + 1, -1)[inside]
 
-    def settle(self, batch: Incomplete) -> tuple[Posterior, Sites]:
-        """Returns posterior and sites that agree with each other."""
-        sites = self.first_sites(batch)
-        buckets = list(plan_buckets(batch.observed, missing_side=True, by_row=not self.mask.exact))
-        posterior = self.condition(batch, sites, buckets)
-        for _ in range(0 if self.mask.exact else EP_SWEEPS):
-            sites = self.next_sites(posterior, sites).damped(sites, DAMPING)
-            posterior = self.condition(batch, sites, buckets)
-        return posterior, sites
+    def _plan(self, observed: Tensor) -> list[Bucket]:
+        return list(plan_buckets(observed, missing_side=True, by_row=not self.mask.exact))
 
     def _factoriser(self, sites: Sites) -> Callable[[Bucket], Tensor]:
         """Returns what makes the Cholesky factors (P, Q, Q) of the posterior precision of each pattern."""
-        matrix, extra = _padded(self.gaussian.precision), _padded(sites.precision)
+        matrix, extra = padded(self.gaussian.precision), padded(sites.precision)
 
         def factorise(bucket: Bucket) -> Tensor:
             block = matrix[bucket.features[:, :, None], bucket.features[:, None, :]]

@@ -2,45 +2,45 @@ r"""What being missing tells of a value: factors that turn a hole into a Gaussia
 
 A feature hides itself with a probability :math:`\pi(x)` that depends on its own value. Given that it is
 hidden, its law gains the factor :math:`\pi(x)`; each factor here answers with a *site*, the Gaussian
-:math:`s \exp(-\tau x^2 / 2 + \nu x)` that stands for it: exactly for a bump, by matching moments for a probit.
+:math:`s \exp(-\tau x^2 / 2 + \nu x)` that stands for it: exactly for a bump, by moments for a probit.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import log, pi
+from math import log
 from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.special import log_ndtr
 
-HIGHEST = 9.0  # the greatest logit of a bump's height: below one, so that its complement has a logarithm
+from halfseen.distributions.normal_tail import log_mass, truncation
+
+LOWEST, HIGHEST = (
+    -30.0,
+    9.0,
+)  # the logit of a bump's height: below one, so that its complement has a logarithm
 FLATTEST, NARROWEST = 1e-3, 1e3  # the precision of a bump, for features of unit variance
 STEEPEST = 30.0  # the prior standard deviation of a probit slope, for features of unit variance
 
 
 @dataclass(frozen=True)
 class Sites:
-    r"""Gaussian stand-ins :math:`s \exp(-\tau x^2 / 2 + \nu x)` for the factors of hidden cells.
+    r"""Gaussian stand-ins :math:`\exp(-\tau x^2 / 2 + \nu x)`, up to scale, for the factors of hidden cells.
 
     Shapes
     ------
-    precision, linear, log_scale : :math:`(N, D)`, the :math:`\tau, \nu, \log s` of each cell.
+    precision, linear : :math:`(N, D)`, the :math:`\tau \geq 0` and :math:`\nu` of each cell.
     """
 
     precision: Tensor
     linear: Tensor
-    log_scale: Tensor
-
-    def __getitem__(self, rows: slice | Tensor) -> "Sites":
-        return Sites(self.precision[rows], self.linear[rows], self.log_scale[rows])
 
     def damped(self, earlier: "Sites", share: float) -> "Sites":
-        """Returns a mean of these sites and earlier ones; the scale is that of these."""
+        """Returns a mean of these sites and earlier ones."""
         return Sites(
             torch.lerp(earlier.precision, self.precision, share),
             torch.lerp(earlier.linear, self.linear, share),
-            self.log_scale,
         )
 
 
@@ -52,7 +52,7 @@ class SelfMask(Protocol):
     active : Tensor
         (D), the features that hide themselves; the others are missing at random.
     coefficients : Tensor
-        (D, P), concave parameters of the factors.
+        (D, P), the parameters of the factors.
     exact : bool
         Whether sites do not depend on the rest of the row, so that conditionals are exactly Gaussian.
     """
@@ -78,12 +78,16 @@ class SelfMask(Protocol):
         """Returns the sites (N, D) of hidden cells whose law without their own factor is Gaussian."""
         ...
 
-    def log_scale(self, loc: Tensor, variance: Tensor, precision: Tensor, linear: Tensor) -> Tensor:
+    def log_scale(self, loc: Tensor, variance: Tensor, sites: Sites) -> Tensor:
         """Returns the log scales (N, D) with which given sites have the mass of their factors."""
         ...
 
+    def log_prior(self) -> Tensor:
+        """Returns the log prior of the coefficients of active features, up to a constant."""
+        ...
+
     def climb(self, evidence: "Evidence") -> Self:
-        """Returns a mask that explains completed data at least as well."""
+        """Returns a mask that explains completed data at least as well; inactive features keep theirs."""
         ...
 
 
@@ -132,13 +136,16 @@ class Bump:
     def start(cls, active: Tensor, sites: Sites, observed: Tensor) -> "Bump":
         """Returns bumps like the mean site (N, D) of the hidden cells, with about their rate."""
         count = (~observed).sum(dim=0).clamp(min=1)
-        b, q = (torch.where(observed, 0.0, part).sum(dim=0) / count for part in (sites.linear, sites.precision))
-        q = q.clamp(min=FLATTEST)
+        b, q = (
+            torch.where(observed, 0.0, part).sum(dim=0) / count for part in (sites.linear, sites.precision)
+        )
         rate = (1 - observed.to(q.dtype).mean(dim=0)).clamp(0.01, 0.98)
+        q = torch.maximum(q, b**2 / (6 - 2 * rate.log())).clamp(min=FLATTEST)  # the centre within reach
         centre = b / q
         share = -0.5 * (1 + q).log() - 0.5 * centre**2 * q / (1 + q)  # hidden by a bump of height 1
         height = (rate.log() - share).exp().clamp(max=0.98)
-        return cls(active, torch.stack([centre, q.log(), height.logit()], dim=1))
+        coefficients = torch.stack([centre, q.log(), height.logit()], dim=1)
+        return cls(active, coefficients).with_coefficients(coefficients)
 
     @property
     def centre(self) -> Tensor:
@@ -157,9 +164,7 @@ class Bump:
 
     def with_coefficients(self, coefficients: Tensor) -> "Bump":
         """Returns bumps with other coefficients, within bounds."""
-        centre, log_precision, logit = coefficients.T
-        bounded = [centre, log_precision.clamp(log(FLATTEST), log(NARROWEST)), logit.clamp(max=HIGHEST)]
-        return Bump(self.active, torch.stack(bounded, dim=1))
+        return Bump(self.active, coefficients.clamp(*self._bounds()))
 
     def log_observed(self, x: Tensor) -> Tensor:
         """Returns the log probability (*, D) that a value is shown."""
@@ -168,12 +173,16 @@ class Bump:
     def sites(self, loc: Tensor, variance: Tensor) -> Sites:
         """Returns the factors themselves, the same for every row."""
         q = torch.where(self.active, self.precision, 0.0)
-        return Sites(q.expand_as(loc), (q * self.centre).expand_as(loc), self.log_scale(loc))
+        return Sites(q.expand_as(loc), (q * self.centre).expand_as(loc))
 
-    def log_scale(self, loc: Tensor, *_: Tensor) -> Tensor:
+    def log_scale(self, loc: Tensor, variance: Tensor, sites: Sites) -> Tensor:
         """Returns the log scales (N, D) of the sites, which are the factors."""
         scale = functional.logsigmoid(self.coefficients[:, 2]) - 0.5 * self.precision * self.centre**2
         return torch.where(self.active, scale, 0.0).expand_as(loc)
+
+    def log_prior(self) -> Tensor:
+        """Returns zero: within the bounds, all bumps are alike."""
+        return torch.zeros((), dtype=self.coefficients.dtype)
 
     def climb(self, evidence: Evidence) -> "Bump":
         r"""Returns bumps after a Gauss-Newton step with step halving on each feature.
@@ -181,14 +190,12 @@ class Bump:
         .. math:: \sum_{mis} \mathrm{E}[g(x)] + \sum_{obs} \log(1 - e^{g(x)}), \qquad
                   g(x) = \log K - \tfrac{q}{2} (x - c)^2 = a + b x - \tfrac{q}{2} x^2
 
-        which is concave in (a, b, q); the step is taken in (c, log q, logit K), where nothing but the height
-        has a bound that data reach.
+        which is concave in (a, b, q); the step is taken in (c, log q, logit K), where bounds are simple.
         """
-        hidden = torch.where(evidence.observed, 0.0, evidence.weights)
         shown = torch.where(evidence.observed, evidence.weights, 0.0)
         x = torch.where(evidence.observed, evidence.x, 0.0)
-        second = evidence.variance + evidence.mean**2
-        moments = [hidden.sum(dim=0), (hidden * evidence.mean).sum(dim=0), (hidden * second).sum(dim=0)]
+        powers = torch.stack([torch.ones_like(x), evidence.mean, evidence.variance + evidence.mean**2])
+        moments = torch.where(evidence.observed, 0.0, evidence.weights * powers).sum(dim=1)  # (3, D)
 
         def value(coefficients: Tensor) -> Tensor:
             mask = self.with_coefficients(coefficients)
@@ -197,6 +204,17 @@ class Bump:
             expected = functional.logsigmoid(mask.coefficients[:, 2]) * moments[0] - 0.5 * q * quadratic
             return expected + (shown * torch.log(-torch.expm1(mask._log_hidden(x)))).sum(dim=0)
 
+        gradient, curvature = self._slopes(moments, shown, x)
+        low, high = self._bounds()
+        free = ~((self.coefficients <= low) & (gradient < 0) | (self.coefficients >= high) & (gradient > 0))
+        gradient = torch.where(free, gradient, 0.0)
+        curvature = torch.where(free[:, :, None] & free[:, None, :], curvature, 0.0)
+        curvature = curvature + torch.diag_embed((~free).to(curvature.dtype))
+        reached = _line_search(value, self.coefficients, _newton(gradient, curvature))
+        return self.with_coefficients(torch.where(self.active[:, None], reached, self.coefficients))
+
+    def _slopes(self, moments: Tensor, shown: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns gradient (D, 3) and curvature (D, 3, 3), all but second derivatives of the coefficients."""
         odds = 1 / torch.expm1(-self._log_hidden(x))
         basis = torch.stack([torch.ones_like(x), x, -0.5 * x**2])  # (3, N, D), of a, b and q
         linear = torch.stack([moments[0], moments[1], -0.5 * moments[2]], dim=1)
@@ -207,19 +225,17 @@ class Bump:
         jacobian = torch.stack(  # (D, 3, 3): rows a, b, q by columns c, log q, logit K
             [-q * c, -0.5 * q * c**2, unhidden, q, q * c, zero, zero, q, zero], dim=1
         ).view(-1, 3, 3)
-        gradient = (jacobian.mT @ gradient[:, :, None]).squeeze(2)
         curvature = jacobian.mT @ curvature @ jacobian
-        curvature.diagonal(dim1=1, dim2=2)[:, 2] += 1e-6 * moments[0] + 1e-9  # a height of one is far away
-        stuck = (self.coefficients[:, 2] >= HIGHEST) & (gradient[:, 2] > 0)
-        gradient[:, 2] = torch.where(stuck, 0.0, gradient[:, 2])
-        curvature[stuck, 2, :] = curvature[stuck, :, 2] = 0.0
-        curvature[stuck, 2, 2] = 1.0
-        reached = _line_search(value, self.coefficients, _newton(gradient, curvature))
-        return self.with_coefficients(reached)
+        curvature[:, 2, 2] += 1e-6 * moments[0] + 1e-9  # a height of one is far away
+        return (jacobian.mT @ gradient[:, :, None]).squeeze(2), curvature
 
     def _log_hidden(self, x: Tensor) -> Tensor:
         log_height = functional.logsigmoid(self.coefficients[:, 2])
         return log_height - 0.5 * self.precision * (x - self.centre) ** 2
+
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        low, high = [-torch.inf, log(FLATTEST), LOWEST], [torch.inf, log(NARROWEST), HIGHEST]
+        return self.coefficients.new_tensor(low), self.coefficients.new_tensor(high)
 
 
 @dataclass(frozen=True)
@@ -228,8 +244,8 @@ class Probit:
 
     .. math:: \pi(x) = \Phi(\lambda x - c)
 
-    The law of hidden cells is a truncated normal of the latent :math:`\lambda x - c + \eta > 0`; its sites match
-    the mean and variance of each cell (expectation propagation).
+    The law of hidden cells is a truncated normal of the latent :math:`\lambda x - c + \eta > 0`; its sites
+    match the mean and variance of each cell (expectation propagation).
 
     Shapes
     ------
@@ -257,32 +273,33 @@ class Probit:
     def log_observed(self, x: Tensor) -> Tensor:
         """Returns the log probability (*, D) that a value is shown."""
         slope, intercept = self.coefficients.T
-        return torch.where(self.active, log_ndtr(-(slope * x + intercept)), 0.0)
+        return torch.where(self.active, log_mass(-(slope * x + intercept)), 0.0)
 
     def sites(self, loc: Tensor, variance: Tensor) -> Sites:
         r"""Returns the sites that give each cell the moments of its Gaussian times the probit.
 
         .. math:: z = \frac{\lambda m - c}{\sqrt{1 + \lambda^2 v}}, \quad r = \frac{\phi(z)}{\Phi(z)}, \quad
-            \tau = \frac{\alpha}{1 - \alpha v}, \quad \alpha = \frac{\lambda^2 r (z + r)}{1 + \lambda^2 v}
+            k = r (z + r), \quad \tau = \frac{\lambda^2 k}{1 + \lambda^2 v (1 - k)}
         """
         slope, intercept = self.coefficients.T
         spread = (1 + slope**2 * variance).sqrt()
-        z = (slope * loc + intercept) / spread
-        ratio = torch.exp(-0.5 * z**2 - 0.5 * log(2 * pi) - log_ndtr(z))
-        alpha = (slope / spread) ** 2 * ratio * (z + ratio)
-        precision = alpha / (1 - alpha * variance).clamp(min=1e-6)
-        shift = slope * ratio / spread  # the tilted mean is loc + variance * shift
+        rise, fall = truncation((slope * loc + intercept) / spread)
+        shift = slope * rise / spread  # the tilted mean is loc + variance * shift
+        precision = slope**2 * fall / (1 + slope**2 * variance * (1 - fall))
         linear = precision * (loc + variance * shift) + shift
-        precision, linear = (torch.where(self.active, part, 0.0) for part in (precision, linear))
-        return Sites(precision, linear, self.log_scale(loc, variance, precision, linear))
+        return Sites(torch.where(self.active, precision, 0.0), torch.where(self.active, linear, 0.0))
 
-    def log_scale(self, loc: Tensor, variance: Tensor, precision: Tensor, linear: Tensor) -> Tensor:
+    def log_scale(self, loc: Tensor, variance: Tensor, sites: Sites) -> Tensor:
         """Returns the log scales (N, D) with which given sites have the mass of the probit."""
         slope, intercept = self.coefficients.T
-        log_mass = log_ndtr((slope * loc + intercept) / (1 + slope**2 * variance).sqrt())
-        total = 1 + precision * variance
-        exponent = 0.5 * (variance * linear**2 + 2 * loc * linear - precision * loc**2) / total
-        return torch.where(self.active, log_mass - exponent + 0.5 * total.log(), 0.0)
+        mass = log_mass((slope * loc + intercept) / (1 + slope**2 * variance).sqrt())
+        total = 1 + sites.precision * variance
+        square = variance * sites.linear**2 + 2 * loc * sites.linear - sites.precision * loc**2
+        return torch.where(self.active, mass - 0.5 * square / total + 0.5 * total.log(), 0.0)
+
+    def log_prior(self) -> Tensor:
+        """Returns the log density of the slopes, so that a step function has a finite one."""
+        return torch.where(self.active, _log_prior(self.coefficients[:, 0]), 0.0).sum()
 
     def climb(self, evidence: Evidence) -> "Probit":
         r"""Returns the mask after a step of Fisher scoring with step halving on each feature.
@@ -292,35 +309,31 @@ class Probit:
 
         with m and v of a hidden cell as the rest of its row has them: the likelihood of the mask itself.
         """
-        hidden = ~evidence.observed
-        loc = torch.where(hidden, evidence.rest_mean, evidence.x)
-        variance = torch.where(hidden, evidence.rest_variance, 0.0)
-        sign = torch.where(hidden, 1.0, -1.0).to(loc.dtype)
+        loc = torch.where(evidence.observed, evidence.x, evidence.rest_mean)
+        variance = torch.where(evidence.observed, 0.0, evidence.rest_variance)
+        sign = 1 - 2 * evidence.observed.to(loc.dtype)
 
         def value(coefficients: Tensor) -> Tensor:
             slope, intercept = coefficients.T
             z = sign * (slope * loc + intercept) / (1 + slope**2 * variance).sqrt()
-            return (evidence.weights * log_ndtr(z)).sum(dim=0) - 0.5 * (slope / STEEPEST) ** 2
+            return (evidence.weights * log_mass(z)).sum(dim=0) + _log_prior(slope)
 
         slope, intercept = self.coefficients.T
         spread = (1 + slope**2 * variance).sqrt()
         z = sign * (slope * loc + intercept) / spread
-        ratio = evidence.weights * torch.exp(-0.5 * z**2 - 0.5 * log(2 * pi) - log_ndtr(z))
+        rise, fall = (evidence.weights * part for part in truncation(z))
         by_slope = (sign * loc - slope * variance * z / spread) / spread
-        by_intercept = sign / spread
-        bend = ratio * (z + ratio / evidence.weights.clamp(min=1e-300))
-        gradient = torch.stack(
-            [(ratio * by_slope).sum(dim=0) - slope / STEEPEST**2, (ratio * by_intercept).sum(dim=0)], dim=1
-        )
-        curvature = torch.stack(
-            [
-                (bend * by_slope**2).sum(dim=0) + STEEPEST**-2,
-                (bend * by_slope * by_intercept).sum(dim=0),
-                (bend * by_intercept**2).sum(dim=0),
-            ],
-            dim=1,
-        )[:, [0, 1, 1, 2]].view(-1, 2, 2)
-        return Probit(self.active, _line_search(value, self.coefficients, _newton(gradient, curvature)))
+        moves = torch.stack([by_slope, sign / spread])  # (2, N, D), how z moves with each coefficient
+        gradient = (rise * moves).sum(dim=1).T
+        curvature = torch.einsum("nd,ind,jnd->dij", fall, moves, moves)
+        gradient[:, 0] -= slope / STEEPEST**2
+        curvature[:, 0, 0] += STEEPEST**-2
+        reached = _line_search(value, self.coefficients, _newton(gradient, curvature))
+        return self.with_coefficients(torch.where(self.active[:, None], reached, self.coefficients))
+
+
+def _log_prior(slope: Tensor) -> Tensor:
+    return -0.5 * (slope / STEEPEST) ** 2
 
 
 def _newton(gradient: Tensor, curvature: Tensor) -> Tensor:
@@ -332,7 +345,9 @@ def _newton(gradient: Tensor, curvature: Tensor) -> Tensor:
     return step
 
 
-def _line_search(value: "torch.types.Any", start: Tensor, step: Tensor, halvings: int = 12) -> Tensor:
+def _line_search(
+    value: Callable[[Tensor], Tensor], start: Tensor, step: Tensor, halvings: int = 12
+) -> Tensor:
     """Returns, for each feature (D, P), the first of the halved steps that does not lose."""
     best = value(start)
     result, length = start, torch.ones(len(start), 1, dtype=start.dtype)

@@ -44,7 +44,7 @@ def ascend(
 ) -> Ascent[PointT]:
     """Follows `step`, which returns the objective at a point and the next point.
 
-    After every two plain steps a point further along is tried; it is kept only if the objective does not fall.
+    After every two plain steps a point further along is tried, and kept only if the objective does not fall.
     """
     path = [start]  # the points of the last plain steps
     fallback: PointT | None = None  # where to return to while path is an extrapolation not yet judged

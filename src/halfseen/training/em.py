@@ -201,7 +201,8 @@ def _extrapolate(first: Gaussian, second: Gaussian, third: Gaussian) -> Gaussian
     def rebuild(point: Tensor) -> Gaussian | None:
         return gaussian_from(point, n_features)
 
-    return squared_step(*(gaussian_vector(g) for g in (first, second, third)), rebuild) or third
+    points = gaussian_vector(first), gaussian_vector(second), gaussian_vector(third)
+    return squared_step(*points, rebuild) or third
 
 
 def gaussian_vector(gaussian: Gaussian) -> Tensor:

@@ -176,9 +176,9 @@ class _Climb:
             sites = model.next_sites(model.condition(self.batch, sites, self.buckets), sites)
         posterior = model.condition(self.batch, sites, self.buckets, self.weights)
         rest = model.without_sites(posterior, sites)
-        value = penalised_mean(
-            model.log_joint(self.batch, posterior, sites), model.gaussian, self.ridge, self.weights
-        )
+        log_joint = model.log_joint(self.batch, posterior, sites)
+        value = penalised_mean(log_joint, model.gaussian, self.ridge, self.weights)
+        value += float(model.mask.log_prior() / self.column.sum())
         gaussian = maximise(posterior.mean, posterior.covariance, self.ridge, self.weights)
         evidence = Evidence(
             self.batch.filled(), self.batch.observed, posterior.mean, posterior.variance, *rest, self.column

@@ -1,0 +1,321 @@
+"""What NeuMiss regressor and classifier share: a law of rows, networks on what it says, and how much of each."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.utils.validation import _check_sample_weight
+from torch import Tensor
+
+from halfseen._random import torch_generator
+from halfseen._threads import task_threads
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.estimators._table import TableEstimator, rows_at_once
+from halfseen.estimators.imputers import SMALLEST_SPLIT, em_settings
+from halfseen.estimators.model_file import Saveable
+from halfseen.models.conditional import RowLaw, condition, law_from_state, law_state
+from halfseen.nn.ensemble import EnsembleMLP
+from halfseen.objectives.protocols import Objective
+from halfseen.objectives.supervised import Labelled
+from halfseen.training.em import EMSettings
+from halfseen.training.em_self_masked import MISSINGNESS, fit_masked_gaussian
+from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.progress import Progress
+
+TRIAL_ROWS = 4000  # enough to see which model of missingness predicts best
+SMALLEST_TRIAL = 200  # with fewer rows a model of missingness is not worth its parameters
+FARTHEST = 6.0  # networks see inputs up to so many standard deviations from the mean
+WEIGHT_DECAY = 1e-2
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Features (N, D) with holes, targets as the law sees them (N, J), targets, and how much rows count."""
+
+    batch: Incomplete
+    joint: Tensor
+    target: Tensor
+    weights: Tensor
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def __getitem__(self, rows: Tensor) -> "Rows":
+        return Rows(self.batch[rows], self.joint[rows], self.target[rows], self.weights[rows])
+
+    @property
+    def joined(self) -> Incomplete:
+        """Features and targets together, the targets all seen."""
+        seen = torch.ones(self.joint.shape, dtype=torch.bool)
+        return Incomplete(
+            torch.cat([self.batch.x, self.joint], dim=1), torch.cat([self.batch.observed, seen], dim=1)
+        )
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of each row: what the networks see (N, P), and the first answer, with its spread."""
+
+    inputs: Tensor
+    base: Tensor
+    spread: Tensor
+
+
+class NeuMissBase(Saveable, TableEstimator):
+    """Predicts from a law of rows and masks, corrected by networks as far as held-out rows ask for it.
+
+    A subclass reads targets (`_targets`), turns the fitted law into one that answers (`_answering`), reads its
+    answers (`_read_out`), and says how corrections are scored (`_objective`) and calibrated (`_calibrate`).
+    """
+
+    _saved = ("missingness_", "head_weight_", "validation_errors_", "_n_answers")
+
+    def __init__(
+        self,
+        *,
+        missingness: str = "auto",
+        head: str = "auto",
+        n_networks: int = 4,
+        width: int = 128,
+        max_epochs: int = 200,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        patience: int = 8,
+        validation_fraction: float = 0.2,
+        ridge: float | str = "auto",
+        callback: Callable[[Progress], None] | None = None,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.missingness = missingness
+        self.head = head
+        self.n_networks = n_networks
+        self.width = width
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.ridge = ridge
+        self.callback = callback
+        self.schema = schema
+        self.random_state = random_state
+
+    @task_threads()
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fits the law of rows, chooses how cells are missing, and trains the networks.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
+            Missing cells are None, NaN, NaT, NA or null.
+        y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
+            The targets, without holes.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each row counts.
+        """
+        self._check_parameters()
+        read = self._read(X, reset=True)
+        joint, target = self._targets(y, read.table.n_rows)
+        weights = _weights(sample_weight, read.table.n_rows)
+        generator = torch_generator(self.seed_)
+        self._features = FeatureMap.fit(self._modelled, read.codes, all_indicators=False)
+        rows = Rows(self._features.encode(read.codes), joint, target, weights)
+        self._incomplete = (~rows.batch.observed).any(dim=0)
+        settings = em_settings(rows.joined, self.ridge, 200, 2e-5, generator)
+        train, held = _split(len(rows), self.validation_fraction, generator)
+        if held is None:
+            self._fit_short(rows, settings, generator)
+            return self
+        law = self._choose_law(rows[train], rows[held], settings, generator)
+        self.law_ = self._answering(law, rows[train])
+        self._fit_head(rows[train], rows[held], generator)
+        law = self._fit_law(rows, self.missingness_, settings, generator, law)
+        self.law_ = self._answering(law)
+        return self
+
+    def _fit_short(self, rows: Rows, settings: EMSettings, generator: torch.Generator) -> None:
+        """Fits a table too short to hold rows out: the law alone."""
+        self.missingness_ = "ignorable" if self.missingness == "auto" else self.missingness
+        self.validation_errors_: dict[str, float] = {}
+        self.network_: EnsembleMLP | None = None
+        self.head_weight_ = 0.0
+        self.law_ = self._answering(self._fit_law(rows, self.missingness_, settings, generator), rows)
+        self._calibrate(self._view(rows.batch), None, rows)
+
+    def _choose_law(
+        self, train: Rows, held: Rows, settings: EMSettings, generator: torch.Generator
+    ) -> RowLaw:
+        """Returns the law of the training rows whose missingness predicts held-out targets best."""
+        trial, judged = train[torch.arange(len(train))[:TRIAL_ROWS]], held[torch.arange(len(held))[:TRIAL_ROWS]]
+        kinds = [self.missingness]
+        if self.missingness == "auto":
+            tell = len(train) >= SMALLEST_TRIAL and bool(self._incomplete.any())
+            kinds = list(MISSINGNESS) if tell else ["ignorable"]
+        laws, errors = {}, {}
+        for kind in kinds:
+            laws[kind] = self._fit_law(trial, kind, settings, generator)
+            mean = condition(laws[kind], judged.batch, judged.joint.shape[1])[0]
+            gap = mean[:, judged.batch.n_features :] - judged.joint
+            errors[kind] = judged.weights * gap.square().sum(dim=1)
+        chosen = min(kinds, key=lambda kind: float(errors[kind].mean()))
+        gain = errors[kinds[0]] - errors[chosen]
+        if not gain.mean() > gain.std() / len(gain) ** 0.5:  # it must be better, not only as good
+            chosen = kinds[0]
+        self.missingness_ = chosen
+        self.validation_errors_ = {kind: float(error.mean()) for kind, error in errors.items()}
+        if len(trial) == len(train):
+            return laws[chosen]
+        return self._fit_law(train, chosen, settings, generator, laws[chosen])
+
+    def _fit_law(
+        self,
+        rows: Rows,
+        kind: str,
+        settings: EMSettings,
+        generator: torch.Generator,
+        start: RowLaw | None = None,
+    ) -> RowLaw:
+        joined = rows.joined
+        may_hide = torch.zeros(joined.n_features, dtype=torch.bool)
+        may_hide[: len(self._features.numeric)] = True
+        return fit_masked_gaussian(
+            joined, kind, may_hide, settings, generator=generator, weights=rows.weights, start=start
+        ).model
+
+    def _fit_head(self, train: Rows, held: Rows, generator: torch.Generator) -> None:
+        """Trains networks to correct the answers of the law; held-out rows say how much they count."""
+        view = self._view(held.batch)
+        self.network_, self.head_weight_ = None, 0.0
+        correction = None
+        if self.head != "linear":
+            seen = self._view(train.batch)
+            network = EnsembleMLP(self.n_networks, seen.inputs.shape[1], seen.base.shape[1], width=self.width)
+            network.reset_parameters(generator)
+            self.history_ = fit_module(
+                network,
+                self._objective(),
+                _labelled(seen, train),
+                generator=generator,
+                validation=_labelled(view, held),
+                settings=TrainingSettings(
+                    max_epochs=self.max_epochs,
+                    batch_size=self.batch_size,
+                    learning_rate=self.learning_rate,
+                    patience=self.patience,
+                    weight_decay=WEIGHT_DECAY,
+                ),
+                callback=self.callback,
+            )
+            self.network_ = network
+            correction = self._correction(view.inputs)
+        self._calibrate(view, correction, held)
+
+    def _view(self, batch: Incomplete) -> View:
+        """Returns what the law says of rows (N, D)."""
+        mean, variance = condition(self.law_, batch, self._n_answers)
+        base, spread = self._read_out(mean[:, batch.n_features :], variance[:, batch.n_features :])
+        hidden = ~batch.observed[:, self._incomplete]
+        deviation = variance[:, : batch.n_features][:, self._incomplete].sqrt()
+        parts = [mean[:, : batch.n_features], base, deviation, hidden.to(mean.dtype)]
+        return View(torch.cat(parts, dim=1).clamp(-FARTHEST, FARTHEST).float(), base, spread)
+
+    @torch.no_grad()
+    def _correction(self, inputs: Tensor) -> Tensor:
+        assert self.network_ is not None
+        return self.network_(inputs).mean(dim=0).double()
+
+    @task_threads()
+    def _answers(self, X: Any) -> tuple[Tensor, Tensor]:
+        """Returns the corrected answer (N, T) for each row of a table, and its spread."""
+        codes = self._read(X, reset=False).codes
+        size = rows_at_once(self._features.n_features + self._n_answers)
+        answers, spreads = [], []
+        for part in [*codes.chunks(size)] or [codes]:
+            view = self._view(self._features.encode(part))
+            corrected = self.network_ is not None and self.head_weight_ > 0
+            correction = self.head_weight_ * self._correction(view.inputs) if corrected else 0.0
+            answers.append(view.base + correction)
+            spreads.append(view.spread)
+        return torch.cat(answers), torch.cat(spreads)
+
+    def _targets(self, y: Any, n_rows: int) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def _answering(self, law: RowLaw, rows: Rows | None = None) -> RowLaw:
+        raise NotImplementedError
+
+    def _read_out(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def _objective(self) -> Objective[Any, Labelled]:
+        raise NotImplementedError
+
+    def _calibrate(self, view: View, correction: Tensor | None, rows: Rows) -> None:
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        choices = {"missingness": ("auto", *MISSINGNESS), "head": ("auto", "linear", "mlp")}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
+        for name in ("n_networks", "width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}.")
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be in [0, 1), got {self.validation_fraction!r}.")
+
+    def _state(self) -> dict[str, Tensor]:
+        weights = {} if self.network_ is None else self.network_.state_dict()
+        return (
+            self._features.state()
+            | law_state(self.law_)
+            | {"incomplete": self._incomplete}
+            | {f"network.{name}": value for name, value in weights.items()}
+        )
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
+        self._incomplete = state["incomplete"]
+        self.law_ = law_from_state(state)
+        weights = {name[8:]: value for name, value in state.items() if name.startswith("network.")}
+        self.network_ = None
+        if weights:
+            n_networks, n_inputs, _ = weights["weights.0"].shape
+            self.network_ = EnsembleMLP(n_networks, n_inputs, self._n_outputs, width=self.width)
+            self.network_.load_state_dict(weights)
+            self.network_.eval()
+
+    @property
+    def _n_outputs(self) -> int:
+        """The number of answers of the networks."""
+        return self._n_answers
+
+
+def _weights(sample_weight: Any, n_rows: int) -> Tensor:
+    """Returns weights (N) with mean one."""
+    rows = np.empty((n_rows, 1))
+    weights: npt.NDArray[np.float64] = _check_sample_weight(
+        sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+    )
+    if not weights.sum() > 0:
+        raise ValueError("sample_weight must have a positive sum: here no row counts.")
+    return torch.from_numpy(weights * (n_rows / weights.sum()))
+
+
+def _split(n_rows: int, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+    """Returns positions to train on and to hold out; None held out from a short table."""
+    n_held_out = int(np.ceil(fraction * n_rows))
+    order = torch.randperm(n_rows, generator=generator)
+    if n_held_out == 0 or n_rows < SMALLEST_SPLIT:
+        return order, None
+    return order[n_held_out:], order[:n_held_out]
+
+
+def _labelled(view: View, rows: Rows) -> Labelled:
+    target = rows.target.float() if rows.target.is_floating_point() else rows.target
+    return Labelled(view.inputs, view.base.float(), target, rows.weights.float())

@@ -1,0 +1,91 @@
+r"""What a law of rows says of the targets and features that a row does not show.
+
+A target that depends on the features linearly is one more feature of a Gaussian: seen in training, missing
+when it is to be predicted. A linear score of the features is one more feature, too, which is never seen.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.self_masked import SelfMaskedGaussian
+from halfseen.distributions.self_masks import Bump, Probit
+
+SCORE_NOISE = 1e-6  # of a score that is added to a law: a Gaussian needs full rank
+
+RowLaw = Gaussian | SelfMaskedGaussian
+
+
+def only_features(law: RowLaw, n_features: int) -> RowLaw:
+    """Returns the law of the first features alone."""
+    if isinstance(law, SelfMaskedGaussian):
+        mask = replace(
+            law.mask, active=law.mask.active[:n_features], coefficients=law.mask.coefficients[:n_features]
+        )
+        return SelfMaskedGaussian(_leading(law.gaussian, n_features), mask)
+    return _leading(law, n_features)
+
+
+def with_scores(law: RowLaw, weights: Tensor) -> RowLaw:
+    r"""Returns the law of the features followed by scores :math:`W^\top (x - \mu)`, which no row shows.
+
+    Shapes
+    ------
+    weights : :math:`(D, T)`
+    """
+    if isinstance(law, SelfMaskedGaussian):
+        n_scores = weights.shape[1]
+        mask = replace(
+            law.mask,
+            active=functional.pad(law.mask.active, (0, n_scores)),
+            coefficients=functional.pad(law.mask.coefficients, (0, 0, 0, n_scores)),
+        )
+        return SelfMaskedGaussian(_scored(law.gaussian, weights), mask)
+    return _scored(law, weights)
+
+
+def condition(law: RowLaw, batch: Incomplete, n_unseen: int) -> tuple[Tensor, Tensor]:
+    """Returns mean and variance (N, D + T) of features, and of so many targets or scores after them."""
+    unseen = batch.x.new_zeros(len(batch), n_unseen)
+    joined = Incomplete(
+        torch.cat([batch.filled(), unseen], dim=1), torch.cat([batch.observed, unseen.bool()], dim=1)
+    )
+    return law.moments(joined)
+
+
+def law_state(law: RowLaw) -> dict[str, Tensor]:
+    """Returns the tensors of a law, to be saved."""
+    gaussian = law.gaussian if isinstance(law, SelfMaskedGaussian) else law
+    state = {"law.loc": gaussian.loc, "law.covariance": gaussian.covariance}
+    if isinstance(law, SelfMaskedGaussian):
+        kind = type(law.mask).__name__.lower()
+        state |= {f"law.{kind}.active": law.mask.active, f"law.{kind}.coefficients": law.mask.coefficients}
+    return state
+
+
+def law_from_state(state: Mapping[str, Tensor]) -> RowLaw:
+    """Rebuilds a law from what `law_state` returned."""
+    gaussian = Gaussian(state["law.loc"], state["law.covariance"])
+    for kind, mask in (("bump", Bump), ("probit", Probit)):
+        if f"law.{kind}.active" in state:
+            found = mask(state[f"law.{kind}.active"], state[f"law.{kind}.coefficients"])
+            return SelfMaskedGaussian(gaussian, found)
+    return gaussian
+
+
+def _leading(gaussian: Gaussian, n_features: int) -> Gaussian:
+    return Gaussian(gaussian.loc[:n_features], gaussian.covariance[:n_features, :n_features])
+
+
+def _scored(gaussian: Gaussian, weights: Tensor) -> Gaussian:
+    cross = gaussian.covariance @ weights  # (D, T)
+    own = weights.T @ cross
+    noise = SCORE_NOISE * own.diagonal().clamp(min=1e-6)
+    top = torch.cat([gaussian.covariance, cross], dim=1)
+    bottom = torch.cat([cross.T, own + noise.diag()], dim=1)
+    return Gaussian(functional.pad(gaussian.loc, (0, weights.shape[1])), torch.cat([top, bottom], dim=0))
