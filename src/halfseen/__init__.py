@@ -7,6 +7,7 @@ from halfseen.data.schema import Column, Schema
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
 from halfseen.estimators.model_file import load
+from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
 from halfseen.estimators.predictors import GaussianRegressor
 from halfseen.evaluation.diagnosis import Diagnosis, describe
 from halfseen.evaluation.pooling import Pooled, pool
@@ -21,6 +22,8 @@ __all__ = [
     "MeanImputer",
     "MixtureImputer",
     "ModelFileError",
+    "NeuMissClassifier",
+    "NeuMissRegressor",
     "Pooled",
     "Schema",
     "SchemaError",

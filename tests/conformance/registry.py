@@ -12,7 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfseen import GaussianImputer, GaussianRegressor, MeanImputer, MixtureImputer
+from halfseen import (
+    GaussianImputer,
+    GaussianRegressor,
+    MeanImputer,
+    MixtureImputer,
+    NeuMissClassifier,
+    NeuMissRegressor,
+)
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.models.mixture import DiagonalMixture
@@ -68,7 +75,15 @@ IMPUTERS = (
     ImputerRow("skeleton", partial(DiagonalImputer, max_epochs=40), {"max_epochs": [5, 20]}),
 )
 
-PREDICTORS = (Row("gaussian-regressor", GaussianRegressor, {"ridge": [0.1, 10.0]}),)
+SMALL_NETWORKS = {"n_networks": 2, "width": 16, "max_epochs": 5}
+REGRESSORS = (
+    Row("gaussian-regressor", GaussianRegressor, {"ridge": [0.1, 10.0]}),
+    Row("neumiss-regressor", partial(NeuMissRegressor, **SMALL_NETWORKS), {"head": ["linear", "auto"]}),
+)
+CLASSIFIERS = (
+    Row("neumiss-classifier", partial(NeuMissClassifier, **SMALL_NETWORKS), {"head": ["linear", "auto"]}),
+)
+PREDICTORS = (*REGRESSORS, *CLASSIFIERS)
 
 ESTIMATORS = (*IMPUTERS, *PREDICTORS)
 

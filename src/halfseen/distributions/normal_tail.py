@@ -1,7 +1,7 @@
 r"""The normal distribution far out: the logarithm of its mass and what truncation does, without cancellation.
 
 For :math:`z \to -\infty` Mills' ratio has the series :math:`\Phi(z) = \frac{\phi(z)}{|z|} (1 - t)`, with
-:math:`t = z^{-2} - 3 z^{-4} + 15 z^{-6} - 105 z^{-8} + \dots`; from `FAR` outwards it is exact in float64.
+:math:`t = z^{-2} - 3 z^{-4} + 15 z^{-6} - 105 z^{-8} + \dots`, here to its seventh term.
 """
 
 from math import log, pi, sqrt
@@ -9,11 +9,11 @@ from math import log, pi, sqrt
 import torch
 from torch import Tensor
 
-FAR = -35.0  # farther out the complementary error function nears the smallest number there is
+FAR = -20.0  # from here outwards the series is as good as exact, and the ratio itself is not
 
 
 def log_mass(z: Tensor) -> Tensor:
-    r"""Returns :math:`\log \Phi(z)`: as `torch.special.log_ndtr`, in a fifth of its time.
+    r"""Returns :math:`\log \Phi(z)`: as `torch.special.log_ndtr`, in a fraction of its time.
 
     Examples
     --------
@@ -21,9 +21,11 @@ def log_mass(z: Tensor) -> Tensor:
     tensor([-6.9315e-01, -5.0055e+03])
     """
     near = torch.log(0.5 * torch.erfc(-z.clamp(min=FAR) * sqrt(0.5)))
+    if not bool((z < FAR).any()):
+        return near
     far = z.clamp(max=FAR)
     tail = -0.5 * far**2 - torch.log(-far) + torch.log1p(-_shortfall(far)) - 0.5 * log(2 * pi)
-    return torch.where(z > FAR, near, tail)
+    return torch.where(z < FAR, tail, near)
 
 
 def truncation(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,14 +41,18 @@ def truncation(z: Tensor) -> tuple[Tensor, Tensor]:
     (tensor(0.7979), tensor(0.6366))
     """
     near = z.clamp(min=FAR)
-    ratio = sqrt(2 / pi) * torch.exp(-0.5 * near**2) / torch.erfc(-near * sqrt(0.5))
-    far = z.clamp(max=FAR)
-    excess = -far * _shortfall(far) / (1 - _shortfall(far))  # z + r, without cancellation
-    rise = torch.where(z > FAR, ratio, excess - far)
-    fall = rise * torch.where(z > FAR, near + ratio, excess)
-    return rise, fall.clamp(0.0, 1.0)
+    rise = sqrt(2 / pi) * torch.exp(-0.5 * near**2) / torch.erfc(-near * sqrt(0.5))
+    excess = near + rise
+    if bool((z < FAR).any()):
+        far = z.clamp(max=FAR)
+        tail = -far * _shortfall(far) / (1 - _shortfall(far))
+        rise, excess = torch.where(z < FAR, tail - far, rise), torch.where(z < FAR, tail, excess)
+    return rise, (rise * excess).clamp(0.0, 1.0)
 
 
 def _shortfall(z: Tensor) -> Tensor:
-    t = z**-2
-    return t * (1 - t * (3 - t * (15 - t * 105)))
+    square = z**-2
+    series = torch.ones_like(z)
+    for factor in (13, 11, 9, 7, 5, 3):
+        series = 1 - factor * square * series
+    return square * series

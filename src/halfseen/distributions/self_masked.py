@@ -111,17 +111,15 @@ class SelfMaskedGaussian:
         x, normals : :math:`(*, N, D)`; either may lack the leading axes of draws.
         observed : :math:`(N, D)`
         """
-        rows = Incomplete(x.reshape(-1, x.shape[-1]), observed.expand(x.shape).reshape(-1, x.shape[-1]))
+        flat = (-1, x.shape[-1])
+        rows = Incomplete(x.reshape(flat), observed.expand(x.shape).reshape(flat))
         posterior, sites = self.settle(rows)
-        mean = posterior.mean.view(x.shape)
-        if normals is None:
-            return mean
-        sites = Sites(sites.precision.view(x.shape), sites.linear.view(x.shape))
-        if x.ndim == 2:  # all draws share mean and precision
-            return torch.where(observed, x, mean + self._noise(sites, observed, normals))
-        pairs = zip(range(len(x)), normals.expand(x.shape), strict=True)
-        noise = [self._noise(Sites(sites.precision[s], sites.linear[s]), observed, part) for s, part in pairs]
-        return torch.where(observed, x, mean + torch.stack(noise))
+        completed = posterior.mean
+        if normals is not None:
+            noise = normals if x.ndim == 2 else normals.expand(x.shape).reshape(flat)
+            drawn = completed + self._noise(sites, rows.observed, noise)
+            completed = torch.where(rows.observed, rows.x, drawn)
+        return completed if x.ndim == 2 else completed.view(x.shape)
 
     def _noise(self, sites: Sites, observed: Tensor, normals: Tensor) -> Tensor:
         """Returns draws (*, N, D) of hidden cells less their mean, from standard normals."""

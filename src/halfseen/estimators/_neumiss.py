@@ -1,8 +1,8 @@
-"""What NeuMiss regressor and classifier share: a law of rows, networks on what it says, and how much of each."""
+"""What NeuMiss regressor and classifier share: a law of rows, and networks on what it says."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from halfseen.training.progress import Progress
 
 TRIAL_ROWS = 4000  # enough to see which model of missingness predicts best
 SMALLEST_TRIAL = 200  # with fewer rows a model of missingness is not worth its parameters
+LAST_STEPS = 4  # from the fit without the held-out rows to that with them
 FARTHEST = 6.0  # networks see inputs up to so many standard deviations from the mean
 WEIGHT_DECAY = 1e-2
 
@@ -68,11 +69,11 @@ class View:
 class NeuMissBase(Saveable, TableEstimator):
     """Predicts from a law of rows and masks, corrected by networks as far as held-out rows ask for it.
 
-    A subclass reads targets (`_targets`), turns the fitted law into one that answers (`_answering`), reads its
-    answers (`_read_out`), and says how corrections are scored (`_objective`) and calibrated (`_calibrate`).
+    A subclass reads targets (`_targets`), turns the fitted law into one that answers (`_answering`), reads
+    its answers (`_read_out`), and says how corrections are scored (`_objective`) and calibrated (`_calibrate`).
     """
 
-    _saved = ("missingness_", "head_weight_", "validation_errors_", "_n_answers")
+    _saved: ClassVar[tuple[str, ...]] = ("missingness_", "head_weight_", "validation_errors_", "_n_answers")
 
     def __init__(
         self,
@@ -134,7 +135,8 @@ class NeuMissBase(Saveable, TableEstimator):
         law = self._choose_law(rows[train], rows[held], settings, generator)
         self.law_ = self._answering(law, rows[train])
         self._fit_head(rows[train], rows[held], generator)
-        law = self._fit_law(rows, self.missingness_, settings, generator, law)
+        few_steps = replace(settings, max_iterations=LAST_STEPS)
+        law = self._fit_law(rows, self.missingness_, few_steps, generator, law)
         self.law_ = self._answering(law)
         return self
 
@@ -151,20 +153,23 @@ class NeuMissBase(Saveable, TableEstimator):
         self, train: Rows, held: Rows, settings: EMSettings, generator: torch.Generator
     ) -> RowLaw:
         """Returns the law of the training rows whose missingness predicts held-out targets best."""
-        trial, judged = train[torch.arange(len(train))[:TRIAL_ROWS]], held[torch.arange(len(held))[:TRIAL_ROWS]]
+        first = torch.arange(TRIAL_ROWS)  # rows are in random order already
+        trial, judged = train[first[: len(train)]], held[first[: len(held)]]
         kinds = [self.missingness]
         if self.missingness == "auto":
             tell = len(train) >= SMALLEST_TRIAL and bool(self._incomplete.any())
             kinds = list(MISSINGNESS) if tell else ["ignorable"]
-        laws, errors = {}, {}
-        for kind in kinds:
-            laws[kind] = self._fit_law(trial, kind, settings, generator)
+        laws: dict[str, RowLaw] = {}
+        errors: dict[str, Tensor] = {}
+        law = None
+        for kind in kinds:  # each starts from the one before
+            law = laws[kind] = self._fit_law(trial, kind, settings, generator, law)
             mean = condition(laws[kind], judged.batch, judged.joint.shape[1])[0]
             gap = mean[:, judged.batch.n_features :] - judged.joint
             errors[kind] = judged.weights * gap.square().sum(dim=1)
         chosen = min(kinds, key=lambda kind: float(errors[kind].mean()))
         gain = errors[kinds[0]] - errors[chosen]
-        if not gain.mean() > gain.std() / len(gain) ** 0.5:  # it must be better, not only as good
+        if not gain.mean() > 2 * gain.std() / len(gain) ** 0.5:  # it must be better, not only as good
             chosen = kinds[0]
         self.missingness_ = chosen
         self.validation_errors_ = {kind: float(error.mean()) for kind, error in errors.items()}

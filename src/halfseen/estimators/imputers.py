@@ -1,6 +1,6 @@
 """The imputers: each is its parameters and the choice of a model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,8 @@ from halfseen.estimators._base import BaseImputer
 from halfseen.models.tabular_gaussian import TabularGaussian
 from halfseen.models.tabular_mixture import TabularMixture
 from halfseen.objectives.likelihood import NegativeLogLikelihood
-from halfseen.training.em import EMSettings, choose_ridge, fit_gaussian
+from halfseen.training.em import EMSettings, choose_ridge
+from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.posterior import sample_posterior
 from halfseen.training.progress import Progress
@@ -33,15 +34,28 @@ class GaussianImputer(BaseImputer):
     and are filled by class probabilities. Assumes that values are missing at random (MAR): whether a cell is
     missing may depend on what was observed, not on what was not.
 
+    Unless `missingness` says otherwise. Then each number hides itself with a probability of its own value,
+
+    .. math::
+        p(x, m) = \mathcal{N}(x \mid \mu, \Sigma) \prod_{d \in m} \pi_d(x_d)
+        \prod_{d \notin m} (1 - \pi_d(x_d))
+
+    where :math:`\pi` is either a bump :math:`K \exp(-q (x - c)^2 / 2)`, with which conditionals stay exactly
+    Gaussian, or a probit :math:`\Phi(\lambda x - c)`, with which they are approximated by expectation
+    propagation; all parameters are fitted together. Levels, ordered or not, stay missing at random.
+
     Parameters
     ----------
+    missingness : {"ignorable", "self-masking", "probit"}, default="ignorable"
+        Why numbers are missing: at random; more often the nearer they are to some value (a bump, of a centre
+        and width for each column); or more often on one side, as when large incomes are not told.
     ridge : float or "auto", default="auto"
         Pseudo-rows of uncorrelated data added to the table; ``"auto"`` chooses by held-out likelihood
         when there are few rows for the number of features.
     n_posterior_draws : int, default=0
         Parameters drawn from their posterior in `fit`. With at least as many as the draws asked of `sample`,
         multiple imputation is proper: parameter uncertainty is in the draws and intervals. With 0 they are
-        conditional on the fitted parameters.
+        conditional on the fitted parameters. Only with ``missingness="ignorable"``.
     max_iter : int, default=200
         At most so many EM iterations.
     tol : float, default=2e-5
@@ -57,7 +71,8 @@ class GaussianImputer(BaseImputer):
     schema_ : Schema
         What each column is, and why.
     model_ : TabularGaussian
-        The fitted model; ``model_.gaussian`` has location and covariance of the standardised features.
+        The fitted model; ``model_.gaussian`` has location and covariance of the standardised features, and a
+        ``mask`` if numbers may hide themselves.
     objective_ : list of float
         The penalised log-likelihood per row after each EM iteration; it never falls.
     n_iter_ : int
@@ -65,9 +80,21 @@ class GaussianImputer(BaseImputer):
     ridge_ : float
         The ridge that was used.
 
+    Notes
+    -----
+    No table can say by itself why its cells are missing: values that nobody saw contradict no model. What
+    identifies a self-masking model is the *shape* that it assumes. A column that is merely skewed looks, to a
+    Gaussian with a mask, like one whose far values hide. So fit both and compare: where the answers differ,
+    the difference rests on the assumption of a Gaussian. Columns with fewer than ten cells missing, or fewer
+    than ten seen, stay missing at random.
+
+    With a self-masking model `score_samples` is the joint log density of the observed cells *and* of which
+    numbers are missing, so it does not compare with that of an ignorable model.
+
     References
     ----------
-    Dempster, Laird & Rubin (1977); Schafer (1997), Analysis of Incomplete Multivariate Data.
+    Dempster, Laird & Rubin (1977); Schafer (1997), Analysis of Incomplete Multivariate Data. Le Morvan et al.
+    (2020), NeuMiss networks, for bumps; Minka (2001) for expectation propagation.
 
     Examples
     --------
@@ -75,6 +102,17 @@ class GaussianImputer(BaseImputer):
     >>> X = np.array([[1.0, 2.1], [2.0, 3.9], [3.0, 6.2], [4.0, 7.8], [5.0, np.nan]])
     >>> GaussianImputer(ridge=0.01).fit_transform(X)[-1].round(1)
     array([5. , 9.8])
+
+    Where large values hide, what is missing is larger than what is seen; the mean of the second column is 5:
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.multivariate_normal([5, 5], [[1, 0.6], [0.6, 1]], size=2000)
+    >>> X[X[:, 1] > rng.normal(5, 1, size=2000), 1] = np.nan
+    >>> for missingness in ("ignorable", "probit"):
+    ...     filled = GaussianImputer(missingness=missingness).fit_transform(X)
+    ...     print(missingness, filled[:, 1].mean().round(1))
+    ignorable 4.6
+    probit 5.0
     """
 
     _saved = ("objective_", "n_iter_", "ridge_")
@@ -82,6 +120,7 @@ class GaussianImputer(BaseImputer):
     def __init__(
         self,
         *,
+        missingness: str = "ignorable",
         ridge: float | str = "auto",
         n_posterior_draws: int = 0,
         max_iter: int = 200,
@@ -89,6 +128,7 @@ class GaussianImputer(BaseImputer):
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
+        self.missingness = missingness
         self.ridge = ridge
         self.n_posterior_draws = n_posterior_draws
         self.max_iter = max_iter
@@ -99,21 +139,36 @@ class GaussianImputer(BaseImputer):
     def _fit_model(self, codes: Incomplete) -> TabularGaussian:
         if self.n_posterior_draws < 0:
             raise ValueError(f"n_posterior_draws must not be negative, got {self.n_posterior_draws!r}.")
+        if self.n_posterior_draws and self.missingness != "ignorable":
+            raise ValueError(
+                f"n_posterior_draws is available for missingness='ignorable' only, got "
+                f"n_posterior_draws={self.n_posterior_draws!r} with missingness={self.missingness!r}."
+            )
         generator = torch_generator(self.seed_)
         features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
         batch = features.encode(codes)
         settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
-        result = fit_gaussian(batch, settings, generator=generator)
+        result = fit_masked_gaussian(
+            batch, self.missingness, _may_hide(features), settings, generator=generator
+        )
         self.objective_ = list(result.objective)
         self.n_iter_ = len(self.objective_)
         self.ridge_ = settings.ridge
-        posterior = sample_posterior(
-            batch, result.gaussian, ridge=self.ridge_, n_draws=self.n_posterior_draws, generator=generator
-        )
-        return TabularGaussian(self._modelled, features, result.gaussian, tuple(posterior))
+        posterior: Sequence[Gaussian] = ()
+        if isinstance(result.model, Gaussian):
+            posterior = sample_posterior(
+                batch, result.model, ridge=self.ridge_, n_draws=self.n_posterior_draws, generator=generator
+            )
+        return TabularGaussian(self._modelled, features, result.model, tuple(posterior))
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularGaussian:
         return TabularGaussian.from_state(self._modelled, state)
+
+
+def _may_hide(features: FeatureMap) -> Tensor:
+    """Returns (D): the features that are numbers, neither ordered levels nor indicators."""
+    numbers = [c not in features.ordinal for c in features.numeric]
+    return torch.tensor(numbers + [False] * (features.n_features - len(numbers)))
 
 
 class MeanImputer(BaseImputer):

@@ -35,7 +35,7 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
     which is one positive definite system for each row. Under missing at random it is the best linear
     predictor; where inputs hide themselves, a hidden cell counts as seen at the value that it
     hides most, with noise, and held-out rows decide whether and how (``missingness="auto"``). Networks
-    on the expected inputs, their deviations and the mask then correct what is not linear, and count for as much
+    on the expected inputs, their deviations and the mask then correct what is not linear, and count as much
     as held-out rows ask for.
 
     Parameters
@@ -112,7 +112,9 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
             rank = min(1.0, level * (1 + 1 / self._n_held_out))
             factor = torch.quantile(self._errors, rank, dim=0)
         inverse = self._target_scaler.inverse
-        return self._shaped(inverse(answer - factor * spread)), self._shaped(inverse(answer + factor * spread))
+        return self._shaped(inverse(answer - factor * spread)), self._shaped(
+            inverse(answer + factor * spread)
+        )
 
     def _shaped(self, targets: Tensor) -> npt.NDArray[np.float64]:
         array: npt.NDArray[np.float64] = targets.numpy()
@@ -185,7 +187,7 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
     .. math:: \eta_k = \frac{b_k + w_k^\top \mathrm{E}[x \mid x_o, m]}
               {\sqrt{1 + \frac{\pi}{8} w_k^\top \mathrm{Cov}[x \mid x_o, m] w_k}}
 
-    under the law of `NeuMissRegressor`. Networks on the expected inputs, their deviations and the mask correct
+    under the law of `NeuMissRegressor`. Networks on the expected inputs, deviations and the mask correct
     what is not linear; how much they count, and how bold probabilities are, is calibrated on held-out rows.
 
     Parameters
@@ -304,7 +306,8 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
         return len(self.classes_)
 
     def _state(self) -> dict[str, Tensor]:
-        return super()._state() | {"logistic.weights": self._logistic.weights, "logistic.bias": self._logistic.bias}
+        scores = {"logistic.weights": self._logistic.weights, "logistic.bias": self._logistic.bias}
+        return super()._state() | scores
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self.classes_ = np.array(self._class_list, dtype=self._class_dtype)

@@ -19,14 +19,21 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.self_masked import SelfMaskedGaussian
+from halfseen.distributions.self_masks import Bump, Probit
+from halfseen.models.conditional import RowLaw
 from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities, log_level, with_certainty
 
 CATEGORY_STREAM = 1  # noise for categories is apart from noise for numbers, a stream each
+MASKS: dict[str, type[Bump] | type[Probit]] = {"bump": Bump, "probit": Probit}
 
 
 @dataclass(frozen=True)
 class TabularGaussian:
-    r"""Codes of a table under a Gaussian of their features; valid under MAR.
+    r"""Codes of a table under a Gaussian of their features.
+
+    Valid under MAR; with a `SelfMaskedGaussian`, if numbers hide as its mask says. Then what is said of the
+    missing cells of a row is given also that they are missing.
 
     Parameters
     ----------
@@ -34,7 +41,7 @@ class TabularGaussian:
         The C modelled columns.
     features : FeatureMap
         From codes (N, C) to features (N, D).
-    gaussian : Gaussian
+    gaussian : Gaussian or SelfMaskedGaussian
         The fitted parameters.
     posterior : sequence of Gaussian
         Draws of the parameters; when there are any, draws and intervals carry their uncertainty.
@@ -42,19 +49,19 @@ class TabularGaussian:
 
     columns: Sequence[Column]
     features: FeatureMap
-    gaussian: Gaussian
+    gaussian: RowLaw
     posterior: Sequence[Gaussian] = ()
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
         batch = self.features.encode(codes)
-        mean = self.gaussian.conditional_mean(batch)
+        if not self.features.ordinal:
+            return decode_mean(self.features, codes, self.gaussian.conditional_mean(batch))
+        mean, variance = self.gaussian.moments(batch)
         completed = decode_mean(self.features, codes, mean)
-        if self.features.ordinal:
-            variance = self.gaussian.conditional_variance(batch)
-            for c in self.features.ordinal:
-                level = self._ordinal_probabilities(mean, variance, c).argmax(dim=1).to(completed.dtype)
-                completed[:, c] = torch.where(codes.observed[:, c], codes.x[:, c], level)
+        for c in self.features.ordinal:
+            level = self._ordinal_probabilities(mean, variance, c).argmax(dim=1).to(completed.dtype)
+            completed[:, c] = torch.where(codes.observed[:, c], codes.x[:, c], level)
         return completed
 
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
@@ -80,19 +87,19 @@ class TabularGaussian:
     def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
         """Returns the probability (N, L) of each level, by column with levels; 0 and 1 where observed."""
         batch = self.features.encode(codes)
-        mean = self.gaussian.conditional_mean(batch)
+        mean, variance = self.gaussian.moments(batch)
         found = level_probabilities(self.features, codes, mean)
-        if self.features.ordinal:
-            variance = self.gaussian.conditional_variance(batch)
-            for c in self.features.ordinal:
-                found[c] = with_certainty(self._ordinal_probabilities(mean, variance, c), codes, c)
+        for c in self.features.ordinal:
+            found[c] = with_certainty(self._ordinal_probabilities(mean, variance, c), codes, c)
         return dict(sorted(found.items()))
 
     def log_prob(self, codes: Incomplete) -> Tensor:
         r"""Returns the log density (N) of the observed cells, in the units of the table.
 
         Numbers have their exact Gaussian density. Levels follow by the chain rule, each given the numbers
-        and the levels before it; with such columns, marginals are those of this order of the chain.
+        and the levels before it; with such columns, marginals are those of this order of the chain. Under a
+        self-masking model it is the joint log density of the observed cells *and* of which numbers are
+        missing: no row scores 0 for showing nothing, and hiding a number is not integrating it out.
         """
         batch = self.features.encode(codes)
         discrete = [*self.features.ordinal, *(block.column for block in self.features.blocks)]
@@ -112,10 +119,15 @@ class TabularGaussian:
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
         everything = [self.gaussian, *self.posterior]
-        return self.features.state() | {
+        state = self.features.state() | {
             "gaussian.loc": torch.stack([g.loc for g in everything]),
             "gaussian.covariance": torch.stack([g.covariance for g in everything]),
         }
+        if isinstance(self.gaussian, SelfMaskedGaussian):
+            [kind] = [kind for kind, mask in MASKS.items() if isinstance(self.gaussian.mask, mask)]
+            state[f"{kind}.active"] = self.gaussian.mask.active
+            state[f"{kind}.coefficients"] = self.gaussian.mask.coefficients
+        return state
 
     @classmethod
     def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "TabularGaussian":
@@ -123,17 +135,21 @@ class TabularGaussian:
         features = FeatureMap.from_state(columns, state, all_indicators=False)
         pairs = zip(state["gaussian.loc"], state["gaussian.covariance"], strict=True)
         fitted, *posterior = (Gaussian(loc, covariance) for loc, covariance in pairs)
-        return cls(columns, features, fitted, tuple(posterior))
+        law: RowLaw = fitted
+        for kind, mask in MASKS.items():
+            if f"{kind}.active" in state:
+                law = SelfMaskedGaussian(fitted, mask(state[f"{kind}.active"], state[f"{kind}.coefficients"]))
+        return cls(columns, features, law, tuple(posterior))
 
     def _moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns conditional mean and variance (N, D); over the posterior, by the law of total variance."""
         if not self.posterior:
-            return self.gaussian.conditional_mean(batch), self.gaussian.conditional_variance(batch)
+            return self.gaussian.moments(batch)
         means = torch.stack([g.conditional_mean(batch) for g in self.posterior])
         within = sum((g.conditional_variance(batch) for g in self.posterior), torch.zeros(()))
         return means.mean(dim=0), within / len(self.posterior) + means.var(dim=0, unbiased=False)
 
-    def _draws(self, gaussian: Gaussian, codes: Incomplete, keys: Keys, which: range) -> Tensor:
+    def _draws(self, gaussian: RowLaw, codes: Incomplete, keys: Keys, which: range) -> Tensor:
         batch = self.features.encode(codes)
         x, observed = batch.x.expand(len(which), -1, -1).clone(), batch.observed.clone()
         result = codes.x.expand(len(which), -1, -1).clone()
@@ -149,16 +165,16 @@ class TabularGaussian:
             x[:, rows, block.start : block.stop] = self.features.indicators(levels, block)
             observed[rows, block.start : block.stop] = True
         normals = [torch.from_numpy(row_normals(keys, s, x.shape[-1])) for s in which]
-        completed = gaussian.complete(x, observed, torch.stack(normals))
+        shared = torch.equal(observed, batch.observed)  # no level was drawn: all draws see the same
+        completed = gaussian.complete(batch.x if shared else x, observed, torch.stack(normals))
         result[..., list(self.features.numeric)] = self.features.numbers(completed)
         return torch.where(codes.observed, codes.x, result)
 
     def _one_column(self, batch: Incomplete, column: int) -> Tensor:
-        mean = self.gaussian.conditional_mean(batch)
         for block in self.features.blocks:
             if block.column == column:
-                return self.features.level_probabilities(mean, block)
-        return self._ordinal_probabilities(mean, self.gaussian.conditional_variance(batch), column)
+                return self.features.level_probabilities(self.gaussian.conditional_mean(batch), block)
+        return self._ordinal_probabilities(*self.gaussian.moments(batch), column)
 
     def _ordinal_probabilities(self, mean: Tensor, variance: Tensor, column: int) -> Tensor:
         """Returns the probability (N, L) that the latent score rounds to each level."""

@@ -1,6 +1,7 @@
 r"""Maximum (penalised) likelihood for a Gaussian with missing data, by exact, accelerated, monotone EM."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -90,16 +91,23 @@ def fit_gaussian(
     ValueError
         If features depend on each other exactly and there is no ridge.
     """
-    try:
+    with explain_singular(settings.ridge):
         first = _start(batch, settings, generator, weights) if start is None else start
         result = _Climb(batch, settings, weights).run(first, callback)
         result.gaussian.cholesky  # noqa: B018, the last point has not been factorised yet
+    return result
+
+
+@contextmanager
+def explain_singular(ridge: float) -> Iterator[None]:
+    """Turns a failed factorisation into an error that says what to do."""
+    try:
+        yield
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         raise ValueError(
-            f"The covariance is singular with ridge={settings.ridge:g}: some columns determine others, or "
+            f"The covariance is singular with ridge={ridge:g}: some columns determine others, or "
             "rows are too few. Use a larger ridge."
         ) from error
-    return result
 
 
 def _start(

@@ -16,6 +16,7 @@ from halfseen.training.ascent import Ascent, ascend, squared_step
 from halfseen.training.em import (
     WARM_UP_ROWS,
     EMSettings,
+    explain_singular,
     fit_gaussian,
     gaussian_from,
     gaussian_vector,
@@ -27,9 +28,9 @@ SETTLING = 5  # steps before the likelihood of sites that are far from their fac
 ROUGH_STEPS = 12  # to find where a bump starts
 MIN_CELLS = 10  # with fewer cells shown or hidden a feature tells nothing of how it hides
 
-Missingness = Literal["ignorable", "self-masking", "probit"]
+Missingness = Literal["ignorable", "probit", "self-masking"]
 MISSINGNESS: tuple[str, ...] = get_args(Missingness)
-"""Why cells may be missing: at random, more often near a value, or more often on one side."""
+"""Why cells may be missing: at random, more often on one side, or more often near a value."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +71,27 @@ def fit_masked_gaussian(
     weights : Tensor, optional
         (N), how much each row counts.
     start : Gaussian or SelfMaskedGaussian, optional
-        A fit of the same kind to similar rows.
+        A fit to similar rows, of the same missingness or of one before it in `MISSINGNESS`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such missingness, or features depend on each other exactly and there is no ridge.
     """
+    if missingness not in MISSINGNESS:
+        raise ValueError(f"missingness must be one of {', '.join(MISSINGNESS)}, got {missingness!r}.")
     if missingness == "ignorable":
         known = start if isinstance(start, Gaussian) else None
         plain = fit_gaussian(batch, settings, generator=generator, weights=weights, start=known)
         return MaskedFit(plain.gaussian, plain.objective)
-    if isinstance(start, SelfMaskedGaussian):
+    if isinstance(start, SelfMaskedGaussian) and start.mask.exact == (missingness == "self-masking"):
         ascent = fit_self_masked(batch, start.gaussian, start.mask, settings, weights=weights)
         return MaskedFit(ascent.point, ascent.objective)
     some, some_weights = batch, weights
     if len(batch) >= 3 * WARM_UP_ROWS:
         rows = torch.randperm(len(batch), generator=generator)[:WARM_UP_ROWS]
         some, some_weights = batch[rows], None if weights is None else weights[rows]
-    first = _start(some, missingness, may_hide, settings, generator, some_weights)
+    first = _start(some, missingness, may_hide, settings, generator, some_weights, start)
     for part, part_weights in ((some, some_weights), (batch, weights))[len(some) == len(batch) :]:
         ascent = fit_self_masked(part, first.gaussian, first.mask, settings, weights=part_weights)
         first = ascent.point
@@ -97,16 +105,19 @@ def _start(
     settings: EMSettings,
     generator: torch.Generator,
     weights: Tensor | None,
+    start: Gaussian | SelfMaskedGaussian | None,
 ) -> SelfMaskedGaussian:
     """Returns where to start: a flat probit, or a bump in the place that a rough probit points to."""
-    shown = batch.observed.sum(dim=0)
+    shown = batch.observed.sum(dim=0).to(batch.x.dtype)
     active = may_hide & (shown >= MIN_CELLS) & (len(batch) - shown >= MIN_CELLS)
-    plain = fit_gaussian(batch, settings, generator=generator, weights=weights).gaussian
-    flat = SelfMaskedGaussian(plain, Probit.start(active, 1 - shown / len(batch)))
-    if missingness == "probit":
-        return flat
-    rough = replace(settings, max_iterations=ROUGH_STEPS)
-    probit = fit_self_masked(batch, plain, flat.mask, rough, weights=weights).point
+    probit = start
+    if not isinstance(probit, SelfMaskedGaussian):
+        plain = probit or fit_gaussian(batch, settings, generator=generator, weights=weights).gaussian
+        probit = SelfMaskedGaussian(plain, Probit.start(active, 1 - shown / len(batch)))
+        if missingness == "probit":
+            return probit
+        rough = replace(settings, max_iterations=ROUGH_STEPS)
+        probit = fit_self_masked(batch, plain, probit.mask, rough, weights=weights).point
     _, sites = probit.settle(batch)
     return SelfMaskedGaussian(probit.gaussian, Bump.start(active, sites, batch.observed))
 
@@ -126,9 +137,10 @@ def fit_self_masked(
         \max_{\mu, \Sigma, \psi} \sum_n \log \int \mathcal{N}(x_n \mid \mu, \Sigma)
         \prod_{d \in m_n} \pi_d(x_{nd}) \, d x_{n, m_n} + \sum_{d \notin m_n} \log (1 - \pi_d(x_{nd}))
 
-    The E-step is one positive definite solve a row; the M-step is that of a Gaussian, and one Newton step
-    in the concave likelihood of each feature's mask. With a bump EM is exact and monotone; with a probit the
-    likelihood is that of expectation propagation, whose sites are kept from one step to the next.
+    less the penalty of `fit_gaussian` and that of the mask. The E-step is one positive definite solve a row;
+    the M-step is that of a Gaussian, and one Newton step in the likelihood of each feature's mask. With a
+    bump EM is exact and monotone; with a probit the likelihood is that of expectation propagation, whose
+    sites are kept from one step to the next.
 
     Parameters
     ----------
@@ -146,9 +158,11 @@ def fit_self_masked(
     climb = _Climb(batch, mask, settings, weights)
     model = SelfMaskedGaussian(start, mask)
     first = _Point(model, model.first_sites(batch))
-    for _ in range(0 if mask.exact else SETTLING):
-        _, first = climb.step(first)
-    ascent = ascend(climb.step, first, climb.extrapolate, settings, batch.n_features)
+    with explain_singular(settings.ridge):
+        for _ in range(0 if mask.exact else SETTLING):
+            _, first = climb.step(first)
+        ascent = ascend(climb.step, first, climb.extrapolate, settings, batch.n_features)
+        ascent.point.model.gaussian.cholesky  # noqa: B018, the last point has not been factorised yet
     return Ascent(ascent.point.model, ascent.objective, ascent.converged)
 
 
@@ -159,6 +173,8 @@ class _Point:
 
 
 class _Climb:
+    """EM on one table: the plan of rows is made once, then steps go uphill."""
+
     def __init__(
         self, batch: Incomplete, mask: SelfMask, settings: EMSettings, weights: Tensor | None
     ) -> None:

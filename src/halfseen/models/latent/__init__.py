@@ -1,0 +1,1 @@
+"""Deep latent-variable models of incomplete rows."""

@@ -1,0 +1,135 @@
+r"""The probability of a mask given latents alone: missing cells of self-masking columns integrated out."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
+from halfseen.distributions.leaves_levels import LevelLeaf
+from halfseen.distributions.observation import Observation
+from halfseen.nn.mask_models import MaskModel, SelfMaskModel
+
+N_NODES = 25
+REACH = 3.0  # of the nodes before they are stretched: sinh(3), ten standard deviations
+
+SMOOTH = (GaussianLeaf, SharedGaussianLeaf, StudentTLeaf)
+
+
+def nodes(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    r"""Returns where to evaluate standardised densities, and the log of the distances, both (Q).
+
+    The trapezoidal rule in :math:`u` with :math:`t = \sinh u`, which converges fast for smooth densities
+    with any tail.
+    """
+    u = torch.linspace(-REACH, REACH, N_NODES, dtype=dtype)
+    return u.sinh(), (u.cosh() * (2 * REACH / (N_NODES - 1))).log()
+
+
+def is_integrable(observation: Observation, mask_model: MaskModel) -> bool:
+    """Whether every column hides itself and has a density that the nodes resolve, or levels."""
+    kinds = all(isinstance(leaf, (*SMOOTH, LevelLeaf)) for leaf in observation.leaves)
+    return isinstance(mask_model, SelfMaskModel) and kinds
+
+
+@dataclass(frozen=True)
+class CellGrid:
+    r"""The distribution of every number given latents, :math:`p(x_c \mid z)`, on nodes.
+
+    Shapes
+    ------
+    values : :math:`(Q, *, D)`, features
+    log_weights : :math:`(Q, *, C)`, of which sums of exponentials over nodes are 1
+    """
+
+    values: Tensor
+    log_weights: Tensor
+
+    @classmethod
+    def of(cls, observation: Observation, parameters: Tensor) -> "CellGrid":
+        """Places the nodes around the mean, in units of the standard deviation."""
+        at, log_distance = nodes(parameters.dtype)
+        shape = (-1, *[1] * parameters.dim())
+        spread = observation.variance(parameters).sqrt()
+        values = observation.mean(parameters) + at.view(shape) * spread
+        log_density = observation.log_prob(parameters, values) + log_distance.view(shape)
+        return cls(values, log_density.log_softmax(dim=0))
+
+
+@dataclass(frozen=True)
+class HiddenCells:
+    r"""What a missing cell is, given latents and that it is missing, under a self-masking model.
+
+    .. math:: p(x_c \mid z, o_c = 0) = \frac{p(x_c \mid z) \, p(o_c = 0 \mid x_c)}{\mathrm{E}[p(o_c = 0 \mid
+              x_c) \mid z]}
+
+    Shapes
+    ------
+    log_missing : :math:`(*, C)`, the log of the denominator
+    values : :math:`(Q, *, D)`, nodes of features that are numbers
+    log_weights : :math:`(Q, *, C)`, the log probabilities of the nodes of numbers, normalised
+    levels : :math:`(*, D)`, expected indicators; for numbers, without meaning
+    """
+
+    log_missing: Tensor
+    values: Tensor
+    log_weights: Tensor
+    levels: Tensor
+
+    @classmethod
+    def of(cls, observation: Observation, mask_model: SelfMaskModel, parameters: Tensor) -> "HiddenCells":
+        """Tilts the distribution of every cell by its probability of being missing."""
+        grid = CellGrid.of(observation, parameters)
+        at_columns = grid.values[..., mask_model.feature]
+        logits = mask_model.column_logits(at_columns)  # (Q, *, C)
+        modelled = modelled_columns(mask_model)
+        tilted = grid.log_weights + torch.where(modelled, functional.logsigmoid(-logits), 0.0)
+        log_number = tilted.logsumexp(dim=0)  # (*, C)
+        levels, log_level = _tilted_levels(mask_model, observation.mean(parameters))
+        log_missing = torch.where(mask_model.is_number, log_number, log_level)
+        return cls(log_missing, grid.values, tilted - log_number, levels)
+
+
+def _tilted_levels(mask_model: SelfMaskModel, probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns indicators (*, D) expected of missing cells, and the log probability (*, C) of missing."""
+    if len(mask_model.of_blocks) == 0:
+        return probabilities, probabilities.new_zeros(*probabilities.shape[:-1], mask_model.n_columns)
+    member = mask_model.member.to(probabilities)  # (E, C)
+    base = mask_model.column_logits(probabilities.new_zeros(mask_model.n_columns))  # (C)
+    missing = torch.sigmoid(-(member @ base + mask_model.level_logits))  # (E)
+    missing = torch.where(modelled_columns(mask_model)[member.argmax(dim=1)], missing, 1.0)
+    joint = probabilities[..., mask_model.of_blocks] * missing
+    total = joint @ member  # (*, C)
+    share = joint / (total @ member.mT).clamp(min=torch.finfo(joint.dtype).tiny)
+    levels = probabilities.index_copy(-1, mask_model.of_blocks, share)
+    return levels, torch.where(mask_model.is_number, 1.0, total).clamp(min=math.exp(-80)).log()
+
+
+def modelled_columns(mask_model: MaskModel) -> Tensor:
+    """Returns of which columns (C) the mask is modelled; the others count as missing at random."""
+    columns = mask_model.layout.columns
+    if columns is None:
+        return torch.ones(mask_model.n_columns, dtype=torch.bool)
+    return torch.zeros(mask_model.n_columns, dtype=torch.bool).index_fill(0, torch.tensor(list(columns)), True)
+
+
+def integrated_log_prob(
+    observation: Observation, mask_model: SelfMaskModel, parameters: Tensor, x: Tensor, seen: Tensor
+) -> Tensor:
+    r"""Returns the log probability (*) of masks given latents and observed cells.
+
+    .. math:: \sum_{c \in o} \log p(o_c = 1 \mid x_c) + \sum_{c \in m} \log \mathrm{E}[p(o_c = 0 \mid x_c)
+              \mid z]
+
+    Shapes
+    ------
+    parameters : :math:`(*, P)`
+    x : :math:`(*, D)`, features with anything finite in the holes
+    seen : :math:`(*, C)`
+    """
+    log_observed = functional.logsigmoid(mask_model.logits(x))
+    log_missing = HiddenCells.of(observation, mask_model, parameters).log_missing
+    terms = torch.where(seen, log_observed, log_missing)
+    return torch.where(modelled_columns(mask_model), terms, 0.0).sum(dim=-1)

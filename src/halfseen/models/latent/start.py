@@ -1,0 +1,157 @@
+r"""Where training starts: the factor analysis of a Gaussian, which the linear paths of the networks contain."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import jacrev
+
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.leaf import inverse_softplus
+from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
+from halfseen.distributions.observation import Observation
+from halfseen.models.latent.model import LatentModel
+from halfseen.nn.residual import ResidualMLP
+
+MIN_UNIQUENESS = 0.01  # of the variance of a feature: factors that explain all make a singular likelihood
+N_STEPS = 50
+DAMPING = 4e-3  # bounds how much parameters change to change a mean, for levels that are rare
+MASK_RIDGE = 1.0
+SPREAD = 0.5  # of the means of mixture components, in posterior standard deviations
+
+
+@dataclass(frozen=True)
+class Factors:
+    r"""A factor analysis :math:`x = \mu + W z + \epsilon`, with :math:`\epsilon \sim \mathcal{N}(0, \Psi)`.
+
+    Shapes
+    ------
+    loc, uniqueness : :math:`(D)`, :math:`\mu` and the diagonal of :math:`\Psi`
+    loadings : :math:`(D, L)`, :math:`W`
+    """
+
+    loc: Tensor
+    loadings: Tensor
+    uniqueness: Tensor
+
+    @classmethod
+    def of(cls, gaussian: Gaussian, n_factors: int) -> "Factors":
+        r"""Maximises the likelihood of a covariance, by alternation.
+
+        Given :math:`\Psi`, :math:`W = \Psi^{1/2} U (\Lambda - I)_+^{1/2}` from the leading eigenvectors of
+        :math:`\Psi^{-1/2} \Sigma \Psi^{-1/2}`; given :math:`W`, :math:`\Psi = \mathrm{diag}(\Sigma - W W^T)`.
+
+        References
+        ----------
+        Jöreskog (1967), Some contributions to maximum likelihood factor analysis.
+        """
+        variance = gaussian.covariance.diagonal()
+        lowest = MIN_UNIQUENESS * variance + torch.finfo(variance.dtype).tiny
+        uniqueness = torch.maximum(0.5 * variance, lowest)
+        for _ in range(N_STEPS):
+            root = uniqueness.sqrt()
+            values, vectors = torch.linalg.eigh(gaussian.covariance / (root[:, None] * root))
+            leading = slice(max(0, len(root) - n_factors), None)
+            gains = (values[leading] - 1.0).clamp(min=0.0).sqrt()
+            loadings = root[:, None] * vectors[:, leading] * gains
+            uniqueness = torch.maximum(variance - loadings.square().sum(dim=1), lowest)
+        missing = n_factors - loadings.shape[1]
+        return cls(gaussian.loc, torch.nn.functional.pad(loadings, (0, max(0, missing))), uniqueness)
+
+    def precision(self, observed: Tensor) -> Tensor:
+        r"""Returns the posterior precision :math:`I + W_o^T \Psi_o^{-1} W_o` (N, L, L) of rows (N, D)."""
+        scaled = torch.where(observed[..., None], self.loadings / self.uniqueness[:, None], 0.0)  # (N, D, L)
+        return torch.eye(self.loadings.shape[1], dtype=self.loc.dtype) + self.loadings.mT @ scaled
+
+    def posterior_map(self) -> Tensor:
+        """Returns B (L, D), the posterior mean of complete rows as a map of their deviation."""
+        everything = torch.ones(1, len(self.loc), dtype=torch.bool)
+        right = (self.loadings / self.uniqueness[:, None]).mT
+        solution: Tensor = torch.linalg.solve(self.precision(everything)[0], right)
+        return solution
+
+
+@torch.no_grad()
+def start_from_factors(
+    model: LatentModel, factors: Factors, observed: Tensor, generator: torch.Generator
+) -> None:
+    """Sets the linear paths of both networks to a factor analysis; rows must bring a guess.
+
+    Parameters
+    ----------
+    model : LatentModel
+        Its networks are residual with linear paths, or linear.
+    factors : Factors
+        Of the features.
+    observed : Tensor
+        Some masks (N, D) of rows, from which the encoder learns what they do to the spread.
+    generator : torch.Generator
+        Spreads the components of a mixture.
+    """
+    assert isinstance(model.encoder, ResidualMLP) and isinstance(model.decoder, ResidualMLP)
+    model.encoder.set_linear(*_encoder_map(model, factors, observed, generator))
+    model.decoder.set_linear(*_decoder_map(model.observation, factors))
+
+
+def _encoder_map(
+    model: LatentModel, factors: Factors, observed: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Returns weight and bias from guesses and masks to the posterior's outputs."""
+    n_components, n_latent, n_features = model.n_components, model.n_latent, len(factors.loc)
+    means = factors.posterior_map()  # (L, D)
+    spread = factors.precision(observed).inverse().diagonal(dim1=-2, dim2=-1).sqrt()  # (N, L)
+    slopes, level = _ridge_regression(observed.to(spread.dtype), inverse_softplus(spread))  # (L, D), (L)
+
+    weight = torch.zeros(model.n_outputs(n_latent, n_components), 2 * n_features, dtype=torch.float64)
+    bias = torch.zeros(len(weight), dtype=torch.float64)
+    offsets = torch.randn(n_components, n_latent, generator=generator, dtype=torch.float64)
+    offsets = SPREAD * spread.mean(dim=0) * offsets * (n_components > 1)
+    for k in range(n_components):
+        at = slice(k * n_latent, (k + 1) * n_latent)
+        weight[at, :n_features] = means
+        bias[at] = offsets[k] - means @ factors.loc
+        at = slice((n_components + k) * n_latent, (n_components + k + 1) * n_latent)
+        weight[at, n_features:] = slopes
+        bias[at] = level
+    return weight, bias
+
+
+def _ridge_regression(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns slopes (L, D) and intercepts (L) of outputs (N, L) on inputs (N, D)."""
+    centre, middle = inputs.mean(dim=0), outputs.mean(dim=0)
+    left = (inputs - centre).mT @ (inputs - centre) + MASK_RIDGE * torch.eye(inputs.shape[1], dtype=inputs.dtype)
+    slopes = torch.linalg.solve(left, (inputs - centre).mT @ (outputs - middle)).mT
+    return slopes, middle - slopes @ centre
+
+
+def _decoder_map(observation: Observation, factors: Factors) -> tuple[Tensor, Tensor]:
+    r"""Returns weight and bias from latents to parameters whose means change as the factors say.
+
+    With :math:`J` the Jacobian of the means at the neutral parameters, the damped least squares
+    :math:`(J^T J + \delta I)^{-1} J^T W`.
+    """
+    neutral = _with_uniqueness(observation, factors.uniqueness)
+    jacobian: Tensor = jacrev(observation.mean)(neutral)  # (D, P)
+    left = jacobian.mT @ jacobian + DAMPING * torch.eye(len(neutral), dtype=neutral.dtype)
+    return torch.linalg.solve(left, jacobian.mT @ factors.loadings), neutral
+
+
+def _with_uniqueness(observation: Observation, uniqueness: Tensor) -> Tensor:
+    """Returns the neutral parameters (P), with the scales of real numbers set to the uniqueness."""
+    pieces = []
+    start = torch.zeros(observation.n_parameters, dtype=torch.float64)
+    of_parameters = jacrev(observation.mean)(observation.neutral_parameters()).abs()  # (D, P)
+    for leaf, part in zip(observation.leaves, observation.split(start.new_tensor(range(len(start)))), strict=True):
+        neutral = leaf.neutral_parameters().clone()
+        if isinstance(leaf, GaussianLeaf | StudentTLeaf | SharedGaussianLeaf):
+            features = of_parameters[:, part.long()[: leaf.n_columns]].argmax(dim=0)
+            spread = uniqueness[features].sqrt()
+            if isinstance(leaf, SharedGaussianLeaf):
+                leaf.log_std.fill_(spread.square().mean().sqrt().log())
+            else:
+                at = slice(leaf.n_columns, 2 * leaf.n_columns)
+                floor = leaf.std_floor if isinstance(leaf, GaussianLeaf) else leaf.scale_floor
+                unit = torch.nn.functional.softplus(neutral[at])  # of unit variance
+                neutral[at] = inverse_softplus((spread * unit).clamp(min=2 * floor))
+        pieces.append(neutral)
+    return torch.cat(pieces)

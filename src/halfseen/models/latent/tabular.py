@@ -1,0 +1,252 @@
+"""A latent-variable model over the columns of a mixed table."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from halfseen._random import Keys, row_uniforms
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.observation import Observation, RealFamily
+from halfseen.models.latent.model import LatentModel
+from halfseen.models.latent.rows import Guessed, GuessFill
+from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities
+from halfseen.nn.mask_models import (
+    FlexibleSelfMask,
+    Ignorable,
+    LinearMask,
+    MaskLayout,
+    MaskModel,
+    MonotoneMask,
+    NonlinearMask,
+    SelfMask,
+    SharedSlopeMask,
+)
+from halfseen.nn.residual import ResidualMLP
+
+Missingness = Literal[
+    "ignorable",
+    "self-masking",
+    "self-masking-known",
+    "monotone",
+    "shared-slope",
+    "flexible",
+    "linear",
+    "nonlinear",
+]
+SIGNED = ("self-masking-known", "monotone")
+RARE_STREAM = 3  # noise that chooses among rare levels, apart from the sampler's
+
+
+class LatentSampler(Protocol):
+    """What a tabular model asks of a sampler of missing features."""
+
+    @property
+    def model(self) -> LatentModel:
+        """The trained model."""
+        ...
+
+    def mean(self, batch: Incomplete) -> Tensor:
+        """Returns rows (N, D) with expected features."""
+        ...
+
+    def quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, n_numeric)."""
+        ...
+
+    def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns rows (S, N, D) with missing features drawn."""
+        ...
+
+    def log_prob(self, batch: Incomplete) -> Tensor:
+        """Returns a log density (N) of the observed features, or a bound."""
+        ...
+
+
+@dataclass(frozen=True)
+class LatentArchitecture:
+    """Everything that makes a latent-variable model of a table but its weights; plain data, to be saved.
+
+    Parameters
+    ----------
+    n_latent, n_components : int
+        Latents, and components of the posterior.
+    width, n_blocks : int
+        Size and number of the residual blocks of both networks.
+    linear_decoder : bool
+        Whether the decoder is one linear layer.
+    numeric : {"gaussian", "shared-gaussian", "student-t"}
+        The family of columns of numbers.
+    missingness : str
+        The mask model.
+    signs : tuple of int, optional
+        The direction of each modelled column, for mask models with known ones.
+    hidden : tuple of int, optional
+        The modelled columns that had missing cells in training: the mask of the others is not modelled.
+    """
+
+    n_latent: int
+    n_components: int = 1
+    width: int = 128
+    n_blocks: int = 2
+    linear_decoder: bool = False
+    numeric: RealFamily = "student-t"
+    missingness: Missingness = "ignorable"
+    signs: tuple[int, ...] | None = None
+    hidden: tuple[int, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "LatentArchitecture":
+        """Reads what `to_dict` wrote."""
+        values = dict(content)
+        for name in ("signs", "hidden"):
+            values[name] = None if values[name] is None else tuple(values[name])
+        return cls(**values)
+
+    def build(
+        self,
+        columns: Sequence[Column],
+        features: FeatureMap,
+        batch: Incomplete | None = None,
+        known: MaskModel | None = None,
+    ) -> LatentModel:
+        """Returns the model, not yet trained; `known` takes the place of the mask model."""
+        observation = Observation.for_table(columns, features, batch, numeric=self.numeric)
+        body: dict[str, Any] = {
+            "width": self.width,
+            "n_blocks": self.n_blocks,
+            "activation": "silu",
+            "linear_skip": True,
+        }
+        encoder = ResidualMLP(
+            2 * features.n_features, LatentModel.n_outputs(self.n_latent, self.n_components), **body
+        )
+        if self.linear_decoder:
+            body = {"width": 0, "n_blocks": 0}
+        decoder = ResidualMLP(self.n_latent, observation.n_parameters, **body)
+        return LatentModel(
+            encoder,
+            decoder,
+            observation,
+            self.n_latent,
+            self.n_components,
+            mask_model=self._mask_model(observation) if known is None else known,
+            fill=GuessFill(),
+        )
+
+    def layout(self, observation: Observation) -> MaskLayout:
+        """Returns which features are of which column, and whose mask is modelled."""
+        return MaskLayout(observation.columns_of_features.tolist(), self.hidden, observation.n_columns)
+
+    def _mask_model(self, observation: Observation) -> MaskModel:
+        layout = self.layout(observation)
+        signs = 1 if self.signs is None else list(self.signs)
+        makers: dict[str, Callable[[], MaskModel]] = {
+            "ignorable": lambda: Ignorable(layout),
+            "self-masking": lambda: SelfMask(layout),
+            "self-masking-known": lambda: SelfMask(layout, signs),
+            "monotone": lambda: MonotoneMask(layout, signs),
+            "shared-slope": lambda: SharedSlopeMask(layout),
+            "flexible": lambda: FlexibleSelfMask(layout),
+            "linear": lambda: LinearMask(layout),
+            "nonlinear": lambda: NonlinearMask(layout),
+        }
+        return makers[self.missingness]()
+
+
+@dataclass(frozen=True)
+class TabularLatent:
+    """Codes of a table under a latent-variable model; answers are by importance sampling.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The C modelled columns.
+    features : FeatureMap
+        From codes (N, C) to features (N, D), with all indicators.
+    guess : Gaussian
+        Of the features; its conditional means are what the encoder sees in holes.
+    sampler : LatentSampler
+        Has the trained model.
+    """
+
+    columns: Sequence[Column]
+    features: FeatureMap
+    guess: Gaussian
+    sampler: LatentSampler
+
+    def rows(self, codes: Incomplete) -> Guessed:
+        """Returns the features of codes, with their guess."""
+        return Guessed.by(self.guess, self.features.encode(codes))
+
+    def point(self, codes: Incomplete) -> Tensor:
+        """Returns codes (N, C) completed by expectations and most probable levels."""
+        return decode_mean(self.features, codes, self.sampler.mean(self.rows(codes)))
+
+    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns completed codes (S, N, C) drawn jointly."""
+        drawn = self.sampler.draws(self.rows(codes), keys, n_draws)  # (S, N, D)
+        result = codes.x.expand(n_draws, -1, -1).clone()
+        result[..., list(self.features.numeric)] = self.features.numbers(drawn)
+        blocks = self.features.blocks
+        for s in range(n_draws):
+            rare = torch.from_numpy(row_uniforms(keys, s, len(blocks), RARE_STREAM))
+            for number, block in enumerate(blocks):
+                within = drawn[s, :, block.start : block.stop][:, block.group] * block.share  # (N, L)
+                result[s, :, block.column] = invert_cdf(within, rare[:, number]).to(result.dtype)
+        return torch.where(codes.observed, codes.x, result)
+
+    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, C) of numbers; most probable levels otherwise."""
+        result = self.point(codes).expand(len(probabilities), -1, -1).clone()
+        if self.features.numeric:
+            found = self.sampler.quantiles(self.rows(codes), probabilities)
+            result[..., list(self.features.numeric)] = self.features.numbers(found)
+        return torch.where(codes.observed, codes.x, result)
+
+    def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
+        """Returns the probability (N, L) of each level, by column with levels; 0 and 1 where observed."""
+        return level_probabilities(self.features, codes, self.sampler.mean(self.rows(codes)))
+
+    def log_prob(self, codes: Incomplete) -> Tensor:
+        """Returns a lower bound (N) of the log density of the observed cells, in the units of the table."""
+        shows = codes.observed.any(dim=1)
+        total = self.sampler.log_prob(self.rows(codes)) + self.features.log_jacobian(codes)
+        for block in self.features.blocks:
+            seen = codes.observed[:, block.column]
+            levels = torch.where(seen, codes.x[:, block.column], 0.0).long()
+            total = total + torch.where(seen, block.share[levels].log(), 0.0)
+        return torch.where(shows, total, 0.0)
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns every learned tensor."""
+        weights = {f"module.{name}": value for name, value in self.sampler.model.state_dict().items()}
+        guess = {"guess.loc": self.guess.loc, "guess.covariance": self.guess.covariance}
+        return self.features.state() | guess | weights
+
+    @classmethod
+    def from_state(
+        cls,
+        columns: Sequence[Column],
+        state: Mapping[str, Tensor],
+        architecture: LatentArchitecture,
+        make_sampler: Callable[[LatentModel], LatentSampler],
+    ) -> "TabularLatent":
+        """Rebuilds the model from its columns, its architecture and what `state` returned."""
+        features = FeatureMap.from_state(columns, state, all_indicators=True)
+        model = architecture.build(columns, features).double()
+        prefix = "module."
+        weights = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
+        model.load_state_dict(weights)
+        model.eval()
+        guess = Gaussian(state["guess.loc"], state["guess.covariance"])
+        return cls(columns, features, guess, make_sampler(model))

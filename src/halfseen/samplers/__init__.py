@@ -1,0 +1,1 @@
+"""Draws of what is missing, from trained models."""

@@ -1,0 +1,335 @@
+r"""What missing cells are, given a trained latent-variable model: self-normalised importance sampling.
+
+Latents are drawn from the posterior, :math:`z_a \sim q(z \mid x_o)`, and count by :math:`\alpha_a \propto
+w_a`. All rows share the same standardised latents, scrambled Sobol points: an answer is a function of the row
+and the seed alone, and equal rows agree. What makes draws of rows differ is noise that belongs to the rows.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from halfseen._random import Keys, row_uniforms, torch_generator
+from halfseen._threads import map_in_threads
+from halfseen.data.incomplete import Incomplete
+from halfseen.models.latent.mask_term import N_NODES, HiddenCells, modelled_columns
+from halfseen.models.latent.model import LatentModel, LatentNoise, Weighted
+from halfseen.nn.mask_models import SelfMaskModel
+from halfseen.objectives.weights import effective_sample_size, pareto_k
+from halfseen.samplers.quantiles import mixture_quantiles, weighted_quantiles
+
+Form = Literal["auto", "decoder_mean", "sample", "integrated"]
+
+WORKING_BYTES = 32 * 2**20  # small enough to stay near the processor
+INDEX_STREAM, CELL_STREAM = 1, 16  # noise of different purposes is kept apart
+MAX_ATTEMPTS = 64  # to draw a cell that is missing
+
+
+@dataclass(frozen=True)
+class Trust:
+    r"""How far the importance weights of each row can be trusted.
+
+    Shapes
+    ------
+    ess : :math:`(N)`, how many draws of equal weight the draws are worth
+    pareto_k : :math:`(N)`, the shape of the tail of the weights; above 0.7 they cannot be trusted
+    """
+
+    ess: Tensor
+    pareto_k: Tensor
+
+
+@dataclass(frozen=True)
+class Candidates:
+    r"""All latent draws of some rows.
+
+    Shapes
+    ------
+    log_alpha : :math:`(A, N)`, normalised log weights
+    parameters : :math:`(A, N, P)`
+    completed : :math:`(A, N, D)`, or None
+    """
+
+    log_alpha: Tensor
+    parameters: Tensor
+    completed: Tensor | None
+
+
+@dataclass(frozen=True)
+class ImportanceSampler:
+    r"""Answers questions about missing cells by weighted latent draws.
+
+    .. math:: \mathrm{E}[h(x_m) \mid x_o] \approx \sum_a \alpha_a \, \mathrm{E}[h(x_m) \mid z_a]
+
+    Under a mask model :math:`\alpha` depends on the missing cells, and the expectation given :math:`z_a` must
+    be one given the mask too. It is taken by quadrature for self-masking models (``"integrated"``), or
+    replaced by the cells that were drawn with the latent and weighted with it (``"sample"``). The decoder's
+    means, which ignore this (``"decoder_mean"``, equation 17 of the paper), are not consistent then.
+
+    Parameters
+    ----------
+    model : LatentModel
+        Trained, in double precision if answers are to be the same in every batch.
+    n_draws : int
+        The number of latents, of all components together.
+    seed : int
+        Of the latents.
+    form : {"auto", "decoder_mean", "sample", "integrated"}
+        As above; by default what the model's own mask term is, and decoder means without a mask model.
+    working_bytes : int
+        About how much memory to use at once; rows and draws are cut accordingly.
+
+    References
+    ----------
+    Ipsen, Mattei & Frellsen (2021), not-MIWAE, section 3.4. Rubin (1987), The calculation of posterior
+    distributions by data augmentation: comment (sampling importance resampling).
+    """
+
+    model: LatentModel
+    n_draws: int = 1000
+    seed: int = 0
+    form: Form = "auto"
+    working_bytes: int = WORKING_BYTES
+
+    def __post_init__(self) -> None:
+        if self.n_draws < 1:
+            raise ValueError(f"n_draws must be at least 1, got {self.n_draws!r}.")
+        if self.form not in ("auto", "decoder_mean", "sample", "integrated"):
+            raise ValueError(f"There is no form {self.form!r} of importance sampling.")
+
+    @torch.no_grad()
+    def mean(self, batch: Incomplete) -> Tensor:
+        """Returns rows (N, D) with the expectation of missing features; of indicators, probabilities."""
+        return self._by_rows(batch, self._mean)
+
+    @torch.no_grad()
+    def quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, n_numeric) of the columns of numbers, each by itself."""
+        return self._by_rows(batch, lambda rows: self._quantiles(rows, probabilities), dim=1)
+
+    @torch.no_grad()
+    def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns rows (M, N, D) with missing cells drawn jointly, by resampling; noise is the rows'."""
+        positions = torch.arange(len(batch))
+        pieces = map_in_threads(
+            lambda rows: self._draws(batch[rows], keys[rows.numpy()], n_draws),
+            positions.split(self._rows_at_once) if len(batch) else [positions],
+        )
+        return torch.cat(list(pieces), dim=1)
+
+    @torch.no_grad()
+    def log_prob(self, batch: Incomplete) -> Tensor:
+        r"""Returns a lower bound (N) of :math:`\log p(x_o)`, the IWELBO of all draws, without the mask."""
+        return self._by_rows(batch, self._log_prob)
+
+    @torch.no_grad()
+    def trust(self, batch: Incomplete) -> Trust:
+        """Returns the effective number of draws and the shape of the weights' tail, of each row."""
+        log_alpha = self._by_rows(batch, self._log_alpha, dim=1)
+        return Trust(effective_sample_size(log_alpha), pareto_k(log_alpha))
+
+    # ------------------------------------------------------------------------------- some rows at a time
+
+    def _mean(self, rows: Incomplete) -> Tensor:
+        """A running average: weights are relative to the largest so far."""
+        top = torch.full((len(rows),), -torch.inf, dtype=rows.x.dtype)
+        total, sums = torch.zeros_like(top), torch.zeros_like(rows.x)
+        for piece in self._pieces(rows):
+            log_w = piece.log_w + piece.log_strata  # (S, N, K)
+            higher = torch.maximum(top, log_w.amax(dim=(0, 2)))
+            shrink, weights = (top - higher).exp(), (log_w - higher[:, None]).exp()
+            expected = self._expected(piece.parameters, piece.completed)
+            sums = sums * shrink[:, None] + torch.einsum("snk,snkd->nd", weights, expected)
+            total, top = total * shrink + weights.sum(dim=(0, 2)), higher
+        return torch.where(rows.observed, rows.x, sums / total[:, None])
+
+    def _quantiles(self, rows: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        found = self._candidates(rows)
+        observation = self.model.observation
+        numbers = self._number_features
+        if self._form == "sample":
+            assert found.completed is not None
+            atoms = found.completed[..., numbers]  # (A, N, J)
+            return weighted_quantiles(atoms, found.log_alpha.exp()[..., None].expand_as(atoms), probabilities)
+        if self._form == "integrated":
+            cells = HiddenCells.of(observation, self._self_mask, found.parameters)
+            atoms = cells.values[..., numbers].flatten(0, 1)  # (Q A, N, J)
+            columns = list(observation.numeric)
+            log_weights = cells.log_weights[..., columns] + found.log_alpha[..., None]
+            return weighted_quantiles(atoms, log_weights.exp().flatten(0, 1), probabilities)
+        return mixture_quantiles(observation, found.parameters, found.log_alpha.exp(), probabilities)
+
+    def _draws(self, rows: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        if self._form == "sample":
+            return self._resampled_cells(rows, keys, n_draws)
+        found = self._candidates(rows)
+        drawn = []
+        for s in range(n_draws):
+            chosen = _choose(found.log_alpha, keys, s)  # (N)
+            parameters = found.parameters[chosen, torch.arange(len(rows))]  # (N, P)
+            drawn.append(torch.where(rows.observed, rows.x, self._draw_cells(parameters, keys, s)))
+        return torch.stack(drawn)
+
+    def _resampled_cells(self, rows: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns cells that were drawn with their latents, by noise that belongs to the rows."""
+        n_noise = self.model.observation.n_noise
+        n_candidates = self._noise.normals.shape[0] * self.model.n_components
+        cells = np.stack([row_uniforms(keys, a, n_noise, CELL_STREAM) for a in range(n_candidates)])
+        shape = (-1, self.model.n_components, len(rows), n_noise)
+        found = self._candidates(rows, torch.from_numpy(cells).view(shape).transpose(1, 2).to(rows.x.dtype))
+        assert found.completed is not None
+        positions = torch.arange(len(rows))
+        chosen = [_choose(found.log_alpha, keys, s) for s in range(n_draws)]
+        return torch.stack([found.completed[index, positions] for index in chosen])
+
+    def _draw_cells(self, parameters: Tensor, keys: Keys, draw: int) -> Tensor:
+        """Returns features (N, D) given latents; given too that cells are missing, by rejection."""
+        observation = self.model.observation
+
+        def propose(attempt: int) -> Tensor:
+            noise = row_uniforms(keys, draw, observation.n_noise, CELL_STREAM + 2 * attempt)
+            return observation.sample(parameters, torch.from_numpy(noise).to(parameters.dtype))
+
+        if self._form != "integrated":
+            return propose(0)
+        modelled = modelled_columns(self._self_mask)
+        result = parameters.new_zeros(len(parameters), observation.n_features)
+        best = parameters.new_full((len(parameters), observation.n_columns), -torch.inf)
+        for attempt in range(MAX_ATTEMPTS):
+            x = propose(attempt)
+            log_missing = functional.logsigmoid(-self._self_mask.logits(x))  # (N, C)
+            uniforms = row_uniforms(keys, draw, observation.n_columns, CELL_STREAM + 2 * attempt + 1)
+            u = torch.from_numpy(uniforms).to(parameters.dtype)
+            accepted = (u.log() < log_missing) | ~modelled
+            # Should all attempts fail, the best by the Gumbel trick is a draw among them by their weights.
+            score = torch.where(accepted, torch.inf, log_missing - (-u.log()).log())
+            taken = (score > best) & ~best.isposinf()
+            best = torch.where(taken, score, best)
+            result = torch.where(taken[:, observation.columns_of_features], x, result)
+            if bool(best.isposinf().all()):
+                break
+        return result
+
+    def _log_prob(self, rows: Incomplete) -> Tensor:
+        total = torch.full((len(rows),), -torch.inf, dtype=rows.x.dtype)
+        for piece in self._pieces(rows, mask_weight=0.0):
+            total = total.logaddexp((piece.log_w + piece.log_strata).logsumexp(dim=(0, 2)))
+        return total - math.log(len(self._noise.normals))
+
+    def _log_alpha(self, rows: Incomplete) -> Tensor:
+        pieces = [(piece.log_w + piece.log_strata).transpose(1, 2) for piece in self._pieces(rows)]
+        return torch.cat(pieces).flatten(0, 1).log_softmax(dim=0)  # (A, N)
+
+    def _candidates(self, rows: Incomplete, cells: Tensor | None = None) -> Candidates:
+        pieces = list(self._pieces(rows, cells=cells))
+        log_w = torch.cat([(piece.log_w + piece.log_strata).transpose(1, 2) for piece in pieces])
+        parameters = torch.cat([piece.parameters.transpose(1, 2) for piece in pieces])
+        completed = None
+        if self._form == "sample":
+            parts = [piece.completed for piece in pieces if piece.completed is not None]
+            completed = torch.cat([part.transpose(1, 2) for part in parts]).flatten(0, 1)
+        return Candidates(log_w.flatten(0, 1).log_softmax(dim=0), parameters.flatten(0, 1), completed)
+
+    def _pieces(
+        self, rows: Incomplete, mask_weight: float = 1.0, cells: Tensor | None = None
+    ) -> Iterator[Weighted]:
+        """Yields some draws at a time."""
+        normals, uniforms, shared = self._noise
+        cells = shared if cells is None else cells
+        size = max(1, self._pairs_at_once // (max(1, len(rows)) * self.model.n_components))
+        for start in range(0, len(normals), size):
+            part = slice(start, start + size)
+            noise = LatentNoise(normals[part], uniforms, cells[part])
+            yield self._model.log_weights(rows, noise, mask_weight=mask_weight, exact=True)
+
+    def _expected(self, parameters: Tensor, completed: Tensor | None) -> Tensor:
+        """Returns what each draw expects of features (S, N, K, D)."""
+        if self._form == "sample":
+            assert completed is not None
+            return completed
+        observation = self.model.observation
+        if self._form != "integrated":
+            return observation.mean(parameters)
+        cells = HiddenCells.of(observation, self._self_mask, parameters)
+        weights = cells.log_weights.exp()[..., observation.columns_of_features]  # (Q, S, N, K, D)
+        return torch.where(self._is_number, (weights * cells.values).sum(dim=0), cells.levels)
+
+    def _by_rows(self, batch: Incomplete, answer: Callable[[Incomplete], Tensor], dim: int = 0) -> Tensor:
+        chunks = batch.chunks(self._rows_at_once) if len(batch) else iter([batch])
+        return torch.cat(list(map_in_threads(answer, chunks)), dim=dim)
+
+    # ------------------------------------------------------------------------------- what stays the same
+
+    @cached_property
+    def _form(self) -> str:
+        if self.model.mask_model.is_ignorable:
+            return "decoder_mean"
+        return self.model.mask_term if self.form == "auto" else self.form
+
+    @cached_property
+    def _model(self) -> LatentModel:
+        """The model whose weights the form needs: the paper's form has those of drawn cells."""
+        if self.model.mask_model.is_ignorable:
+            return self.model
+        return self.model.with_mask_term("integrated" if self._form == "integrated" else "sample")
+
+    @cached_property
+    def _noise(self) -> LatentNoise:
+        model = self.model
+        dtype = next(model.parameters()).dtype
+        n_strata = model.n_components
+        size = math.ceil(self.n_draws / n_strata)
+        points = torch.quasirandom.SobolEngine(model.n_latent, scramble=True, seed=self.seed)
+        uniforms = points.draw(size * n_strata, dtype=torch.float64).clamp(1e-12, 1 - 1e-12)
+        normals = torch.special.ndtri(uniforms).view(n_strata, size, 1, -1).movedim(0, 2)  # (S, 1, K, L)
+        cells = torch.rand(
+            *(size, 1, n_strata, self._model.n_cells),
+            generator=torch_generator(self.seed),
+            dtype=torch.float64,
+        )
+        return LatentNoise(normals.to(dtype), torch.empty(0, dtype=dtype), cells.to(dtype))
+
+    @cached_property
+    def _number_features(self) -> list[int]:
+        """The feature of each column of numbers."""
+        owners = self.model.observation.columns_of_features.tolist()
+        return [owners.index(column) for column in self.model.observation.numeric]
+
+    @cached_property
+    def _is_number(self) -> Tensor:
+        """Which features (D) are numbers."""
+        is_number = torch.zeros(self.model.observation.n_features, dtype=torch.bool)
+        return is_number.index_fill(0, torch.tensor(self._number_features, dtype=torch.long), True)
+
+    @property
+    def _self_mask(self) -> SelfMaskModel:
+        return cast(SelfMaskModel, self.model.mask_model)
+
+    @cached_property
+    def _pairs_at_once(self) -> int:
+        """How many draws of how many rows to handle at once."""
+        observation = self.model.observation
+        widths = [len(weight) for weight in self.model.decoder.parameters() if weight.dim() > 1]
+        numbers = 3 * max([*widths, 1]) + 4 * observation.n_parameters + 4 * observation.n_features
+        if self._form == "integrated":
+            numbers += 4 * N_NODES * (observation.n_features + observation.n_columns)
+        return max(1, self.working_bytes // (8 * numbers))
+
+    @cached_property
+    def _rows_at_once(self) -> int:
+        return max(1, self._pairs_at_once // self.n_draws)
+
+
+def _choose(log_alpha: Tensor, keys: Keys, draw: int) -> Tensor:
+    """Returns the draw (N) at which the cumulated weights (A, N) pass the rows' uniforms."""
+    uniforms = torch.from_numpy(row_uniforms(keys, draw, 1, INDEX_STREAM)).to(log_alpha.dtype)  # (N, 1)
+    cumulated = log_alpha.exp().cumsum(dim=0).T.contiguous()  # (N, A)
+    index = torch.searchsorted(cumulated, uniforms * cumulated[:, -1:], right=True).squeeze(1)
+    return index.clamp(max=len(log_alpha) - 1)
