@@ -6,6 +6,16 @@ from halfseen import datasets, missingness
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
+from halfseen.estimators.latent import (
+    LatentImputer,
+    MissIWAEImputer,
+    MissSIWAEImputer,
+    MissSVAEImputer,
+    MissVAEImputer,
+    MIWAEImputer,
+    MVAEImputer,
+    NotMIWAEImputer,
+)
 from halfseen.estimators.model_file import load
 from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
 from halfseen.estimators.predictors import GaussianRegressor
@@ -19,11 +29,19 @@ __all__ = [
     "GaussianImputer",
     "GaussianRegressor",
     "HalfseenWarning",
+    "LatentImputer",
+    "MIWAEImputer",
+    "MVAEImputer",
     "MeanImputer",
+    "MissIWAEImputer",
+    "MissSIWAEImputer",
+    "MissSVAEImputer",
+    "MissVAEImputer",
     "MixtureImputer",
     "ModelFileError",
     "NeuMissClassifier",
     "NeuMissRegressor",
+    "NotMIWAEImputer",
     "Pooled",
     "Schema",
     "SchemaError",

@@ -44,6 +44,8 @@ def test_numbers_stand_beside_the_papers_and_claims_get_verdicts(run, tmp_path):
     assert "theirs on d = 3, seed 1, failed: ValueError: cannot fit" in err
     stored = json.loads((tmp_path / "results" / "toy-smoke.json").read_text())
     assert [verdict["outcome"] for verdict in stored["verdicts"]] == ["met", "not met"]
+    picture = (tmp_path / "results" / "toy-smoke.svg").read_text()
+    assert "2 of 2 failed" in picture
 
 
 def test_scale_and_folder_are_chosen_and_stored_runs_reused(run, tmp_path):

@@ -65,8 +65,8 @@ def random_evidence(seed, n_rows=60, n_features=3):
 def explained(mask, evidence):
     """What `climb` climbs, for each feature, from its definition."""
     x, hidden, weights = evidence.x.numpy(), ~evidence.observed.numpy(), evidence.weights.numpy()
-    shown = np.log1p(-hidden_share(mask, evidence.x))
     if isinstance(mask, Bump):
+        shown = np.log1p(-hidden_share(mask, evidence.x))
         c, q = mask.centre.numpy(), mask.precision.numpy()
         spread = evidence.variance.numpy() + (evidence.mean.numpy() - c) ** 2
         unseen, prior = np.log(mask.height.numpy()) - 0.5 * q * spread, 0.0
@@ -169,7 +169,7 @@ def interior_evidence(make, n_rows=2000):
 @pytest.mark.parametrize("make", [random_bump, random_probit])
 def test_where_a_climb_comes_to_rest_the_gradient_is_zero(make):
     mask, evidence = make(0, 2), interior_evidence(make)
-    for _ in range(300):
+    for _ in range(100):
         mask = mask.climb(evidence)
     step = 1e-5
     for j in range(mask.coefficients.shape[1]):
@@ -182,7 +182,7 @@ def test_where_a_climb_comes_to_rest_the_gradient_is_zero(make):
 
 
 def test_a_climb_at_a_bound_still_moves_the_other_coefficients():
-    """Cells hidden without regard to their value want the flattest bump, of a height that is their share."""
+    """Cells hidden without regard to their value want the flattest bump, with their share on average."""
     x, n_rows = draw(0, 4000, 1), 4000
     observed = torch.special.ndtr(draw(1, n_rows, 1)) > 0.3
     variance = torch.zeros_like(x)
@@ -192,8 +192,8 @@ def test_a_climb_at_a_bound_still_moves_the_other_coefficients():
     mask = Bump(all_active(1), start)
     for _ in range(50):
         mask = mask.climb(evidence)
-    assert mask.height.item() == pytest.approx((~observed).double().mean().item(), abs=0.02)
-    assert explained(mask, evidence) > explained(Bump(all_active(1), start), evidence)
+    assert hidden_share(mask, x).mean() == pytest.approx((~observed).double().mean().item(), abs=1e-3)
+    assert mask.precision.item() < 0.02
 
 
 def test_coefficients_of_bumps_keep_within_their_bounds():

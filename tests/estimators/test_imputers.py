@@ -1,13 +1,20 @@
 """What is particular to each imputer: its parameters, and what it learns; for laws see tests/conformance."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from conformance.tables import ARRAY, PENGUINS, gaussian_array
-from scipy import stats
-from tolerances import EXACT, FAILURE_RATE
+from scipy import integrate, stats
+from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
+import halfseen
 from halfseen import GaussianImputer, MeanImputer, MixtureImputer
 from halfseen.data.incomplete import Incomplete
+from halfseen.datasets.gaussian import GaussianProblem
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.self_masked import SelfMaskedGaussian
+from halfseen.distributions.self_masks import Probit
 from halfseen.estimators.imputers import SMALLEST_SPLIT, split_rows
 from halfseen.training.progress import History, Progress
 
@@ -28,6 +35,14 @@ def two_clusters(n_rows=400, seed=0):
         (GaussianImputer(ridge="big"), "ridge must be 'auto' or a number of at least 0, got 'big'"),
         (GaussianImputer(max_iter=0), "max_iter must be at least 1, got 0"),
         (GaussianImputer(n_posterior_draws=-1), "n_posterior_draws must not be negative, got -1"),
+        (
+            GaussianImputer(n_posterior_draws=2, missingness="probit"),
+            "missingness='ignorable' only, got n_posterior_draws=2 with missingness='probit'",
+        ),
+        (
+            GaussianImputer(missingness="mnar"),
+            "missingness must be one of ignorable, probit, self-masking, got 'mnar'",
+        ),
         (MixtureImputer(0), "n_components must be at least 1, got 0"),
         (MixtureImputer(validation_fraction=1.0), r"validation_fraction must be in \[0, 1\), got 1.0"),
         (MixtureImputer(validation_fraction=-0.1), r"validation_fraction must be in \[0, 1\), got -0.1"),
@@ -212,3 +227,102 @@ def test_intervals_cover_held_out_cells_of_gaussian_data(make):
     slack = 0.0 if make is GaussianImputer else 0.03  # a mixture of few diagonals only approximates
     assert stats.binomtest(inside, len(test), 0.9 - slack, alternative="less").pvalue > FAILURE_RATE
     assert stats.binomtest(inside, len(test), 0.9 + slack, alternative="greater").pvalue > FAILURE_RATE
+
+
+SELF_MASKING = {"self-masking": "gaussian_self_masking", "probit": "probit_self_masking"}
+
+
+def rmse(filled, truth, hidden):
+    return np.sqrt(np.mean((filled - truth)[hidden] ** 2))
+
+
+def self_masked_array(n_rows, n_columns, seed=0):
+    """Correlated normals of which large values hide."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n_rows, n_columns)) + rng.normal(size=(n_rows, 1))
+    return np.where(x > rng.normal(0.5, 1.5, size=x.shape), np.nan, 3 + 2 * x)
+
+
+@pytest.mark.parametrize("missingness", SELF_MASKING)
+def test_a_model_of_the_mask_fills_self_masked_cells_nearly_as_well_as_the_law_itself(missingness):
+    problem = GaussianProblem.draw(5, SELF_MASKING[missingness], random_state=0)
+    sample = problem.sample(5000, random_state=0)
+    table, hidden = sample.incomplete, ~sample.observed
+    filled = GaussianImputer(missingness=missingness, random_state=0).fit_transform(table)
+    plain = GaussianImputer(random_state=0).fit_transform(table)
+    if missingness == "self-masking":
+        best = problem.impute_bayes(table)
+    else:
+        batch = Incomplete.from_array(table)
+        law = Gaussian(torch.from_numpy(problem.score.loc), torch.from_numpy(problem.score.covariance))
+        slope, threshold = problem.mechanism.slopes_, problem.mechanism.thresholds_
+        mask = Probit(torch.ones(5, dtype=torch.bool), torch.from_numpy(np.column_stack([slope, -threshold])))
+        best = SelfMaskedGaussian(law, mask).conditional_mean(batch).numpy()
+    error, oracle = rmse(filled, sample.X, hidden), rmse(best, sample.X, hidden)
+    assert error < 0.8 * rmse(plain, sample.X, hidden)
+    assert error < 1.03 * oracle
+
+
+@pytest.mark.parametrize("missingness", SELF_MASKING)
+def test_scores_of_one_column_and_its_hole_make_one(missingness):
+    table = self_masked_array(400, 1)
+    imputer = GaussianImputer(missingness=missingness, random_state=0).fit(table)
+    assert imputer.model_.gaussian.mask.active.all()
+    grid = np.linspace(-40, 46, 8001)
+    seen = integrate.trapezoid(np.exp(imputer.score_samples(grid[:, None])), grid)
+    hidden = np.exp(imputer.score_samples([[np.nan]]))[0]
+    assert 0.1 < hidden < 0.9
+    assert seen + hidden == pytest.approx(1.0, abs=QUADRATURE)
+
+
+@pytest.mark.parametrize(("missingness", "tolerance"), [("self-masking", QUADRATURE), ("probit", 2e-3)])
+def test_scores_of_two_columns_over_all_masks_make_one(missingness, tolerance):
+    """With a probit, the probability that both are hidden is approximate."""
+    imputer = GaussianImputer(missingness=missingness, random_state=0).fit(self_masked_array(400, 2))
+    grid = np.linspace(-25, 31, 301)
+    step = grid[1] - grid[0]
+    first, second = (part.ravel() for part in np.meshgrid(grid, grid))
+    holes = np.full(len(grid), np.nan)
+    total = np.exp(imputer.score_samples(np.column_stack([first, second]))).sum() * step**2
+    total += np.exp(imputer.score_samples(np.column_stack([grid, holes]))).sum() * step
+    total += np.exp(imputer.score_samples(np.column_stack([holes, grid]))).sum() * step
+    total += np.exp(imputer.score_samples([[np.nan, np.nan]]))[0]
+    assert total == pytest.approx(1.0, abs=tolerance)
+
+
+@pytest.mark.parametrize("missingness", SELF_MASKING)
+def test_a_model_of_the_mask_is_saved_and_loaded(missingness, tmp_path):
+    table = self_masked_array(300, 3)
+    imputer = GaussianImputer(missingness=missingness, random_state=0).fit(table)
+    imputer.save(tmp_path / "model.halfseen")
+    again = halfseen.load(tmp_path / "model.halfseen")
+    assert type(again.model_.gaussian.mask) is type(imputer.model_.gaussian.mask)
+    np.testing.assert_array_equal(again.transform(table), imputer.transform(table))
+    np.testing.assert_array_equal(again.sample(table, n_draws=2), imputer.sample(table, n_draws=2))
+    np.testing.assert_array_equal(again.score_samples(table), imputer.score_samples(table))
+    for one, other in zip(again.interval(table), imputer.interval(table), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("missingness", SELF_MASKING)
+def test_only_numbers_may_hide_themselves(missingness):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(self_masked_array(300, 2), columns=["a", "b"])
+    frame["level"] = pd.Categorical(rng.choice(["low", "high"], 300), ["low", "high"], ordered=True)
+    frame["colour"] = rng.choice(["red", "blue", "green"], 300)
+    frame.loc[rng.random(300) < 0.3, ["level", "colour"]] = np.nan
+    imputer = GaussianImputer(missingness=missingness, random_state=0, schema={"level": "ordinal"}).fit(frame)
+    assert imputer.model_.gaussian.mask.active.tolist() == [True, True, False, False, False]
+    assert not imputer.transform(frame).isna().any().any()
+    assert np.isfinite(imputer.score_samples(frame)).all()
+
+
+def test_draws_and_intervals_know_that_hidden_values_are_large():
+    table = self_masked_array(1000, 2)
+    hidden = np.isnan(table)
+    plain, probit = (
+        GaussianImputer(missingness=missingness, random_state=0).fit(table)
+        for missingness in ("ignorable", "probit")
+    )
+    for ask in (lambda i: i.sample(table)[0], lambda i: i.interval(table)[0], lambda i: i.interval(table)[1]):
+        assert (ask(probit) - ask(plain))[hidden].mean() > 0.5

@@ -37,13 +37,14 @@ def fitted(row, case):
     estimator, table = row.make(random_state=0), case.make()
     if row in IMPUTERS:
         return fit_quietly(estimator, table)
-    return estimator.fit(table, np.random.default_rng(0).normal(size=len(table)))
+    return estimator.fit(table, row.target(np.random.default_rng(0).normal(size=len(table))))
 
 
 def answers(estimator, table):
     """Hashes of everything that an estimator says of a table."""
     if hasattr(estimator, "predict"):
-        arrays = [estimator.predict(table), *estimator.predict_interval(table)]
+        more = "predict_proba" if hasattr(estimator, "predict_proba") else "predict_interval"
+        arrays = [estimator.predict(table), *getattr(estimator, more)(table)]
         return [array.tobytes().hex() for array in arrays]
     tables = [estimator.transform(table), *estimator.sample(table, n_draws=2), *estimator.interval(table)]
     probabilities = [array.tobytes().hex() for array in estimator.class_probabilities(table).values()]

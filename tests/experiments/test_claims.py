@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from halfseen.experiments import AsPublished, Better, Cell, Published, Within
+from halfseen.experiments import AsPublished, AtLeast, Better, Cell, Published, Within
 
 
 def evidence(*cells, numbers=None, lower=False):
@@ -65,6 +65,17 @@ def test_within_must_hold_in_every_setting_it_speaks_of():
     assert Within("a", on="r2", of=0.5, by=0.05, where={"d": (1, 2)}).judge(runs).outcome == "not met"
 
 
+def test_at_least_must_hold_in_every_setting_and_which_way_is_better_counts():
+    runs = (1, "a", 0, 0.50), (1, "a", 1, 0.54), (2, "a", 0, 0.40)
+    assert AtLeast("a", on="r2", bound=0.40).judge(evidence(*runs)).outcome == "met"
+    verdict = AtLeast("a", on="r2", bound=0.41).judge(evidence(*runs))
+    assert (verdict.outcome, verdict.evidence) == ("not met", "+0.4000 at worst, at d = 2")
+    assert AtLeast("a", on="r2", bound=0.53, where={"d": 1}).judge(evidence(*runs)).outcome == "not met"
+    verdict = AtLeast("a", on="r2", bound=0.51).judge(evidence(*runs, lower=True))
+    assert (verdict.outcome, verdict.evidence) == ("not met", "+0.5200 at worst, at d = 1")
+    assert AtLeast("a", on="r2", bound=-9).judge(evidence((1, "a", 0, None))).outcome == "not met"
+
+
 def test_the_papers_number_must_be_reached_where_it_has_one():
     runs = (1, "a", 0, 0.50), (2, "a", 0, 0.40), (3, "a", 0, -5.0)
     numbers = {(1, "a"): Published(0.45), (2, "a"): Published(0.42)}
@@ -75,7 +86,13 @@ def test_the_papers_number_must_be_reached_where_it_has_one():
 
 
 @pytest.mark.parametrize(
-    "claim", [Better("a", "z", on="r2"), Within("a", "r2", 0, 1, where={"d": 9}), AsPublished("z", on="r2")]
+    "claim",
+    [
+        Better("a", "z", on="r2"),
+        Within("a", "r2", 0, 1, where={"d": 9}),
+        AsPublished("z", on="r2"),
+        AtLeast("z", "r2", 0),
+    ],
 )
 def test_without_runs_a_claim_cannot_be_tested(claim):
     assert claim.judge(evidence((1, "a", 0, 0.5))).outcome == "not testable"

@@ -58,6 +58,14 @@ def test_every_model_runs_on_every_setting_and_seed_and_data_are_made_once(tmp_p
     assert [verdict.outcome for verdict in results.verdicts()] == ["met", "not testable"]
 
 
+def test_a_sum_of_budgets_runs_its_parts_in_turn_with_the_models_of_each(tmp_path):
+    sums = Budget.grid(1, d=[1]) + Budget.grid(2, models=["b"], d=[2]) + Budget.grid(1, models=["a"], d=[3])
+    results = run(make_experiment([], budgets={"smoke": sums}), "smoke", tmp_path)
+    assert [(c.setting["d"], c.seed, c.model) for c in results.cells] == [
+        (1, 0, "a"), (1, 0, "b"), (2, 0, "b"), (2, 1, "b"), (3, 0, "a"),
+    ]  # fmt: skip
+
+
 def test_results_are_stored_with_where_they_came_from(tmp_path):
     run(make_experiment([]), "smoke", tmp_path / "new" / "folder")
     stored = json.loads((tmp_path / "new" / "folder" / "toy-smoke.json").read_text())

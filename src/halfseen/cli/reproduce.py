@@ -9,10 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from halfseen._files import write_atomically
 from halfseen.cli.errors import TableError
 from halfseen.cli.progress import Reporter
 from halfseen.experiments import EXPERIMENTS, SCALES, Cell, Experiment, Results, Row, run
 from halfseen.experiments.claims import show_setting
+from halfseen.report.experiment_svg import draw_experiment
 
 _STYLES = {"met": "green", "not met": "red", "not testable": "dim"}
 _WIDTH = 120  # of a table that goes into a file
@@ -34,7 +36,8 @@ def reproduce_command(
         Scale, typer.Option(help="A check that it works, an answer on a laptop, or the paper's protocol.")
     ] = Scale.smoke,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="DIR", help="The folder of the result file.")
+        str,
+        typer.Option("--output", "-o", metavar="DIR", help="The folder of the result file and the picture."),
     ] = "results",
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run everything again, not only what failed or is not stored yet.")
@@ -76,6 +79,10 @@ def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter:
             f"{results.n_of_other_code} runs were made by other code; --fresh runs everything again"
         )
     reporter.say("wrote", str(results.path))
+    picture = results.path.with_suffix(".svg")
+    with write_atomically(picture) as file:
+        file.write(draw_experiment(results).encode())
+    reporter.say("drew", str(picture))
     return results
 
 

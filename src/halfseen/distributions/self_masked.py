@@ -13,7 +13,7 @@ from halfseen.distributions.gaussian import PARALLEL_CELLS, Gaussian, padded
 from halfseen.distributions.patterns import Bucket, plan_buckets
 from halfseen.distributions.self_masks import SelfMask, Sites
 
-EP_SWEEPS = 12
+EP_SWEEPS = 16
 NEW_SHARE = 0.9  # of a site in its next value: sites of a row change together, and may overshoot
 
 

@@ -5,15 +5,15 @@ hidden, its law gains the factor :math:`\pi(x)`; each factor here answers with a
 :math:`s \exp(-\tau x^2 / 2 + \nu x)` that stands for it: exactly for a bump, by moments for a probit.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import log
+from math import exp, log
 from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from halfseen.distributions.newton import Way, line_search, newton_step, straight_way
 from halfseen.distributions.normal_tail import log_mass, truncation
 
 LOWEST, HIGHEST = (
@@ -21,6 +21,7 @@ LOWEST, HIGHEST = (
     9.0,
 )  # the logit of a bump's height: below one, so that its complement has a logarithm
 FLATTEST, NARROWEST = 1e-3, 1e3  # the precision of a bump, for features of unit variance
+HIDDEN_BEND = 1.0  # the odds up to which hidden cells count in a curvature: without them steps have no end
 STEEPEST = 30.0  # the prior standard deviation of a probit slope, for features of unit variance
 
 
@@ -185,12 +186,13 @@ class Bump:
         return torch.zeros((), dtype=self.coefficients.dtype)
 
     def climb(self, evidence: Evidence) -> "Bump":
-        r"""Returns bumps after a Gauss-Newton step with step halving on each feature.
+        r"""Returns bumps after a Newton step with step halving on each feature.
 
         .. math:: \sum_{mis} \mathrm{E}[g(x)] + \sum_{obs} \log(1 - e^{g(x)}), \qquad
                   g(x) = \log K - \tfrac{q}{2} (x - c)^2 = a + b x - \tfrac{q}{2} x^2
 
-        which is concave in (a, b, q); the step is taken in (c, log q, logit K), where bounds are simple.
+        which is concave in (a, b, q), where steps are sure; but the bound of the height is simple in
+        (c, log q, logit K) only. So a step is taken in both, and the better one counts.
         """
         shown = torch.where(evidence.observed, evidence.weights, 0.0)
         x = torch.where(evidence.observed, evidence.x, 0.0)
@@ -204,30 +206,54 @@ class Bump:
             expected = functional.logsigmoid(mask.coefficients[:, 2]) * moments[0] - 0.5 * q * quadratic
             return expected + (shown * torch.log(-torch.expm1(mask._log_hidden(x)))).sum(dim=0)
 
-        gradient, curvature = self._slopes(moments, shown, x)
-        low, high = self._bounds()
-        free = ~((self.coefficients <= low) & (gradient < 0) | (self.coefficients >= high) & (gradient > 0))
-        gradient = torch.where(free, gradient, 0.0)
-        curvature = torch.where(free[:, :, None] & free[:, None, :], curvature, 0.0)
-        curvature = curvature + torch.diag_embed((~free).to(curvature.dtype))
-        reached = _line_search(value, self.coefficients, _newton(gradient, curvature))
+        gradient, curvature = self._slopes(moments, evidence)
+        ways = (self._natural_way(gradient, curvature), self._bounded_way(gradient, curvature))
+        first, second = (line_search(value, self.coefficients, way) for way in ways)
+        reached = torch.where((value(first) >= value(second))[:, None], first, second)
         return self.with_coefficients(torch.where(self.active[:, None], reached, self.coefficients))
 
-    def _slopes(self, moments: Tensor, shown: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns gradient (D, 3) and curvature (D, 3, 3), all but second derivatives of the coefficients."""
+    def _slopes(self, moments: Tensor, evidence: Evidence) -> tuple[Tensor, Tensor]:
+        """Returns gradient (D, 3) and curvature (D, 3, 3) in (a, b, q)."""
+        x, weights = evidence.mean, evidence.weights
         odds = 1 / torch.expm1(-self._log_hidden(x))
-        basis = torch.stack([torch.ones_like(x), x, -0.5 * x**2])  # (3, N, D), of a, b and q
+        basis = torch.stack([torch.ones_like(x), x, -0.5 * x**2])  # (3, N, D)
         linear = torch.stack([moments[0], moments[1], -0.5 * moments[2]], dim=1)
-        gradient = linear - ((shown * odds) * basis).sum(dim=1).T
-        curvature = torch.einsum("nd,ind,jnd->dij", shown * odds * (1 + odds), basis, basis)
+        gradient = linear - (torch.where(evidence.observed, weights * odds, 0.0) * basis).sum(dim=1).T
+        bend = torch.where(
+            evidence.observed, weights * odds * (1 + odds), weights * odds.clamp(max=HIDDEN_BEND)
+        )
+        return gradient, torch.einsum("nd,ind,jnd->dij", bend, basis, basis)
+
+    def _natural_way(self, gradient: Tensor, curvature: Tensor) -> Way:
+        """Returns the Newton path in (a, b, q), to the nearest bumps within bounds."""
+        c, q = self.centre, self.precision
+        start = torch.stack(
+            [functional.logsigmoid(self.coefficients[:, 2]) - 0.5 * q * c**2, q * c, q], dim=1
+        )
+        step = newton_step(gradient, curvature)
+
+        def point(length: Tensor) -> Tensor:
+            a, b, q = (start + length * step).T
+            q = q.clamp(FLATTEST, NARROWEST)
+            log_height = (a + 0.5 * b**2 / q).clamp(max=-exp(-HIGHEST))
+            return torch.stack([b / q, q.log(), log_height - torch.log(-torch.expm1(log_height))], dim=1)
+
+        return Way(point, (gradient * step).sum(dim=1))
+
+    def _bounded_way(self, gradient: Tensor, curvature: Tensor) -> Way:
+        """Returns the Gauss-Newton path in (c, log q, logit K), of which those at their bounds stay there."""
         c, q, unhidden = self.centre, self.precision, 1 - self.height
         zero = torch.zeros_like(c)
         jacobian = torch.stack(  # (D, 3, 3): rows a, b, q by columns c, log q, logit K
             [-q * c, -0.5 * q * c**2, unhidden, q, q * c, zero, zero, q, zero], dim=1
         ).view(-1, 3, 3)
+        gradient = (jacobian.mT @ gradient[:, :, None]).squeeze(2)
+        low, high = self._bounds()
+        free = ~((self.coefficients <= low) & (gradient < 0) | (self.coefficients >= high) & (gradient > 0))
         curvature = jacobian.mT @ curvature @ jacobian
-        curvature[:, 2, 2] += 1e-6 * moments[0] + 1e-9  # a height of one is far away
-        return (jacobian.mT @ gradient[:, :, None]).squeeze(2), curvature
+        curvature = torch.where(free[:, :, None] & free[:, None, :], curvature, 0.0)
+        curvature = curvature + torch.diag_embed((~free).to(curvature.dtype))
+        return straight_way(self.coefficients, torch.where(free, gradient, 0.0), curvature)
 
     def _log_hidden(self, x: Tensor) -> Tensor:
         log_height = functional.logsigmoid(self.coefficients[:, 2])
@@ -328,36 +354,10 @@ class Probit:
         curvature = torch.einsum("nd,ind,jnd->dij", fall, moves, moves)
         gradient[:, 0] -= slope / STEEPEST**2
         curvature[:, 0, 0] += STEEPEST**-2
-        reached = _line_search(value, self.coefficients, _newton(gradient, curvature))
+        way = straight_way(self.coefficients, gradient, curvature)
+        reached = line_search(value, self.coefficients, way)
         return self.with_coefficients(torch.where(self.active[:, None], reached, self.coefficients))
 
 
 def _log_prior(slope: Tensor) -> Tensor:
     return -0.5 * (slope / STEEPEST) ** 2
-
-
-def _newton(gradient: Tensor, curvature: Tensor) -> Tensor:
-    """Returns the Newton steps (D, P) of concave functions, all but undamped."""
-    n_parameters = gradient.shape[1]
-    size = curvature.diagonal(dim1=1, dim2=2).mean(dim=1).clamp(min=1e-12)
-    damping = 1e-8 * size[:, None, None] * torch.eye(n_parameters, dtype=gradient.dtype)
-    step: Tensor = torch.linalg.solve(curvature + damping, gradient)
-    return step
-
-
-def _line_search(
-    value: Callable[[Tensor], Tensor], start: Tensor, step: Tensor, halvings: int = 12
-) -> Tensor:
-    """Returns, for each feature (D, P), the first of the halved steps that does not lose."""
-    best = value(start)
-    result, length = start, torch.ones(len(start), 1, dtype=start.dtype)
-    open_ = torch.ones(len(start), dtype=torch.bool)
-    for _ in range(halvings):
-        trial = torch.where(open_[:, None], start + length * step, result)
-        gained = open_ & (value(trial) >= best)
-        result = torch.where(gained[:, None], trial, result)
-        open_ = open_ & ~gained
-        if not bool(open_.any()):
-            break
-        length = length / 2
-    return result

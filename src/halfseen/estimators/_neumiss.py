@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from halfseen.estimators.imputers import SMALLEST_SPLIT, em_settings
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.conditional import RowLaw, condition, law_from_state, law_state
 from halfseen.nn.ensemble import EnsembleMLP
+from halfseen.nn.normal_scores import NormalScores
 from halfseen.objectives.protocols import Objective
 from halfseen.objectives.supervised import Labelled
 from halfseen.training.em import EMSettings
@@ -31,6 +33,8 @@ SMALLEST_TRIAL = 200  # with fewer rows a model of missingness is not worth its 
 LAST_STEPS = 4  # from the fit without the held-out rows to that with them
 FARTHEST = 6.0  # networks see inputs up to so many standard deviations from the mean
 WEIGHT_DECAY = 1e-2
+IQR = 1.349  # of a standard normal
+FENCE = 6.0  # robust standard deviations from the median beyond which values may be drawn in
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class NeuMissBase(Saveable, TableEstimator):
     """Predicts from a law of rows and masks, corrected by networks as far as held-out rows ask for it.
 
     A subclass reads targets (`_targets`), turns the fitted law into one that answers (`_answering`), reads
-    its answers (`_read_out`), and says how corrections are scored (`_objective`) and calibrated (`_calibrate`).
+    its answers (`_read_out`), and scores corrections (`_objective`) and calibrates them (`_calibrate`).
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("missingness_", "head_weight_", "validation_errors_", "_n_answers")
@@ -117,21 +121,27 @@ class NeuMissBase(Saveable, TableEstimator):
         y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
             The targets, without holes.
         sample_weight : array-like of shape (n_samples,), optional
-            How much each row counts.
+            How much each row counts, relative to the others: to double all weights changes nothing. A row
+            of weight 0 tells no more than of which kind its columns are.
         """
         self._check_parameters()
         read = self._read(X, reset=True)
-        joint, target = self._targets(y, read.table.n_rows)
         weights = _weights(sample_weight, read.table.n_rows)
+        counted = weights > 0  # a row that does not count is as good as not there
+        joint, target = self._targets(y, counted)
+        codes = read.codes[counted]
         generator = torch_generator(self.seed_)
-        self._features = FeatureMap.fit(self._modelled, read.codes, all_indicators=False)
-        rows = Rows(self._features.encode(read.codes), joint, target, weights)
+        self._features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
+        rows = Rows(self._features.encode(codes), joint, target, weights[counted])
         self._incomplete = (~rows.batch.observed).any(dim=0)
         settings = em_settings(rows.joined, self.ridge, 200, 2e-5, generator)
         train, held = _split(len(rows), self.validation_fraction, generator)
+        self._fence = _no_fence(rows.batch)
         if held is None:
             self._fit_short(rows, settings, generator)
             return self
+        self._fence = self._choose_fence(rows[train], rows[held], settings, generator)
+        rows = replace(rows, batch=self._fenced(rows.batch))
         law = self._choose_law(rows[train], rows[held], settings, generator)
         self.law_ = self._answering(law, rows[train])
         self._fit_head(rows[train], rows[held], generator)
@@ -145,16 +155,34 @@ class NeuMissBase(Saveable, TableEstimator):
         self.missingness_ = "ignorable" if self.missingness == "auto" else self.missingness
         self.validation_errors_: dict[str, float] = {}
         self.network_: EnsembleMLP | None = None
+        self._scores: NormalScores | None = None
         self.head_weight_ = 0.0
         self.law_ = self._answering(self._fit_law(rows, self.missingness_, settings, generator), rows)
         self._calibrate(self._view(rows.batch), None, rows)
+
+    def _choose_fence(
+        self, train: Rows, held: Rows, settings: EMSettings, generator: torch.Generator
+    ) -> Tensor:
+        """Returns the bounds (2, D) of features: a fence, if there is any value beyond it and it helps."""
+        bounds, fence = _no_fence(train.batch), _fence(train.batch, len(self._features.numeric))
+        if torch.equal(train.batch.x, train.batch.x.clamp(*fence)):
+            return bounds
+        trial, judged = _some(train), _some(held)
+        errors = []
+        for self._fence in (bounds, fence):
+            part = replace(trial, batch=self._fenced(trial.batch))
+            law = self._fit_law(part, "ignorable", settings, generator)
+            errors.append(_errors(law, replace(judged, batch=self._fenced(judged.batch))).mean())
+        return fence if errors[1] < errors[0] else bounds
+
+    def _fenced(self, batch: Incomplete) -> Incomplete:
+        return Incomplete(batch.x.clamp(*self._fence), batch.observed)
 
     def _choose_law(
         self, train: Rows, held: Rows, settings: EMSettings, generator: torch.Generator
     ) -> RowLaw:
         """Returns the law of the training rows whose missingness predicts held-out targets best."""
-        first = torch.arange(TRIAL_ROWS)  # rows are in random order already
-        trial, judged = train[first[: len(train)]], held[first[: len(held)]]
+        trial, judged = _some(train), _some(held)
         kinds = [self.missingness]
         if self.missingness == "auto":
             tell = len(train) >= SMALLEST_TRIAL and bool(self._incomplete.any())
@@ -164,9 +192,7 @@ class NeuMissBase(Saveable, TableEstimator):
         law = None
         for kind in kinds:  # each starts from the one before
             law = laws[kind] = self._fit_law(trial, kind, settings, generator, law)
-            mean = condition(laws[kind], judged.batch, judged.joint.shape[1])[0]
-            gap = mean[:, judged.batch.n_features :] - judged.joint
-            errors[kind] = judged.weights * gap.square().sum(dim=1)
+            errors[kind] = _errors(law, judged)
         chosen = min(kinds, key=lambda kind: float(errors[kind].mean()))
         gain = errors[kinds[0]] - errors[chosen]
         if not gain.mean() > 2 * gain.std() / len(gain) ** 0.5:  # it must be better, not only as good
@@ -187,7 +213,8 @@ class NeuMissBase(Saveable, TableEstimator):
     ) -> RowLaw:
         joined = rows.joined
         may_hide = torch.zeros(joined.n_features, dtype=torch.bool)
-        may_hide[: len(self._features.numeric)] = True
+        numbers = [c not in self._features.ordinal for c in self._features.numeric]
+        may_hide[: len(numbers)] = torch.tensor(numbers, dtype=torch.bool)
         return fit_masked_gaussian(
             joined, kind, may_hide, settings, generator=generator, weights=rows.weights, start=start
         ).model
@@ -195,18 +222,20 @@ class NeuMissBase(Saveable, TableEstimator):
     def _fit_head(self, train: Rows, held: Rows, generator: torch.Generator) -> None:
         """Trains networks to correct the answers of the law; held-out rows say how much they count."""
         view = self._view(held.batch)
-        self.network_, self.head_weight_ = None, 0.0
+        self.network_, self._scores, self.head_weight_ = None, None, 0.0
         correction = None
         if self.head != "linear":
             seen = self._view(train.batch)
-            network = EnsembleMLP(self.n_networks, seen.inputs.shape[1], seen.base.shape[1], width=self.width)
+            self._scores = NormalScores.fit(seen.inputs[:, : len(self._features.numeric)])
+            inputs = self._with_scores(seen.inputs)
+            network = EnsembleMLP(self.n_networks, inputs.shape[1], seen.base.shape[1], width=self.width)
             network.reset_parameters(generator)
             self.history_ = fit_module(
                 network,
                 self._objective(),
-                _labelled(seen, train),
+                _labelled(inputs, seen, train),
                 generator=generator,
-                validation=_labelled(view, held),
+                validation=_labelled(self._with_scores(view.inputs), view, held),
                 settings=TrainingSettings(
                     max_epochs=self.max_epochs,
                     batch_size=self.batch_size,
@@ -232,7 +261,12 @@ class NeuMissBase(Saveable, TableEstimator):
     @torch.no_grad()
     def _correction(self, inputs: Tensor) -> Tensor:
         assert self.network_ is not None
-        return self.network_(inputs).mean(dim=0).double()
+        return self.network_(self._with_scores(inputs)).mean(dim=0).double()
+
+    def _with_scores(self, inputs: Tensor) -> Tensor:
+        """Adds the ranks of numbers, on a normal scale, to what networks see."""
+        assert self._scores is not None
+        return torch.cat([inputs, self._scores(inputs[:, : len(self._features.numeric)])], dim=1)
 
     @task_threads()
     def _answers(self, X: Any) -> tuple[Tensor, Tensor]:
@@ -241,14 +275,14 @@ class NeuMissBase(Saveable, TableEstimator):
         size = rows_at_once(self._features.n_features + self._n_answers)
         answers, spreads = [], []
         for part in [*codes.chunks(size)] or [codes]:
-            view = self._view(self._features.encode(part))
+            view = self._view(self._fenced(self._features.encode(part)))
             corrected = self.network_ is not None and self.head_weight_ > 0
             correction = self.head_weight_ * self._correction(view.inputs) if corrected else 0.0
-            answers.append(view.base + correction)
+            answers.append(self._tempered(view.base) + correction)
             spreads.append(view.spread)
         return torch.cat(answers), torch.cat(spreads)
 
-    def _targets(self, y: Any, n_rows: int) -> tuple[Tensor, Tensor]:
+    def _targets(self, y: Any, counted: Tensor) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
 
     def _answering(self, law: RowLaw, rows: Rows | None = None) -> RowLaw:
@@ -256,6 +290,10 @@ class NeuMissBase(Saveable, TableEstimator):
 
     def _read_out(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
+
+    def _tempered(self, base: Tensor) -> Tensor:
+        """Returns first answers as bold as held-out rows ask for; what the networks see stays as it was."""
+        return base
 
     def _objective(self) -> Objective[Any, Labelled]:
         raise NotImplementedError
@@ -269,8 +307,9 @@ class NeuMissBase(Saveable, TableEstimator):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
         for name in ("n_networks", "width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}.")
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in [0, 1), got {self.validation_fraction!r}.")
 
@@ -279,17 +318,19 @@ class NeuMissBase(Saveable, TableEstimator):
         return (
             self._features.state()
             | law_state(self.law_)
-            | {"incomplete": self._incomplete}
+            | {"incomplete": self._incomplete, "fence": self._fence}
+            | ({} if self._scores is None else {"scores.knots": self._scores.knots})
             | {f"network.{name}": value for name, value in weights.items()}
         )
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
-        self._incomplete = state["incomplete"]
+        self._incomplete, self._fence = state["incomplete"], state["fence"]
         self.law_ = law_from_state(state)
         weights = {name[8:]: value for name, value in state.items() if name.startswith("network.")}
-        self.network_ = None
+        self.network_ = self._scores = None
         if weights:
+            self._scores = NormalScores(state["scores.knots"])
             n_networks, n_inputs, _ = weights["weights.0"].shape
             self.network_ = EnsembleMLP(n_networks, n_inputs, self._n_outputs, width=self.width)
             self.network_.load_state_dict(weights)
@@ -302,14 +343,13 @@ class NeuMissBase(Saveable, TableEstimator):
 
 
 def _weights(sample_weight: Any, n_rows: int) -> Tensor:
-    """Returns weights (N) with mean one."""
+    """Returns weights (N) whose mean over the rows that count is one."""
     rows = np.empty((n_rows, 1))
     weights: npt.NDArray[np.float64] = _check_sample_weight(
         sample_weight, rows, dtype=np.float64, ensure_non_negative=True
     )
-    if not weights.sum() > 0:
-        raise ValueError("sample_weight must have a positive sum: here no row counts.")
-    return torch.from_numpy(weights * (n_rows / weights.sum()))
+    relative = torch.from_numpy(weights / weights.max())  # sums of the largest floats overflow
+    return relative / relative[relative > 0].mean()
 
 
 def _split(n_rows: int, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
@@ -321,6 +361,34 @@ def _split(n_rows: int, fraction: float, generator: torch.Generator) -> tuple[Te
     return order[n_held_out:], order[:n_held_out]
 
 
-def _labelled(view: View, rows: Rows) -> Labelled:
+def _labelled(inputs: Tensor, view: View, rows: Rows) -> Labelled:
     target = rows.target.float() if rows.target.is_floating_point() else rows.target
-    return Labelled(view.inputs, view.base.float(), target, rows.weights.float())
+    return Labelled(inputs, view.base.float(), target, rows.weights.float())
+
+
+def _some(rows: Rows) -> Rows:
+    """Returns enough rows to compare laws; they are in random order already."""
+    return rows[torch.arange(min(len(rows), TRIAL_ROWS))]
+
+
+def _errors(law: RowLaw, rows: Rows) -> Tensor:
+    """Returns the weighted squared error (N) of a law's prediction of the targets that it sees."""
+    mean, _ = condition(law, rows.batch, rows.joint.shape[1])
+    return rows.weights * (mean[:, rows.batch.n_features :] - rows.joint).square().sum(dim=1)
+
+
+def _no_fence(batch: Incomplete) -> Tensor:
+    bound = torch.full((batch.n_features,), torch.inf, dtype=batch.x.dtype)
+    return torch.stack([-bound, bound])
+
+
+def _fence(batch: Incomplete, n_numbers: int) -> Tensor:
+    """Returns bounds (2, D) so far out that a Gaussian number is never beyond; indicators have none."""
+    fence = _no_fence(batch)
+    for d in range(n_numbers):
+        cells = batch.x[:, d][batch.observed[:, d]]
+        if len(cells):
+            low, middle, high = np.quantile(cells.numpy(), [0.25, 0.5, 0.75])
+            reach = FENCE * ((high - low) / IQR if high > low else 1.0)
+            fence[:, d] = torch.tensor([middle - reach, middle + reach], dtype=fence.dtype)
+    return fence

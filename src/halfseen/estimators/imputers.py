@@ -46,9 +46,9 @@ class GaussianImputer(BaseImputer):
 
     Parameters
     ----------
-    missingness : {"ignorable", "self-masking", "probit"}, default="ignorable"
-        Why numbers are missing: at random; more often the nearer they are to some value (a bump, of a centre
-        and width for each column); or more often on one side, as when large incomes are not told.
+    missingness : {"ignorable", "probit", "self-masking"}, default="ignorable"
+        Why numbers are missing: at random; more often on one side, as when large incomes are not told; or
+        more often the nearer they are to some value (a bump, of a centre and width for each column).
     ridge : float or "auto", default="auto"
         Pseudo-rows of uncorrelated data added to the table; ``"auto"`` chooses by held-out likelihood
         when there are few rows for the number of features.

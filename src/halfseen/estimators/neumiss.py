@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 from torch import Tensor
@@ -18,7 +19,7 @@ from halfseen.data.scaling import Standardizer
 from halfseen.estimators._neumiss import NeuMissBase, Rows, View
 from halfseen.models.conditional import RowLaw, condition, only_features, with_scores
 from halfseen.objectives.supervised import CrossEntropy, SquaredError
-from halfseen.training.logistic import Logistic, fit_logistic
+from halfseen.training.logistic import Logistic, fit_blend, fit_logistic
 
 LOGISTIC_ROUNDS = 3  # of scores, and then their variances
 N_QUANTILES = 1000  # kept of the held-out errors
@@ -94,7 +95,8 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the expected target of each row given what it shows, and that the rest is missing."""
-        return self._shaped(self._target_scaler.inverse(self._answers(X)[0]))
+        answer, _ = self._answers(X)
+        return self._shaped(self._target_scaler.inverse(answer))
 
     def predict_interval(
         self, X: Any, level: float = 0.9
@@ -110,7 +112,7 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
         factor = torch.full((self._n_answers,), float(ndtri((1 + level) / 2)), dtype=torch.float64)
         if len(self._errors):
             rank = min(1.0, level * (1 + 1 / self._n_held_out))
-            factor = torch.quantile(self._errors, rank, dim=0)
+            factor = torch.quantile(self._errors, rank, dim=0, interpolation="higher")
         inverse = self._target_scaler.inverse
         return self._shaped(inverse(answer - factor * spread)), self._shaped(
             inverse(answer + factor * spread)
@@ -120,13 +122,13 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
         array: npt.NDArray[np.float64] = targets.numpy()
         return array[:, 0] if self._one_dimensional else array
 
-    def _targets(self, y: Any, n_rows: int) -> tuple[Tensor, Tensor]:
+    def _targets(self, y: Any, counted: Tensor) -> tuple[Tensor, Tensor]:
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         array = check_array(y, input_name="y", ensure_2d=False, dtype=np.float64)
-        check_consistent_length(np.empty(n_rows), array)
+        check_consistent_length(counted, array)
         self._one_dimensional = array.ndim == 1
-        targets = Incomplete.from_array(array.reshape(n_rows, -1))
+        targets = Incomplete.from_array(array.reshape(len(counted), -1))[counted]
         self._target_scaler = Standardizer.fit(targets)
         self._n_answers = targets.n_features
         scaled = self._target_scaler.forward(targets.x)
@@ -156,7 +158,7 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
         relative = residual.abs() / view.spread.clamp(min=1e-9)
         self._n_held_out = len(relative)
         levels = torch.linspace(0, 1, min(N_QUANTILES, len(relative)), dtype=torch.float64)
-        self._errors = torch.quantile(relative, levels, dim=0)
+        self._errors = _weighted_quantiles(relative, rows.weights, levels)
 
     def _state(self) -> dict[str, Tensor]:
         return super()._state() | {
@@ -221,7 +223,8 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the most probable class of each row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
@@ -233,21 +236,22 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
         logs: npt.NDArray[np.float64] = self._answers(X)[0].log_softmax(dim=1).numpy()
         return logs
 
-    def _targets(self, y: Any, n_rows: int) -> tuple[Tensor, Tensor]:
+    def _targets(self, y: Any, counted: Tensor) -> tuple[Tensor, Tensor]:
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         labels = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
-        check_consistent_length(np.empty(n_rows), labels)
+        check_consistent_length(counted, labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
+        self._class_list = self.classes_.tolist()
         if len(self.classes_) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs at least two classes, got 1 class: {self.classes_[0]!r}."
+                f"{type(self).__name__} needs at least two classes, got 1 class: {self._class_list[0]!r}."
             )
-        self._class_list = self.classes_.tolist()
         self._class_dtype = self.classes_.dtype.str
         self._n_answers = 1 if len(self.classes_) == 2 else len(self.classes_)
-        target = torch.from_numpy(codes.astype(np.int64))
+        target = torch.from_numpy(codes.astype(np.int64))[counted]
         indicators = functional.one_hot(target, len(self.classes_))[:, 1:].double()
         scaler = Standardizer.fit(Incomplete(indicators, torch.ones_like(indicators, dtype=torch.bool)))
         return scaler.forward(indicators), target
@@ -274,32 +278,22 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
         self._logistic = found
 
     def _read_out(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        return self._logistic(mean, variance) / self.temperature_, variance.sqrt()
+        return self._logistic(mean, variance), variance.sqrt()
+
+    def _tempered(self, base: Tensor) -> Tensor:
+        return base / self.temperature_
 
     def _objective(self) -> CrossEntropy:
         return CrossEntropy()
 
-    @torch.enable_grad()
     def _calibrate(self, view: View, correction: Tensor | None, rows: Rows) -> None:
         """Finds on held-out rows how much networks count, and how bold scores are."""
         if not self.validation_errors_:
             return
-        extra = torch.zeros_like(view.base) if correction is None else correction
-        dials = torch.tensor([1.0, 0.5], dtype=torch.float64, requires_grad=True)
-        optimiser = torch.optim.LBFGS([dials], max_iter=50, line_search_fn="strong_wolfe")
-
-        def loss() -> Tensor:
-            optimiser.zero_grad()
-            logits = dials[0] * view.base + dials[1] * extra
-            losses = functional.cross_entropy(logits, rows.target, reduction="none")
-            value: Tensor = (rows.weights * losses).mean() + 1e-4 * (dials - 1).square().sum()
-            value.backward()
-            return value
-
-        optimiser.step(loss)
-        boldness, weight = dials.detach().clamp(min=torch.tensor([0.05, 0.0])).tolist()
-        self.temperature_ = 1 / boldness
-        self.head_weight_ = 0.0 if correction is None else weight
+        bold, self.head_weight_ = fit_blend(
+            view.base, correction, rows.target, weights=rows.weights, full=self.head == "mlp"
+        )
+        self.temperature_ = 1 / bold
 
     @property
     def _n_outputs(self) -> int:
@@ -313,3 +307,11 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
         self.classes_ = np.array(self._class_list, dtype=self._class_dtype)
         self._logistic = Logistic(state["logistic.weights"], state["logistic.bias"])
         super()._restore(state)
+
+
+def _weighted_quantiles(values: Tensor, weights: Tensor, levels: Tensor) -> Tensor:
+    """Returns (L, T): the smallest of values (N, T) up to which rows have each share of the weight (N)."""
+    ordered, order = values.sort(dim=0)
+    share = weights[order].cumsum(dim=0) / weights.sum()  # (N, T)
+    place = torch.searchsorted(share.T.contiguous(), levels.expand(values.shape[1], -1).contiguous())
+    return ordered.gather(0, place.T.clamp(max=len(values) - 1))

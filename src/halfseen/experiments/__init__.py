@@ -3,18 +3,23 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from halfseen.experiments import gaussian
-from halfseen.experiments.claims import AsPublished, Better, Cell, Published, Verdict, Within
+from halfseen.experiments import gaussian, neumiss, neumiss_depth
+from halfseen.experiments.claims import AsPublished, AtLeast, Better, Cell, Published, Verdict, Within
 from halfseen.experiments.runner import Results, Row, run
 from halfseen.experiments.spec import SCALES, Budget, Experiment
 
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType({gaussian.EXPERIMENT.name: gaussian.EXPERIMENT})
+_MODULES = (gaussian, neumiss, neumiss_depth)
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+    {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
+)
 """What ``halfseen reproduce`` knows, by name."""
 
 __all__ = [
     "EXPERIMENTS",
     "SCALES",
     "AsPublished",
+    "AtLeast",
     "Better",
     "Budget",
     "Cell",

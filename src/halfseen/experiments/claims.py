@@ -137,6 +137,32 @@ class Within:
 
 
 @dataclass(frozen=True)
+class AtLeast:
+    """The mean score of a model is at least as good as a number, in every setting.
+
+    Examples
+    --------
+    >>> str(AtLeast("em", on="r2 - Bayes", bound=-0.002, where={"d": 10}))
+    'em is at least as good as -0.002 in r2 - Bayes (d = 10)'
+    """
+
+    model: str
+    on: str
+    bound: float
+    where: Setting = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.model} is at least as good as {self.bound:g} in {self.on}{_condition(self.where)}"
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """Returns the verdict on these runs."""
+        groups = _by_setting(_runs(evidence, self.model, self.where))
+        means = {name: _mean(cells, self.on) for name, cells in groups.items()}
+        sign = evidence.sign(self.on)
+        return _worst(str(self), groups, {name: sign * (m - self.bound) for name, m in means.items()}, means)
+
+
+@dataclass(frozen=True)
 class AsPublished:
     """The mean score of a model is at least the paper's for its counterpart, up to `by`, in every setting.
 
@@ -170,7 +196,7 @@ class AsPublished:
         return _worst(str(self), tested, {name: gain + self.by for name, gain in gains.items()}, gains)
 
 
-Claim = Better | Within | AsPublished
+Claim = Better | Within | AtLeast | AsPublished
 
 
 def _worst(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -14,13 +14,32 @@ SCALES = ("smoke", "small", "paper")
 
 @dataclass(frozen=True)
 class Budget:
-    """What a scale runs: every model on every setting with seeds 0, 1, ..., n_seeds - 1."""
+    """What a scale runs: every model on every setting with seeds 0, 1, ..., n_seeds - 1.
+
+    With `models` it is only those. Two budgets add up to one that runs both.
+
+    Examples
+    --------
+    >>> both = Budget.grid(n_seeds=5, d=[10, 20]) + Budget.grid(n_seeds=2, models=["fast"], d=[50])
+    >>> [(len(part.settings), part.n_seeds, part.models) for part in both.parts]
+    [(2, 5, None), (1, 2, ('fast',))]
+    """
 
     settings: tuple[Setting, ...]
     n_seeds: int
+    models: tuple[str, ...] | None = None
+    more: tuple["Budget", ...] = ()
+
+    def __add__(self, other: "Budget") -> "Budget":
+        return replace(self, more=(*self.more, *other.parts))
+
+    @property
+    def parts(self) -> tuple["Budget", ...]:
+        """The budgets that this one is the sum of."""
+        return (replace(self, more=()), *self.more)
 
     @classmethod
-    def grid(cls, n_seeds: int, **choices: Sequence[Any]) -> "Budget":
+    def grid(cls, n_seeds: int, *, models: Sequence[str] | None = None, **choices: Sequence[Any]) -> "Budget":
         """Returns a budget of all combinations of the choices.
 
         Examples
@@ -29,7 +48,8 @@ class Budget:
         4
         """
         combinations = product(*choices.values())
-        return cls(tuple(dict(zip(choices, values, strict=True)) for values in combinations), n_seeds)
+        settings = tuple(dict(zip(choices, values, strict=True)) for values in combinations)
+        return cls(settings, n_seeds, None if models is None else tuple(models))
 
 
 @dataclass(frozen=True)
@@ -82,9 +102,12 @@ class Experiment:
 
     def cells(self, scale: str) -> list[Cell]:
         """Returns the runs of a scale, not yet run; those on the same data follow each other."""
-        budget = self.budget(scale)
-        runs = product(budget.settings, range(budget.n_seeds), self.models)
-        return [Cell(setting, model, seed) for setting, seed, model in runs]
+        return [
+            Cell(setting, model, seed)
+            for part in self.budget(scale).parts
+            for setting, seed in product(part.settings, range(part.n_seeds))
+            for model in (self.models if part.models is None else part.models)
+        ]
 
     def run_cells(self, cells: Sequence[Cell]) -> Iterator[Cell]:
         """Yields each run with its scores, or with the error that ended it."""

@@ -1,10 +1,13 @@
 """What a model over incomplete data can be asked: objectives depend on these, never on a class."""
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.mixture import GaussianMixture
+from halfseen.distributions.observation import Observation
 
 
 @runtime_checkable
@@ -37,4 +40,32 @@ class DrawableModel(ConditionalModel, Protocol):
         self, batch: Incomplete, uniforms: Tensor, normals: Tensor, block_uniforms: Tensor
     ) -> Tensor:
         """Returns one draw of the missing cells, given the observed ones and the noise of each row."""
+        ...
+
+
+class CompleteDataModel(Protocol):
+    r"""A latent-variable model :math:`p(x \mid z) \, \mathcal{N}(z \mid 0, I_L)` with a Gaussian posterior.
+
+    It is asked about completed rows only: the posterior must be a single component, given a complete row.
+    """
+
+    training: bool
+
+    @property
+    def n_latent(self) -> int:
+        """The number of latents L."""
+        ...
+
+    @property
+    def observation(self) -> Observation:
+        """The likelihood of cells."""
+        ...
+
+    @property
+    def decoder(self) -> Callable[[Tensor], Tensor]:
+        """From latents (*, L) to the parameters (*, P) of the likelihood."""
+        ...
+
+    def posterior(self, batch: Incomplete) -> GaussianMixture:
+        """Returns the posterior of each row."""
         ...

@@ -119,9 +119,7 @@ class LatentObjective:
         given = LatentNoise(*noise)
         if self.gradient == "dreg":
             return -BOUNDS[self.bound](*self._doubly_reparametrised(module, batch, given))
-        weighted = module.log_weights(
-            batch, given, gradient=self.gradient, mask_weight=self.mask_weight
-        )
+        weighted = module.log_weights(batch, given, gradient=self.gradient, mask_weight=self.mask_weight)
         return -BOUNDS[self.bound](weighted.log_w, weighted.log_strata)
 
     def _doubly_reparametrised(

@@ -153,17 +153,14 @@ class ImportanceSampler:
     def _quantiles(self, rows: Incomplete, probabilities: Sequence[float]) -> Tensor:
         found = self._candidates(rows)
         observation = self.model.observation
-        numbers = self._number_features
         if self._form == "sample":
             assert found.completed is not None
-            atoms = found.completed[..., numbers]  # (A, N, J)
+            atoms = found.completed[..., self._number_features]  # (A, N, J)
             return weighted_quantiles(atoms, found.log_alpha.exp()[..., None].expand_as(atoms), probabilities)
         if self._form == "integrated":
             cells = HiddenCells.of(observation, self._self_mask, found.parameters)
-            atoms = cells.values[..., numbers].flatten(0, 1)  # (Q A, N, J)
-            columns = list(observation.numeric)
-            log_weights = cells.log_weights[..., columns] + found.log_alpha[..., None]
-            return weighted_quantiles(atoms, log_weights.exp().flatten(0, 1), probabilities)
+            weights = (cells.log_weights + found.log_alpha[..., None]).exp()  # (Q, A, N, J)
+            return weighted_quantiles(cells.values.flatten(0, 1), weights.flatten(0, 1), probabilities)
         return mixture_quantiles(observation, found.parameters, found.log_alpha.exp(), probabilities)
 
     def _draws(self, rows: Incomplete, keys: Keys, n_draws: int) -> Tensor:
@@ -257,9 +254,7 @@ class ImportanceSampler:
         observation = self.model.observation
         if self._form != "integrated":
             return observation.mean(parameters)
-        cells = HiddenCells.of(observation, self._self_mask, parameters)
-        weights = cells.log_weights.exp()[..., observation.columns_of_features]  # (Q, S, N, K, D)
-        return torch.where(self._is_number, (weights * cells.values).sum(dim=0), cells.levels)
+        return HiddenCells.of(observation, self._self_mask, parameters).mean
 
     def _by_rows(self, batch: Incomplete, answer: Callable[[Incomplete], Tensor], dim: int = 0) -> Tensor:
         chunks = batch.chunks(self._rows_at_once) if len(batch) else iter([batch])
@@ -302,12 +297,6 @@ class ImportanceSampler:
         owners = self.model.observation.columns_of_features.tolist()
         return [owners.index(column) for column in self.model.observation.numeric]
 
-    @cached_property
-    def _is_number(self) -> Tensor:
-        """Which features (D) are numbers."""
-        is_number = torch.zeros(self.model.observation.n_features, dtype=torch.bool)
-        return is_number.index_fill(0, torch.tensor(self._number_features, dtype=torch.long), True)
-
     @property
     def _self_mask(self) -> SelfMaskModel:
         return cast(SelfMaskModel, self.model.mask_model)
@@ -319,7 +308,7 @@ class ImportanceSampler:
         widths = [len(weight) for weight in self.model.decoder.parameters() if weight.dim() > 1]
         numbers = 3 * max([*widths, 1]) + 4 * observation.n_parameters + 4 * observation.n_features
         if self._form == "integrated":
-            numbers += 4 * N_NODES * (observation.n_features + observation.n_columns)
+            numbers += 5 * N_NODES * observation.n_columns
         return max(1, self.working_bytes // (8 * numbers))
 
     @cached_property

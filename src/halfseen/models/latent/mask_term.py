@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from halfseen.distributions.leaf import NumericLeaf
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_levels import LevelLeaf
 from halfseen.distributions.observation import Observation
@@ -40,8 +41,8 @@ class CellGrid:
 
     Shapes
     ------
-    values : :math:`(Q, *, D)`, features
-    log_weights : :math:`(Q, *, C)`, of which sums of exponentials over nodes are 1
+    values : :math:`(Q, *, J)`, features of the columns `observation.numeric`
+    log_weights : :math:`(Q, *, J)`, of which sums of exponentials over nodes are 1
     """
 
     values: Tensor
@@ -52,10 +53,18 @@ class CellGrid:
         """Places the nodes around the mean, in units of the standard deviation."""
         at, log_distance = nodes(parameters.dtype)
         shape = (-1, *[1] * parameters.dim())
-        spread = observation.variance(parameters).sqrt()
-        values = observation.mean(parameters) + at.view(shape) * spread
-        log_density = observation.log_prob(parameters, values) + log_distance.view(shape)
-        return cls(values, log_density.log_softmax(dim=0))
+        at, log_distance = at.view(shape), log_distance.view(shape)
+        values, log_weights = [], []
+        for leaf, part in zip(observation.leaves, observation.split(parameters), strict=True):
+            if isinstance(leaf, NumericLeaf):
+                values.append(leaf.mean(part) + at * leaf.variance(part).sqrt())
+                log_weights.append(leaf.log_prob(part, values[-1]) + log_distance)
+        if not values:
+            empty = parameters.new_empty(N_NODES, *parameters.shape[:-1], 0)
+            return cls(empty, empty)
+        order = observation._to_numbers  # from the order of leaves
+        pair = torch.cat(values, dim=-1), torch.cat(log_weights, dim=-1).log_softmax(dim=0)
+        return cls(*pair) if order is None else cls(*(part.index_select(-1, order) for part in pair))
 
 
 @dataclass(frozen=True)
@@ -68,28 +77,36 @@ class HiddenCells:
     Shapes
     ------
     log_missing : :math:`(*, C)`, the log of the denominator
-    values : :math:`(Q, *, D)`, nodes of features that are numbers
-    log_weights : :math:`(Q, *, C)`, the log probabilities of the nodes of numbers, normalised
-    levels : :math:`(*, D)`, expected indicators; for numbers, without meaning
+    values : :math:`(Q, *, J)`, nodes of the features of the columns `observation.numeric`
+    log_weights : :math:`(Q, *, J)`, the log probabilities of the nodes, normalised
+    mean : :math:`(*, D)`, expected features; of indicators, probabilities
     """
 
     log_missing: Tensor
     values: Tensor
     log_weights: Tensor
-    levels: Tensor
+    mean: Tensor
 
     @classmethod
     def of(cls, observation: Observation, mask_model: SelfMaskModel, parameters: Tensor) -> "HiddenCells":
         """Tilts the distribution of every cell by its probability of being missing."""
         grid = CellGrid.of(observation, parameters)
-        at_columns = grid.values[..., mask_model.feature]
-        logits = mask_model.column_logits(at_columns)  # (Q, *, C)
-        modelled = modelled_columns(mask_model)
-        tilted = grid.log_weights + torch.where(modelled, functional.logsigmoid(-logits), 0.0)
-        log_number = tilted.logsumexp(dim=0)  # (*, C)
-        levels, log_level = _tilted_levels(mask_model, observation.mean(parameters))
-        log_missing = torch.where(mask_model.is_number, log_number, log_level)
-        return cls(log_missing, grid.values, tilted - log_number, levels)
+        columns = torch.tensor(observation.numeric, dtype=torch.long)
+        every = grid.values.new_zeros(*grid.values.shape[:-1], observation.n_columns)
+        logits = mask_model.column_logits(every.index_copy(-1, columns, grid.values))[..., columns]
+        log_hidden = torch.where(modelled_columns(mask_model)[columns], functional.logsigmoid(-logits), 0.0)
+        tilted = grid.log_weights + log_hidden  # (Q, *, J)
+        log_number = tilted.logsumexp(dim=0)
+        log_weights = tilted - log_number
+        mean, log_missing = _tilted_levels(mask_model, observation.mean(parameters))
+        numbers = mask_model.feature[columns]
+        expected = (log_weights.exp() * grid.values).sum(dim=0)
+        return cls(
+            log_missing.index_copy(-1, columns, log_number),
+            grid.values,
+            log_weights,
+            mean.index_copy(-1, numbers, expected),
+        )
 
 
 def _tilted_levels(mask_model: SelfMaskModel, probabilities: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,7 +129,9 @@ def modelled_columns(mask_model: MaskModel) -> Tensor:
     columns = mask_model.layout.columns
     if columns is None:
         return torch.ones(mask_model.n_columns, dtype=torch.bool)
-    return torch.zeros(mask_model.n_columns, dtype=torch.bool).index_fill(0, torch.tensor(list(columns)), True)
+    return torch.zeros(mask_model.n_columns, dtype=torch.bool).index_fill(
+        0, torch.tensor(list(columns)), True
+    )
 
 
 def integrated_log_prob(

@@ -1,20 +1,22 @@
-r"""Where training starts: the factor analysis of a Gaussian, which the linear paths of the networks contain."""
+r"""Where training starts: a factor analysis, which the linear paths of the networks contain."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.func import jacrev
+from torch.nn import functional
 
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.distributions.leaf import inverse_softplus
+from halfseen.distributions.leaf import Leaf, inverse_softplus
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.residual import ResidualMLP
 
 MIN_UNIQUENESS = 0.01  # of the variance of a feature: factors that explain all make a singular likelihood
-N_STEPS = 50
+MIN_GAIN = 0.1  # of a factor: a latent that nothing depends on would never be used
+N_STEPS = 100
 DAMPING = 4e-3  # bounds how much parameters change to change a mean, for levels that are rare
 MASK_RIDGE = 1.0
 SPREAD = 0.5  # of the means of mixture components, in posterior standard deviations
@@ -38,7 +40,7 @@ class Factors:
     def of(cls, gaussian: Gaussian, n_factors: int) -> "Factors":
         r"""Maximises the likelihood of a covariance, by alternation.
 
-        Given :math:`\Psi`, :math:`W = \Psi^{1/2} U (\Lambda - I)_+^{1/2}` from the leading eigenvectors of
+        Given :math:`\Psi`, :math:`W = \Psi^{1/2} U (\Lambda - I)^{1/2}` from the leading eigenvectors of
         :math:`\Psi^{-1/2} \Sigma \Psi^{-1/2}`; given :math:`W`, :math:`\Psi = \mathrm{diag}(\Sigma - W W^T)`.
 
         References
@@ -52,11 +54,11 @@ class Factors:
             root = uniqueness.sqrt()
             values, vectors = torch.linalg.eigh(gaussian.covariance / (root[:, None] * root))
             leading = slice(max(0, len(root) - n_factors), None)
-            gains = (values[leading] - 1.0).clamp(min=0.0).sqrt()
+            gains = (values[leading] - 1.0).clamp(min=MIN_GAIN**2).sqrt()
             loadings = root[:, None] * vectors[:, leading] * gains
             uniqueness = torch.maximum(variance - loadings.square().sum(dim=1), lowest)
         missing = n_factors - loadings.shape[1]
-        return cls(gaussian.loc, torch.nn.functional.pad(loadings, (0, max(0, missing))), uniqueness)
+        return cls(gaussian.loc, functional.pad(loadings, (0, max(0, missing))), uniqueness)
 
     def precision(self, observed: Tensor) -> Tensor:
         r"""Returns the posterior precision :math:`I + W_o^T \Psi_o^{-1} W_o` (N, L, L) of rows (N, D)."""
@@ -88,7 +90,8 @@ def start_from_factors(
     generator : torch.Generator
         Spreads the components of a mixture.
     """
-    assert isinstance(model.encoder, ResidualMLP) and isinstance(model.decoder, ResidualMLP)
+    assert isinstance(model.encoder, ResidualMLP)
+    assert isinstance(model.decoder, ResidualMLP)
     model.encoder.set_linear(*_encoder_map(model, factors, observed, generator))
     model.decoder.set_linear(*_decoder_map(model.observation, factors))
 
@@ -119,7 +122,9 @@ def _encoder_map(
 def _ridge_regression(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
     """Returns slopes (L, D) and intercepts (L) of outputs (N, L) on inputs (N, D)."""
     centre, middle = inputs.mean(dim=0), outputs.mean(dim=0)
-    left = (inputs - centre).mT @ (inputs - centre) + MASK_RIDGE * torch.eye(inputs.shape[1], dtype=inputs.dtype)
+    left = (inputs - centre).mT @ (inputs - centre) + MASK_RIDGE * torch.eye(
+        inputs.shape[1], dtype=inputs.dtype
+    )
     slopes = torch.linalg.solve(left, (inputs - centre).mT @ (outputs - middle)).mT
     return slopes, middle - slopes @ centre
 
@@ -128,30 +133,33 @@ def _decoder_map(observation: Observation, factors: Factors) -> tuple[Tensor, Te
     r"""Returns weight and bias from latents to parameters whose means change as the factors say.
 
     With :math:`J` the Jacobian of the means at the neutral parameters, the damped least squares
-    :math:`(J^T J + \delta I)^{-1} J^T W`.
+    :math:`(J^T J + \delta I)^{-1} J^T W`; so too for the step from the neutral means to :math:`\mu`.
     """
     neutral = _with_uniqueness(observation, factors.uniqueness)
     jacobian: Tensor = jacrev(observation.mean)(neutral)  # (D, P)
     left = jacobian.mT @ jacobian + DAMPING * torch.eye(len(neutral), dtype=neutral.dtype)
-    return torch.linalg.solve(left, jacobian.mT @ factors.loadings), neutral
+    step = (factors.loc - observation.mean(neutral))[:, None]
+    solution = torch.linalg.solve(left, jacobian.mT @ torch.cat([factors.loadings, step], dim=1))
+    return solution[:, :-1], neutral + solution[:, -1]
 
 
 def _with_uniqueness(observation: Observation, uniqueness: Tensor) -> Tensor:
     """Returns the neutral parameters (P), with the scales of real numbers set to the uniqueness."""
-    pieces = []
-    start = torch.zeros(observation.n_parameters, dtype=torch.float64)
     of_parameters = jacrev(observation.mean)(observation.neutral_parameters()).abs()  # (D, P)
-    for leaf, part in zip(observation.leaves, observation.split(start.new_tensor(range(len(start)))), strict=True):
+    positions = observation.split(torch.arange(observation.n_parameters))
+    pieces = []
+    for leaf, part in zip(observation.leaves, positions, strict=True):
+        assert isinstance(leaf, Leaf)
         neutral = leaf.neutral_parameters().clone()
         if isinstance(leaf, GaussianLeaf | StudentTLeaf | SharedGaussianLeaf):
-            features = of_parameters[:, part.long()[: leaf.n_columns]].argmax(dim=0)
+            features = of_parameters[:, part[: leaf.n_columns]].argmax(dim=0)
             spread = uniqueness[features].sqrt()
             if isinstance(leaf, SharedGaussianLeaf):
                 leaf.log_std.fill_(spread.square().mean().sqrt().log())
             else:
                 at = slice(leaf.n_columns, 2 * leaf.n_columns)
                 floor = leaf.std_floor if isinstance(leaf, GaussianLeaf) else leaf.scale_floor
-                unit = torch.nn.functional.softplus(neutral[at])  # of unit variance
+                unit = functional.softplus(neutral[at])  # of unit variance
                 neutral[at] = inverse_softplus((spread * unit).clamp(min=2 * floor))
         pieces.append(neutral)
     return torch.cat(pieces)

@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
@@ -124,7 +125,7 @@ class LatentArchitecture:
         body: dict[str, Any] = {
             "width": self.width,
             "n_blocks": self.n_blocks,
-            "activation": "silu",
+            "activation": "relu",
             "linear_skip": True,
         }
         encoder = ResidualMLP(
@@ -210,7 +211,8 @@ class TabularLatent:
         result = self.point(codes).expand(len(probabilities), -1, -1).clone()
         if self.features.numeric:
             found = self.sampler.quantiles(self.rows(codes), probabilities)
-            result[..., list(self.features.numeric)] = self.features.numbers(found)
+            padded = functional.pad(found, (0, self.features.n_features - found.shape[-1]))  # numbers first
+            result[..., list(self.features.numeric)] = self.features.numbers(padded)
         return torch.where(codes.observed, codes.x, result)
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:

@@ -1,0 +1,59 @@
+"""Newton steps uphill on many small problems at once, one a feature."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+DAMPING = 1e-8  # of the mean curvature: a direction without any is no reason to fail
+HALVINGS = 20
+ENOUGH = 0.2  # of the gain that the slope promises; a Newton step to the summit of a parabola has a half
+
+
+def newton_step(gradient: Tensor, curvature: Tensor) -> Tensor:
+    """Returns the Newton steps (D, P) of concave functions, all but undamped.
+
+    Examples
+    --------
+    >>> newton_step(torch.tensor([[2.0]]), torch.tensor([[[4.0]]]))
+    tensor([[0.5000]])
+    """
+    size = curvature.diagonal(dim1=1, dim2=2).mean(dim=1).clamp(min=1e-12)
+    damping = DAMPING * size[:, None, None] * torch.eye(gradient.shape[1], dtype=gradient.dtype)
+    step: Tensor = torch.linalg.solve(curvature + damping, gradient)
+    return step
+
+
+@dataclass(frozen=True)
+class Way:
+    """A path: from lengths (D, 1) to points (D, P), and how steeply the value (D) rises at its start."""
+
+    point: Callable[[Tensor], Tensor]
+    slope: Tensor
+
+
+def straight_way(start: Tensor, gradient: Tensor, curvature: Tensor) -> Way:
+    """Returns the straight path to the Newton step from a point (D, P)."""
+    step = newton_step(gradient, curvature)
+    return Way(lambda length: start + length * step, (gradient * step).sum(dim=1))
+
+
+def line_search(value: Callable[[Tensor], Tensor], start: Tensor, way: Way) -> Tensor:
+    """Returns, for each feature, the first point on a way that gains enough; the start (D, P) if none does.
+
+    Lengths start at one and are halved. To gain at all is not enough: a step to the other side of a summit,
+    as far down as the start, would do that for ever.
+    """
+    best = value(start)
+    reached, length = start, torch.ones(len(start), 1, dtype=start.dtype)
+    searching = torch.ones(len(start), dtype=torch.bool)
+    for _ in range(HALVINGS):
+        trial = torch.where(searching[:, None], way.point(length), reached)
+        gained = searching & (value(trial) >= best + ENOUGH * length[:, 0] * way.slope.clamp(min=0.0))
+        reached = torch.where(gained[:, None], trial, reached)
+        searching = searching & ~gained
+        if not bool(searching.any()):
+            break
+        length = length / 2
+    return reached

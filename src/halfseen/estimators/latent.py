@@ -1,0 +1,347 @@
+"""Imputers by deep latent-variable models: one estimator with every choice, and the published methods."""
+
+from collections.abc import Callable
+from typing import Any
+
+from halfseen.estimators.latent_base import BaseLatentImputer
+from halfseen.training.progress import Progress
+
+
+class LatentImputer(BaseLatentImputer):
+    r"""Imputes by a deep latent-variable model, with every choice open.
+
+    .. math:: p(x_o, o) = \int p(z) \prod_{j \in o} p(x_j \mid z) \, p(o \mid x_o, z) \, dz
+
+    Networks map latents to the distribution of each column and rows to a posterior of latents, trained by a
+    lower bound of the likelihood. Both networks contain a linear path that starts from a factor analysis, so
+    the model begins as a Gaussian and becomes non-linear as far as held-out rows gain from it. Missing cells
+    are filled by importance sampling. `score_samples` is a lower bound of :math:`\log p(x_o)`, tighter with
+    more `n_imputation_draws`.
+
+    Parameters
+    ----------
+    posterior : {"gaussian", "mixture"}, default="gaussian"
+        The family of :math:`q(z \mid x_o)`; a mixture fits what missing cells leave ambiguous.
+    n_components : int, default=5
+        Components of a mixture.
+    sampling : {"ancestral", "stratified"}, default="ancestral"
+        Whether training draws from a mixture, or from each component.
+    bound : {"elbo", "iwelbo", "looser"}, default="iwelbo"
+        What training maximises; ``"looser"`` guards stratified mixtures against collapse.
+    gradient : {"full", "stl", "dreg"}, default="stl"
+        The estimator of the gradient of the posterior.
+    missingness : str or function, default="ignorable"
+        Why cells are missing: ``"ignorable"`` (at random); ``"self-masking"``, by their own value, linearly;
+        ``"self-masking-known"`` and ``"monotone"``, in the direction of `signs`; ``"shared-slope"``,
+        ``"flexible"``, by their own value; ``"linear"``, ``"nonlinear"``, by the whole row. A function from
+        tables of numbers (a tensor) to the probabilities of cells to be missing, or a fitted mechanism of
+        `halfseen.missingness`, if it is known.
+    signs : int, sequence or dict, optional
+        +1 where larger values are more often missing, -1 where smaller ones are; +1 by default.
+    n_draws : int, default=5
+        Draws per row in training; shared out among the components if stratified.
+    n_latent : int or "auto", default="auto"
+        The number of latents: one less than columns, at most 16.
+    numeric : {"student-t", "gaussian", "shared-gaussian"}, default="student-t"
+        The distribution of columns of numbers, given latents.
+    decoder : {"residual", "linear"}, default="residual"
+        A linear decoder with ``numeric="shared-gaussian"`` is probabilistic PCA.
+    width, n_blocks : int, default=128 and 2
+        Size and number of residual blocks of the networks.
+    learning_rate : float, default=1e-3
+        Step size at the start; it falls to zero along half a cosine.
+    batch_size, max_epochs : int or "auto", default="auto"
+        Rows per step, and the most passes over the table; about 2500 steps in all.
+    patience : int, default=50
+        Training stops after so many epochs without improvement.
+    validation_fraction : float, default=0.1
+        The share of rows held out to choose the best epoch; tables below 50 rows hold out none.
+    n_starts : int, default=1
+        Trainings, of which that with the best held-out bound is kept.
+    n_imputation_draws : int, default=200
+        Latent draws by which cells are filled.
+    callback : callable, optional
+        Called with a progress record after each epoch.
+    schema : dict, optional
+        As in `GaussianImputer`.
+    random_state : int, numpy generator or None, default=None
+        Seeds initialisation, batches and draws.
+
+    Attributes
+    ----------
+    schema_ : Schema
+        What each column is, and why.
+    model_ : TabularLatent
+        The fitted model; ``model_.sampler.model`` has the networks.
+    history_ : History
+        The loss after each epoch, minus the bound.
+    trust_ : dict
+        Of some training rows, the median effective number of draws, and the share of rows whose importance
+        weights are not to be trusted.
+
+    References
+    ----------
+    Mattei & Frellsen (2019), MIWAE. Ipsen, Mattei & Frellsen (2021), not-MIWAE. Simkus & Gutmann (2024),
+    Improving variational autoencoder estimation from incomplete data with mixture variational families.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> first = rng.normal(size=200)
+    >>> X = np.column_stack([first, 2 * first + 0.1 * rng.normal(size=200)])
+    >>> X[::5, 1] = np.nan
+    >>> imputer = LatentImputer(max_epochs=10, random_state=0).fit(X)
+    >>> bool(abs(imputer.transform([[1.5, np.nan]])[0, 1] - 3.0) < 0.3)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        posterior: str = "gaussian",
+        n_components: int = 5,
+        sampling: str = "ancestral",
+        bound: str = "iwelbo",
+        gradient: str = "stl",
+        missingness: Any = "ignorable",
+        signs: Any = None,
+        n_draws: int = 5,
+        n_latent: int | str = "auto",
+        numeric: str = "student-t",
+        decoder: str = "residual",
+        width: int = 128,
+        n_blocks: int = 2,
+        learning_rate: float = 1e-3,
+        batch_size: int | str = "auto",
+        max_epochs: int | str = "auto",
+        patience: int = 50,
+        validation_fraction: float = 0.1,
+        n_starts: int = 1,
+        n_imputation_draws: int = 200,
+        callback: Callable[[Progress], None] | None = None,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.posterior = posterior
+        self.n_components = n_components
+        self.sampling = sampling
+        self.bound = bound
+        self.gradient = gradient
+        self.missingness = missingness
+        self.signs = signs
+        self.n_draws = n_draws
+        self.n_latent = n_latent
+        self.numeric = numeric
+        self.decoder = decoder
+        self.width = width
+        self.n_blocks = n_blocks
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.n_starts = n_starts
+        self.n_imputation_draws = n_imputation_draws
+        self.callback = callback
+        self.schema = schema
+        self.random_state = random_state
+
+
+class _GaussianPreset(BaseLatentImputer):
+    """A published method with a Gaussian posterior."""
+
+    def __init__(
+        self,
+        *,
+        n_draws: int = 5,
+        n_latent: int | str = "auto",
+        numeric: str = "student-t",
+        decoder: str = "residual",
+        width: int = 128,
+        n_blocks: int = 2,
+        learning_rate: float = 1e-3,
+        batch_size: int | str = "auto",
+        max_epochs: int | str = "auto",
+        patience: int = 50,
+        validation_fraction: float = 0.1,
+        n_imputation_draws: int = 200,
+        callback: Callable[[Progress], None] | None = None,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_draws = n_draws
+        self.n_latent = n_latent
+        self.numeric = numeric
+        self.decoder = decoder
+        self.width = width
+        self.n_blocks = n_blocks
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.n_imputation_draws = n_imputation_draws
+        self.callback = callback
+        self.schema = schema
+        self.random_state = random_state
+
+
+class MVAEImputer(_GaussianPreset):
+    """Imputes by a variational autoencoder of incomplete rows: Gaussian posterior, ELBO, missing at random.
+
+    The parameters are those of `LatentImputer` that the method leaves open; so is `score_samples`, a bound.
+
+    References
+    ----------
+    Nazabal et al. (2020), Handling incomplete heterogeneous data using VAEs.
+    """
+
+    bound = "elbo"
+
+
+class MIWAEImputer(_GaussianPreset):
+    """Imputes by MIWAE: Gaussian posterior, importance weighted bound, missing at random.
+
+    The parameters are those of `LatentImputer` that the method leaves open; so is `score_samples`, a bound.
+
+    References
+    ----------
+    Mattei & Frellsen (2019), MIWAE: deep generative modelling and imputation of incomplete data sets.
+    """
+
+
+class NotMIWAEImputer(BaseLatentImputer):
+    """Imputes by not-MIWAE: as MIWAE, with a model of how values hide themselves.
+
+    The parameters are those of `LatentImputer` that the method leaves open. `score_samples` is a bound of the
+    log density of the observed cells, without the mask, so it compares with other imputers.
+
+    References
+    ----------
+    Ipsen, Mattei & Frellsen (2021), not-MIWAE: deep generative modelling with missing not at random data.
+    """
+
+    def __init__(
+        self,
+        *,
+        missingness: Any = "self-masking",
+        signs: Any = None,
+        n_draws: int = 5,
+        n_latent: int | str = "auto",
+        numeric: str = "gaussian",
+        decoder: str = "residual",
+        width: int = 128,
+        n_blocks: int = 2,
+        learning_rate: float = 1e-3,
+        batch_size: int | str = "auto",
+        max_epochs: int | str = "auto",
+        patience: int = 50,
+        validation_fraction: float = 0.1,
+        n_starts: int = 1,
+        n_imputation_draws: int = 200,
+        callback: Callable[[Progress], None] | None = None,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.missingness = missingness
+        self.signs = signs
+        self.n_draws = n_draws
+        self.n_latent = n_latent
+        self.numeric = numeric
+        self.decoder = decoder
+        self.width = width
+        self.n_blocks = n_blocks
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.n_starts = n_starts
+        self.n_imputation_draws = n_imputation_draws
+        self.callback = callback
+        self.schema = schema
+        self.random_state = random_state
+
+
+class _MixturePreset(BaseLatentImputer):
+    """A published method with a mixture posterior."""
+
+    posterior = "mixture"
+
+    def __init__(
+        self,
+        *,
+        n_components: int = 5,
+        n_draws: int = 5,
+        n_latent: int | str = "auto",
+        numeric: str = "student-t",
+        decoder: str = "residual",
+        width: int = 128,
+        n_blocks: int = 2,
+        learning_rate: float = 1e-3,
+        batch_size: int | str = "auto",
+        max_epochs: int | str = "auto",
+        patience: int = 50,
+        validation_fraction: float = 0.1,
+        n_imputation_draws: int = 200,
+        callback: Callable[[Progress], None] | None = None,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_draws = n_draws
+        self.n_latent = n_latent
+        self.numeric = numeric
+        self.decoder = decoder
+        self.width = width
+        self.n_blocks = n_blocks
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.n_imputation_draws = n_imputation_draws
+        self.callback = callback
+        self.schema = schema
+        self.random_state = random_state
+
+
+class MissVAEImputer(_MixturePreset):
+    """Imputes by MissVAE: mixture posterior with ancestral draws, ELBO, missing at random.
+
+    The parameters are those of `LatentImputer` that the method leaves open; so is `score_samples`, a bound.
+
+    References
+    ----------
+    Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data with mixture
+    variational families.
+    """
+
+    bound = "elbo"
+
+
+class MissSVAEImputer(_MixturePreset):
+    """Imputes by MissSVAE: mixture posterior with stratified draws, SELBO, missing at random.
+
+    As `MissVAEImputer` otherwise.
+    """
+
+    bound = "elbo"
+    sampling = "stratified"
+
+
+class MissIWAEImputer(_MixturePreset):
+    """Imputes by MissIWAE: mixture posterior with ancestral draws, IWELBO, missing at random.
+
+    As `MissVAEImputer` otherwise.
+    """
+
+
+class MissSIWAEImputer(_MixturePreset):
+    """Imputes by MissSIWAE: mixture posterior with stratified draws, SIWELBO, missing at random.
+
+    As `MissVAEImputer` otherwise.
+    """
+
+    sampling = "stratified"

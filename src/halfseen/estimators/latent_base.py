@@ -1,0 +1,285 @@
+"""How imputers by latent-variable models are fitted, whatever their parameters."""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfseen._random import torch_generator
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.errors import HalfseenWarning
+from halfseen.estimators._base import BaseImputer
+from halfseen.estimators.imputers import split_rows
+from halfseen.models.latent.model import LatentModel
+from halfseen.models.latent.rows import Guessed
+from halfseen.models.latent.start import Factors, start_from_factors
+from halfseen.models.latent.tabular import SIGNED, LatentArchitecture, TabularLatent
+from halfseen.nn.mask_models import KnownMask, MaskModel
+from halfseen.objectives.latent import LatentObjective
+from halfseen.objectives.weights import MIN_DRAWS
+from halfseen.samplers.importance import ImportanceSampler
+from halfseen.training.em import EMSettings, choose_ridge, fit_gaussian
+from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.progress import History, Progress
+
+MISSINGNESS = (
+    "ignorable",
+    "self-masking",
+    "self-masking-known",
+    "monotone",
+    "shared-slope",
+    "flexible",
+    "linear",
+    "nonlinear",
+)
+CHOICES: dict[str, tuple[str, ...]] = {
+    "posterior": ("gaussian", "mixture"),
+    "sampling": ("ancestral", "stratified"),
+    "bound": ("elbo", "iwelbo", "looser"),
+    "gradient": ("full", "stl", "dreg"),
+    "numeric": ("student-t", "gaussian", "shared-gaussian"),
+    "decoder": ("residual", "linear"),
+}
+MOST_LATENTS = 16
+GUESS_ROWS = 5000  # from which the encoder's guess is learned
+MASKS = 1000  # from which the encoder learns what they do to the spread
+N_STEPS = 2500  # of training, if left to the imputer
+LARGEST_BATCH = 512
+GRADIENT_CLIP = 5.0
+TRUST_ROWS = 200  # whose weights are looked at
+ENOUGH_ROWS = 30  # to warn of what is seen
+UNTRUSTED = 0.7  # the shape of a tail from which weights mean little
+
+
+class BaseLatentImputer(BaseImputer):
+    """What latent-variable imputers share: all but the parameters.
+
+    Choices that a published method does not leave open are attributes of its class.
+    """
+
+    _saved = ("architecture_", "trust_")
+
+    posterior: Any = "gaussian"
+    n_components: Any = 1
+    sampling: Any = "ancestral"
+    bound: Any = "iwelbo"
+    gradient: Any = "stl"
+    missingness: Any = "ignorable"
+    signs: Any = None
+    n_starts: Any = 1
+
+    n_latent: Any
+    n_draws: int
+    numeric: Any
+    decoder: Any
+    width: int
+    n_blocks: int
+    learning_rate: float
+    batch_size: Any
+    max_epochs: Any
+    patience: int
+    validation_fraction: float
+    n_imputation_draws: int
+    callback: Callable[[Progress], None] | None
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the mechanism is given as a function."""
+        return not isinstance(self.missingness, str)
+
+    def save(self, path: Any) -> None:
+        """Writes the fitted imputer to one file; one with a known mechanism, a function, cannot be saved."""
+        if self._is_known:
+            raise ValueError("An imputer whose missingness is a function of yours cannot be saved.")
+        super().save(path)
+
+    def _fit_model(self, codes: Incomplete) -> TabularLatent:
+        self._check()
+        generator = torch_generator(self.seed_)
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=True)
+        batch = features.encode(codes)
+        if self.missingness == "ignorable":
+            batch = batch[batch.observed.any(dim=1)]
+        guess = _fit_guess(batch, generator)
+        architecture = self._architecture(features, codes)
+        known = self._known_mask(features)
+        rows = Guessed.by(guess, batch)
+        best: tuple[float, LatentModel] | None = None
+        for _ in range(self.n_starts):
+            model = architecture.build(self._modelled, features, batch, known)
+            self._start(model, guess, rows, generator)
+            history = self._train(model, rows.to(torch.float32), generator)
+            loss = min(history.monitored, default=math.inf)
+            if best is None or loss < best[0]:
+                best, self.history_ = (loss, model), history
+        assert best is not None
+        self.architecture_ = architecture.to_dict()
+        fitted = TabularLatent(self._modelled, features, guess, self._sampler(best[1].double()))
+        self.trust_ = self._look_at_weights(fitted, rows)
+        return fitted
+
+    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularLatent:
+        architecture = LatentArchitecture.from_dict(self.architecture_)
+        return TabularLatent.from_state(self._modelled, state, architecture, self._sampler)
+
+    def _sampler(self, model: LatentModel) -> ImportanceSampler:
+        return ImportanceSampler(model, self.n_imputation_draws, self.seed_ % 2**31)
+
+    def _architecture(self, features: FeatureMap, codes: Incomplete) -> LatentArchitecture:
+        columns = len(self._modelled)
+        n_latent = min(columns - 1, MOST_LATENTS) if self.n_latent == "auto" else self.n_latent
+        hidden = (~codes.observed).any(dim=0).nonzero().squeeze(1).tolist()
+        return LatentArchitecture(
+            n_latent=max(1, n_latent),
+            n_components=self.n_components if self.posterior == "mixture" else 1,
+            width=self.width,
+            n_blocks=self.n_blocks if self.width else 0,
+            linear_decoder=self.decoder == "linear",
+            numeric=self.numeric,
+            missingness="ignorable" if self._is_known or not hidden else self.missingness,
+            signs=self._modelled_signs(),
+            hidden=tuple(hidden) or None,
+        )
+
+    def _modelled_signs(self) -> tuple[int, ...] | None:
+        """Returns the sign of each modelled column, from one for all, a sequence or a mapping by name."""
+        if self.missingness not in SIGNED:
+            return None
+        every = list(self.schema_)
+        if isinstance(self.signs, Mapping):
+            unknown = set(map(str, self.signs)) - {column.name for column in every}
+            if unknown:
+                raise ValueError(f"signs names {sorted(unknown)[0]!r}, which is no column.")
+            given = [int(self.signs.get(column.name, 1)) for column in every]
+        else:
+            signs = 1 if self.signs is None else self.signs
+            given = [int(signs)] * len(every) if isinstance(signs, int) else [int(sign) for sign in signs]
+        if len(given) != len(every) or not set(given) <= {-1, 1}:
+            raise ValueError(
+                f"signs must be +1 or -1, one for all or one for each column, got {self.signs!r}."
+            )
+        return tuple(sign for sign, column in zip(given, every, strict=True) if column.modelled)
+
+    def _known_mask(self, features: FeatureMap) -> MaskModel | None:
+        """Returns the model of a known mechanism, in the units of the table."""
+        if not self._is_known:
+            return None
+        if features.blocks or not all(column.modelled for column in self.schema_):
+            raise ValueError("A known missingness needs a table of numbers, none constant.")
+        probability = getattr(self.missingness, "probability", self.missingness)
+
+        def missing(x: Tensor) -> Tensor:
+            answer: Tensor = probability(features.numbers(x.double()))
+            return answer.to(x.dtype)
+
+        return KnownMask(missing, features.n_features)
+
+    def _start(self, model: LatentModel, guess: Gaussian, rows: Guessed, generator: torch.Generator) -> None:
+        for network in (model.encoder, model.decoder):
+            network.reset_parameters(generator)  # type: ignore[operator]
+        seen = model.observation.seen_columns(rows.observed)
+        model.mask_model.reset_parameters(generator, seen.double().mean(dim=0))
+        some = torch.randperm(len(rows), generator=generator)[:MASKS]
+        start_from_factors(model, Factors.of(guess, model.n_latent), rows.observed[some], generator)
+
+    def _train(self, model: LatentModel, rows: Guessed, generator: torch.Generator) -> History:
+        """Trains in one phase; under a mask model first as if it were ignorable."""
+        train, validation = split_rows(rows, self.validation_fraction, generator)
+        settings = self._settings(len(train))
+        phases = [(1.0, settings)]
+        if not model.mask_model.is_ignorable:  # what hides cells cannot be learned without a density
+            phases.insert(0, (0.0, replace(settings, max_epochs=math.ceil(settings.max_epochs / 3))))
+        stratified = self.sampling == "stratified"
+        for mask_weight, phase in phases:
+            objective = LatentObjective.for_model(
+                model,
+                bound=self.bound,
+                sampling=self.sampling,
+                gradient=self.gradient,
+                n_draws=math.ceil(self.n_draws / (model.n_components if stratified else 1)),
+                mask_weight=mask_weight,
+            )
+            history = fit_module(
+                model,
+                objective,
+                train,
+                generator=generator,
+                validation=validation,
+                settings=phase,
+                callback=self.callback,
+            )
+        return history
+
+    def _settings(self, n_rows: int) -> TrainingSettings:
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            batch_size = min(LARGEST_BATCH, max(32, 2 ** round(math.log2(max(1, n_rows) / 16))))
+        max_epochs = self.max_epochs
+        if max_epochs == "auto":
+            max_epochs = math.ceil(N_STEPS / math.ceil(n_rows / batch_size))
+        return TrainingSettings(
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            learning_rate=self.learning_rate,
+            schedule="cosine",
+            gradient_clip=GRADIENT_CLIP,
+            patience=self.patience,
+            compile=False,
+        )
+
+    def _look_at_weights(self, fitted: TabularLatent, rows: Guessed) -> dict[str, float]:
+        """Returns a summary of the importance weights of some rows with holes; warns if they are poor."""
+        some = rows[(~rows.observed).any(dim=1)][:TRUST_ROWS]
+        sampler = fitted.sampler
+        if len(some) == 0 or self.n_imputation_draws < MIN_DRAWS:
+            return {}
+        assert isinstance(sampler, ImportanceSampler)
+        trust = sampler.trust(some)
+        share = float((trust.pareto_k > UNTRUSTED).double().mean())
+        ess = float(trust.ess.median())
+        if share > 0.5 and len(some) >= ENOUGH_ROWS:
+            warnings.warn(
+                f"For {share:.0%} of rows the importance weights have too heavy a tail (Pareto k above "
+                f"{UNTRUSTED}; half of the rows have an effective number of draws below {ess:.0f} of "
+                f"{self.n_imputation_draws}). Means may still do, but intervals and draws are too narrow: "
+                "raise n_imputation_draws, lower n_latent, or use posterior='mixture'.",
+                HalfseenWarning,
+                stacklevel=5,
+            )
+        return {"median_ess": ess, "untrusted": share}
+
+    def _check(self) -> None:
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}.")
+        if isinstance(self.missingness, str):
+            if self.missingness not in MISSINGNESS:
+                raise ValueError(f"missingness must be one of {MISSINGNESS}, got {self.missingness!r}.")
+        elif not callable(getattr(self.missingness, "probability", self.missingness)):
+            raise ValueError(f"missingness must be a name or a function, got {self.missingness!r}.")
+        lowest = {"n_components": 1, "n_starts": 1, "n_draws": 1, "width": 0, "n_blocks": 0}
+        lowest |= {"n_imputation_draws": 1}
+        for name, bound in lowest.items():
+            if not getattr(self, name) >= bound:
+                raise ValueError(f"{name} must be at least {bound}, got {getattr(self, name)!r}.")
+        for name in ("n_latent", "batch_size", "max_epochs"):
+            value = getattr(self, name)
+            if value != "auto" and (isinstance(value, str) or not value >= (name != "max_epochs")):
+                raise ValueError(f"{name} must be 'auto' or a positive number, got {value!r}.")
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be in [0, 1), got {self.validation_fraction!r}.")
+
+
+def _fit_guess(batch: Incomplete, generator: torch.Generator) -> Gaussian:
+    """Returns the Gaussian of the features, by EM on at most some thousand rows."""
+    rows = torch.randperm(len(batch), generator=generator)[:GUESS_ROWS]
+    some = batch[rows]
+    settings = EMSettings(max_iterations=100, tolerance=1e-4)
+    ridge = choose_ridge(some, settings, generator=generator)
+    return fit_gaussian(some, replace(settings, ridge=ridge), generator=generator).gaussian

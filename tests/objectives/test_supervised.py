@@ -1,0 +1,82 @@
+"""Losses of ensembles against loops over networks and rows."""
+
+import math
+
+import pytest
+import torch
+from tolerances import EXACT
+
+from halfseen.nn.ensemble import EnsembleMLP
+from halfseen.objectives.supervised import CrossEntropy, Labelled, SquaredError
+
+
+def setting(generator, n_outputs):
+    """Three random networks, and six rows with weights."""
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    networks = EnsembleMLP(3, 4, n_outputs, width=5).double()
+    with torch.no_grad():
+        for parameter in networks.parameters():
+            parameter.copy_(draw(*parameter.shape))
+    return networks, draw(6, 4), draw(6, n_outputs), draw(6, n_outputs), draw(6).abs()
+
+
+def test_squared_error_is_the_weighted_mean_over_networks(generator):
+    networks, inputs, base, target, weight = setting(generator, 2)
+    losses = SquaredError()(networks, Labelled(inputs, base, target, weight), ())
+    answers = networks(inputs)
+    for n in range(6):
+        errors = [
+            sum((base[n, t] + answers[e, n, t] - target[n, t]) ** 2 for t in range(2)) for e in range(3)
+        ]
+        torch.testing.assert_close(losses[n], weight[n] * sum(errors) / 3, rtol=EXACT, atol=EXACT)
+
+
+def test_cross_entropy_is_the_weighted_mean_over_networks(generator):
+    networks, inputs, base, _, weight = setting(generator, 3)
+    target = torch.tensor([0, 1, 2, 2, 0, 1])
+    losses = CrossEntropy()(networks, Labelled(inputs, base, target, weight), ())
+    answers = networks(inputs)
+    for n in range(6):
+        total = 0.0
+        for e in range(3):
+            logits = (base[n] + answers[e, n]).tolist()
+            total += math.log(sum(map(math.exp, logits))) - logits[target[n]]
+        assert losses[n].item() == pytest.approx(weight[n].item() * total / 3, rel=EXACT)
+
+
+@pytest.mark.parametrize("objective", [SquaredError(), CrossEntropy()], ids=lambda o: type(o).__name__)
+def test_a_row_without_weight_teaches_nothing(objective, generator):
+    networks, inputs, base, target, weight = setting(generator, 2)
+    target = torch.tensor([0, 1, 0, 1, 0, 1]) if isinstance(objective, CrossEntropy) else target
+    weight[0] = 0.0
+
+    def gradient(inputs):
+        networks.zero_grad()
+        objective(networks, Labelled(inputs, base, target, weight), ()).sum().backward()
+        return [parameter.grad.clone() for parameter in networks.parameters()]
+
+    one = gradient(inputs)
+    other = gradient(inputs + torch.eye(6, dtype=torch.float64)[:, :1] * 7)
+    for a, b in zip(one, other, strict=True):
+        torch.testing.assert_close(a, b, rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("objective", [SquaredError(), CrossEntropy()], ids=lambda o: type(o).__name__)
+def test_the_losses_need_no_noise(objective, generator):
+    before = generator.get_state()
+    assert objective.draw_noise(Labelled(*[torch.zeros(2, 1)] * 4), generator) == ()
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_rows_are_taken_together():
+    rows = Labelled(*(torch.arange(5.0)[:, None] + k for k in range(3)), torch.arange(5.0) + 3)
+    some = rows[torch.tensor([4, 1])]
+    assert len(some) == 2
+    assert some.inputs.flatten().tolist() == [4, 1]
+    assert some.base.flatten().tolist() == [5, 2]
+    assert some.target.flatten().tolist() == [6, 3]
+    assert some.weight.tolist() == [7, 4]
+    assert rows[1:3].weight.tolist() == [4, 5]

@@ -1,0 +1,282 @@
+"""EM for Gaussians that hide themselves: never downhill, at a maximum, and back to what made the data."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from tolerances import EXACT
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.patterns import plan_buckets
+from halfseen.distributions.self_masked import SelfMaskedGaussian
+from halfseen.distributions.self_masks import Bump, Probit
+from halfseen.training import em_self_masked
+from halfseen.training.em import EMSettings, fit_gaussian, pairwise_gaussian
+from halfseen.training.em_self_masked import MISSINGNESS, fit_masked_gaussian, fit_self_masked
+
+CORRELATED = torch.tensor([[1.0, 0.6, 0.3], [0.6, 1.0, 0.5], [0.3, 0.5, 1.0]], dtype=torch.float64)
+BUMPS = torch.tensor([[1.0, 0.5, 1.0], [-0.5, -0.3, 2.0], [0.7, 0.2, 0.0]], dtype=torch.float64)
+PROBITS = torch.tensor([[1.0, -0.5], [-0.8, -0.2], [2.0, -0.4]], dtype=torch.float64)
+ALL = torch.ones(3, dtype=torch.bool)
+
+
+def make_data(mask, n_rows, seed=0, poison=0.0):
+    """Rows of a Gaussian of mean zero, with cells hidden by the mask."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n_rows, 3, generator=generator, dtype=torch.float64) @ torch.linalg.cholesky(CORRELATED).T
+    uniform = torch.rand(n_rows, 3, generator=generator, dtype=torch.float64)
+    observed = uniform < mask.log_observed(x).exp()
+    return Incomplete(torch.where(observed, x, poison), observed)
+
+
+def fit(batch, missingness, *, may_hide=ALL, weights=None, seed=0, **settings):
+    return fit_masked_gaussian(
+        batch,
+        missingness,
+        may_hide,
+        EMSettings(**settings),
+        generator=torch.Generator().manual_seed(seed),
+        weights=weights,
+    )
+
+
+def standard_start():
+    return Gaussian(torch.zeros(3, dtype=torch.float64), torch.eye(3, dtype=torch.float64))
+
+
+def test_with_a_bump_no_plain_step_goes_down():
+    batch = make_data(Bump(ALL, BUMPS), 300)
+    mask = Bump(ALL, torch.zeros(3, 3, dtype=torch.float64))
+    climb = em_self_masked._Climb(batch, mask, EMSettings(), None)
+    model = SelfMaskedGaussian(standard_start(), mask)
+    point, values = em_self_masked._Point(model, model.first_sites(batch)), []
+    for _ in range(30):
+        value, point = climb.step(point)
+        values.append(value)
+    assert (np.diff(values) >= -1e-12).all()
+    assert values[-1] > values[0] + 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_a_bump_the_objective_never_falls(seed):
+    batch = make_data(Bump(ALL, BUMPS), 200, seed)
+    objective = fit(batch, "self-masking", tolerance=1e-8).objective
+    assert len(objective) > 5
+    assert (np.diff(objective) >= 0).all()
+
+
+def test_the_objective_is_the_penalised_likelihood_of_the_result():
+    batch = make_data(Bump(ALL, BUMPS), 200)
+    ascent = fit_self_masked(
+        batch, standard_start(), Bump(ALL, BUMPS), EMSettings(ridge=2.0, max_iterations=1)
+    )
+    start = SelfMaskedGaussian(standard_start(), Bump(ALL, BUMPS))
+    penalty = 0.5 * 2.0 * 3  # log det 0, trace 3
+    assert ascent.objective[0] == pytest.approx((start.log_prob(batch).sum().item() - penalty) / 200)
+
+
+def gradient_norm(model, batch, ridge):
+    """The largest slope of the penalised likelihood per row, by finite differences of the density."""
+    n_features = len(model.loc)
+
+    def objective(loc, covariance, coefficients):
+        gaussian = Gaussian(loc, covariance)
+        mask = type(model.mask)(model.mask.active, coefficients)
+        penalty = 0.5 * ridge * (gaussian.log_det + gaussian.precision.diagonal().sum())
+        total = SelfMaskedGaussian(gaussian, mask).log_prob(batch).sum() + mask.log_prior() - penalty
+        return total.item() / len(batch)
+
+    point = (model.loc, model.covariance, model.mask.coefficients)
+    moves = []
+    for i in range(n_features):
+        moves.append((torch.eye(n_features)[i], 0, 0))
+        for j in range(i, n_features):
+            both = torch.zeros(n_features, n_features)
+            both[i, j] = both[j, i] = 1
+            moves.append((0, both, 0))
+        for j in range(model.mask.coefficients.shape[1]):
+            one = torch.zeros_like(model.mask.coefficients)
+            one[i, j] = 1
+            moves.append((0, 0, one))
+    slopes, step = [], 1e-5
+    for move in moves:
+        ends = [
+            objective(*(p + sign * step * m for p, m in zip(point, move, strict=True))) for sign in (1, -1)
+        ]
+        slopes.append((ends[0] - ends[1]) / (2 * step))
+    return np.abs(slopes).max()
+
+
+@pytest.mark.parametrize("mask", [Bump(ALL, BUMPS), Probit(ALL, PROBITS)], ids=["self-masking", "probit"])
+def test_plain_steps_lead_to_a_maximum(mask, monkeypatch):
+    """For a probit, of the likelihood that expectation propagation gives: where sites settle, it is exact."""
+    batch, settings = make_data(mask, 1500), EMSettings(tolerance=1e-12, max_iterations=400)
+    fast = fit_self_masked(batch, standard_start(), mask, settings)
+    monkeypatch.setattr(em_self_masked._Climb, "extrapolate", lambda self, first, second, third: third)
+    plain = fit_self_masked(batch, standard_start(), mask, settings)
+    assert gradient_norm(plain.point, batch, ridge=1.0) < 1e-4
+    assert gradient_norm(SelfMaskedGaussian(standard_start(), mask), batch, ridge=1.0) > 1e-2
+    assert len(fast.objective) < len(plain.objective)
+    assert fast.objective[-1] == pytest.approx(plain.objective[-1], abs=1e-4)
+
+
+def test_bumps_are_found_again():
+    batch = make_data(Bump(ALL, BUMPS), 40_000)
+    model = fit(batch, "self-masking", tolerance=1e-8, max_iterations=500).model
+    truth = Bump(ALL, BUMPS)
+    np.testing.assert_allclose(model.mask.centre, truth.centre, atol=0.15)
+    np.testing.assert_allclose(model.mask.precision, truth.precision, rtol=0.25)
+    np.testing.assert_allclose(model.mask.height, truth.height, atol=0.05)
+    np.testing.assert_allclose(model.loc, 0.0, atol=0.05)
+    np.testing.assert_allclose(model.covariance, CORRELATED, atol=0.08)
+
+
+def test_probits_are_found_again():
+    batch = make_data(Probit(ALL, PROBITS), 40_000)
+    model = fit(batch, "probit", tolerance=1e-8, max_iterations=500).model
+    np.testing.assert_allclose(model.mask.coefficients, PROBITS, atol=0.12)
+    np.testing.assert_allclose(model.loc, 0.0, atol=0.05)
+    np.testing.assert_allclose(model.covariance, CORRELATED, atol=0.08)
+    ignorable = fit(batch, "ignorable").model
+    assert ignorable.loc.abs().max() > 0.3
+
+
+@pytest.mark.parametrize("missingness", MISSINGNESS)
+def test_a_weight_of_k_counts_as_k_rows(missingness):
+    mask = Probit(ALL, PROBITS) if missingness == "probit" else Bump(ALL, BUMPS)
+    batch = make_data(mask, 120)
+    weights = 1 + torch.arange(120) % 3
+    repeated = batch[torch.arange(120).repeat_interleave(weights)]
+    settings = EMSettings(max_iterations=8, tolerance=0.0)
+    if missingness == "ignorable":
+        keywords = {"generator": torch.Generator().manual_seed(0), "start": standard_start()}
+        one = fit_gaussian(batch, settings, weights=weights.double(), **keywords)
+        two = fit_gaussian(repeated, settings, **keywords)
+        laws = one.gaussian, two.gaussian
+    else:
+        one = fit_self_masked(batch, standard_start(), mask, settings, weights=weights.double())
+        two = fit_self_masked(repeated, standard_start(), mask, settings)
+        laws = one.point, two.point
+        torch.testing.assert_close(
+            one.point.mask.coefficients, two.point.mask.coefficients, rtol=1e-8, atol=1e-8
+        )
+    np.testing.assert_allclose(one.objective, two.objective, rtol=EXACT)
+    torch.testing.assert_close(laws[0].loc, laws[1].loc, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(laws[0].covariance, laws[1].covariance, rtol=1e-8, atol=1e-8)
+
+
+def test_weights_change_the_fit():
+    batch = make_data(Bump(ALL, BUMPS), 120)
+    weights = (1 + torch.arange(120) % 3).double()
+    assert fit(batch, "self-masking", weights=weights).objective != fit(batch, "self-masking").objective
+
+
+def test_the_statistics_of_a_gaussian_count_rows_by_their_weights():
+    batch = make_data(Bump(ALL, BUMPS), 60)
+    observed = batch.observed.clone()
+    observed[:5] = False
+    batch = Incomplete(batch.x, observed)
+    gaussian = pairwise_gaussian(batch, 1.0)
+    weights = torch.arange(60) % 4
+    repeated = batch[torch.arange(60).repeat_interleave(weights)]
+    weighted = gaussian.statistics(batch, plan_buckets(observed), weights.double())
+    expected = gaussian.statistics(repeated, plan_buckets(repeated.observed))
+    torch.testing.assert_close(weighted.covariance, expected.covariance, rtol=EXACT, atol=EXACT)
+    torch.testing.assert_close(weighted.log_prob, gaussian.log_prob(batch), rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("missingness", MISSINGNESS)
+def test_values_under_the_mask_are_never_read(missingness):
+    zero, nan = (fit(make_data(Bump(ALL, BUMPS), 150, poison=p), missingness) for p in (0.0, math.nan))
+    assert zero.objective == nan.objective
+    assert torch.equal(zero.model.loc, nan.model.loc)
+    assert torch.equal(zero.model.covariance, nan.model.covariance)
+
+
+@pytest.mark.parametrize("missingness", ["self-masking", "probit"])
+def test_features_that_may_not_hide_stay_ignorable(missingness):
+    batch = make_data(Bump(ALL, BUMPS), 300)
+    some = fit(batch, missingness, may_hide=torch.tensor([True, False, True])).model
+    assert some.mask.active.tolist() == [True, False, True]
+    none = fit(batch, missingness, may_hide=~ALL, tolerance=1e-9, max_iterations=1000)
+    plain = fit(batch, "ignorable", tolerance=1e-9, max_iterations=1000)
+    torch.testing.assert_close(none.model.covariance, plain.model.covariance, rtol=0, atol=1e-3)
+    assert none.objective[-1] == pytest.approx(plain.objective[-1], abs=1e-6)
+
+
+@pytest.mark.parametrize("missingness", ["self-masking", "probit"])
+def test_features_with_too_few_cells_hidden_or_shown_stay_ignorable(missingness):
+    batch = make_data(Bump(ALL, BUMPS), 300)
+    observed = batch.observed.clone()
+    observed[:, 1], observed[:, 2] = True, False
+    observed[:5, 1], observed[:5, 2] = False, True
+    model = fit(Incomplete(batch.x, observed), missingness).model
+    assert model.mask.active.tolist() == [True, False, False]
+    assert model.covariance.isfinite().all()
+
+
+@pytest.mark.parametrize("missingness", ["self-masking", "probit"])
+def test_one_far_value_does_no_harm(missingness):
+    batch = make_data(Probit(ALL, PROBITS), 300)
+    row = batch.observed[:, 0].nonzero()[0, 0]
+    batch.x[row, 0] = 1e6
+    result = fit(batch, missingness)
+    assert np.isfinite(result.objective).all()
+    assert result.model.conditional_mean(batch).isfinite().all()
+
+
+def test_a_step_function_is_fitted_with_a_steep_slope():
+    """Values above zero always hide: the prior keeps the slope finite."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2000, 3, generator=generator, dtype=torch.float64) @ torch.linalg.cholesky(CORRELATED).T
+    observed = torch.ones_like(x, dtype=torch.bool)
+    observed[:, 0] = x[:, 0] < 0
+    model = fit(Incomplete(x, observed), "probit").model
+    assert 5 < model.mask.coefficients[0, 0] < 100
+    error = (model.conditional_mean(Incomplete(x, observed)) - x)[~observed].square().mean().sqrt()
+    ignorable = fit(Incomplete(x, observed), "ignorable").model
+    worse = (ignorable.conditional_mean(Incomplete(x, observed)) - x)[~observed].square().mean().sqrt()
+    assert error < 0.7 * worse
+
+
+@pytest.mark.parametrize(
+    ("missingness", "mask"), [("self-masking", Bump(ALL, BUMPS)), ("probit", Probit(ALL, PROBITS))]
+)
+def test_a_large_table_starts_from_a_part_of_it(missingness, mask, monkeypatch):
+    batch = make_data(mask, 1200)
+    cold = fit(batch, missingness, tolerance=1e-10, max_iterations=2000)
+    monkeypatch.setattr(em_self_masked, "WARM_UP_ROWS", 300)
+    sizes = []
+    monkeypatch.setattr(
+        em_self_masked,
+        "fit_self_masked",
+        lambda b, *a, **k: sizes.append(len(b)) or fit_self_masked(b, *a, **k),
+    )
+    warm = fit(batch, missingness, tolerance=1e-10, max_iterations=2000)
+    assert sizes[-2:] == [300, 1200]
+    assert warm.objective[-1] == pytest.approx(cold.objective[-1], abs=1e-4)
+
+
+def test_what_is_no_missingness_is_refused():
+    message = "missingness must be one of ignorable, probit, self-masking, got 'mnar'"
+    with pytest.raises(ValueError, match=message):
+        fit(make_data(Bump(ALL, BUMPS), 30), "mnar")
+
+
+@pytest.mark.parametrize("missingness", ["self-masking", "probit"])
+def test_dependent_columns_without_ridge_are_explained(missingness):
+    batch = make_data(Bump(ALL, BUMPS), 200)
+    same = Incomplete(batch.x[:, [0, 0, 1]], batch.observed[:, [0, 0, 1]])
+    with pytest.raises(ValueError, match=r"singular with ridge=0: .* Use a larger ridge"):
+        fit(same, missingness, ridge=0.0)
+
+
+def test_the_same_generator_gives_the_same_fit():
+    batch = make_data(Bump(ALL, BUMPS), 200)
+    fits = [fit(batch, "self-masking", seed=s) for s in (1, 1)]
+    for one, two in itertools.pairwise(fits):
+        assert one.objective == two.objective
+        assert torch.equal(one.model.mask.coefficients, two.model.mask.coefficients)
