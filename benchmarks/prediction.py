@@ -159,7 +159,7 @@ def run(folder: Path, name: str, mechanism: str, n_splits: int) -> dict:
 def as_table(results: dict) -> str:
     """Markdown: one row for each table and mechanism."""
     lines = [
-        "| table | holes | score | NeuMiss | trees | network | NeuMiss less trees | NeuMiss less network | seconds |",
+        "| table | holes | score | NeuMiss | trees | network | less trees | less network | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     names = {"r2": "R²", "log_loss": "log-loss", "accuracy": "accuracy"}
@@ -172,9 +172,10 @@ def as_table(results: dict) -> str:
             lines.append(f"| {' | '.join([*what, names[measure], *means, *paired, seconds])} |")
     lines += [
         "",
-        f"Means of {results['splits']} splits, three quarters of the rows to train on; ± is half a 95% interval of "
-        "the paired difference. A smaller log-loss is better, a larger R² or accuracy is. Seconds are of the fit "
-        f"of NeuMiss on one core. Commit {results['commit']}, written by `make bench`.",
+        f"Means of {results['splits']} splits, three quarters of the rows to train on. *less* is the score "
+        "of NeuMiss less that of the other, paired by split, ± half a 95% interval. A smaller log-loss is "
+        "better, a larger R² or accuracy is. Seconds are of the fit of NeuMiss on one core. "
+        f"Commit {results['commit']}, written by `make bench`.",
     ]
     return "\n".join(lines)
 

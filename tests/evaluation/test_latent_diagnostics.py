@@ -137,17 +137,18 @@ def test_more_rows_make_less_noise(generator):
 
 
 def test_a_posterior_made_by_hand_is_described(generator):
-    model = make_model(n_latent=1, n_components=3)
-    probabilities = np.array([0.6, 0.37, 0.03])
-    set_constant_posterior(model, [[0.0], [3.0], [3.0]], [[1.0], [2.0], [2.0]], np.log(probabilities))
+    model = make_model(n_latent=1, n_components=4)
+    probabilities = np.array([0.5, 0.37, 0.1, 0.03])
+    loc, scale = [[0.0], [3.0], [3.0], [0.0]], [[1.0], [2.0], [2.0], [1.0]]
+    set_constant_posterior(model, loc, scale, np.log(probabilities))
     found = mixture_usage(model, rows_of(generator))
     torch.testing.assert_close(found.mean_weights, torch.tensor(probabilities), rtol=0, atol=EXACT)
     assert found.weight_spread.max() < EXACT
-    assert found.in_use.tolist() == [1, 1, 0]  # 0.03 is less than 0.2 / 3
-    assert found.components_per_row.tolist() == [0, 0, 1, 0]
+    assert found.in_use.tolist() == [1, 1, 1, 0]  # 0.03 is less than 0.2 / 4
+    assert found.components_per_row.tolist() == [0, 0, 0, 1, 0]
     assert found.n_dead == 1
     apart = 3 / math.sqrt((1 + 4) / 2)
-    expected = torch.tensor([[0, apart, apart], [apart, 0, 0], [apart, 0, 0]], dtype=torch.float64)
+    expected = apart * torch.tensor([[0, 1, 1, 0], [1, 0, 0, 1], [1, 0, 0, 1], [0, 1, 1, 0]]).double()
     torch.testing.assert_close(found.distances, expected, rtol=0, atol=EXACT)
 
 

@@ -301,6 +301,30 @@ def test_a_bound_of_one_piece_is_that_of_its_weights(n_components):
     assert_close(found.log_prob, iwelbo_of_weights(weighted.log_w, weighted.log_strata).detach(), EXACT)
 
 
+@pytest.mark.parametrize("n_components", [1, 3])
+@pytest.mark.parametrize("working_bytes", [1, 2**15])
+def test_bound_and_error_are_those_of_all_pieces_together(
+    generator, monkeypatch, n_components, working_bytes
+):
+    model, row = LinearGaussian().model(n_components), random_rows(generator)[:1]
+    spread_encoder(model, generator)
+    seen, log_weights = [], model.log_weights
+
+    def recorded(*arguments, **settings):
+        seen.append(log_weights(*arguments, **settings))
+        return seen[-1]
+
+    monkeypatch.setattr(model, "log_weights", recorded)
+    found = iwelbo(model, row, 100, generator=generator, working_bytes=working_bytes)
+    assert len(seen) > 1
+    log_w, log_strata = torch.cat([piece.log_w for piece in seen]), seen[0].log_strata
+    assert len(log_w) == math.ceil(100 / n_components)
+    assert_close(found.log_prob, iwelbo_of_weights(log_w, log_strata), EXACT)
+    w, strata = log_w[:, 0].exp().numpy(), log_strata[0].exp().numpy()
+    error = np.sqrt((strata**2 * w.var(axis=0, ddof=1) / len(w)).sum()) / (strata * w.mean(axis=0)).sum()
+    assert found.standard_error.item() == pytest.approx(error, abs=EXACT)
+
+
 def test_the_bound_counts_the_mask_with_drawn_cells_on_request(generator):
     truth, mask = LinearGaussian(n_latent=1, n_features=2), LinearMask(2)
     mask.weight.data, mask.bias.data = torch.tensor([[0.2, -0.9], [0.4, -1.5]]), torch.tensor([0.5, -0.3])

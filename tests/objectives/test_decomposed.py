@@ -323,7 +323,7 @@ def test_candidates_are_chosen_by_their_weights(generator):
 def test_held_out_rows_are_improved_before_they_are_scored_and_never_changed(generator):
     model = oracle.linear_gaussian()
     rows = linear_rows(generator, n_rows=5, held_out=True)
-    objective = DecomposedObjective.for_model(model, imputer="pseudo-gibbs", n_rounds=2)
+    objective = DecomposedObjective.for_model(model, imputer="pseudo-gibbs", n_skipped=0, n_rounds=2)
     noise = objective.draw_noise(rows, generator)
     before = rows.completions.x.clone()
     loss = objective(model, rows, noise)
@@ -358,6 +358,17 @@ def test_completions_start_from_observed_values_with_whole_blocks(generator):
     assert stats.chisquare(counts, counts.sum() * shares).pvalue > FAILURE_RATE
     number = completed[~observed[:, 0], :, 0]
     assert (number[:, 0] != number[:, 1]).float().mean() > 0.9  # copies are independent
+
+
+def test_every_observed_value_is_as_likely_to_be_given(generator):
+    values = torch.arange(20.0).unsqueeze(-1)
+    donors = Incomplete(values, values % 2 == 0)
+    batch = Incomplete(torch.full((2000, 1), math.nan), torch.zeros(2000, 1, dtype=torch.bool))
+    completions = Completions.start(batch, Observation.for_pixels(1, "gaussian"), 2, generator, donors)
+    counts = torch.bincount(completions.x.flatten().long(), minlength=20)
+
+    assert (counts[1::2] == 0).all()
+    assert stats.chisquare(counts[::2]).pvalue > FAILURE_RATE
 
 
 def test_columns_that_nobody_saw_start_from_the_filler(generator):

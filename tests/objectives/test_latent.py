@@ -29,9 +29,7 @@ def linear_gaussian(generator, n_components=1, n_features=4, n_latent=2, mask_mo
     weight = torch.randn(n_features, n_latent, generator=generator)
     bias = torch.randn(n_features, generator=generator)
     decoder.set_linear(weight, bias)
-    model = LatentModel(
-        encoder, decoder, observation, n_latent, n_components, mask_model=mask_model
-    ).double()
+    model = LatentModel(encoder, decoder, observation, n_latent, n_components, mask_model=mask_model).double()
     variance = observation.leaves[0].std.detach().square()
     weight, bias = weight.double(), bias.double()
     covariance = weight @ weight.T + variance * torch.eye(n_features, dtype=torch.float64)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import torch
-from oracles import gaussian
 
 from halfseen.distributions.leaf import inverse_softplus
 from halfseen.distributions.leaves import STD_FLOOR
 from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.residual import ResidualMLP
+from oracles import gaussian
 
 N_FEATURES, N_LATENT = 4, 2
 BIAS = np.array([0.3, -0.5, 0.0, 1.0])

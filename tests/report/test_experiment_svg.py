@@ -98,6 +98,14 @@ def test_the_interval_is_one_standard_deviation_to_each_side():
     assert (start, end) == (pytest.approx(ours["low"], abs=0.15), pytest.approx(ours["high"], abs=0.15))
 
 
+def test_the_axis_has_room_for_the_whole_interval():
+    tree = read(make_results({("m", 1, "a"): [1.0, 3.0]}))
+    [span] = [line.get("d") for line in tree.iter(f"{NAMESPACE}path") if line.get("class") == "span"]
+    start, end = map(float, re.match(r"M([\d.]+) [\d.]+H([\d.]+)", span).groups())
+    assert end - dots(tree, "ours")["a"] == pytest.approx(dots(tree, "ours")["a"] - start, abs=0.2)
+    assert end - start > 100
+
+
 def test_failures_are_said_and_what_lies_beyond_the_axis_is_at_its_end():
     tree = read(make_results({("m", 1, "a"): [None, -0.1], ("m", 1, "b"): [None], ("m", 1, "c"): [-1e9]}))
     shown = texts(tree)

@@ -165,6 +165,19 @@ def test_observed_cells_come_back_and_holes_are_never_read(generator):
         assert (drawn[..., ~SEEN] != 6.0).all()
 
 
+@pytest.mark.parametrize("kernel", ["pseudo-gibbs", "mwg"])
+def test_noise_that_belongs_to_rows_is_as_good_as_a_generators(kernel):
+    batch = one_row(N_CHAINS)
+    noise = RowNoise(row_keys(batch.to_array(), seed=0))
+    sampler = GibbsSampler(oracle.linear_gaussian(), kernel, n_steps=20)
+    drawn = sampler.run(batch, far_away(1).expand(N_CHAINS, -1, -1), noise)[:, 0].numpy()
+
+    assert min(p_values(drawn)) > FAILURE_RATE
+    uniforms = [noise.uniforms(step, purpose, 1, 4) for step in range(3) for purpose in range(6)]
+    everything = torch.stack(uniforms).flatten()
+    assert len(everything.unique()) == len(everything)  # none is used for two purposes
+
+
 @pytest.mark.parametrize("kernel", ["pseudo-gibbs", "mwg", "ac-mwg"])
 def test_the_chains_of_a_row_do_not_depend_on_its_company(kernel, generator):
     x = torch.randn(6, 4, generator=generator, dtype=torch.float64)

@@ -13,18 +13,21 @@ from halfseen._random import torch_generator
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.self_masked import SelfMaskedGaussian
+from halfseen.distributions.self_masks import Probit
 from halfseen.errors import HalfseenWarning
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators.imputers import split_rows
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed
-from halfseen.models.latent.start import Factors, start_from_factors
+from halfseen.models.latent.start import Factors, start_from_factors, start_from_probit
 from halfseen.models.latent.tabular import SIGNED, LatentArchitecture, TabularLatent
-from halfseen.nn.mask_models import KnownMask, MaskModel
+from halfseen.nn.mask_models import KnownMask, MaskModel, SelfMaskModel
 from halfseen.objectives.latent import LatentObjective
 from halfseen.objectives.weights import MIN_DRAWS
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.training.em import EMSettings, choose_ridge, fit_gaussian
+from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
 
@@ -38,6 +41,7 @@ MISSINGNESS = (
     "linear",
     "nonlinear",
 )
+SELF_MASKING = ("self-masking", "self-masking-known", "monotone", "shared-slope", "flexible")
 CHOICES: dict[str, tuple[str, ...]] = {
     "posterior": ("gaussian", "mixture"),
     "sampling": ("ancestral", "stratified"),
@@ -54,6 +58,7 @@ LARGEST_BATCH = 512
 GRADIENT_CLIP = 5.0
 TRUST_ROWS = 200  # whose weights are looked at
 ENOUGH_ROWS = 30  # to warn of what is seen
+POOR_SHARE = 0.25  # of draws that count
 UNTRUSTED = 0.7  # the shape of a tail from which weights mean little
 
 
@@ -106,15 +111,16 @@ class BaseLatentImputer(BaseImputer):
         batch = features.encode(codes)
         if self.missingness == "ignorable":
             batch = batch[batch.observed.any(dim=1)]
-        guess = _fit_guess(batch, generator)
         architecture = self._architecture(features, codes)
+        start = _fit_start(batch, features, architecture, generator)
+        guess = start if isinstance(start, Gaussian) else start.gaussian
         known = self._known_mask(features)
         rows = Guessed.by(guess, batch)
         best: tuple[float, LatentModel] | None = None
         for _ in range(self.n_starts):
             model = architecture.build(self._modelled, features, batch, known)
-            self._start(model, guess, rows, generator)
-            history = self._train(model, rows.to(torch.float32), generator)
+            self._start(model, start, rows, generator)
+            history = self._train(model, rows.to(torch.float32), generator, isinstance(start, Gaussian))
             loss = min(history.monitored, default=math.inf)
             if best is None or loss < best[0]:
                 best, self.history_ = (loss, model), history
@@ -180,20 +186,34 @@ class BaseLatentImputer(BaseImputer):
 
         return KnownMask(missing, features.n_features)
 
-    def _start(self, model: LatentModel, guess: Gaussian, rows: Guessed, generator: torch.Generator) -> None:
+    def _start(
+        self,
+        model: LatentModel,
+        start: Gaussian | SelfMaskedGaussian,
+        rows: Guessed,
+        generator: torch.Generator,
+    ) -> None:
         for network in (model.encoder, model.decoder):
             network.reset_parameters(generator)  # type: ignore[operator]
         seen = model.observation.seen_columns(rows.observed)
         model.mask_model.reset_parameters(generator, seen.double().mean(dim=0))
+        gaussian = start if isinstance(start, Gaussian) else start.gaussian
         some = torch.randperm(len(rows), generator=generator)[:MASKS]
-        start_from_factors(model, Factors.of(guess, model.n_latent), rows.observed[some], generator)
+        start_from_factors(model, Factors.of(gaussian, model.n_latent), rows.observed[some], generator)
+        if isinstance(start, SelfMaskedGaussian) and isinstance(start.mask, Probit):
+            assert isinstance(model.mask_model, SelfMaskModel)
+            of_columns = model.mask_model.feature
+            coefficients, active = start.mask.coefficients[of_columns], start.mask.active[of_columns]
+            start_from_probit(model.mask_model, coefficients, active)
 
-    def _train(self, model: LatentModel, rows: Guessed, generator: torch.Generator) -> History:
-        """Trains in one phase; under a mask model first as if it were ignorable."""
+    def _train(
+        self, model: LatentModel, rows: Guessed, generator: torch.Generator, starts_ignorant: bool
+    ) -> History:
+        """Trains in one phase; where nothing is known yet of the mask, first as if it were ignorable."""
         train, validation = split_rows(rows, self.validation_fraction, generator)
         settings = self._settings(len(train))
         phases = [(1.0, settings)]
-        if not model.mask_model.is_ignorable:  # what hides cells cannot be learned without a density
+        if starts_ignorant and not model.mask_model.is_ignorable:
             phases.insert(0, (0.0, replace(settings, max_epochs=math.ceil(settings.max_epochs / 3))))
         stratified = self.sampling == "stratified"
         for mask_weight, phase in phases:
@@ -243,7 +263,7 @@ class BaseLatentImputer(BaseImputer):
         trust = sampler.trust(some)
         share = float((trust.pareto_k > UNTRUSTED).double().mean())
         ess = float(trust.ess.median())
-        if share > 0.5 and len(some) >= ENOUGH_ROWS:
+        if share > 0.5 and ess < POOR_SHARE * self.n_imputation_draws and len(some) >= ENOUGH_ROWS:
             warnings.warn(
                 f"For {share:.0%} of rows the importance weights have too heavy a tail (Pareto k above "
                 f"{UNTRUSTED}; half of the rows have an effective number of draws below {ess:.0f} of "
@@ -276,10 +296,16 @@ class BaseLatentImputer(BaseImputer):
             raise ValueError(f"validation_fraction must be in [0, 1), got {self.validation_fraction!r}.")
 
 
-def _fit_guess(batch: Incomplete, generator: torch.Generator) -> Gaussian:
-    """Returns the Gaussian of the features, by EM on at most some thousand rows."""
-    rows = torch.randperm(len(batch), generator=generator)[:GUESS_ROWS]
-    some = batch[rows]
+def _fit_start(
+    batch: Incomplete, features: FeatureMap, architecture: LatentArchitecture, generator: torch.Generator
+) -> Gaussian | SelfMaskedGaussian:
+    """Returns a Gaussian of the features by EM, on at most some thousand rows; with masks if they tell."""
+    some = batch[torch.randperm(len(batch), generator=generator)[:GUESS_ROWS]]
     settings = EMSettings(max_iterations=100, tolerance=1e-4)
-    ridge = choose_ridge(some, settings, generator=generator)
-    return fit_gaussian(some, replace(settings, ridge=ridge), generator=generator).gaussian
+    settings = replace(settings, ridge=choose_ridge(some, settings, generator=generator))
+    if architecture.missingness not in SELF_MASKING:
+        return fit_gaussian(some, settings, generator=generator).gaussian
+    hidden = [features.numeric.index(c) for c in architecture.hidden or () if c in features.numeric]
+    may_hide = torch.zeros(features.n_features, dtype=torch.bool)
+    may_hide[hidden] = True
+    return fit_masked_gaussian(some, "probit", may_hide, settings, generator=generator).model

@@ -202,8 +202,10 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
     ----------
     classes_ : array of shape (n_classes,)
         The classes, sorted.
-    missingness_, validation_errors_, head_weight_
+    missingness_, validation_errors_
         As in `NeuMissRegressor`.
+    head_weight_ : float
+        By which the logits of the networks count; above 1 if held-out rows ask for bolder ones.
     temperature_ : float
         By which held-out rows ask to divide the linear scores.
 
@@ -240,6 +242,8 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         labels = column_or_1d(y, warn=True)
+        if labels.dtype == object and any(label is None or label != label for label in labels.tolist()):
+            raise ValueError("Input y contains NaN or None: leave out the rows whose class is not known.")
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         check_consistent_length(counted, labels)

@@ -29,7 +29,8 @@ RECIPES = ("authors", "ours")
 AUTHORS_EPOCHS, AUTHORS_BATCH, AUTHORS_RATE = 100, 10, 1e-2  # the rate is divided by the number of features
 PLATEAU_FACTOR, PLATEAU_PATIENCE, PLATEAU_THRESHOLD, LOWEST_RATE = 0.2, 2, 1e-4, 5e-6
 
-# Our recipe. Rates and decays were chosen by the error of one data set (MCAR, n = 10,000, d = 20, seed 0).
+# Our recipe. Rates and decays were chosen by the scores of data sets with seed 0 (n = 10,000, d = 10 and 20),
+# for each architecture to do well: for the published ones, that is, in favour of what we compare with.
 OURS = TrainingSettings(
     max_epochs=100,
     batch_size=512,
@@ -39,8 +40,8 @@ OURS = TrainingSettings(
     min_improvement=1e-5,
     compile=False,
 )
-RATES = {"2020": 1e-2, "2021": 1e-2, "ours": 3e-4}  # what starts from EM has little to learn
-DECAYS = {"2020": 1.0, "2021": 0.1, "ours": 0.0}
+RATES = {"2020": 3e-2, "2021": 1e-2, "ours": 3e-4}  # what starts from EM has little to learn
+DECAYS = {"2020": 0.3, "2021": 0.1, "ours": 0.0}
 PREDICTED_AT_ONCE = 4096  # rows
 
 

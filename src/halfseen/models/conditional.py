@@ -6,6 +6,7 @@ when it is to be predicted. A linear score of the features is one more feature, 
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch.nn import functional
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import Bump, Probit
+from halfseen.distributions.self_masks import Bump, Probit, SelfMask
 
 SCORE_NOISE = 1e-6  # of a score that is added to a law: a Gaussian needs full rank
 
@@ -24,9 +25,7 @@ RowLaw = Gaussian | SelfMaskedGaussian
 def only_features(law: RowLaw, n_features: int) -> RowLaw:
     """Returns the law of the first features alone."""
     if isinstance(law, SelfMaskedGaussian):
-        mask = replace(
-            law.mask, active=law.mask.active[:n_features], coefficients=law.mask.coefficients[:n_features]
-        )
+        mask = _with_cells(law.mask, law.mask.active[:n_features], law.mask.coefficients[:n_features])
         return SelfMaskedGaussian(_leading(law.gaussian, n_features), mask)
     return _leading(law, n_features)
 
@@ -40,10 +39,10 @@ def with_scores(law: RowLaw, weights: Tensor) -> RowLaw:
     """
     if isinstance(law, SelfMaskedGaussian):
         n_scores = weights.shape[1]
-        mask = replace(
+        mask = _with_cells(
             law.mask,
-            active=functional.pad(law.mask.active, (0, n_scores)),
-            coefficients=functional.pad(law.mask.coefficients, (0, 0, 0, n_scores)),
+            functional.pad(law.mask.active, (0, n_scores)),
+            functional.pad(law.mask.coefficients, (0, 0, 0, n_scores)),
         )
         return SelfMaskedGaussian(_scored(law.gaussian, weights), mask)
     return _scored(law, weights)
@@ -76,6 +75,11 @@ def law_from_state(state: Mapping[str, Tensor]) -> RowLaw:
             found = mask(state[f"law.{kind}.active"], state[f"law.{kind}.coefficients"])
             return SelfMaskedGaussian(gaussian, found)
     return gaussian
+
+
+def _with_cells(mask: SelfMask, active: Tensor, coefficients: Tensor) -> SelfMask:
+    """Returns a mask of the same kind for other features."""
+    return replace(cast("Bump | Probit", mask), active=active, coefficients=coefficients)
 
 
 def _leading(gaussian: Gaussian, n_features: int) -> Gaussian:

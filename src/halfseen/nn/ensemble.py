@@ -1,6 +1,7 @@
 """Several small networks of one shape, computed together."""
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -49,9 +50,7 @@ class EnsembleMLP(nn.Module):
     ) -> None:
         super().__init__()
         sizes = [n_inputs, *[width] * n_layers, n_outputs]
-        self.weights = nn.ParameterList(
-            torch.zeros(n_networks, a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)
-        )
+        self.weights = nn.ParameterList(torch.zeros(n_networks, a, b) for a, b in pairwise(sizes))
         self.biases = nn.ParameterList(torch.zeros(n_networks, 1, b) for b in sizes[1:])
 
     def reset_parameters(self, generator: torch.Generator) -> None:

@@ -48,4 +48,5 @@ class NormalScores:
         between = torch.where(gap > 0, (values - below) / torch.where(gap > 0, gap, 1.0), 0.0)
         rank = torch.where(left < right, (left + right - 1) / 2, left - 1 + between)
         share = rank / max(1, n_knots - 1)
-        return torch.special.ndtri(share.clamp(FARTHEST, 1 - FARTHEST)).T
+        scores: Tensor = torch.special.ndtri(share.clamp(FARTHEST, 1 - FARTHEST))
+        return scores.T

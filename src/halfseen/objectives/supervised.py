@@ -43,7 +43,7 @@ class SquaredError:
 
     def __call__(self, module: nn.Module, batch: Labelled, noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
-        error = batch.base + module(batch.inputs) - batch.target  # (E, N, T)
+        error: Tensor = batch.base + module(batch.inputs) - batch.target  # (E, N, T)
         return batch.weight * error.square().sum(dim=-1).mean(dim=0)
 
 

@@ -29,6 +29,7 @@ Form = Literal["auto", "decoder_mean", "sample", "integrated"]
 
 WORKING_BYTES = 32 * 2**20  # small enough to stay near the processor
 INDEX_STREAM, CELL_STREAM = 1, 16  # noise of different purposes is kept apart
+MAX_ROWS = 256  # at once: rows that are few are done as if they were so many
 MAX_ATTEMPTS = 64  # to draw a cell that is missing
 
 
@@ -107,32 +108,29 @@ class ImportanceSampler:
     @torch.no_grad()
     def mean(self, batch: Incomplete) -> Tensor:
         """Returns rows (N, D) with the expectation of missing features; of indicators, probabilities."""
-        return self._by_rows(batch, self._mean)
+        return self._by_rows(batch, lambda rows, _: self._mean(rows))
 
     @torch.no_grad()
     def quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, n_numeric) of the columns of numbers, each by itself."""
-        return self._by_rows(batch, lambda rows: self._quantiles(rows, probabilities), dim=1)
+        return self._by_rows(batch, lambda rows, _: self._quantiles(rows, probabilities), dim=1)
 
     @torch.no_grad()
     def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns rows (M, N, D) with missing cells drawn jointly, by resampling; noise is the rows'."""
-        positions = torch.arange(len(batch))
-        pieces = map_in_threads(
-            lambda rows: self._draws(batch[rows], keys[rows.numpy()], n_draws),
-            positions.split(self._rows_at_once) if len(batch) else [positions],
+        return self._by_rows(
+            batch, lambda rows, index: self._draws(rows, keys[index.numpy()], n_draws), dim=1
         )
-        return torch.cat(list(pieces), dim=1)
 
     @torch.no_grad()
     def log_prob(self, batch: Incomplete) -> Tensor:
         r"""Returns a lower bound (N) of :math:`\log p(x_o)`, the IWELBO of all draws, without the mask."""
-        return self._by_rows(batch, self._log_prob)
+        return self._by_rows(batch, lambda rows, _: self._log_prob(rows))
 
     @torch.no_grad()
     def trust(self, batch: Incomplete) -> Trust:
         """Returns the effective number of draws and the shape of the weights' tail, of each row."""
-        log_alpha = self._by_rows(batch, self._log_alpha, dim=1)
+        log_alpha = self._by_rows(batch, lambda rows, _: self._log_alpha(rows), dim=1)
         return Trust(effective_sample_size(log_alpha), pareto_k(log_alpha))
 
     # ------------------------------------------------------------------------------- some rows at a time
@@ -256,9 +254,18 @@ class ImportanceSampler:
             return observation.mean(parameters)
         return HiddenCells.of(observation, self._self_mask, parameters).mean
 
-    def _by_rows(self, batch: Incomplete, answer: Callable[[Incomplete], Tensor], dim: int = 0) -> Tensor:
-        chunks = batch.chunks(self._rows_at_once) if len(batch) else iter([batch])
-        return torch.cat(list(map_in_threads(answer, chunks)), dim=dim)
+    def _by_rows(
+        self, batch: Incomplete, answer: Callable[[Incomplete, Tensor], Tensor], dim: int = 0
+    ) -> Tensor:
+        """Answers for some rows at a time, always as many: products of other shapes round differently."""
+        size = self._rows_at_once
+        starts = range(0, max(1, len(batch)), size)
+
+        def part(start: int) -> Tensor:
+            index = torch.arange(start, start + size if len(batch) else start).clamp(max=len(batch) - 1)
+            return answer(batch[index], index).narrow(dim, 0, min(size, len(batch) - start))
+
+        return torch.cat(list(map_in_threads(part, starts)), dim=dim)
 
     # ------------------------------------------------------------------------------- what stays the same
 
@@ -313,7 +320,7 @@ class ImportanceSampler:
 
     @cached_property
     def _rows_at_once(self) -> int:
-        return max(1, self._pairs_at_once // self.n_draws)
+        return min(MAX_ROWS, max(1, self._pairs_at_once // self.n_draws))
 
 
 def _choose(log_alpha: Tensor, keys: Keys, draw: int) -> Tensor:

@@ -82,7 +82,7 @@ class _NumberMixture:
             low[active] = torch.where(under, x[active], low[active])
             high[active] = torch.where(under, high[active], x[active])
             step = x[active] - below / density.clamp(min=torch.finfo(x.dtype).tiny)
-            inside = (step > low[active]) & (step < high[active])
+            inside = (step >= low[active]) & (step <= high[active])
             step = torch.where(inside, step, (low[active] + high[active]) / 2)
             moved = (step - x[active]).abs() > TOLERANCE * spread[active]
             x[active] = step

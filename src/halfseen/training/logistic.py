@@ -41,7 +41,7 @@ class Logistic:
     --------
     >>> line = Logistic(torch.tensor([[1.0]]), torch.tensor([0.0]))
     >>> line(torch.tensor([[2.0], [2.0]]), torch.tensor([[0.0], [8.0]])).softmax(dim=1)[:, 1]
-    tensor([0.8808, 0.7290])
+    tensor([0.8808, 0.7277])
     """
 
     weights: Tensor
@@ -103,7 +103,8 @@ def fit_logistic(
         w, b = point.view(first.shape).split([len(first) - 1, 1])
         logits = Logistic(w, b)(mean @ w, variance)
         fit = (weights * functional.cross_entropy(logits, target, reduction="none")).sum()
-        return (fit + 0.5 * ridge * w.square().sum()) / total
+        penalised: Tensor = fit + 0.5 * ridge * w.square().sum()
+        return penalised / total
 
     found = _minimise(loss, first.flatten()).view(first.shape)
     return Logistic(found[:-1], found[-1])
@@ -142,7 +143,7 @@ def fit_blend(
         fit = (weights * functional.cross_entropy(logits, target, reduction="none")).sum()
         return (fit + 0.5 * BLEND_ROWS * (shares - 1).square().sum()) / weights.sum()
 
-    bounds = [(SHYEST, None), (1.0, 1.0) if full else (0.0, None)]
+    bounds: list[tuple[float, float | None]] = [(SHYEST, None), (1.0, 1.0) if full else (0.0, None)]
     bold, share = _minimise(loss, base.new_ones(2), bounds).tolist()
     return bold, 0.0 if correction is None else share
 

@@ -12,6 +12,7 @@ from halfseen.distributions.leaf import Leaf, inverse_softplus
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import LatentModel
+from halfseen.nn.mask_models import FlexibleSelfMask, SelfMaskModel, SharedSlopeMask
 from halfseen.nn.residual import ResidualMLP
 
 MIN_UNIQUENESS = 0.01  # of the variance of a feature: factors that explain all make a singular likelihood
@@ -19,6 +20,7 @@ MIN_GAIN = 0.1  # of a factor: a latent that nothing depends on would never be u
 N_STEPS = 100
 DAMPING = 4e-3  # bounds how much parameters change to change a mean, for levels that are rare
 MASK_RIDGE = 1.0
+LOGISTIC = 1.702  # the slope at which a logistic curve is closest to the normal one
 SPREAD = 0.5  # of the means of mixture components, in posterior standard deviations
 
 
@@ -163,3 +165,32 @@ def _with_uniqueness(observation: Observation, uniqueness: Tensor) -> Tensor:
                 neutral[at] = inverse_softplus((spread * unit).clamp(min=2 * floor))
         pieces.append(neutral)
     return torch.cat(pieces)
+
+
+@torch.no_grad()
+def start_from_probit(mask_model: SelfMaskModel, coefficients: Tensor, active: Tensor) -> None:
+    r"""Sets the curves of a self-masking model to probits :math:`\Phi(\lambda x - c)` of being missing.
+
+    A logistic curve of slope :math:`1.7 \lambda` is all but the same. Where a known direction differs from
+    that of the probit, the curve stays as flat as it was.
+
+    Parameters
+    ----------
+    mask_model : SelfMaskModel
+        Changed in place.
+    coefficients : Tensor
+        (C, 2), the slope :math:`\lambda` and :math:`-c` of each column that is a number.
+    active : Tensor
+        (C), the columns that have one.
+    """
+    slope, bias = LOGISTIC * coefficients[:, 0], -LOGISTIC * coefficients[:, 1]
+    signs = getattr(mask_model, "signs", torch.zeros(len(slope)))
+    active = active & mask_model.is_number & ((signs == 0) | (signs * slope > 0)) & (slope != 0)
+    raw = torch.where(signs == 0, slope, inverse_softplus(slope.abs().clamp(min=1e-3)))
+    name = "slope" if isinstance(mask_model, FlexibleSelfMask) else "raw_slope"
+    before: Tensor = getattr(mask_model, name)
+    if isinstance(mask_model, SharedSlopeMask):
+        before.copy_(raw[active].mean() if active.any() else before)
+    else:
+        before.copy_(torch.where(active, raw, before))
+    mask_model.bias.copy_(torch.where(active, bias, mask_model.bias))

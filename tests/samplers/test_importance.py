@@ -1,0 +1,240 @@
+"""Importance sampling of missing cells against exact conditionals of linear-Gaussian models."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+from tolerances import EXACT, FAILURE_RATE
+
+from halfseen._random import row_keys
+from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.observation import Observation
+from halfseen.models.latent.model import LatentModel
+from halfseen.models.latent.rows import Guessed, GuessFill
+from halfseen.models.latent.start import Factors, start_from_factors
+from halfseen.nn.mask_models import LinearMask, SelfMask
+from halfseen.nn.residual import ResidualMLP
+from halfseen.samplers.importance import ImportanceSampler
+from halfseen.samplers.quantiles import weighted_quantiles
+
+SLOPE, BIAS = 2.0, 0.5
+
+
+def linear_gaussian(n_features=2, n_latent=1, n_components=1, mask_model=None, **options):
+    """A linear-Gaussian model whose posterior has the exact mean, and the Gaussian of its rows."""
+    generator = torch.Generator().manual_seed(5)
+    loadings = 0.5 + torch.rand(n_features, n_latent, generator=generator, dtype=torch.float64)
+    loc = torch.linspace(-0.5, 0.5, n_features, dtype=torch.float64)
+    factors = Factors(loc, loadings, torch.full((n_features,), 0.3, dtype=torch.float64))
+    gaussian = Gaussian(loc, loadings @ loadings.T + 0.3 * torch.eye(n_features, dtype=torch.float64))
+    observation = Observation.for_pixels(n_features, "shared-gaussian")
+    encoder = ResidualMLP(
+        2 * n_features, LatentModel.n_outputs(n_latent, n_components), width=4, n_blocks=0, linear_skip=True
+    )
+    decoder = ResidualMLP(n_latent, n_features, width=0, n_blocks=0)
+    model = LatentModel(
+        encoder,
+        decoder,
+        observation,
+        n_latent,
+        n_components,
+        mask_model=mask_model,
+        fill=GuessFill(),
+        **options,
+    ).double()
+    every = torch.rand(200, n_features, generator=generator) < 0.5
+    start_from_factors(model, factors, every, generator)
+    with torch.no_grad():
+        decoder.set_linear(loadings, loc)  # exactly, where the start is damped
+        observation.leaves[0].log_std.fill_(math.log(math.sqrt(0.3) - observation.leaves[0].std_floor))
+        size = n_components * n_latent
+        encoder.output.bias[size : 2 * size] += 0.3  # wider than the posterior: weights are bounded
+    return model, gaussian
+
+
+def self_mask(n_features=2):
+    mask = SelfMask(n_features).double()
+    with torch.no_grad():
+        mask.raw_slope.fill_(SLOPE)
+        mask.bias.fill_(BIAS)
+    return mask
+
+
+def rows(gaussian, x, observed):
+    return Guessed.by(gaussian, Incomplete(torch.tensor(x, dtype=torch.float64), torch.tensor(observed)))
+
+
+def some_rows(gaussian, n_rows=12, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    n_features = len(gaussian.loc)
+    x = torch.randn(n_rows, n_features, generator=generator, dtype=torch.float64)
+    return Guessed.by(gaussian, Incomplete(x, torch.rand(n_rows, n_features, generator=generator) < 0.5))
+
+
+# ------------------------------------------------------------------------------------ missing at random
+
+
+@pytest.mark.parametrize("n_components", [1, 3])
+def test_the_mean_and_the_bound_are_those_of_the_gaussian(n_components):
+    model, gaussian = linear_gaussian(4, 2, n_components)
+    batch = some_rows(gaussian)
+    sampler = ImportanceSampler(model, 8192)
+    torch.testing.assert_close(sampler.mean(batch), gaussian.conditional_mean(batch), rtol=0, atol=0.02)
+    torch.testing.assert_close(sampler.log_prob(batch), gaussian.log_prob(batch), rtol=0, atol=0.02)
+
+
+def test_quantiles_are_those_of_the_gaussian():
+    model, gaussian = linear_gaussian(4, 2)
+    batch = some_rows(gaussian)
+    levels = [0.05, 0.5, 0.9]
+    actual = ImportanceSampler(model, 4096).quantiles(batch, levels)
+    mean, spread = gaussian.conditional_mean(batch), gaussian.conditional_variance(batch).sqrt()
+    for level, found in zip(levels, actual, strict=True):
+        expected = mean + stats.norm.ppf(level) * spread
+        hidden = ~batch.observed
+        torch.testing.assert_close(found[hidden], expected[hidden], rtol=0, atol=0.04)
+
+
+@pytest.mark.parametrize("mask", ["ignorable", "integrated"])
+def test_draws_have_the_mean_and_the_quantiles_that_are_reported(mask):
+    model, gaussian = linear_gaussian(mask_model=None if mask == "ignorable" else self_mask())
+    one = rows(gaussian, [[0.0, 0.7]], [[False, True]])
+    many = one[torch.zeros(3000, dtype=torch.long)]
+    sampler = ImportanceSampler(model, 50)  # few: what is reported is that of the same draws
+    keys = row_keys(many.to_array(), seed=3)
+    drawn = sampler.draws(many, keys, 1)[0, :, 0].numpy()
+    assert stats.ttest_1samp(drawn, float(sampler.mean(one)[0, 0])).pvalue > FAILURE_RATE
+    for level in (0.1, 0.5, 0.9):
+        end = float(sampler.quantiles(one, [level])[0, 0, 0])
+        assert stats.binomtest(int((drawn < end).sum()), len(drawn), level).pvalue > FAILURE_RATE
+
+
+def test_cells_of_a_row_are_drawn_jointly():
+    model, gaussian = linear_gaussian(3, 1)
+    nothing = rows(gaussian, [[0.0] * 3], [[False] * 3])
+    many = nothing[torch.zeros(4000, dtype=torch.long)]
+    drawn = ImportanceSampler(model, 512).draws(many, row_keys(many.to_array(), seed=1), 1)[0]
+    torch.testing.assert_close(drawn.T.cov(), gaussian.covariance, rtol=0, atol=0.15)
+
+
+# --------------------------------------------------------------------------------- missing by their value
+
+
+def exact_mean(gaussian, seen):
+    """E[x_0 | x_1 = seen, x_0 missing], by quadrature."""
+    batch = rows(gaussian, [[0.0, seen]], [[False, True]])
+    mean = float(gaussian.conditional_mean(batch)[0, 0])
+    spread = float(gaussian.conditional_variance(batch)[0, 0].sqrt())
+
+    def hidden(x):
+        return stats.norm.pdf(x, mean, spread) / (1 + math.exp(BIAS - SLOPE * x))
+
+    ends = mean - 10 * spread, mean + 10 * spread
+    return integrate.quad(lambda x: x * hidden(x), *ends)[0] / integrate.quad(hidden, *ends)[0]
+
+
+SEEN = [-1.5, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("form", ["auto", "integrated", "sample"])
+def test_the_mean_of_a_cell_that_hid_itself_is_exact_where_decoder_means_are_not(form):
+    model, gaussian = linear_gaussian(mask_model=self_mask())
+    batch = rows(gaussian, [[0.0, seen] for seen in SEEN], [[False, True]] * len(SEEN))
+    exact = torch.tensor([exact_mean(gaussian, seen) for seen in SEEN])
+    n_draws = 20_000
+    found = ImportanceSampler(model, n_draws, form=form).mean(batch)[:, 0]
+    trust = ImportanceSampler(model, n_draws, form=form).trust(batch)
+    error = gaussian.conditional_variance(batch)[:, 0].sqrt() / trust.ess.sqrt()
+    assert ((found - exact).abs() < 3 * error).all()
+    naive = ImportanceSampler(model, n_draws, form="decoder_mean").mean(batch)[:, 0]
+    assert ((naive - exact).abs() > 5 * error).all()
+    blind = ImportanceSampler(linear_gaussian()[0], n_draws).mean(batch)[:, 0]
+    assert ((naive - exact).abs() < (blind - exact).abs()).all()
+
+
+@pytest.mark.parametrize("form", ["integrated", "sample"])
+def test_the_median_of_a_cell_that_hid_itself_is_exact(form):
+    model, gaussian = linear_gaussian(mask_model=self_mask())
+    batch = rows(gaussian, [[0.0, 0.4]], [[False, True]])
+    found = float(ImportanceSampler(model, 8192, form=form).quantiles(batch, [0.5])[0, 0, 0])
+    mean = float(gaussian.conditional_mean(batch)[0, 0])
+    spread = float(gaussian.conditional_variance(batch)[0, 0].sqrt())
+    grid = np.linspace(mean - 10 * spread, mean + 10 * spread, 100_001)
+    density = stats.norm.pdf(grid, mean, spread) / (1 + np.exp(BIAS - SLOPE * grid))
+    cumulated = density.cumsum() / density.sum()
+    assert found == pytest.approx(grid[np.searchsorted(cumulated, 0.5)], abs=0.03)
+
+
+def test_draws_under_a_model_of_the_whole_row_have_its_mean():
+    mask = LinearMask(2).double()
+    with torch.no_grad():
+        mask.weight.copy_(torch.tensor([[-SLOPE, 0.5], [0.0, 0.0]]))
+        mask.bias.copy_(torch.tensor([BIAS, 0.0]))
+    model, gaussian = linear_gaussian(mask_model=mask)
+    one = rows(gaussian, [[0.0, 0.0]], [[False, True]])  # at 0 the other column adds nothing
+    many = one[torch.zeros(2000, dtype=torch.long)]
+    sampler = ImportanceSampler(model, 100)
+    drawn = sampler.draws(many, row_keys(many.to_array(), seed=3), 1)[0, :, 0].numpy()
+    assert abs(drawn.mean() - exact_mean(gaussian, 0.0)) < 5 * drawn.std() / math.sqrt(len(drawn))
+
+
+# -------------------------------------------------------------------------------------------- row by row
+
+
+@pytest.mark.parametrize("mask", [None, self_mask(), LinearMask(2).double()], ids=["none", "self", "linear"])
+def test_an_answer_does_not_depend_on_company_memory_or_what_is_under_the_mask(mask):
+    model, gaussian = linear_gaussian(mask_model=mask)
+    batch = some_rows(gaussian, n_rows=9)
+    poison = Guessed(torch.where(batch.observed, batch.x, math.nan), batch.observed, batch.guess)
+    keys = row_keys(batch.to_array(), seed=2)
+    whole = ImportanceSampler(model, 64)
+    pieces = ImportanceSampler(model, 64, working_bytes=5000)  # less than one row at a time
+    for one, other in ((whole, pieces), (whole, whole)):
+        torch.testing.assert_close(one.mean(batch), other.mean(poison), rtol=EXACT, atol=EXACT)
+        torch.testing.assert_close(one.log_prob(batch), other.log_prob(poison), rtol=EXACT, atol=EXACT)
+        torch.testing.assert_close(
+            one.draws(batch, keys, 2), other.draws(poison, keys, 2), rtol=1e-9, atol=1e-9
+        )
+        quantiles = one.quantiles(batch, [0.2]), other.quantiles(poison, [0.2])
+        torch.testing.assert_close(*quantiles, rtol=1e-9, atol=1e-9)
+    alone = whole.draws(batch[4:5], keys[4:5], 2)
+    torch.testing.assert_close(alone, whole.draws(batch, keys, 2)[:, 4:5], rtol=1e-9, atol=1e-9)
+
+
+def test_weights_are_trusted_when_the_posterior_is_right_and_not_when_it_is_narrow():
+    model, gaussian = linear_gaussian(4, 2)
+    batch = some_rows(gaussian)
+    good = ImportanceSampler(model, 1000).trust(batch)
+    assert (good.ess > 300).all()
+    assert (good.pareto_k < 0.7).all()
+    with torch.no_grad():
+        model.encoder.output.bias[2:4] -= 3.0
+    bad = ImportanceSampler(model, 1000).trust(batch[batch.observed.any(dim=1)])
+    assert (bad.ess < 200).all()
+    assert (bad.pareto_k > 0.5).double().mean() > 0.9
+
+
+def test_weighted_quantiles_are_those_of_numpy(generator):
+    atoms = torch.randn(201, 3, generator=generator, dtype=torch.float64)
+    levels = [0.1, 0.5, 0.77]
+    actual = weighted_quantiles(atoms, torch.ones_like(atoms), levels)
+    expected = np.quantile(atoms.numpy(), levels, axis=0, method="hazen")
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=EXACT)
+    twice = torch.cat([atoms, atoms[:50]])
+    weights = torch.ones_like(atoms)
+    weights[:50] = 2.0
+    gap = (
+        weighted_quantiles(twice, torch.ones_like(twice), levels) - weighted_quantiles(atoms, weights, levels)
+    ).abs()
+    assert gap.max() < 0.05
+
+
+def test_no_draws_and_unknown_forms_are_refused():
+    model, _ = linear_gaussian()
+    with pytest.raises(ValueError, match="n_draws must be at least 1, got 0"):
+        ImportanceSampler(model, 0)
+    with pytest.raises(ValueError, match="There is no form 'exact' of importance sampling"):
+        ImportanceSampler(model, form="exact")
