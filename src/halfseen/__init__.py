@@ -7,6 +7,7 @@ from halfseen.data.schema import Column, Schema
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
 from halfseen.estimators.latent import (
+    DeMissVAEImputer,
     LatentImputer,
     MissIWAEImputer,
     MissSIWAEImputer,
@@ -25,6 +26,7 @@ from halfseen.evaluation.pooling import Pooled, pool
 __version__ = version("halfseen")
 __all__ = [
     "Column",
+    "DeMissVAEImputer",
     "Diagnosis",
     "GaussianImputer",
     "GaussianRegressor",

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from halfseen import (
+    DeMissVAEImputer,
     GaussianImputer,
     GaussianRegressor,
     LatentImputer,
@@ -144,6 +145,7 @@ PRESETS = tuple(
         "misssvae": MissSVAEImputer,
         "missiwae": MissIWAEImputer,
         "misssiwae": MissSIWAEImputer,
+        "demissvae": DeMissVAEImputer,
     }.items()
 )
 """Imputers that are others with a few choices made: the contract of estimators is enough for them."""

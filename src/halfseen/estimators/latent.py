@@ -20,8 +20,9 @@ class LatentImputer(BaseLatentImputer):
 
     Parameters
     ----------
-    posterior : {"gaussian", "mixture"}, default="gaussian"
-        The family of :math:`q(z \mid x_o)`; a mixture fits what missing cells leave ambiguous.
+    posterior : {"gaussian", "mixture", "imputations"}, default="gaussian"
+        The family of :math:`q(z \mid x_o)`; a mixture fits what missing cells leave ambiguous. By
+        ``"imputations"`` it is a mixture over `n_draws` imputations of each row, which improve in training.
     n_components : int, default=5
         Components of a mixture.
     sampling : {"ancestral", "stratified"}, default="ancestral"
@@ -345,3 +346,20 @@ class MissSIWAEImputer(_MixturePreset):
     """
 
     sampling = "stratified"
+
+
+class DeMissVAEImputer(_GaussianPreset):
+    """Imputes by DeMissVAE: decoder and encoder trained by bounds of their own on rows with many imputations.
+
+    The posterior of a row is the mixture of those of its `n_draws` imputations, which are kept from epoch to
+    epoch and redrawn from the model. Afterwards an encoder for incomplete rows is trained to the finished
+    decoder, and cells are filled as by the other presets. Missing at random. The parameters are those of
+    `LatentImputer` that the method leaves open; so is `score_samples`, a bound.
+
+    References
+    ----------
+    Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data with mixture
+    variational families, section 4.2.
+    """
+
+    posterior = "imputations"

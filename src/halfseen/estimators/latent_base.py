@@ -18,11 +18,13 @@ from halfseen.distributions.self_masks import Probit
 from halfseen.errors import HalfseenWarning
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators.imputers import split_rows
+from halfseen.models.latent.completions import CompletedRows, Completions
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed
 from halfseen.models.latent.start import Factors, start_from_factors, start_from_probit
 from halfseen.models.latent.tabular import SIGNED, LatentArchitecture, TabularLatent
 from halfseen.nn.mask_models import KnownMask, MaskModel, SelfMaskModel
+from halfseen.objectives.decomposed import DecomposedObjective
 from halfseen.objectives.latent import LatentObjective
 from halfseen.objectives.weights import MIN_DRAWS
 from halfseen.samplers.importance import ImportanceSampler
@@ -43,7 +45,7 @@ MISSINGNESS = (
 )
 SELF_MASKING = ("self-masking", "self-masking-known", "monotone", "shared-slope", "flexible")
 CHOICES: dict[str, tuple[str, ...]] = {
-    "posterior": ("gaussian", "mixture"),
+    "posterior": ("gaussian", "mixture", "imputations"),
     "sampling": ("ancestral", "stratified"),
     "bound": ("elbo", "iwelbo", "looser"),
     "gradient": ("full", "stl", "dreg"),
@@ -212,6 +214,8 @@ class BaseLatentImputer(BaseImputer):
         """Trains in one phase; where nothing is known yet of the mask, first as if it were ignorable."""
         train, validation = split_rows(rows, self.validation_fraction, generator)
         settings = self._settings(len(train))
+        if self.posterior == "imputations":
+            self._train_on_imputations(model, train, validation, settings, generator)
         phases = [(1.0, settings)]
         if starts_ignorant and not model.mask_model.is_ignorable:
             phases.insert(0, (0.0, replace(settings, max_epochs=math.ceil(settings.max_epochs / 3))))
@@ -235,6 +239,35 @@ class BaseLatentImputer(BaseImputer):
                 callback=self.callback,
             )
         return history
+
+    def _train_on_imputations(
+        self,
+        model: LatentModel,
+        train: Incomplete,
+        validation: Incomplete | None,
+        settings: TrainingSettings,
+        generator: torch.Generator,
+    ) -> None:
+        """Trains on completed rows, whose imputations improve meanwhile; then leaves the decoder as it is.
+
+        What follows trains the encoder alone, to read incomplete rows.
+        """
+
+        def completed(rows: Incomplete, *, held_out: bool) -> CompletedRows:
+            copies = Completions.start(rows, model.observation, self.n_draws, generator, donors=train)
+            return CompletedRows.of(rows, copies, held_out=held_out)
+
+        fit_module(
+            model,
+            DecomposedObjective.for_model(model),
+            completed(train, held_out=False),
+            generator=generator,
+            validation=None if validation is None else completed(validation, held_out=True),
+            settings=settings,
+            callback=self.callback,
+        )
+        for part in (model.decoder, model.observation):
+            part.requires_grad_(False)
 
     def _settings(self, n_rows: int) -> TrainingSettings:
         batch_size = self.batch_size
@@ -283,6 +316,10 @@ class BaseLatentImputer(BaseImputer):
                 raise ValueError(f"missingness must be one of {MISSINGNESS}, got {self.missingness!r}.")
         elif not callable(getattr(self.missingness, "probability", self.missingness)):
             raise ValueError(f"missingness must be a name or a function, got {self.missingness!r}.")
+        if self.posterior == "imputations" and self.missingness != "ignorable":
+            raise ValueError(
+                "posterior='imputations' takes cells as missing at random: missingness='ignorable'."
+            )
         lowest = {"n_components": 1, "n_starts": 1, "n_draws": 1, "width": 0, "n_blocks": 0}
         lowest |= {"n_imputation_draws": 1}
         for name, bound in lowest.items():

@@ -40,7 +40,6 @@ MLP, TREES, NETWORK, ORACLES = "MLP on x and mask", "HistGradientBoosting", "Neu
 MAR, GAUSSIAN_MASK, PROBIT = ("mcar", "mar"), "gaussian_self_masking", "probit_self_masking"
 MECHANISMS = (*MAR, GAUSSIAN_MASK, PROBIT)
 CURVES = ("bowl", "wave", "break")
-CHEAP = (NEUMISS, GAUSSIAN, MLP, TREES, ORACLES)
 FITTED = (NEUMISS, GAUSSIAN, CHAINED, MLP, TREES, NETWORK)
 DEPTHS = (0, 1, 2, 3, 5)  # of the trained network; beyond, the paper's own choice goes at n = 100,000 only
 
@@ -93,12 +92,10 @@ def _cells(*sizes: tuple[int, int]) -> tuple[Setting, ...]:
     )
 
 
-def _curves(n_seeds: int, models: tuple[str, ...], n: list[int], d: int = 50) -> Budget:
+def _curves(n_seeds: int, models: tuple[str, ...], n: list[int], latent: list[float]) -> Budget:
     """Returns the settings of the second paper."""
     mechanisms = ["mcar", GAUSSIAN_MASK]
-    return Budget.grid(
-        n_seeds, models=models, mechanism=mechanisms, n=n, d=[d], link=CURVES, latent=[0.3, 0.7]
-    )
+    return Budget.grid(n_seeds, models=models, mechanism=mechanisms, n=n, d=[50], link=CURVES, latent=latent)
 
 
 def _bound(place: tuple[str, int, int], bound: float) -> AtLeast:
@@ -127,12 +124,13 @@ EXPERIMENT = Experiment(
     budgets={
         "smoke": Budget(_cells((10_000, 10)), 1, FITTED)
         + Budget((_SMOKE_CURVE,), 1, (NEUMISS, TREES, ORACLES)),
-        "small": Budget(_cells((10_000, 10), (10_000, 20), (20_000, 50)), 5, FITTED)
-        + _curves(5, CHEAP, n=[20_000]),
+        "small": Budget(_cells((10_000, 10), (10_000, 20)), 5, FITTED)
+        + Budget(_cells((20_000, 50)), 5, (NEUMISS, GAUSSIAN, TREES))
+        + _curves(2, (NEUMISS, TREES, ORACLES), n=[20_000], latent=[0.3]),
         "paper": Budget(
             _cells(*((n, d) for n in (10_000, 20_000, 100_000) for d in (10, 20, 50))), 20, FITTED
         )
-        + _curves(20, (*FITTED, ORACLES), n=[20_000, 100_000]),
+        + _curves(20, (*FITTED, ORACLES), n=[20_000, 100_000], latent=[0.3, 0.7]),
     },
     claims=[
         *(_bound(place, bound) for place, bound in BOUNDS.items()),

@@ -2,12 +2,14 @@
 
 In the first half of the columns, every value above the column's mean is missing. Models are fitted to, and
 judged on, the same rows, in standard deviations of the complete columns. Columns are those with which the
-paper's rows for the mean and for chained equations come out again: banknote without its class, concrete with its
-target, wine without its quality, yeast without name, class and last feature, breast cancer without its diagnosis.
+paper's rows for the mean and for chained equations come out again: banknote without its class, concrete
+with its target, wine without its quality, yeast without name, class and last feature, breast cancer
+without its diagnosis.
 
 The direction in which values hide is given to the models that are called known, as in the paper. Where a
-model is chosen from several, it is by the held-out bound of the likelihood of cells and mask, never by the error
-of what it fills in.
+model is chosen from several, it is by the held-out bound of the likelihood of cells and mask, never by the
+error of what it fills in. A pilot run with one seed had been seen when the claims were declared; they are
+those of the issue that asked for the method.
 """
 
 from dataclasses import dataclass
@@ -129,12 +131,16 @@ EXPERIMENT = Experiment(
     metrics={RMSE: "lower"},
     budgets={
         "smoke": Budget.grid(n_seeds=1, models=[CHOSEN, PROBIT, GAUSSIAN, MEAN], table=["banknote"]),
-        "small": Budget.grid(n_seeds=5, table=TABLES),
+        "small": Budget.grid(n_seeds=5, models=[CHOSEN, PROBIT, GAUSSIAN, CHAINED, MEAN], table=TABLES)
+        + Budget.grid(n_seeds=1, models=[FREE, MAR], table=TABLES),
         "paper": Budget.grid(n_seeds=5, table=TABLES),
     },
     claims=[
         AsPublished(CHOSEN, on=RMSE),
-        *(AtLeast(CHOSEN, RMSE, best, {"table": table}) for table, best in zip(TABLES, BEST_PUBLISHED, strict=True)),
+        *(
+            AtLeast(CHOSEN, RMSE, best, {"table": table})
+            for table, best in zip(TABLES, BEST_PUBLISHED, strict=True)
+        ),
         Better(CHOSEN, MAR, on=RMSE, by=0.05),
         Better(PROBIT, GAUSSIAN, on=RMSE, by=0.05),
     ],

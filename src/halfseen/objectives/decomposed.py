@@ -104,9 +104,9 @@ class DecomposedObjective:
     n_latent, n_noise : int
         Sizes of the model's noise, see `for_model`.
     variant : {"decomposed", "decomposed-iw", "cvi", "mvb"}
-        As above; both by importance weighted bounds; the controls: both networks by the first bound (and the
-        entropy of the mixture), by which the encoder may ignore imputations; both by the second, by which
-        the decoder fits the errors of the imputations.
+        As above; both by importance weighted bounds, which takes several draws; and the controls. By
+        ``"cvi"`` both networks follow the first bound (and the entropy of the mixture), so that the encoder
+        may ignore imputations; by ``"mvb"`` both the second, so that the decoder fits their errors.
     imputer : {"lair", "pseudo-gibbs"}
         New imputations are of latents resampled by their weights, or of the latent that each led to.
     gradient : {"stl", "full"}

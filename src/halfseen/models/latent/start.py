@@ -1,6 +1,6 @@
 r"""Where training starts: a factor analysis, which the linear paths of the networks contain."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -94,8 +94,20 @@ def start_from_factors(
     """
     assert isinstance(model.encoder, ResidualMLP)
     assert isinstance(model.decoder, ResidualMLP)
-    model.encoder.set_linear(*_encoder_map(model, factors, observed, generator))
+    model.encoder.set_linear(*_encoder_map(model, _as_levels_tell(model, factors), observed, generator))
     model.decoder.set_linear(*_decoder_map(model.observation, factors))
+
+
+def _as_levels_tell(model: LatentModel, factors: Factors) -> Factors:
+    r"""Returns factors whose indicators say as much of latents as levels do, which is less.
+
+    A logit of slope :math:`w / p(1 - p)` has the information :math:`w^2 / p(1 - p)`: in place of the
+    uniqueness stands the whole variance.
+    """
+    owners = model.observation.columns_of_features
+    is_number = torch.isin(owners, torch.tensor(model.observation.numeric, dtype=owners.dtype))
+    variance = factors.uniqueness + factors.loadings.square().sum(dim=1)
+    return replace(factors, uniqueness=torch.where(is_number, factors.uniqueness, variance))
 
 
 def _encoder_map(
