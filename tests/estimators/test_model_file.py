@@ -14,7 +14,7 @@ import pytest
 import safetensors
 import safetensors.torch
 import torch
-from conformance.registry import ESTIMATORS, IMPUTERS, PREDICTORS
+from conformance.registry import ESTIMATORS, PREDICTORS
 from conformance.tables import ARRAY, NASTY, PENGUINS, bits, fingerprint, fit_quietly
 
 import halfseen

@@ -18,8 +18,8 @@ SMALL = {"n_networks": 2, "width": 16, "max_epochs": 5, "random_state": 0}
 REGRESSOR, CLASSIFIER = NeuMissRegressor(**SMALL), NeuMissClassifier(**SMALL)
 BOTH = pytest.mark.parametrize("estimator", [REGRESSOR, CLASSIFIER], ids=["regressor", "classifier"])
 NEAR_BAYES = 0.01
-"""Of R², with 1000 rows of five features, and twice this in nats: over five problems of each kind, with 30 epochs, the
-largest gap was 0.003 and 0.02."""
+"""Of R², with 1000 rows of five features, and twice this in nats. Over five problems of each kind, with 30
+epochs, the largest gaps were 0.003 and 0.02."""
 
 
 def incomplete(n_rows=300, n_features=4, seed=0):

@@ -318,7 +318,7 @@ class BaseLatentImputer(BaseImputer):
             raise ValueError(f"missingness must be a name or a function, got {self.missingness!r}.")
         if self.posterior == "imputations" and self.missingness != "ignorable":
             raise ValueError(
-                "posterior='imputations' takes cells as missing at random: missingness='ignorable'."
+                f"posterior='imputations' needs missingness='ignorable', got {self.missingness!r}."
             )
         lowest = {"n_components": 1, "n_starts": 1, "n_draws": 1, "width": 0, "n_blocks": 0}
         lowest |= {"n_imputation_draws": 1}

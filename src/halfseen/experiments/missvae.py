@@ -4,23 +4,23 @@ Half of all cells of a table of 20,000 rows and 5 columns are missing, which mak
 variational autoencoder with 2 latents irregular. The same networks are trained by bounds with a Gaussian
 posterior, with a mixture, and with one Gaussian for each of several imputations. Each method may decode 15
 latents of a row in a step: a mixture has 15 components. The score is the log-likelihood of complete test
-rows, by integration over a grid of latents. It is known for the law that the data come from, -2.095, and is
--6.97 for a single Gaussian; every other model has to come out between.
+rows, by integration over a grid of latents. It is -2.095 for the law that the data come from, which no model
+should pass but by chance, and -6.97 for a single Gaussian, which every trained model should.
 
 Networks start at random and see zeros in the holes, and the mask. Rows that show nothing are left out of
 training. Seeds change the mask, the first weights and all noise, never the rows. Gradients of posteriors go
 through the draws only (sticking the landing). In place of Adam with the AMSGrad correction there is AdamW.
 
-The scale "small" has a reduced budget: 2 blocks of 128 units in place of 3 of 200, and 3,200 steps of 512
-rows in place of 156,500 of 64, at a rate of 0.002 that falls to zero in place of a constant 0.001; 3 seeds in
-place of 5. The numbers of "small" are therefore not the paper's, and its claims are on the order of methods
-alone. The paper has plots of these scores and no numbers. Without the paper's file (see `halfseen.datasets`)
-another mixture is drawn by the paper's recipe; it has another scale of scores.
+The scale "small" has a reduced budget: 2 blocks of 128 units in place of 3 of 200, and 40 epochs in batches
+of 512 in place of 500 in batches of 64 (1,520 steps in place of 151,500), at a rate of 0.002 that falls to
+zero in place of a constant 0.001; 3 seeds in place of 5. So its numbers are not the paper's, and methods that
+gain late are at a disadvantage. The paper has plots of these scores and no numbers. Without the paper's file
+(see `halfseen.datasets`) another mixture is drawn by the paper's recipe; it has another scale of scores.
 
-The claims are those of the issue that asked for the methods.
+The claims are those of the issue that asked for the methods. They are on trained networks: two epochs on
+2,000 rows, the scale "smoke", show that everything runs and test no claim.
 """
 
-import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,12 +58,18 @@ DATA = "mog_ground_truth/data_mog2_large"
 MISSING = 0.5  # of all cells
 N_LATENT = 2
 N_PASSES = 15  # latents that are decoded for each row in a step
+TRAINED: Setting = {"plan": ("small", "paper")}
 SNR_STEPS = 50
+NOISE_SEED = 1_000  # and more: the noise of diagnostics is not that of training
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much data there is, how large the networks are, how they are trained, and on which grid scored."""
+    """How much data there is, how large the networks are, how they are trained, and on which grid scored.
+
+    A grid of 300 points on (-6, 6) has the cells of the paper's, 500 on (-10, 10). After 12 epochs of MIWAE
+    both give the same mean to 1e-8, and cells of half the side one that differs by 4e-5.
+    """
 
     n_rows: int
     n_test: int
@@ -74,7 +80,9 @@ class Plan:
     n_points: int
 
 
-def _training(epochs: int, batch: int, rate: float, schedule: Literal["constant", "cosine"]) -> TrainingSettings:
+def _training(
+    epochs: int, batch: int, rate: float, schedule: Literal["constant", "cosine"]
+) -> TrainingSettings:
     return TrainingSettings(
         max_epochs=epochs,
         batch_size=batch,
@@ -82,12 +90,13 @@ def _training(epochs: int, batch: int, rate: float, schedule: Literal["constant"
         schedule=schedule,
         gradient_clip=10.0,
         patience=max(1, epochs),  # bounds of different tightness must not stop at different times
+        compile=False,  # imputations cannot be compiled, and times are to be compared
     )
 
 
 PLANS = {
     "smoke": Plan(2_000, 200, 2, 64, _training(2, 256, 2e-3, "cosine"), (-6.0, 6.0), 100),
-    "small": Plan(20_000, 1_000, 2, 128, _training(80, 512, 2e-3, "cosine"), (-6.0, 6.0), 300),
+    "small": Plan(20_000, 1_000, 2, 128, _training(40, 512, 2e-3, "cosine"), (-6.0, 6.0), 300),
     "paper": Plan(20_000, 1_000, 3, 200, _training(500, 64, 1e-3, "constant"), (-10.0, 10.0), 500),
 }
 
@@ -141,8 +150,8 @@ class Method:
     Parameters
     ----------
     posterior : {"gaussian", "mixture", "imputations"}
-        One Gaussian; a mixture of `N_PASSES`; one Gaussian for each of `N_PASSES` imputations (DeMissVAE), for
-        which the other choices do not count.
+        One Gaussian; a mixture of `N_PASSES`; one Gaussian for each of `N_PASSES` imputations (DeMissVAE),
+        for which the other choices do not count.
     bound : {"elbo", "iwelbo", "looser"}
         The bound.
     sampling : {"ancestral", "stratified"}
@@ -195,7 +204,7 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained model with its objective, the rows as the objective takes them, and the loss of each epoch."""
+    """A trained model, its objective, the rows as the objective takes them, and the loss of each epoch."""
 
     model: LatentModel
     objective: Any
@@ -210,7 +219,7 @@ class Fitted:
             self.rows,
             n_steps=SNR_STEPS,
             batch_size=batch_size,
-            generator=torch_generator(seed),
+            generator=torch_generator(NOISE_SEED + seed),
         )
         return {
             f"{name} gradient SNR": part.snr / max(1, part.n_parameters - part.n_dropped)
@@ -224,16 +233,15 @@ def train(method: Method, data: Incomplete, plan: Plan, seed: int) -> Fitted:
     model = build(method, data.n_features, plan, generator)
     objective: Any = method.objective(model)
     rows: Any = data
-    settings = plan.training
     if method.posterior == "imputations":
         completions = Completions.start(data, model.observation, N_PASSES, generator)
         rows = CompletedRows.of(data, completions)
-    history = fit_module(model, objective, rows, generator=generator, settings=settings)
+    history = fit_module(model, objective, rows, generator=generator, settings=plan.training)
     return Fitted(model, objective, rows, history.train_loss)
 
 
 def build(method: Method, n_features: int, plan: Plan, generator: torch.Generator) -> LatentModel:
-    """Returns networks with random weights; Gaussian cells, zeros in the holes and the mask for the encoder."""
+    """Returns a model of Gaussian cells with random weights; the encoder sees zeros in holes and the mask."""
     observation = Observation.for_pixels(n_features, "gaussian")
     n_outputs = LatentModel.n_outputs(N_LATENT, method.n_components)
     encoder = ResidualMLP(2 * n_features, n_outputs, n_blocks=plan.n_blocks, width=plan.width)
@@ -257,7 +265,8 @@ class SingleGaussian:
     def score(self, task: Task) -> dict[str, float]:
         """Fits, and returns the log-likelihood of the test rows."""
         rows, test = (part.to(torch.float64) for part in (task.train, task.test))
-        law = fit_gaussian(rows, EMSettings(200, 1e-6), generator=torch_generator(task.seed)).gaussian
+        settings = EMSettings(200, 1e-6, ridge=0.0)
+        law = fit_gaussian(rows, settings, generator=torch_generator(task.seed)).gaussian
         return {SCORE: float(law.log_prob(test).mean())}
 
 
@@ -271,7 +280,10 @@ def _methods() -> dict[str, Any]:
     def fresh(method: Method) -> Any:
         return lambda: method
 
-    return {name: fresh(method) for name, method in METHODS.items()} | {TRUTH: Truth, GAUSSIAN: SingleGaussian}
+    return {name: fresh(method) for name, method in METHODS.items()} | {
+        TRUTH: Truth,
+        GAUSSIAN: SingleGaussian,
+    }
 
 
 EXPERIMENT = Experiment(
@@ -288,8 +300,8 @@ EXPERIMENT = Experiment(
         "paper": Budget.grid(n_seeds=5, plan=["paper"]),
     },
     claims=[
-        Better(MISSSVAE, MVAE, on=SCORE),
-        Better(MISSSIWAE, MIWAE, on=SCORE),
-        Better(DEMISSVAE, MVAE, on=SCORE),
+        Better(MISSSVAE, MVAE, on=SCORE, where=TRAINED),
+        Better(MISSSIWAE, MIWAE, on=SCORE, where=TRAINED),
+        Better(DEMISSVAE, MVAE, on=SCORE, where=TRAINED),
     ],
 )
