@@ -11,14 +11,16 @@ Networks start at random and see zeros in the holes, and the mask. Rows that sho
 training. Seeds change the mask, the first weights and all noise, never the rows. Gradients of posteriors go
 through the draws only (sticking the landing). In place of Adam with the AMSGrad correction there is AdamW.
 
-The scale "small" has a reduced budget: 2 blocks of 128 units in place of 3 of 200, and 40 epochs in batches
-of 512 in place of 500 in batches of 64 (1,520 steps in place of 151,500), at a rate of 0.002 that falls to
-zero in place of a constant 0.001; 3 seeds in place of 5. So its numbers are not the paper's, and methods that
-gain late are at a disadvantage. The paper has plots of these scores and no numbers. Without the paper's file
-(see `halfseen.datasets`) another mixture is drawn by the paper's recipe; it has another scale of scores.
+The scale "small" has a reduced budget: 2 blocks of 128 units in place of 3 of 200, and 20 epochs in batches
+of 512 in place of 500 in batches of 64 (760 steps in place of 151,500), at a rate of 0.002 that falls to
+zero in place of a constant 0.001; 3 seeds in place of 5, and one of the methods that no claim is about. So
+its numbers are not the paper's, and methods that gain late are at a disadvantage. The paper has plots of
+these scores and no numbers. Without the paper's file (see `halfseen.datasets`) another
+mixture is drawn by the paper's recipe; it has another scale of scores.
 
 The claims are those of the issue that asked for the methods. They are on trained networks: two epochs on
-2,000 rows, the scale "smoke", show that everything runs and test no claim.
+2,000 rows, the scale "smoke", show that everything runs and test no claim. (That was decided after a run of
+"smoke" in which none was met, and before any other.)
 """
 
 import warnings
@@ -96,7 +98,7 @@ def _training(
 
 PLANS = {
     "smoke": Plan(2_000, 200, 2, 64, _training(2, 256, 2e-3, "cosine"), (-6.0, 6.0), 100),
-    "small": Plan(20_000, 1_000, 2, 128, _training(40, 512, 2e-3, "cosine"), (-6.0, 6.0), 300),
+    "small": Plan(20_000, 1_000, 2, 128, _training(20, 512, 2e-3, "cosine"), (-6.0, 6.0), 300),
     "paper": Plan(20_000, 1_000, 3, 200, _training(500, 64, 1e-3, "constant"), (-10.0, 10.0), 500),
 }
 
@@ -296,7 +298,12 @@ EXPERIMENT = Experiment(
     metrics={SCORE: "higher"},
     budgets={
         "smoke": Budget.grid(n_seeds=1, plan=["smoke"]),
-        "small": Budget.grid(n_seeds=3, plan=["small"]),
+        "small": Budget.grid(
+            n_seeds=3,
+            models=[MVAE, MISSSVAE, MIWAE, MISSSIWAE, DEMISSVAE, TRUTH, GAUSSIAN],
+            plan=["small"],
+        )
+        + Budget.grid(n_seeds=1, models=[MISSVAE, MISSIWAE], plan=["small"]),
         "paper": Budget.grid(n_seeds=5, plan=["paper"]),
     },
     claims=[

@@ -2,9 +2,9 @@
 
 The data, sizes and mechanisms are those of the figures 4 and 6 of the first NeuMiss paper; bowl, wave and
 break are those of the second, with 50 features and 30% or (in scale paper) also 70% as many factors. What
-is scored is the test R2 minus that of the best possible prediction on the same rows. For probit self-masking, where the
-paper has no such reference, it is exact up to an error of sampling that is stored with each run. Of the
-second paper there are no published numbers.
+is scored is the test R2 minus that of the best possible prediction on the same rows. For probit
+self-masking, where the paper has no such reference, it is exact up to an error of sampling that is
+stored with each run. Of the second paper there are no published numbers.
 
 Three things differ from the paper. The mechanism of MAR is drawn once, where the paper's changes with n. The
 trained network of 2020 has our training recipe, because the paper's takes minutes for each depth; the paper's
