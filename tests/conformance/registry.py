@@ -83,7 +83,7 @@ class ImputerRow(Row):
     symmetric: bool = True
 
 
-_SMALL = {"n_latent": 2, "width": 8, "n_blocks": 1, "max_epochs": 3, "n_imputation_draws": 512}
+_SMALL = {"n_latent": 2, "width": 8, "n_blocks": 1, "max_epochs": 3, "n_imputation_draws": 128}
 _BOUND = {"levels_sum": False, "symmetric": False, "exact_score": False}
 _RATES = {"learning_rate": [1e-3, 1e-2]}
 

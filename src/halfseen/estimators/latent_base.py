@@ -238,6 +238,7 @@ class BaseLatentImputer(BaseImputer):
                 settings=phase,
                 callback=self.callback,
             )
+        model.requires_grad_(True)
         return history
 
     def _train_on_imputations(
