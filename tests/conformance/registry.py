@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -157,6 +158,16 @@ FAILED_CHECKS = {
 """Checks of scikit-learn that an estimator is known to fail, and why."""
 
 ESTIMATORS = (*IMPUTERS, *PRESETS, *PREDICTORS)
+SLOW = (*PRESETS, *(row for row in IMPUTERS if row.name == "not-miwae"))
+"""Estimators that share all their code with others, and are tested in the slow suite only."""
+
+
+def in_their_suite(rows: Sequence[Row]) -> list[Any]:
+    """Returns rows as parameters of a test, the slow ones marked."""
+    return [pytest.param(row, marks=pytest.mark.slow) if row in SLOW else row for row in rows]
+
+
+EACH = in_their_suite(ESTIMATORS)
 
 
 @dataclass(frozen=True)

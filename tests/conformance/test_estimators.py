@@ -9,7 +9,16 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from conformance.registry import CLASSIFIERS, ESTIMATORS, FAILED_CHECKS, IMPUTERS, PREDICTORS, REGRESSORS
+from conformance.registry import (
+    CLASSIFIERS,
+    EACH,
+    ESTIMATORS,
+    FAILED_CHECKS,
+    IMPUTERS,
+    PREDICTORS,
+    REGRESSORS,
+    SLOW,
+)
 from conformance.tables import ARRAY, PENGUINS, bits, names
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
@@ -29,10 +38,21 @@ ALLOWED_SKIPS = {"check_array_api_input"}
 
 @pytest.mark.global_random
 @parametrize_with_checks(
-    [row.make(random_state=0) for row in ESTIMATORS],
+    [row.make(random_state=0) for row in ESTIMATORS if row not in SLOW],
     expected_failed_checks=lambda estimator: FAILED_CHECKS.get(type(estimator).__name__, {}),
 )
 def test_the_checks_of_scikit_learn_pass(estimator, check):
+    run_check(estimator, check)
+
+
+@pytest.mark.slow
+@pytest.mark.global_random
+@parametrize_with_checks([row.make(random_state=0) for row in SLOW])
+def test_the_checks_of_scikit_learn_pass_for_presets(estimator, check):
+    run_check(estimator, check)
+
+
+def run_check(estimator, check):
     try:
         check(estimator)
     except SkipTest as skip:
@@ -62,7 +82,7 @@ def target():
     return np.random.default_rng(3).normal(size=len(ARRAY.make()))
 
 
-@pytest.fixture(scope="module", params=ESTIMATORS, ids=str)
+@pytest.fixture(scope="module", params=EACH, ids=str)
 def any_row(request):
     return request.param
 
