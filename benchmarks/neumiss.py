@@ -80,7 +80,7 @@ def count_diverged(n_seeds: int, depths: range) -> dict[str, int]:
 
 
 def classify(mechanism: str, link: str, n_seeds: int) -> dict[str, float]:
-    """The mean log-loss beyond that of the Bayes classifier, and the mean calibration error, on 10,000 rows."""
+    """The mean log-loss beyond that of the Bayes classifier, and the mean calibration error."""
     gaps, errors = [], []
     for seed in range(n_seeds):
         problem = GaussianClassificationProblem.draw(20, mechanism, link, random_state=seed)

@@ -110,7 +110,7 @@ def test_a_linear_head_has_no_network(estimator):
     model = clone(estimator).set_params(head="linear").fit(X, target_of(estimator, y))
     assert model.network_ is None
     assert model.head_weight_ == 0.0
-    assert not hasattr(model, "history_")
+    assert model.history_.train_loss == ()
 
 
 @BOTH
@@ -372,3 +372,10 @@ def test_parameters_out_of_range_are_refused(estimator, parameters, message):
     X, y = incomplete(60)
     with pytest.raises(ValueError, match=message):
         clone(estimator).set_params(**parameters).fit(X, target_of(estimator, y))
+
+
+def test_a_second_fit_without_networks_keeps_no_history_of_the_first():
+    X, y = np.random.default_rng(0).normal(size=(2, 100, 1))
+    model = NeuMissRegressor(n_networks=1, width=4, max_epochs=2, random_state=0).fit(X, y[:, 0])
+    assert len(model.history_.train_loss) == 2
+    assert model.set_params(head="linear").fit(X, y[:, 0]).history_.train_loss == ()

@@ -16,8 +16,8 @@ from halfseen.evaluation.latent_diagnostics import Divergences, gradient_snr, mi
 from halfseen.evaluation.latent_likelihood import LatentGrid
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.fill import LearnedFill
-from halfseen.nn.mask_models import SelfMask
 from halfseen.nn.residual import ResidualMLP
+from halfseen.nn.self_masking import SelfMask
 from halfseen.objectives.latent import LatentObjective
 
 N_FEATURES = 3

@@ -23,8 +23,9 @@ from halfseen.evaluation.latent_likelihood import (
 )
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.fill import LearnedFill
-from halfseen.nn.mask_models import LinearMask, SelfMask
+from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
+from halfseen.nn.self_masking import SelfMask
 from halfseen.objectives.bounds import iwelbo as iwelbo_of_weights
 from halfseen.objectives.latent import LatentObjective
 from halfseen.training.loop import TrainingSettings

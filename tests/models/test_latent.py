@@ -16,8 +16,9 @@ from halfseen.models.latent.mask_term import HiddenCells, integrated_log_prob
 from halfseen.models.latent.model import LatentModel, LatentNoise
 from halfseen.models.latent.rows import Guessed, GuessFill
 from halfseen.models.latent.start import Factors, start_from_factors
-from halfseen.nn.mask_models import LinearMask, MaskLayout, SelfMask
+from halfseen.nn.mask_models import LinearMask, MaskLayout
 from halfseen.nn.residual import ResidualMLP
+from halfseen.nn.self_masking import SelfMask
 
 NOTHING = torch.empty(0, dtype=torch.float64)
 

@@ -12,18 +12,8 @@ from hypothesis import strategies as st
 from scipy import special
 from tolerances import EXACT
 
-from halfseen.nn.mask_models import (
-    RATE_FLOOR,
-    FlexibleSelfMask,
-    Ignorable,
-    KnownMask,
-    LinearMask,
-    MaskLayout,
-    MonotoneMask,
-    NonlinearMask,
-    SelfMask,
-    SharedSlopeMask,
-)
+from halfseen.nn.mask_models import RATE_FLOOR, Ignorable, KnownMask, LinearMask, MaskLayout, NonlinearMask
+from halfseen.nn.self_masking import FlexibleSelfMask, MonotoneMask, SelfMask, SharedSlopeMask
 
 BLOCKS = MaskLayout(column_of_feature=(2, 1, 1, 1, 0))  # a number, three levels, a number; in another order
 MODELS = {

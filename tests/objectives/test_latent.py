@@ -11,8 +11,9 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import LatentModel
-from halfseen.nn.mask_models import LinearMask, SelfMask
+from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
+from halfseen.nn.self_masking import SelfMask
 from halfseen.objectives.latent import LatentObjective
 
 NEEDS = "gradient='dreg' needs bound='iwelbo' and ancestral draws"

@@ -12,7 +12,8 @@ from tolerances import EXACT
 
 from halfseen.evaluation.latent_diagnostics import Divergences, PosteriorGrid
 from halfseen.evaluation.latent_likelihood import LatentGrid
-from halfseen.nn.mask_models import FlexibleSelfMask, KnownMask, LinearMask, MaskLayout, SelfMask
+from halfseen.nn.mask_models import KnownMask, LinearMask, MaskLayout
+from halfseen.nn.self_masking import FlexibleSelfMask, SelfMask
 from halfseen.report import latent_svg
 from halfseen.report.latent_svg import mask_curves_figure, posterior_figure
 

@@ -12,7 +12,8 @@ from tolerances import EXACT, FAILURE_RATE
 from halfseen._random import row_keys
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.latent.completions import Limits
-from halfseen.nn.mask_models import Ignorable, LinearMask, SelfMask
+from halfseen.nn.mask_models import Ignorable, LinearMask
+from halfseen.nn.self_masking import SelfMask
 from halfseen.samplers.gibbs import GeneratorNoise, GibbsSampler, RowNoise, log_mask
 
 N_CHAINS = 4000

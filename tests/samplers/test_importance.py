@@ -15,8 +15,9 @@ from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed, GuessFill
 from halfseen.models.latent.start import Factors, start_from_factors
-from halfseen.nn.mask_models import LinearMask, SelfMask
+from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
+from halfseen.nn.self_masking import SelfMask
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.samplers.quantiles import weighted_quantiles
 

@@ -81,7 +81,7 @@ class Observation(nn.Module):
     _to_features: Tensor | None
     _to_columns: Tensor | None
     _from_numbers: Tensor | None
-    _to_numbers: Tensor | None
+    order_of_numbers: Tensor | None
 
     def __init__(self, parts: Sequence[Part]) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Observation(nn.Module):
             "_to_features": _order(features.argsort()),
             "_to_columns": _order(columns.argsort()),
             "_from_numbers": _order(by_number.argsort()),
-            "_to_numbers": _order(by_number),
+            "order_of_numbers": _order(by_number),
         }.items():
             self.register_buffer(name, index, persistent=False)
 
@@ -220,7 +220,7 @@ class Observation(nn.Module):
             if isinstance(leaf, NumericLeaf):
                 below.append(leaf.cdf(part, x[..., start : start + leaf.n_columns]))
                 start += leaf.n_columns
-        return _arranged(torch.cat(below, dim=-1), self._to_numbers) if below else x
+        return _arranged(torch.cat(below, dim=-1), self.order_of_numbers) if below else x
 
     def split(self, parameters: Tensor) -> tuple[Tensor, ...]:
         """Returns the outputs for each leaf."""

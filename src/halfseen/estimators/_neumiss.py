@@ -26,7 +26,7 @@ from halfseen.objectives.supervised import Labelled
 from halfseen.training.em import EMSettings
 from halfseen.training.em_self_masked import MISSINGNESS, fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
-from halfseen.training.progress import Progress
+from halfseen.training.progress import History, Progress
 
 TRIAL_ROWS = 4000  # enough to see which model of missingness predicts best
 SMALLEST_TRIAL = 200  # with fewer rows a model of missingness is not worth its parameters
@@ -125,6 +125,7 @@ class NeuMissBase(Saveable, TableEstimator):
             of weight 0 tells no more than of which kind its columns are.
         """
         self._check_parameters()
+        self.history_ = History()  # of networks, if there will be any
         read = self._read(X, reset=True)
         weights = _weights(sample_weight, read.table.n_rows)
         counted = weights > 0  # a row that does not count is as good as not there

@@ -23,7 +23,8 @@ from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed
 from halfseen.models.latent.start import Factors, start_from_factors, start_from_probit
 from halfseen.models.latent.tabular import SIGNED, LatentArchitecture, TabularLatent
-from halfseen.nn.mask_models import KnownMask, MaskModel, SelfMaskModel
+from halfseen.nn.mask_models import KnownMask, MaskModel
+from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.decomposed import DecomposedObjective
 from halfseen.objectives.latent import LatentObjective
 from halfseen.objectives.weights import MIN_DRAWS

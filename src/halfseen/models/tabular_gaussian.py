@@ -19,13 +19,10 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import Bump, Probit
-from halfseen.models.conditional import RowLaw
+from halfseen.models.conditional import RowLaw, law_from_state, law_state
 from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities, log_level, with_certainty
 
 CATEGORY_STREAM = 1  # noise for categories is apart from noise for numbers, a stream each
-MASKS: dict[str, type[Bump] | type[Probit]] = {"bump": Bump, "probit": Probit}
 
 
 @dataclass(frozen=True)
@@ -118,28 +115,18 @@ class TabularGaussian:
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
-        everything = [self.gaussian, *self.posterior]
-        state = self.features.state() | {
-            "gaussian.loc": torch.stack([g.loc for g in everything]),
-            "gaussian.covariance": torch.stack([g.covariance for g in everything]),
-        }
-        if isinstance(self.gaussian, SelfMaskedGaussian):
-            [kind] = [kind for kind, mask in MASKS.items() if isinstance(self.gaussian.mask, mask)]
-            state[f"{kind}.active"] = self.gaussian.mask.active
-            state[f"{kind}.coefficients"] = self.gaussian.mask.coefficients
+        state = self.features.state() | law_state(self.gaussian)
+        if self.posterior:
+            state["posterior.loc"] = torch.stack([g.loc for g in self.posterior])
+            state["posterior.covariance"] = torch.stack([g.covariance for g in self.posterior])
         return state
 
     @classmethod
     def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "TabularGaussian":
         """Rebuilds the model from its columns and what `state` returned."""
         features = FeatureMap.from_state(columns, state, all_indicators=False)
-        pairs = zip(state["gaussian.loc"], state["gaussian.covariance"], strict=True)
-        fitted, *posterior = (Gaussian(loc, covariance) for loc, covariance in pairs)
-        law: RowLaw = fitted
-        for kind, mask in MASKS.items():
-            if f"{kind}.active" in state:
-                law = SelfMaskedGaussian(fitted, mask(state[f"{kind}.active"], state[f"{kind}.coefficients"]))
-        return cls(columns, features, law, tuple(posterior))
+        pairs = zip(state.get("posterior.loc", ()), state.get("posterior.covariance", ()), strict=True)
+        return cls(columns, features, law_from_state(state), tuple(Gaussian(*pair) for pair in pairs))
 
     def _moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns conditional mean and variance (N, D); over the posterior, by the law of total variance."""

@@ -21,7 +21,7 @@ from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.latent.mask_term import N_NODES, HiddenCells, modelled_columns
 from halfseen.models.latent.model import LatentModel, LatentNoise, Weighted
-from halfseen.nn.mask_models import SelfMaskModel
+from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.weights import effective_sample_size, pareto_k
 from halfseen.samplers.quantiles import mixture_quantiles, weighted_quantiles
 

@@ -11,7 +11,8 @@ from halfseen.distributions.leaf import NumericLeaf
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_levels import LevelLeaf
 from halfseen.distributions.observation import Observation
-from halfseen.nn.mask_models import MaskModel, SelfMaskModel
+from halfseen.nn.mask_models import MaskModel
+from halfseen.nn.self_masking import SelfMaskModel
 
 N_NODES = 25
 REACH = 3.0  # of the nodes before they are stretched: sinh(3), ten standard deviations
@@ -62,7 +63,7 @@ class CellGrid:
         if not values:
             empty = parameters.new_empty(N_NODES, *parameters.shape[:-1], 0)
             return cls(empty, empty)
-        order = observation._to_numbers  # from the order of leaves
+        order = observation.order_of_numbers  # from the order of leaves
         pair = torch.cat(values, dim=-1), torch.cat(log_weights, dim=-1).log_softmax(dim=0)
         return cls(*pair) if order is None else cls(*(part.index_select(-1, order) for part in pair))
 

@@ -14,7 +14,8 @@ from halfseen.distributions.mixture import GaussianMixture
 from halfseen.distributions.observation import Observation
 from halfseen.models.latent.mask_term import integrated_log_prob, is_integrable
 from halfseen.nn.fill import ZeroFill, encoder_input
-from halfseen.nn.mask_models import Ignorable, MaskModel, SelfMaskModel
+from halfseen.nn.mask_models import Ignorable, MaskModel
+from halfseen.nn.self_masking import SelfMaskModel
 
 Gradient = Literal["full", "stl"]
 MaskTerm = Literal["auto", "sample", "integrated"]

@@ -12,8 +12,8 @@ from halfseen.distributions.leaf import Leaf, inverse_softplus
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import LatentModel
-from halfseen.nn.mask_models import FlexibleSelfMask, SelfMaskModel, SharedSlopeMask
 from halfseen.nn.residual import ResidualMLP
+from halfseen.nn.self_masking import FlexibleSelfMask, SelfMaskModel, SharedSlopeMask
 
 MIN_UNIQUENESS = 0.01  # of the variance of a feature: factors that explain all make a singular likelihood
 MIN_GAIN = 0.1  # of a factor: a latent that nothing depends on would never be used

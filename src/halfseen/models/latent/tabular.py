@@ -17,18 +17,9 @@ from halfseen.distributions.observation import Observation, RealFamily
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed, GuessFill
 from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities
-from halfseen.nn.mask_models import (
-    FlexibleSelfMask,
-    Ignorable,
-    LinearMask,
-    MaskLayout,
-    MaskModel,
-    MonotoneMask,
-    NonlinearMask,
-    SelfMask,
-    SharedSlopeMask,
-)
+from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel, NonlinearMask
 from halfseen.nn.residual import ResidualMLP
+from halfseen.nn.self_masking import FlexibleSelfMask, MonotoneMask, SelfMask, SharedSlopeMask
 
 Missingness = Literal[
     "ignorable",
