@@ -19,6 +19,7 @@ from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import SelfMask
 from halfseen.samplers.importance import ImportanceSampler
+from halfseen.samplers.proposals import DF, Noise, StudentT, at_mode
 from halfseen.samplers.quantiles import weighted_quantiles
 
 SLOPE, BIAS = 2.0, 0.5
@@ -213,7 +214,7 @@ def test_weights_are_trusted_when_the_posterior_is_right_and_not_when_it_is_narr
     assert (good.pareto_k < 0.7).all()
     with torch.no_grad():
         model.encoder.output.bias[2:4] -= 3.0
-    bad = ImportanceSampler(model, 1000).trust(batch[batch.observed.any(dim=1)])
+    bad = ImportanceSampler(model, 1000, adapts=False).trust(batch[batch.observed.any(dim=1)])
     assert (bad.ess < 200).all()
     assert (bad.pareto_k > 0.5).double().mean() > 0.9
 
@@ -239,3 +240,55 @@ def test_no_draws_and_unknown_forms_are_refused():
         ImportanceSampler(model, 0)
     with pytest.raises(ValueError, match="There is no form 'exact' of importance sampling"):
         ImportanceSampler(model, form="exact")
+
+
+# --------------------------------------------------------------------------------------- poor posteriors
+
+
+@pytest.mark.parametrize("n_components", [1, 3])
+def test_a_row_with_a_poor_posterior_gets_a_proposal_of_its_own(n_components):
+    model, gaussian = linear_gaussian(8, 4, n_components)
+    with torch.no_grad():
+        model.encoder.output.bias[: 4 * n_components] += 0.7  # off, and too narrow
+        model.encoder.output.bias[4 * n_components : 8 * n_components] -= 1.0
+    batch = some_rows(gaussian)
+    batch = batch[batch.observed.any(dim=1)]
+    plain, own = (ImportanceSampler(model, 2000, adapts=adapts) for adapts in (False, True))
+    assert (plain.trust(batch).ess < 300).all()
+    assert (own.trust(batch).ess > 800).all()
+    torch.testing.assert_close(own.mean(batch), gaussian.conditional_mean(batch), rtol=0, atol=0.05)
+    torch.testing.assert_close(own.log_prob(batch), gaussian.log_prob(batch), rtol=0, atol=0.05)
+    errors = [(sampler.log_prob(batch) - gaussian.log_prob(batch)).abs().mean() for sampler in (own, plain)]
+    assert errors[0] < 0.2 * errors[1]
+
+
+def test_the_proposal_at_a_mode_is_the_posterior_of_a_linear_gaussian_model():
+    model, gaussian = linear_gaussian(6, 3)
+    batch = some_rows(gaussian)
+    joint = ImportanceSampler(model)
+    student = at_mode(
+        torch.full((len(batch), 3), 5.0, dtype=torch.float64),
+        lambda z: joint._joint(batch, z, torch.empty(0), 1.0).log_w,
+    )
+    loadings, loc = model.decoder.output.weight, model.decoder.output.bias
+    for n, observed in enumerate(batch.observed):
+        seen = loadings[observed]
+        covariance = torch.linalg.inv(torch.eye(3) + seen.T @ seen / 0.3)
+        expected = covariance @ seen.T @ (batch.x[n] - loc)[observed] / 0.3
+        torch.testing.assert_close(student.loc[n], expected, rtol=0, atol=1e-8)
+        torch.testing.assert_close(student.root[n] @ student.root[n].T, covariance, rtol=0, atol=1e-8)
+
+
+def test_the_density_of_a_proposal_is_that_of_scipy_and_its_draws_have_its_moments():
+    generator = torch.Generator().manual_seed(0)
+    shape = torch.randn(2, 3, 3, generator=generator, dtype=torch.float64)
+    root = torch.linalg.cholesky(shape @ shape.mT + torch.eye(3))
+    student = StudentT(torch.randn(2, 3, generator=generator, dtype=torch.float64), root)
+    z = torch.randn(5, 2, 3, generator=generator, dtype=torch.float64)
+    for n in range(2):
+        law = stats.multivariate_t(student.loc[n], root[n] @ root[n].T, df=DF)
+        np.testing.assert_allclose(student.log_prob(z)[:, n], law.logpdf(z[:, n]), atol=EXACT)
+    drawn = student.draw(Noise.draw(2**14, 1, 3, 0, torch.float64).extra)[:, 0]
+    torch.testing.assert_close(drawn.mean(dim=0), student.loc[0], rtol=0, atol=0.02)
+    expected = root[0] @ root[0].T * DF / (DF - 2)
+    torch.testing.assert_close(drawn.T.cov(), expected, rtol=0.03, atol=0.03)

@@ -1,13 +1,13 @@
 r"""What missing cells are, given a trained latent-variable model: self-normalised importance sampling.
 
-Latents are drawn from the posterior, :math:`z_a \sim q(z \mid x_o)`, and count by :math:`\alpha_a \propto
-w_a`. All rows share the same standardised latents, scrambled Sobol points: an answer is a function of the row
-and the seed alone, and equal rows agree. What makes draws of rows differ is noise that belongs to the rows.
+Latents are drawn from the posterior, :math:`z_a \sim q(z \mid x_o)`, or where it fits badly from a proposal
+adapted to the row, and count by :math:`\alpha_a \propto w_a`. All rows share the same standardised latents,
+scrambled Sobol points: an answer is a function of the row and the seed alone, and equal rows agree. What
+makes draws of rows differ is noise that belongs to the rows.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, cast
 
@@ -20,9 +20,10 @@ from halfseen._random import Keys, row_uniforms, torch_generator
 from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.latent.mask_term import N_NODES, HiddenCells, modelled_columns
-from halfseen.models.latent.model import LatentModel, LatentNoise, Weighted
+from halfseen.models.latent.model import LatentModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.weights import effective_sample_size, pareto_k
+from halfseen.samplers.proposals import Draws, Noise, propose
 from halfseen.samplers.quantiles import mixture_quantiles, weighted_quantiles
 
 Form = Literal["auto", "decoder_mean", "sample", "integrated"]
@@ -31,6 +32,7 @@ WORKING_BYTES = 32 * 2**20  # small enough to stay near the processor
 INDEX_STREAM, CELL_STREAM = 1, 16  # noise of different purposes is kept apart
 MAX_ROWS = 256  # at once: rows that are few are done as if they were so many
 MAX_ATTEMPTS = 64  # to draw a cell that is missing
+PILOT_DRAWS = 64  # at most, that tell whether a posterior will do
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,16 @@ class Trust:
 
 @dataclass(frozen=True)
 class Candidates:
-    r"""All latent draws of some rows.
+    r"""Latent draws of some rows, or some of them.
 
     Shapes
     ------
-    log_alpha : :math:`(A, N)`, normalised log weights
+    log_w : :math:`(A, N)`, log weights, normalised if all draws are there
     parameters : :math:`(A, N, P)`
     completed : :math:`(A, N, D)`, or None
     """
 
-    log_alpha: Tensor
+    log_w: Tensor
     parameters: Tensor
     completed: Tensor | None
 
@@ -84,6 +86,8 @@ class ImportanceSampler:
         Of the latents.
     form : {"auto", "decoder_mean", "sample", "integrated"}
         As above; by default what the model's own mask term is, and decoder means without a mask model.
+    adapts : bool
+        Whether rows whose posterior fits badly get a proposal of their own.
     working_bytes : int
         About how much memory to use at once; rows and draws are cut accordingly.
 
@@ -97,6 +101,7 @@ class ImportanceSampler:
     n_draws: int = 1000
     seed: int = 0
     form: Form = "auto"
+    adapts: bool = True
     working_bytes: int = WORKING_BYTES
 
     def __post_init__(self) -> None:
@@ -140,12 +145,11 @@ class ImportanceSampler:
         top = torch.full((len(rows),), -torch.inf, dtype=rows.x.dtype)
         total, sums = torch.zeros_like(top), torch.zeros_like(rows.x)
         for piece in self._pieces(rows):
-            log_w = piece.log_w + piece.log_strata  # (S, N, K)
-            higher = torch.maximum(top, log_w.amax(dim=(0, 2)))
-            shrink, weights = (top - higher).exp(), (log_w - higher[:, None]).exp()
+            higher = torch.maximum(top, piece.log_w.amax(dim=0))
+            shrink, weights = (top - higher).exp(), (piece.log_w - higher).exp()  # (N), (A, N)
             expected = self._expected(piece.parameters, piece.completed)
-            sums = sums * shrink[:, None] + torch.einsum("snk,snkd->nd", weights, expected)
-            total, top = total * shrink + weights.sum(dim=(0, 2)), higher
+            sums = sums * shrink[:, None] + torch.einsum("an,and->nd", weights, expected)
+            total, top = total * shrink + weights.sum(dim=0), higher
         return torch.where(rows.observed, rows.x, sums / total[:, None])
 
     def _quantiles(self, rows: Incomplete, probabilities: Sequence[float]) -> Tensor:
@@ -154,12 +158,12 @@ class ImportanceSampler:
         if self._form == "sample":
             assert found.completed is not None
             atoms = found.completed[..., self._number_features]  # (A, N, J)
-            return weighted_quantiles(atoms, found.log_alpha.exp()[..., None].expand_as(atoms), probabilities)
+            return weighted_quantiles(atoms, found.log_w.exp()[..., None].expand_as(atoms), probabilities)
         if self._form == "integrated":
             cells = HiddenCells.of(observation, self._self_mask, found.parameters)
-            weights = (cells.log_weights + found.log_alpha[..., None]).exp()  # (Q, A, N, J)
+            weights = (cells.log_weights + found.log_w[..., None]).exp()  # (Q, A, N, J)
             return weighted_quantiles(cells.values.flatten(0, 1), weights.flatten(0, 1), probabilities)
-        return mixture_quantiles(observation, found.parameters, found.log_alpha.exp(), probabilities)
+        return mixture_quantiles(observation, found.parameters, found.log_w.exp(), probabilities)
 
     def _draws(self, rows: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         if self._form == "sample":
@@ -167,7 +171,7 @@ class ImportanceSampler:
         found = self._candidates(rows)
         drawn = []
         for s in range(n_draws):
-            chosen = _choose(found.log_alpha, keys, s)  # (N)
+            chosen = _choose(found.log_w, keys, s)  # (N)
             parameters = found.parameters[chosen, torch.arange(len(rows))]  # (N, P)
             drawn.append(torch.where(rows.observed, rows.x, self._draw_cells(parameters, keys, s)))
         return torch.stack(drawn)
@@ -175,13 +179,11 @@ class ImportanceSampler:
     def _resampled_cells(self, rows: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns cells that were drawn with their latents, by noise that belongs to the rows."""
         n_noise = self.model.observation.n_noise
-        n_candidates = self._noise.normals.shape[0] * self.model.n_components
-        cells = np.stack([row_uniforms(keys, a, n_noise, CELL_STREAM) for a in range(n_candidates)])
-        shape = (-1, self.model.n_components, len(rows), n_noise)
-        found = self._candidates(rows, torch.from_numpy(cells).view(shape).transpose(1, 2).to(rows.x.dtype))
+        cells = np.stack([row_uniforms(keys, a, n_noise, CELL_STREAM) for a in range(self._noise.n_draws)])
+        found = self._candidates(rows, torch.from_numpy(cells).to(rows.x.dtype))
         assert found.completed is not None
         positions = torch.arange(len(rows))
-        chosen = [_choose(found.log_alpha, keys, s) for s in range(n_draws)]
+        chosen = [_choose(found.log_w, keys, s) for s in range(n_draws)]
         return torch.stack([found.completed[index, positions] for index in chosen])
 
     def _draw_cells(self, parameters: Tensor, keys: Keys, draw: int) -> Tensor:
@@ -215,37 +217,54 @@ class ImportanceSampler:
     def _log_prob(self, rows: Incomplete) -> Tensor:
         total = torch.full((len(rows),), -torch.inf, dtype=rows.x.dtype)
         for piece in self._pieces(rows, mask_weight=0.0):
-            total = total.logaddexp((piece.log_w + piece.log_strata).logsumexp(dim=(0, 2)))
-        return total - math.log(len(self._noise.normals))
+            total = total.logaddexp(piece.log_w.logsumexp(dim=0))
+        return total
 
     def _log_alpha(self, rows: Incomplete) -> Tensor:
-        pieces = [(piece.log_w + piece.log_strata).transpose(1, 2) for piece in self._pieces(rows)]
-        return torch.cat(pieces).flatten(0, 1).log_softmax(dim=0)  # (A, N)
+        return torch.cat([piece.log_w for piece in self._pieces(rows)]).log_softmax(dim=0)
 
     def _candidates(self, rows: Incomplete, cells: Tensor | None = None) -> Candidates:
         pieces = list(self._pieces(rows, cells=cells))
-        log_w = torch.cat([(piece.log_w + piece.log_strata).transpose(1, 2) for piece in pieces])
-        parameters = torch.cat([piece.parameters.transpose(1, 2) for piece in pieces])
-        completed = None
-        if self._form == "sample":
-            parts = [piece.completed for piece in pieces if piece.completed is not None]
-            completed = torch.cat([part.transpose(1, 2) for part in parts]).flatten(0, 1)
-        return Candidates(log_w.flatten(0, 1).log_softmax(dim=0), parameters.flatten(0, 1), completed)
+        log_w = torch.cat([piece.log_w for piece in pieces]).log_softmax(dim=0)
+        completed = [piece.completed for piece in pieces if piece.completed is not None]
+        parameters = torch.cat([piece.parameters for piece in pieces])
+        return Candidates(log_w, parameters, torch.cat(completed) if completed else None)
 
     def _pieces(
         self, rows: Incomplete, mask_weight: float = 1.0, cells: Tensor | None = None
-    ) -> Iterator[Weighted]:
-        """Yields some draws at a time."""
-        normals, uniforms, shared = self._noise
-        cells = shared if cells is None else cells
-        size = max(1, self._pairs_at_once // (max(1, len(rows)) * self.model.n_components))
-        for start in range(0, len(normals), size):
-            part = slice(start, start + size)
-            noise = LatentNoise(normals[part], uniforms, cells[part])
-            yield self._model.log_weights(rows, noise, mask_weight=mask_weight, exact=True)
+    ) -> Iterator[Candidates]:
+        """Yields some draws at a time, with log weights that are not normalised."""
+        draws = self._propose(rows, mask_weight)
+        cells = self._cells if cells is None else cells
+        for part in self._parts(len(draws.z), len(rows)):
+            joint = self._joint(rows, draws.z[part], cells[part], mask_weight)
+            part_of = Draws(draws.z[part], draws.log_density[part], draws.log_share[part])
+            yield replace(joint, log_w=part_of.log_weights(joint.log_w))
+
+    def _propose(self, rows: Incomplete, mask_weight: float) -> Draws:
+        def log_joint(z: Tensor) -> Tensor:
+            cells, parts = self._pilot_cells, self._parts(len(z), len(rows))
+            return torch.cat([self._joint(rows, z[part], cells, mask_weight).log_w for part in parts])
+
+        posterior = self.model.posterior(rows)
+        if not self.adapts:
+            return self._noise.of_posterior(posterior)
+        return propose(posterior, log_joint, self._noise, self._pilot)
+
+    def _joint(self, rows: Incomplete, z: Tensor, cells: Tensor, mask_weight: float) -> Candidates:
+        """Returns latents (A, N, L) with, for now, the log density of them and the row."""
+        found = self._model.log_joint(
+            rows, z.unsqueeze(-2), cells.unsqueeze(-2), mask_weight=mask_weight, exact=True
+        )
+        completed = None if found.completed is None else found.completed.squeeze(-2)
+        return Candidates(found.log_w.squeeze(-1), found.parameters.squeeze(-2), completed)
+
+    def _parts(self, n_draws: int, n_rows: int) -> list[slice]:
+        size = max(1, self._pairs_at_once // max(1, n_rows))
+        return [slice(start, start + size) for start in range(0, n_draws, size)]
 
     def _expected(self, parameters: Tensor, completed: Tensor | None) -> Tensor:
-        """Returns what each draw expects of features (S, N, K, D)."""
+        """Returns what each draw expects of features (A, N, D)."""
         if self._form == "sample":
             assert completed is not None
             return completed
@@ -283,20 +302,31 @@ class ImportanceSampler:
         return self.model.with_mask_term("integrated" if self._form == "integrated" else "sample")
 
     @cached_property
-    def _noise(self) -> LatentNoise:
-        model = self.model
-        dtype = next(model.parameters()).dtype
-        n_strata = model.n_components
-        size = math.ceil(self.n_draws / n_strata)
-        points = torch.quasirandom.SobolEngine(model.n_latent, scramble=True, seed=self.seed)
-        uniforms = points.draw(size * n_strata, dtype=torch.float64).clamp(1e-12, 1 - 1e-12)
-        normals = torch.special.ndtri(uniforms).view(n_strata, size, 1, -1).movedim(0, 2)  # (S, 1, K, L)
-        cells = torch.rand(
-            *(size, 1, n_strata, self._model.n_cells),
-            generator=torch_generator(self.seed),
-            dtype=torch.float64,
-        )
-        return LatentNoise(normals.to(dtype), torch.empty(0, dtype=dtype), cells.to(dtype))
+    def _noise(self) -> Noise:
+        return self._make_noise(self.n_draws, self.seed)
+
+    @cached_property
+    def _pilot(self) -> Noise:
+        """Other noise, by which the posterior is judged."""
+        return self._make_noise(min(self.n_draws, PILOT_DRAWS), self.seed + 1)
+
+    def _make_noise(self, n_draws: int, seed: int) -> Noise:
+        dtype = next(self.model.parameters()).dtype
+        return Noise.draw(n_draws, self.model.n_components, self.model.n_latent, seed, dtype)
+
+    @cached_property
+    def _cells(self) -> Tensor:
+        return self._make_cells(self._noise.n_draws, self.seed)
+
+    @cached_property
+    def _pilot_cells(self) -> Tensor:
+        """The same for all latents: a mode is to be that of one function."""
+        return self._make_cells(1, self.seed + 1)
+
+    def _make_cells(self, n_draws: int, seed: int) -> Tensor:
+        """Returns uniforms (A, 1, M) that fill the missing cells of every row."""
+        shape, dtype = (n_draws, 1, self._model.n_cells), next(self.model.parameters()).dtype
+        return torch.rand(shape, generator=torch_generator(seed), dtype=torch.float64).to(dtype)
 
     @cached_property
     def _number_features(self) -> list[int]:
@@ -320,7 +350,12 @@ class ImportanceSampler:
 
     @cached_property
     def _rows_at_once(self) -> int:
-        return min(MAX_ROWS, max(1, self._pairs_at_once // self.n_draws))
+        """So many that what is kept of every draw, not what arises on the way, fits twice."""
+        observation = self.model.observation
+        numbers = observation.n_parameters + 4 * observation.n_features
+        if self._form == "integrated":
+            numbers += 5 * N_NODES * observation.n_columns
+        return min(MAX_ROWS, max(1, 2 * self.working_bytes // (8 * numbers * self.n_draws)))
 
 
 def _choose(log_alpha: Tensor, keys: Keys, draw: int) -> Tensor:

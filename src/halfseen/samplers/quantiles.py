@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
 
 from halfseen.distributions.observation import Observation
-from halfseen.models.latent.mask_term import CellGrid
 
-TOLERANCE = 1e-6  # of the last step in standard deviations; its square is about the error that is left
+TOLERANCE = 1e-3  # of the last step in standard deviations; its square is about the error that is left
 MAX_STEPS = 100
+THREE_POINTS = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))  # with the moments of a Gaussian
 
 
 def weighted_quantiles(atoms: Tensor, weights: Tensor, probabilities: Sequence[float]) -> Tensor:
@@ -42,7 +43,7 @@ def mixture_quantiles(
 ) -> Tensor:
     r"""Returns the quantiles of each column of numbers, :math:`\sum_a \alpha_a F_j(x \mid z_a) = p`.
 
-    From the quantiles of all distributions on nodes, Newton steps within a bracket that begins with
+    From the quantiles of all distributions as three atoms, secant steps within a bracket that begins with
     Cantelli's inequality, :math:`\mu - \sigma \sqrt{(1 - p) / p} \le x \le \mu + \sigma \sqrt{p / (1 - p)}`.
     Each row stops by itself, so it does not depend on others.
 
@@ -53,9 +54,7 @@ def mixture_quantiles(
     output : :math:`(Q, N, J)`, of the columns `observation.numeric`
     """
     mixture = _NumberMixture(observation, parameters, weights)
-    grid = CellGrid.of(observation, parameters)  # (Q, A, N, J)
-    atoms = (grid.log_weights.exp() * weights[..., None]).flatten(0, 1)
-    starts = weighted_quantiles(grid.values.flatten(0, 1), atoms, probabilities)
+    starts = mixture.rough(probabilities)
     found = [mixture.solve(level, x) for level, x in zip(probabilities, starts, strict=True)]
     return torch.stack(found) if found else starts
 
@@ -68,6 +67,13 @@ class _NumberMixture:
     parameters: Tensor
     weights: Tensor
 
+    def rough(self, probabilities: Sequence[float]) -> Tensor:
+        """Returns about the quantiles (Q, N, J): each distribution is three atoms."""
+        means, stds = self._each
+        atoms = torch.cat([means + place * stds for place, _ in THREE_POINTS])
+        shares = torch.cat([share * self.weights for _, share in THREE_POINTS])  # (3A, N)
+        return weighted_quantiles(atoms, shares[..., None].expand_as(atoms), probabilities)
+
     def solve(self, level: float, x: Tensor) -> Tensor:
         """Returns quantiles (N, J), from a start."""
         centre, spread = self._moments()
@@ -75,39 +81,46 @@ class _NumberMixture:
         margin = 1e-6 * spread
         low, high = centre - spread / odds - margin, centre + spread * odds + margin
         x = torch.maximum(torch.minimum(x, high), low)
+        slope = torch.full_like(x, NormalDist().pdf(NormalDist().inv_cdf(level))) / spread
+        last_x, last_below = x, torch.zeros_like(x)
         active = torch.arange(len(x))
-        for _ in range(MAX_STEPS):
-            below, density = self._excess(x[active], level, active)
-            under = below < 0
-            low[active] = torch.where(under, x[active], low[active])
-            high[active] = torch.where(under, high[active], x[active])
-            step = x[active] - below / density.clamp(min=torch.finfo(x.dtype).tiny)
-            inside = (step >= low[active]) & (step <= high[active])
-            step = torch.where(inside, step, (low[active] + high[active]) / 2)
-            moved = (step - x[active]).abs() > TOLERANCE * spread[active]
-            x[active] = step
-            active = active[moved.any(dim=-1)]
+        for step in range(MAX_STEPS):
+            here = x[active]
+            below = self._below(here, active) - level
+            if step > 0:  # the secant, where it rises
+                rise = (below - last_below) / (here - last_x)
+                slope = torch.where(rise > 0, rise, slope)  # NaN, of a cell that stays, is not above 0
+            low[active] = torch.where(below < 0, here, low[active])
+            high[active] = torch.where(below < 0, high[active], here)
+            new = here - below / slope
+            inside = (new >= low[active]) & (new <= high[active])
+            new = torch.where(inside, new, (low[active] + high[active]) / 2)
+            x[active] = new
+            go_on = ((new - here).abs() > TOLERANCE * spread[active]).any(dim=-1)
+            active, last_x, last_below, slope = active[go_on], here[go_on], below[go_on], slope[go_on]
             if len(active) == 0:
                 break
         return x
 
     def _moments(self) -> tuple[Tensor, Tensor]:
-        """Returns mean and standard deviation (N, J)."""
-        numbers = self._numbers
-        share = self.weights[..., None]
-        means = self.observation.mean(self.parameters)[..., numbers]
-        centre = (share * means).sum(dim=0)
-        second = self.observation.variance(self.parameters)[..., numbers] + (means - centre).square()
-        return centre, (share * second).sum(dim=0).sqrt()
+        """Returns mean and standard deviation (N, J) of the mixtures."""
+        means, stds = self._each
+        centre = torch.einsum("an,anj->nj", self.weights, means)
+        second = stds.square() + (means - centre).square()
+        return centre, torch.einsum("an,anj->nj", self.weights, second).sqrt()
 
-    def _excess(self, x: Tensor, level: float, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the distribution function less the level, and the density, of some rows."""
-        parameters, share = self.parameters[:, rows], self.weights[:, rows, None]
-        below = (share * self.observation.cdf(parameters, x)).sum(dim=0) - level
-        filler = self.observation.filler().to(x.dtype).expand(len(x), -1)
-        features = filler.index_copy(-1, torch.tensor(self._numbers, dtype=torch.long), x)
-        density = self.observation.log_prob(parameters, features)[..., list(self.observation.numeric)].exp()
-        return below, (share * density).sum(dim=0)
+    def _below(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Returns the distribution function (M, J) of some rows."""
+        everyone = len(rows) == self.parameters.shape[1]
+        parameters = self.parameters if everyone else self.parameters[:, rows]
+        weights = self.weights if everyone else self.weights[:, rows]
+        return torch.einsum("an,anj->nj", weights, self.observation.cdf(parameters, x))
+
+    @cached_property
+    def _each(self) -> tuple[Tensor, Tensor]:
+        """The mean and standard deviation (A, N, J) of each distribution."""
+        means = self.observation.mean(self.parameters)[..., self._numbers]
+        return means, self.observation.variance(self.parameters)[..., self._numbers].sqrt()
 
     @cached_property
     def _numbers(self) -> list[int]:

@@ -209,17 +209,23 @@ class LatentModel(nn.Module):
         exact: bool = False,
     ) -> Weighted:
         """Returns the log weights of given latents under a given posterior; strata count alike."""
+        weighted = self.log_joint(batch, z, cells, mask_weight=mask_weight, exact=exact)
+        if z.shape[-2] == self.n_components:
+            log_q = density.log_prob_strata(z)
+        else:
+            log_q = density.log_prob(z.squeeze(-2)).unsqueeze(-1)
+        return replace(weighted, log_w=weighted.log_w - log_q)
+
+    def log_joint(
+        self, batch: Incomplete, z: Tensor, cells: Tensor, *, mask_weight: float = 1.0, exact: bool = False
+    ) -> Weighted:
+        """Returns, in place of log weights, the log density of given latents and what the rows show."""
         parameters: Tensor = self.decoder(z)  # (S, N, K, P)
         seen = self.observation.seen_columns(batch.observed).unsqueeze(-2)  # (N, 1, C)
         filler = self.observation.filler().to(batch.x.dtype)
         x = torch.where(batch.observed, batch.x, filler).unsqueeze(-2)  # (N, 1, D)
         log_p = torch.where(seen, self.observation.log_prob(parameters, x), 0.0).sum(dim=-1)
-        if z.shape[-2] == self.n_components:
-            log_q = density.log_prob_strata(z)
-        else:
-            log_q = density.log_prob(z.squeeze(-2)).unsqueeze(-1)
-        log_prior = -0.5 * (z.square().sum(dim=-1) + self.n_latent * math.log(2.0 * math.pi))
-        log_w = log_p + (log_prior - log_q)  # (S, N, K)
+        log_w = log_p - 0.5 * (z.square().sum(dim=-1) + self.n_latent * math.log(2.0 * math.pi))  # (S, N, K)
 
         completed = None
         if self.mask_term == "integrated" and mask_weight != 0.0:

@@ -1,0 +1,190 @@
+r"""Where to draw latents of a row for importance sampling: its posterior, or what is learned from its draws.
+
+The encoder's posterior is diagonal, and one network serves every pattern of holes. Where it fits a row badly
+a few draws have all the weight. Such a row gets a proposal of its own: a multivariate Student t around the
+nearest mode, as wide as the curvature there says, beside a share of the encoder's posterior that keeps what
+the t might miss.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from scipy import special
+from torch import Tensor
+
+from halfseen.distributions.mixture import GaussianMixture
+from halfseen.objectives.weights import effective_sample_size
+
+LogJoint = Callable[[Tensor], Tensor]
+"""From latents (A, N, L) to the log density (A, N) of the observed part of each row and the latents."""
+
+POOR = 0.25  # of draws that count: such a row gets a proposal of its own
+KEPT = 0.1  # of draws that stay the encoder's
+DF = 12.0  # of the Student t: heavier tails waste draws if there are many latents
+N_STEPS = 4  # of Newton's method
+STEP_SIZES = (1.0, 0.5, 0.2, 0.05, 0.0)  # of which the best is taken
+MOST_LATENTS = 32  # a Hessian costs a pass back for each
+
+
+@dataclass(frozen=True)
+class Draws:
+    r"""Latents of rows, with what is needed to weigh them.
+
+    Shapes
+    ------
+    z : :math:`(A, N, L)`
+    log_density : :math:`(A, N)`, of everything that they were drawn from together
+    log_share : :math:`(A, N)`, the log of how much each draw counts before it is weighed; the shares of a row
+        sum to 1
+    """
+
+    z: Tensor
+    log_density: Tensor
+    log_share: Tensor
+
+    def log_weights(self, log_joint: Tensor) -> Tensor:
+        """Returns log weights (A, N), whose exponentials sum to an estimate of the density of the row."""
+        return log_joint - self.log_density + self.log_share
+
+
+@dataclass(frozen=True)
+class StudentT:
+    r"""A multivariate Student t for each row, :math:`z = \mu + C \varepsilon / \sqrt{g / \nu}`.
+
+    Shapes
+    ------
+    loc : :math:`(N, L)`
+    root : :math:`(N, L, L)`, lower triangular
+    """
+
+    loc: Tensor
+    root: Tensor
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """Returns draws (A, N, L) from noise (A, L + 1), normals and one uniform, that all rows share."""
+        gamma = torch.from_numpy(special.chdtri(DF, 1.0 - noise[:, -1].double().numpy())).to(noise.dtype)
+        stretched = noise[:, :-1] / (gamma / DF).sqrt()[:, None]
+        return self.loc + torch.einsum("nij,aj->ani", self.root, stretched)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Returns the log density of draws (A, N, L)."""
+        size = z.shape[-1]
+        centred = (z - self.loc).permute(1, 2, 0)  # (N, L, A)
+        white = torch.linalg.solve_triangular(self.root, centred, upper=False)
+        distance = white.square().sum(dim=1).T  # (A, N)
+        constant = math.lgamma((DF + size) / 2) - math.lgamma(DF / 2) - 0.5 * size * math.log(DF * math.pi)
+        log_volume = self.root.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
+        return constant - log_volume - 0.5 * (DF + size) * torch.log1p(distance / DF)
+
+
+@dataclass(frozen=True)
+class Noise:
+    r"""Standardised latents that all rows share: scrambled Sobol points.
+
+    Shapes
+    ------
+    strata : :math:`(S, K, L)`, normals for each component of the posterior
+    extra : :math:`(E, L + 1)`, normals and a uniform for the Student t
+    """
+
+    strata: Tensor
+    extra: Tensor
+
+    @classmethod
+    def draw(cls, n_draws: int, n_components: int, n_latent: int, seed: int, dtype: torch.dtype) -> "Noise":
+        """Creates noise for about so many draws, all of them the posterior's."""
+        size = math.ceil(n_draws / n_components)
+        points = torch.quasirandom.SobolEngine(n_latent + 1, scramble=True, seed=seed)
+        uniforms = points.draw(size * n_components, dtype=torch.float64).clamp(1e-12, 1 - 1e-12)
+        normals = torch.special.ndtri(uniforms[:, :-1])
+        strata = normals.view(n_components, size, n_latent).transpose(0, 1)
+        return cls(strata.to(dtype), torch.cat([normals, uniforms[:, -1:]], dim=1).to(dtype))
+
+    @property
+    def n_draws(self) -> int:
+        """The number of draws."""
+        return len(self.extra)
+
+    def of_posterior(self, posterior: GaussianMixture) -> Draws:
+        """Returns draws of the posterior, equally many of each component."""
+        z = self._strata(posterior, len(self.strata))
+        return Draws(z, posterior.log_prob(z), self._shares(posterior, len(self.strata)))
+
+    def of_both(self, posterior: GaussianMixture, student: StudentT) -> Draws:
+        """Returns draws of which a share is the posterior's, and the others the Student t's."""
+        kept = max(1, round(KEPT * len(self.strata)))
+        n_kept = kept * self.strata.shape[1]
+        z = torch.cat([self._strata(posterior, kept), student.draw(self.extra[n_kept:])])
+        part = n_kept / self.n_draws
+        log_density = torch.logaddexp(
+            math.log(part) + posterior.log_prob(z), math.log1p(-part) + student.log_prob(z)
+        )
+        own = self._shares(posterior, kept) + math.log(part)
+        others = own.new_full((self.n_draws - n_kept, own.shape[1]), -math.log(self.n_draws))
+        return Draws(z, log_density, torch.cat([own, others]))
+
+    def _strata(self, posterior: GaussianMixture, size: int) -> Tensor:
+        return posterior.stratified(self.strata[:size, None]).transpose(1, 2).flatten(0, 1)  # (A, N, L)
+
+    @staticmethod
+    def _shares(posterior: GaussianMixture, size: int) -> Tensor:
+        return (posterior.log_weights.T - math.log(size)).repeat(size, 1)  # (A, N)
+
+
+def propose(posterior: GaussianMixture, log_joint: LogJoint, noise: Noise, pilot: Noise) -> Draws:
+    """Returns draws of the posterior; for rows where few of them count, of a proposal of their own.
+
+    Which rows these are is found by other noise, the pilot: given it the returned ones are plain importance
+    draws, and the sums of their weights are unbiased.
+    """
+    plain = noise.of_posterior(posterior)
+    n_components, n_latent = posterior.loc.shape[-2:]
+    if noise.n_draws <= n_components or n_latent > MOST_LATENTS:
+        return plain
+    tried = pilot.of_posterior(posterior)
+    poor = effective_sample_size(tried.log_weights(log_joint(tried.z))) < POOR * pilot.n_draws
+    if not bool(poor.any()):
+        return plain
+    own = noise.of_both(posterior, at_mode(posterior.mean(), log_joint))
+    return Draws(
+        torch.where(poor[:, None], own.z, plain.z),
+        torch.where(poor, own.log_density, plain.log_density),
+        torch.where(poor, own.log_share, plain.log_share),
+    )
+
+
+def at_mode(start: Tensor, log_joint: LogJoint) -> StudentT:
+    r"""Returns the Student t at the mode that Newton's method reaches, as wide as the curvature there says.
+
+    The curvature of the standard normal prior is 1 in every direction, and less is not believed of the whole:
+    eigenvalues of :math:`-\nabla^2 \log p` below 1 are taken to be 1.
+
+    Shapes
+    ------
+    start : :math:`(N, L)`
+    """
+    z = start
+    sizes = torch.tensor(STEP_SIZES, dtype=z.dtype)[:, None, None]
+    for _ in range(N_STEPS):
+        slope, values, vectors = _curvature(z, log_joint)
+        along = torch.einsum("nlk,nl->nk", vectors, slope) / values
+        tried = z + sizes * torch.einsum("nlk,nk->nl", vectors, along)  # (T, N, L)
+        best = log_joint(tried).argmax(dim=0)
+        z = tried[best, torch.arange(len(z))]
+    _, values, vectors = _curvature(z, log_joint)
+    covariance = torch.einsum("nlk,nk,nmk->nlm", vectors, 1.0 / values, vectors)
+    return StudentT(z, torch.linalg.cholesky(covariance))
+
+
+def _curvature(z: Tensor, log_joint: LogJoint) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the gradient (N, L), and eigenvalues (N, L) and vectors (N, L, L) of minus the Hessian."""
+    with torch.enable_grad():
+        z = z.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(log_joint(z.unsqueeze(0)).sum(), z, create_graph=True)
+        columns = range(z.shape[-1])
+        hessian = [torch.autograd.grad(slope[:, place].sum(), z, retain_graph=True)[0] for place in columns]
+    precision = -torch.stack(hessian, dim=-1)
+    values, vectors = torch.linalg.eigh((precision + precision.mT) / 2)
+    return slope.detach(), values.clamp(min=1.0), vectors
