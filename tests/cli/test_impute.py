@@ -17,9 +17,11 @@ from rich.console import Console
 
 import halfseen
 from halfseen.cli.main import main
+from halfseen.cli.methods import TRAINED, Method, build
 from halfseen.cli.progress import Reporter, one_line
 from halfseen.cli.tables import read_table
 from halfseen.errors import HalfseenWarning
+from halfseen.report.render import METHODS
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
 TABLE = "name,x,y\nann,1.50,4\nbob,,5\ncat,2.25,\n"
@@ -256,7 +258,26 @@ def test_elsewhere_lines_wait_so_that_a_failure_says_one_thing():
 # ------------------------------------------------------------------------------------------ for real
 
 
-@pytest.mark.parametrize("method", ["gaussian", "mixture", "mean"])
+def test_every_method_has_an_imputer_and_words_in_the_report():
+    for method in Method:
+        imputer = build(method, random_state=3)
+        assert imputer.random_state == 3
+        assert ("callback" in imputer.get_params()) == (method in TRAINED)
+        assert method in METHODS
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "gaussian",
+        "mixture",
+        "mean",
+        "probit",
+        pytest.param("miwae", marks=pytest.mark.slow),
+        pytest.param("not-miwae", marks=pytest.mark.slow),
+        pytest.param("demissvae", marks=pytest.mark.slow),
+    ],
+)
 def test_penguins_end_to_end(tmp_path, capfd, method):
     out, page = tmp_path / "out.csv", tmp_path / "r.html"
     command = ["impute", PENGUINS, "-o", str(out), "--method", method, "--report", str(page)]
@@ -267,7 +288,9 @@ def test_penguins_end_to_end(tmp_path, capfd, method):
         for old, new in zip(old_row, new_row, strict=True):
             assert new == old or (old == "" and new != "")
     assert {row[6] for row in after[1:]} == {"male", "female"}
-    assert "penguins.csv" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "penguins.csv" in text
+    assert ("missing at random</em>" in text) == (method not in ("probit", "not-miwae"))
 
 
 def test_a_schema_file_sets_kinds_and_bounds(tmp_path, capfd):

@@ -48,6 +48,15 @@ def test_numbers_stand_beside_the_papers_and_claims_get_verdicts(run, tmp_path):
     assert "2 of 2 failed" in picture
 
 
+def test_further_pictures_have_their_own_files_and_some_cannot_be_drawn(run, tmp_path, monkeypatch):
+    more = {"more": lambda results: f"<svg>{len(results.cells)}</svg>", "none": lambda results: None}
+    monkeypatch.setattr(reproduce, "FIGURES", {"toy": more})
+    run("reproduce", "toy")
+    folder = tmp_path / "results"
+    assert (folder / "toy-smoke-more.svg").read_text() == "<svg>4</svg>"
+    assert sorted(path.name for path in folder.glob("*.svg")) == ["toy-smoke-more.svg", "toy-smoke.svg"]
+
+
 def test_scale_and_folder_are_chosen_and_stored_runs_reused(run, tmp_path):
     run("reproduce", "toy", "--scale", "small", "--output", "elsewhere")
     assert (tmp_path / "elsewhere" / "toy-small.json").is_file()

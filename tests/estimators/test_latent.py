@@ -1,6 +1,7 @@
 """Imputers by latent-variable models: what is particular to them, beside the laws of all imputers."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -74,7 +75,10 @@ def test_a_preset_is_the_latent_imputer_with_its_choices(make):
     preset = make(random_state=0, **SMALL).fit(table)
     choices = {
         name: getattr(preset, name)
-        for name in ("posterior", "sampling", "bound", "gradient", "missingness", "numeric", "n_components")
+        for name in (
+            *("posterior", "sampling", "bound", "gradient", "missingness", "numeric", "n_components"),
+            "learning_rate",
+        )
     }
     general = LatentImputer(**choices, random_state=0, **SMALL).fit(table)
     np.testing.assert_array_equal(preset.transform(table), general.transform(table))
@@ -195,10 +199,34 @@ def test_of_several_starts_that_with_the_best_held_out_bound_is_kept():
 def test_poor_weights_warn_and_say_what_to_do():
     table = line()
     imputer = MIWAEImputer(random_state=0, **{**SMALL, "n_imputation_draws": 200}).fit(table)
-    with torch.no_grad():  # a posterior in the wrong place
+    with torch.no_grad():  # a posterior in the wrong place, and no proposal to help
         imputer.model_.sampler.model.encoder.output.bias[0] += 1.0
+    rows = imputer.model_.rows(Incomplete.from_array(table))
+    plain = replace(imputer.model_, sampler=replace(imputer.model_.sampler, adapts=False))
     with pytest.warns(HalfseenWarning, match=r"importance weights .* raise n_imputation_draws"):
-        imputer._look_at_weights(imputer.model_, imputer.model_.rows(Incomplete.from_array(table)))
+        imputer._look_at_weights(plain, rows)
+    imputer._look_at_weights(imputer.model_, rows)  # no warning: rows get proposals of their own
+
+
+def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path):
+    rng = np.random.default_rng(0)
+    complete = rng.normal(size=(600, 1)) + rng.normal(size=(600, 6))
+    table = np.where(rng.random(complete.shape) < 0.2, np.nan, complete)
+    imputer = MIWAEImputer(random_state=0, n_latent=1, max_epochs=0, validation_fraction=0.5).fit(table)
+    assert imputer.stretch_ < 1.2
+    with torch.no_grad():
+        imputer.model_.sampler.model.decoder.output.bias[6:12] -= 1.5  # of the scales
+    rows = imputer.model_.rows(Incomplete.from_array(table))
+    imputer.model_ = imputer._calibrated(imputer.model_, rows)
+    assert imputer.stretch_ > 1.5
+    low, high = imputer.interval(table)
+    assert 0.85 < ((low <= complete) & (complete <= high))[np.isnan(table)].mean() < 0.95
+    imputer.save(tmp_path / "model.halfseen")
+    loaded = halfseen.load(tmp_path / "model.halfseen")
+    assert loaded.stretch_ == imputer.stretch_
+    for saved, now in zip(loaded.interval(table), (low, high), strict=True):
+        assert np.array_equal(saved, now)
+    assert MIWAEImputer(random_state=0, max_epochs=0).fit(table[:40]).stretch_ == 1.0  # holds out no row
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The experiment on mixture posteriors: its data, its equal budgets, its scores against other sums."""
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from halfseen.datasets.toys import MixtureOfGaussians
 from halfseen.errors import HalfseenWarning
 from halfseen.experiments import EXPERIMENTS, SCALES, Better, Cell, Results
 from halfseen.experiments.missvae import (
+    CVI,
+    DEMISSIWAE,
     DEMISSVAE,
     EXPERIMENT,
     GAUSSIAN,
@@ -24,19 +27,22 @@ from halfseen.experiments.missvae import (
     MISSVAE,
     MIWAE,
     MVAE,
-    N_PASSES,
+    MVB,
+    N_SEEN,
+    PICTURE_BOUNDS,
     PLANS,
+    POSTERIORS,
     SCORE,
     TRUTH,
-    Plan,
     SingleGaussian,
     Task,
+    Trained,
     Truth,
-    build,
     make_task,
+    posteriors,
     score,
-    train,
 )
+from halfseen.experiments.missvae_methods import N_PASSES, Plan, build, rows_of, train
 from halfseen.training.loop import TrainingSettings
 
 TINY = Plan(
@@ -111,7 +117,7 @@ def test_every_method_decodes_as_many_latents_of_a_row_in_a_step(name, monkeypat
         model.decoder.register_forward_hook(lambda _, given, __: counts.append(given[0].shape))
         return model
 
-    monkeypatch.setattr("halfseen.experiments.missvae.build", count)
+    monkeypatch.setattr("halfseen.experiments.missvae_methods.build", count)
     train(METHODS[name], task.train, TINY, 0)
     n_batches = math.ceil(len(task.train) / 64)
     rows = len(task.train) // n_batches
@@ -124,7 +130,9 @@ def test_methods_are_the_papers_combinations_of_posterior_sampling_and_bound():
     for name, method in METHODS.items():
         model = build(method, 5, TINY, torch.Generator().manual_seed(0))
         objective = method.objective(model)
-        if name != DEMISSVAE:
+        if method.posterior == "imputations":
+            found[name] = (model.n_components, objective.variant, objective.imputer, objective.gradient)
+        else:
             found[name] = (model.n_components, objective.sampling, objective.bound, objective.gradient)
     assert found == {
         MVAE: (1, "ancestral", "elbo", "stl"),
@@ -133,6 +141,10 @@ def test_methods_are_the_papers_combinations_of_posterior_sampling_and_bound():
         MIWAE: (1, "ancestral", "iwelbo", "stl"),
         MISSIWAE: (15, "ancestral", "iwelbo", "stl"),
         MISSSIWAE: (15, "stratified", "iwelbo", "stl"),
+        DEMISSVAE: (1, "decomposed", "lair", "stl"),
+        DEMISSIWAE: (1, "decomposed-iw", "lair", "stl"),
+        CVI: (1, "cvi", "lair", "stl"),
+        MVB: (1, "mvb", "lair", "stl"),
     }
 
 
@@ -171,7 +183,7 @@ def test_imputations_change_in_training_and_diagnostics_leave_them_alone():
 
 def test_the_score_is_the_log_likelihood_of_complete_rows_under_the_trained_decoder():
     task = tiny_task()
-    found = score(METHODS[MIWAE], task)
+    found = score(Trained(MIWAE, METHODS[MIWAE]), task)
     model = train(METHODS[MIWAE], task.train, TINY, 0).model.double()
     axis = torch.linspace(-7, 7, 141, dtype=torch.float64)
     z = torch.cartesian_prod(axis, axis)
@@ -184,7 +196,95 @@ def test_the_score_is_the_log_likelihood_of_complete_rows_under_the_trained_deco
     assert found[SCORE] == pytest.approx(float(expected), abs=1e-4)  # networks in float32
     assert found["below the true mixture"] == pytest.approx(task.true_score - found[SCORE], abs=EXACT)
     assert found["rows narrower than cells"] == 0
+    assert found.pop(POSTERIORS).shape[:2] == (len(N_SEEN), 3)
     assert all(math.isfinite(value) for value in found.values())
+
+
+def grid_points(n_points):
+    step = (PICTURE_BOUNDS[1] - PICTURE_BOUNDS[0]) / n_points
+    axis = PICTURE_BOUNDS[0] + step * (torch.arange(n_points, dtype=torch.float64) + 0.5)
+    return torch.cartesian_prod(axis, axis)
+
+
+def random_model(method, seed=0):
+    """A decoder with weights of twice the usual size, so that posteriors differ from the prior."""
+    model = build(method, 5, TINY, torch.Generator().manual_seed(seed)).double()
+    with torch.no_grad():
+        for parameter in model.decoder.parameters():
+            parameter.mul_(2.0)
+    return model
+
+
+def test_kept_posteriors_are_of_the_complete_row_of_what_is_seen_and_of_the_encoder():
+    """The mean of a density over the cells of the picture, against a finer sum of other code."""
+    model, test = random_model(METHODS[MISSSVAE]), tiny_task().test.to(torch.float64)
+    found = posteriors(model, test).astype(float)
+    assert found.sum(axis=(2, 3)) == pytest.approx(np.ones((len(N_SEEN), 3)), abs=2e-3)  # half precision
+    side = found.shape[-1]
+    coarse, fine = grid_points(side), grid_points(3 * side)
+    loc, raw = model.decoder(fine).detach().chunk(2, dim=-1)
+    law = torch.distributions.Normal(loc, 1e-3 + torch.nn.functional.softplus(raw))
+    log_prior = torch.distributions.Normal(0.0, 1.0).log_prob(fine).sum(dim=-1)
+    for place, n_seen in enumerate(N_SEEN):
+        terms = law.log_prob(test.x[place])  # (G, D)
+        expected = {}
+        for seen in torch.combinations(torch.arange(5), n_seen).tolist():
+            weights = (terms[:, seen].sum(dim=-1) + log_prior).softmax(dim=0)
+            expected[tuple(seen)] = (weights[:, None] * fine).sum(dim=0)
+        whole = ((terms.sum(dim=-1) + log_prior).softmax(dim=0)[:, None] * fine).sum(dim=0)
+        means = torch.einsum("tg,gl->tl", torch.from_numpy(found[place].reshape(3, -1)), coarse)
+        torch.testing.assert_close(means[0], whole, rtol=0, atol=5e-3)
+        seen = min(expected, key=lambda some: float((expected[some] - means[1]).norm()))
+        torch.testing.assert_close(means[1], expected[seen], rtol=0, atol=5e-3)
+        observed = torch.tensor([[feature in seen for feature in range(5)]])
+        encoder = model.posterior(Incomplete(test.x[place : place + 1], observed)).mean()[0].detach()
+        torch.testing.assert_close(means[2], encoder, rtol=0, atol=5e-3)
+
+
+def test_posteriors_are_kept_of_four_methods_and_one_seed(monkeypatch):
+    monkeypatch.setattr("halfseen.experiments.missvae.posteriors", lambda model, test: np.zeros(1))
+    monkeypatch.setattr("halfseen.experiments.missvae_methods.SNR_STEPS", 2)
+
+    def keeps(name, seed):
+        return POSTERIORS in Trained(name, METHODS[name]).score(tiny_task(seed=seed))
+
+    assert [keeps(name, 0) for name in (MVAE, MISSSVAE, MIWAE, MISSSIWAE)] == [True] * 4
+    assert not keeps(MISSVAE, 0)
+    assert not keeps(MVAE, 1)
+
+
+def test_the_use_of_components_is_told_of_mixtures_only():
+    task = tiny_task()
+    usage = {name: train(METHODS[name], task.train, TINY, 0).usage(task.train) for name in (MIWAE, MISSSIWAE)}
+    assert usage[MIWAE] == {}
+    found = usage[MISSSIWAE]
+    assert 1 <= found["components in use in a row"] <= N_PASSES
+    assert found["components in use in no row"] == 0
+    model = build(METHODS[MISSSIWAE], 5, TINY, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        model.encoder.output.weight.zero_()
+        model.encoder.output.bias.zero_()
+        model.encoder.output.bias[0] = 2.0  # the first latent of the first component
+    fitted = dataclasses.replace(train(METHODS[MISSSIWAE], task.train, TINY, 0), model=model)
+    nearest = 2.0 / (math.log(2.0) + 1e-5) / math.sqrt(2.0)  # for one of 15; the others are copies
+    assert fitted.usage(task.train) == {
+        "components in use in a row": pytest.approx(15.0),
+        "components in use in no row": 0.0,
+        "distance to the nearest component": pytest.approx(nearest / 15, rel=1e-5),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [(MIWAE, (1, 6)), (MISSIWAE, (6, 6)), (MISSSIWAE, (6, 1)), (DEMISSVAE, (6, 1)), (DEMISSIWAE, (2, 3))],
+)
+def test_a_budget_is_shared_by_components_or_imputations_and_their_latents(name, sizes):
+    method, data = dataclasses.replace(METHODS[name], n_passes=6), tiny_task().train
+    generator = torch.Generator().manual_seed(0)
+    model = build(method, 5, TINY, generator)
+    rows = rows_of(method, data, model, generator)
+    n_parts = rows.completions.n_completions if hasattr(rows, "completions") else model.n_components
+    assert (n_parts, method.objective(model).n_draws) == sizes
 
 
 def test_nothing_is_above_the_true_mixture_and_its_own_score_is_its_density():

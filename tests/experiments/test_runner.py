@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from halfseen.experiments import Better, Budget, Experiment, Published, Within, run, runner
@@ -113,6 +114,45 @@ def test_runs_of_other_code_are_counted(tmp_path, monkeypatch):
     assert run(make_experiment([]), "small", tmp_path).n_of_other_code == 0
     results = run(make_experiment([]), "smoke", tmp_path)
     assert (results.n_reused, results.n_of_other_code) == (8, 8)
+
+
+def with_arrays(model, data):
+    """Scores, and an array for one of the two models."""
+    found = {"r2": model.offset + data[1]}
+    return found | ({"picture": np.full((2, 3), data[1], dtype=np.float16)} if model.offset else {})
+
+
+def test_arrays_are_stored_beside_the_scores_and_come_back(tmp_path):
+    first = run(make_experiment([], score=with_arrays), "smoke", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["toy-smoke.json", "toy-smoke.npz"]
+    assert "picture" not in (tmp_path / "toy-smoke.json").read_text()
+    again = run(make_experiment([], score=None), "smoke", tmp_path)
+    assert again.n_reused == 8
+    for results in (first, again):
+        for cell in results.cells:
+            assert set(cell.scores) == {"r2"}
+            assert set(cell.arrays) == ({"picture"} if cell.model == "a" else set())
+            if cell.model == "a":
+                np.testing.assert_array_equal(cell.arrays["picture"], np.full((2, 3), cell.seed))
+                assert cell.arrays["picture"].dtype == np.float16
+
+
+def test_arrays_of_forgotten_runs_are_forgotten(tmp_path):
+    run(make_experiment([], score=with_arrays), "smoke", tmp_path)
+    run(make_experiment([]), "smoke", tmp_path, fresh=True)
+    again = run(make_experiment([]), "smoke", tmp_path)
+    assert not any(cell.arrays for cell in again.cells)
+
+
+def test_a_metric_that_a_model_does_not_have_has_no_line(tmp_path):
+    def score(model, data):
+        return {"r2": model.offset} | ({"noise": 3.0} if model.offset else {})
+
+    metrics = {"r2": "higher", "noise": "lower"}
+    results = run(make_experiment([], score=score, metrics=metrics), "smoke", tmp_path)
+    assert [(row.setting["d"], row.model, row.metric) for row in results.rows()] == [
+        (1, "a", "r2"), (1, "a", "noise"), (1, "b", "r2"), (2, "a", "r2"), (2, "a", "noise"), (2, "b", "r2"),
+    ]  # fmt: skip
 
 
 def test_a_new_version_runs_anew_and_a_foreign_file_is_left_alone(tmp_path):

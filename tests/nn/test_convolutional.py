@@ -159,6 +159,8 @@ def test_parameters_follow_the_generator_and_nothing_else():
         ({"widths": ()}, "widths must be positive"),
         ({"normalisation": "layer"}, "'batch' or 'group', got 'layer'"),
         ({"dropout": -0.1}, "dropout must be at least 0"),
+        ({"patch": 0}, "patch and n_blocks must be at least 1, got 0 and 2"),
+        ({"n_blocks": 0}, "patch and n_blocks must be at least 1, got 1 and 0"),
     ],
 )
 def test_impossible_networks_are_refused(options, message):
@@ -167,6 +169,75 @@ def test_impossible_networks_are_refused(options, message):
         ConvEncoder(n_outputs=3, **options)
     with pytest.raises(ValueError, match=message):
         ConvDecoder(n_inputs=3, **options)
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (2, 9, 11)])
+@pytest.mark.parametrize("pooled", [True, False])
+def test_networks_of_patches_have_their_sizes_and_reach_every_parameter(generator, shape, pooled):
+    n_features = int(np.prod(shape))
+    body = {"patch": 4, "n_blocks": 1}
+    encoder = fresh(ConvEncoder(shape, 5, widths=(8, 8), pooled=pooled, **body))
+    decoder = fresh(ConvDecoder(5, shape, widths=(8, 8), n_parameters=2, position_bias=True, **body))
+    image = decoder(encoder(rows(generator, 3, 2 * n_features)))
+    assert image.shape == (3, 2 * n_features)
+    assert (len(encoder.blocks), len(decoder.blocks)) == (2, 2)
+    (image * rows(generator, *image.shape)).sum().backward()
+    for network in (encoder, decoder):
+        for name, parameter in network.named_parameters():
+            assert parameter.grad.abs().sum() > 0, name
+
+
+def test_the_first_layer_of_patches_reads_each_square_once(generator):
+    encoder = fresh(ConvEncoder((1, 8, 10), 3, widths=(4,), patch=4))
+    found = []
+    encoder.first.register_forward_hook(lambda layer, args, out: found.append(out))
+    x = rows(generator, 1, 160)
+    encoder(x)
+    planes = torch.zeros(2, 8, 12, dtype=torch.float64)  # zeros beyond the edge
+    planes[..., :10] = x.reshape(2, 8, 10)
+    squares = [[planes[:, 4 * i : 4 * i + 4, 4 * j : 4 * j + 4] for j in range(3)] for i in range(2)]
+    expected = torch.stack(
+        [torch.stack([(encoder.first.weight * s).sum((1, 2, 3)) for s in line], dim=-1) for line in squares],
+        dim=-2,
+    )
+    torch.testing.assert_close(found[0][0], expected, rtol=0, atol=EXACT)
+
+
+def test_the_last_layer_of_patches_writes_each_square_at_its_place(generator):
+    decoder = fresh(ConvDecoder(3, (2, 8, 10), widths=(4,), n_parameters=2, patch=4))
+    found = []
+    decoder.output.register_forward_hook(lambda layer, args, out: found.append(out))
+    image = decoder(rows(generator, 1, 3)).reshape(2, 2, 8, 10)  # parameters, channels
+    maps = found[0][0].reshape(2, 2, 4, 4, 2, 3)  # and rows and columns within a square, and of squares
+    for h in range(8):
+        for w in range(10):
+            assert torch.equal(image[..., h, w], maps[:, :, h % 4, w % 4, h // 4, w // 4])
+
+
+def test_without_pooling_every_position_has_weights_of_its_own(generator):
+    x = rows(generator, 1, 2, 8, 8)
+    moved = x.flip(-1)
+    answers = {}
+    for pooled in (True, False):
+        encoder = fresh(ConvEncoder((1, 8, 8), 3, widths=(4,), pooled=pooled))
+        with torch.no_grad():
+            for layer in encoder.modules():  # filters that are the same from left and right
+                if isinstance(layer, torch.nn.Conv2d):
+                    layer.weight.copy_((layer.weight + layer.weight.flip(-1)) / 2)
+        answers[pooled] = [encoder(image.reshape(1, -1)) for image in (x, moved)]
+    torch.testing.assert_close(*answers[True], rtol=0, atol=EXACT)
+    assert (answers[False][0] - answers[False][1]).abs().max() > 1e-3
+
+
+def test_a_bias_of_positions_is_added_to_the_parameters_of_every_pixel(generator):
+    decoder = fresh(ConvDecoder(3, (1, 8, 8), widths=(4,), n_parameters=2, position_bias=True))
+    code, bias = rows(generator, 2, 3), rows(generator, 128)
+    before = decoder(code)
+    with torch.no_grad():
+        decoder.bias.copy_(bias)
+    torch.testing.assert_close(decoder(code), before + bias, rtol=0, atol=EXACT)
+    decoder.reset_parameters(generator)
+    assert not decoder.bias.any()
 
 
 # ------------------------------------------------------------------------------------- masks of images

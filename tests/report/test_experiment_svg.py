@@ -1,5 +1,6 @@
 """The picture of an experiment: every model in every panel, in its place, with the paper's number."""
 
+import dataclasses
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -7,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from halfseen.experiments import Budget, Cell, Experiment, Published, Results
-from halfseen.report.experiment_svg import draw_experiment
+from halfseen.report.experiment_svg import draw_experiment, draw_metrics
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
@@ -86,6 +87,48 @@ def test_positive_scores_have_a_linear_axis():
     assert ours["b"] - ours["a"] == pytest.approx(ours["c"] - ours["b"], abs=0.2)
 
 
+def test_log_likelihoods_have_a_linear_axis_on_which_none_is_cut():
+    scores = {("m", 1, name): [score] for name, score in zip("abc", (-7.0, -4.5, -2.0), strict=True)}
+    ours = dots(read(make_results(scores)), "ours")
+    assert ours["b"] - ours["a"] == pytest.approx(ours["c"] - ours["b"], abs=0.2)
+    assert ours["c"] - ours["a"] > 100
+
+
+def two_metrics(settings=("m",)):
+    one = make_results({(setting, 1, "a"): [1.0] for setting in settings})
+    cells = [
+        Cell(cell.setting, model, 0, {"gap": -2.0 - number, "noise": 0.1 * (number + 1)})
+        for cell in one.cells
+        for number, model in enumerate(("a", "b", "c"))
+    ]
+    experiment = dataclasses.replace(one.experiment, metrics={"gap": "higher", "noise": "higher"})
+    return dataclasses.replace(one, experiment=experiment, cells=cells)
+
+
+def test_metrics_side_by_side_have_axes_of_their_own():
+    tree = ElementTree.fromstring(draw_metrics(two_metrics(), ["gap", "noise"]))
+    places = [
+        (group[0].text.split(":")[0], float(mark.get("cx")))
+        for group in tree.iter(f"{NAMESPACE}g")
+        for mark in group
+        if mark.get("class") == "ours"
+    ]
+    assert [name for name, _ in places] == ["a", "b", "c", "a", "b", "c"]
+    gap, noise = ([x for _, x in part] for part in (places[:3], places[3:]))
+    assert gap == sorted(gap, reverse=True)
+    assert noise == sorted(noise)
+    assert noise[0] > gap[0]  # to the right of the first panel
+    assert gap[0] - gap[2] == pytest.approx(noise[2] - noise[0], abs=0.2)
+    shown = texts(tree)
+    assert shown.count("a") == 1
+    assert {"gap", "noise"} <= set(shown)
+
+
+def test_metrics_side_by_side_are_of_one_setting():
+    with pytest.raises(ValueError, match=r"for one setting, got \['m', 'n'\]"):
+        draw_metrics(two_metrics(("m", "n")), ["gap", "noise"])
+
+
 def test_the_interval_is_one_standard_deviation_to_each_side():
     tree = read(
         make_results(
@@ -122,6 +165,14 @@ def test_the_legend_says_which_way_is_better_and_names_are_escaped():
     assert "A &lt; B" in drawn
     assert "a &amp; &lt;b&gt;" in drawn
     assert "<script" not in drawn
+
+
+@pytest.mark.parametrize("published", [{}, {("m", "a"): Published(2.0, 0.1, "them")}])
+def test_the_legend_has_the_papers_mark_if_there_are_numbers_of_it(published):
+    tree = read(make_results({("m", 1, "a"): [1.0]}, published=published))
+    marks = [mark for mark in tree.findall(f"{NAMESPACE}circle") if mark.get("class") == "theirs"]
+    assert len(marks) == len(published)
+    assert any("Anybody" in text for text in texts(tree))
 
 
 def test_an_experiment_without_runs_has_an_empty_picture():

@@ -15,7 +15,7 @@ from halfseen.evaluation.latent_likelihood import LatentGrid
 from halfseen.nn.mask_models import KnownMask, LinearMask, MaskLayout
 from halfseen.nn.self_masking import FlexibleSelfMask, SelfMask
 from halfseen.report import latent_svg
-from halfseen.report.latent_svg import mask_curves_figure, posterior_figure
+from halfseen.report.latent_svg import mask_curves_figure, posterior_figure, posterior_table_figure
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert(1)</script>\"'&"
@@ -135,6 +135,74 @@ def test_one_latent_is_refused():
     same = Divergences(0.0, 0.0, 0.0)
     with pytest.raises(ValueError, match="two latents"):
         posterior_figure([PosteriorGrid(grid, flat, flat, flat, same, same, (0.0, 0.0))])
+
+
+# ---------------------------------------------------------------------------------------------- tables
+
+BOUNDS = (-4.0, 4.0)
+
+
+def cell_masses(loc, std, n_points=128):
+    axis = np.linspace(*BOUNDS, n_points, endpoint=False) + 4.0 / n_points
+    mass = np.outer(stats.norm.pdf(axis, loc[0], std), stats.norm.pdf(axis, loc[1], std))
+    return mass / mass.sum()
+
+
+def three(shift=0.0):
+    """Posteriors of one row: from all cells, from those seen, the encoder's."""
+    locs = ((0.5, -1.0), (shift, 0.0), (0.0, 1.0))
+    return np.array([cell_masses(loc, std) for loc, std in zip(locs, (0.1, 0.5, 0.8), strict=True)])
+
+
+def mode_of(panel):
+    """The middle of the darkest cells, counted from the first lines at whole numbers."""
+    paths = [path for path in panel.iter(f"{SVG}path") if path.get("opacity")]
+    darkest = max(paths, key=lambda path: float(path.get("opacity")))
+    runs = np.array(re.findall(r"M(\d+) (\d+)h(\d+)", darkest.get("d")), dtype=float)
+    (scale,) = [g.get("transform") for g in panel.iter(f"{SVG}g") if " -" in g.get("transform", "")]
+    side = float(re.search(r"scale\(([\d.]+)", scale)[1])
+    x = side * np.average(runs[:, 0] + runs[:, 2] / 2, weights=runs[:, 2])
+    y = side * np.average(runs[:, 1] + 0.5, weights=runs[:, 2])
+    lines = [path.get("d") for path in panel.iter(f"{SVG}path") if path.get("class") == "hs-grid"]
+    xs = [float(re.match(r"M([\d.]+) 0v", line)[1]) for line in lines if "v" in line]
+    ys = [latent_svg._SIDE - float(re.match(r"M0 ([\d.]+)h", line)[1]) for line in lines if "h" in line]
+    return (x - xs[0]) / (xs[1] - xs[0]), (y - ys[0]) / (ys[1] - ys[0])
+
+
+def test_a_table_has_three_panels_for_each_row_of_each_model():
+    posteriors = {"one": np.array([three(), three(1.0)]), HOSTILE: np.array([three(), three()])}
+    svg = posterior_table_figure(posteriors, BOUNDS, ["first", "second"])
+    panels = panels_of(svg)
+    assert len(panels) == 12
+    assert "<script" not in svg
+    contours = [
+        next(path for path in panel.iter(f"{SVG}path") if path.get("class") == "hs-contour").get("d")
+        for panel in panels
+    ]
+    assert [bool(contour) for contour in contours] == [False, True, True] * 4
+    assert contours[1] == contours[2] == contours[7]  # of what is seen; the third row differs
+    assert contours[4] != contours[1]
+
+
+def test_panels_of_a_row_share_a_window_in_which_modes_are_in_their_places():
+    whole, partly, encoder = (
+        np.array(mode_of(p)) for p in panels_of(posterior_table_figure({"a": three()[None]}, BOUNDS, ["r"]))
+    )
+    np.testing.assert_allclose(whole - partly, (0.5, -1.0), atol=0.12)
+    np.testing.assert_allclose(encoder - partly, (0.0, 1.0), atol=0.12)
+
+
+def test_the_divergence_is_of_the_encoder_from_what_is_seen():
+    given = three()
+    middle = (given[1] + given[2]) / 2
+    jsd = 0.5 * (special.rel_entr(given[1], middle).sum() + special.rel_entr(given[2], middle).sum())
+    assert f">JS {jsd:.2f}<" in posterior_table_figure({"a": given[None]}, BOUNDS, ["r"])
+
+
+@pytest.mark.parametrize("given", [{}, {"a": np.ones((2, 3, 8, 8))}, {"a": np.ones((1, 2, 8, 8))}])
+def test_a_table_needs_three_posteriors_of_each_row(given):
+    with pytest.raises(ValueError, match="three posteriors of each of 1 rows"):
+        posterior_table_figure(given, BOUNDS, ["r"])
 
 
 # ---------------------------------------------------------------------------------------------- curves

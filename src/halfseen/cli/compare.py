@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import halfseen
 from halfseen.cli.atomic import check_writable, write_atomically
+from halfseen.cli.methods import Method, build
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, read_table
 from halfseen.evaluation.comparison import Comparison
@@ -27,11 +28,21 @@ from halfseen.evaluation.trial import Record
 from halfseen.missingness import MCAR, Learned
 from halfseen.report.compare import render_comparison, show, summarize_comparison, verdict
 
-METHODS = ("gaussian", "mixture", "mean", "median", "knn", "iterative")
+MAX_ITERATIVE_FEATURES = 80
+RIVALS: dict[str, Callable[[], Any]] = {
+    "median": lambda: SimpleImputer(strategy="median", keep_empty_features=True),
+    "knn": lambda: KNNImputer(keep_empty_features=True),
+    "iterative": lambda: OnNumbers(
+        IterativeImputer(keep_empty_features=True), max_features=MAX_ITERATIVE_FEATURES
+    ),
+}
+METHODS = (*(method.value for method in Method), *RIVALS)
+QUICK = ("gaussian", "mixture", "mean", "median", "knn", "iterative")
+"""Who races if nobody is named: networks take minutes."""
+
 MECHANISMS = ("mcar", "learned")
 PARTS = {"out": "new rows", "in": "rows that were fitted"}
 ARROWS = {"low": "\N{DOWNWARDS ARROW}", "high": "\N{UPWARDS ARROW}", "level": ""}
-MAX_ITERATIVE_FEATURES = 80
 FEW_CELLS = 50
 _WIDE = 150
 
@@ -41,7 +52,7 @@ class Race:
     """What a user asked for; see ``halfseen compare --help``."""
 
     source: str
-    methods: tuple[str, ...] = METHODS
+    methods: tuple[str, ...] = QUICK
     rate: float = 0.2
     mechanism: str = "mcar"
     repeats: int = 5
@@ -59,17 +70,7 @@ class Race:
 
 def build_methods(names: Sequence[str]) -> dict[str, Any]:
     """Return the imputers of the names."""
-    every: dict[str, Any] = {
-        "gaussian": halfseen.GaussianImputer,
-        "mixture": halfseen.MixtureImputer,
-        "mean": halfseen.MeanImputer,
-        "median": lambda: SimpleImputer(strategy="median", keep_empty_features=True),
-        "knn": lambda: KNNImputer(keep_empty_features=True),
-        "iterative": lambda: OnNumbers(
-            IterativeImputer(keep_empty_features=True), max_features=MAX_ITERATIVE_FEATURES
-        ),
-    }
-    return {name: every[name]() for name in names}
+    return {name: RIVALS[name]() if name in RIVALS else build(name) for name in names}
 
 
 def parse_methods(text: str) -> tuple[str, ...]:
@@ -283,7 +284,7 @@ def compare_command(
     ],
     methods: Annotated[
         str, typer.Option(metavar="A,B,...", help=f"Who races, of {', '.join(METHODS)}.")
-    ] = ",".join(METHODS),
+    ] = ",".join(QUICK),
     rate: Annotated[float, typer.Option(help="The share of known cells to hide, with mcar.")] = 0.2,
     mechanism: Annotated[
         str, typer.Option(help="mcar: cells at random; learned: as the table's own holes are spread.")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import halfseen
 from halfseen.cli.atomic import check_writable, write_atomically
 from halfseen.cli.compare import Race, hold_race, thin_rows
+from halfseen.cli.methods import TRAINED, Method, build
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
 from halfseen.report.compare import render_race, summarize_comparison
@@ -53,11 +54,11 @@ class Request:
 def build_imputer(request: Request, overrides: dict[str, Any] | None, callback: Callable[[Any], None]) -> Any:
     """Return the imputer of a method, set up as asked."""
     common: dict[str, Any] = {"schema": overrides, "random_state": request.seed}
-    if request.method == "gaussian":  # a posterior draw of the parameters per table makes the draws proper
-        return halfseen.GaussianImputer(n_posterior_draws=request.draws or 0, **common)
-    if request.method == "mixture":
-        return halfseen.MixtureImputer(callback=callback, **common)
-    return halfseen.MeanImputer(**common)
+    if request.method == Method.gaussian:  # a posterior draw of the parameters per table: proper draws
+        return build(request.method, n_posterior_draws=request.draws or 0, **common)
+    if request.method in TRAINED:
+        common["callback"] = callback
+    return build(request.method, **common)
 
 
 def impute(request: Request, reporter: Reporter) -> None:

@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from halfseen.cli.datasets import datasets_command
 from halfseen.cli.describe import describe_command
 from halfseen.cli.errors import TableError
 from halfseen.cli.impute import Request, impute
+from halfseen.cli.methods import Method
 from halfseen.cli.progress import Reporter, print_error
 from halfseen.cli.reproduce import reproduce_command
 from halfseen.errors import SchemaError, TrainingError
@@ -26,14 +26,6 @@ UsageError: Any = typer.BadParameter.__bases__[0]
 app = typer.Typer(
     name="halfseen", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
 )
-
-
-class Method(StrEnum):
-    """The imputers that the command line offers."""
-
-    gaussian = "gaussian"
-    mixture = "mixture"
-    mean = "mean"
 
 
 def _print_version(wanted: bool) -> None:
@@ -63,7 +55,9 @@ def impute_command(
     context: typer.Context,
     source: options.Source,
     output: options.Output,
-    method: Annotated[Method, typer.Option(help="How to fill the holes.")] = Method.gaussian,
+    method: Annotated[
+        Method, typer.Option(help="How to fill the holes; probit and not-miwae if values hide themselves.")
+    ] = Method.gaussian,
     draws: Annotated[
         int | None,
         typer.Option(

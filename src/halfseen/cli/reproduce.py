@@ -14,6 +14,7 @@ from halfseen.cli.errors import TableError
 from halfseen.cli.progress import Reporter
 from halfseen.experiments import EXPERIMENTS, SCALES, Cell, Experiment, Results, Row, run
 from halfseen.experiments.claims import show_setting
+from halfseen.report.experiment_figures import FIGURES
 from halfseen.report.experiment_svg import draw_experiment
 
 _STYLES = {"met": "green", "not met": "red", "not testable": "dim"}
@@ -79,10 +80,16 @@ def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter:
             f"{results.n_of_other_code} runs were made by other code; --fresh runs everything again"
         )
     reporter.say("wrote", str(results.path))
-    picture = results.path.with_suffix(".svg")
-    with write_atomically(picture) as file:
-        file.write(draw_experiment(results).encode())
-    reporter.say("drew", str(picture))
+    pictures = {"": draw_experiment} | {
+        f"-{end}": draw for end, draw in FIGURES.get(experiment.name, {}).items()
+    }
+    for end, draw in pictures.items():
+        picture = results.path.with_name(f"{results.path.stem}{end}.svg")
+        drawn = draw(results)
+        if drawn is not None:
+            with write_atomically(picture) as file:
+                file.write(drawn.encode())
+            reporter.say("drew", str(picture))
     return results
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri_exp
 from scipy.stats import invwishart
 
 from halfseen.data.incomplete import Incomplete
@@ -21,6 +21,8 @@ from halfseen.datasets.problem import (
 )
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import plan_buckets
+
+N_CELLS = 2000  # in which the law of a missing coordinate of the ring is cut
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,22 @@ class CorrelatedGaussian(ImputationProblem):
         rows[:, 0] = np.where(np.isnan(rows[:, 0]), deviation * (alpha + mills), rows[:, 0])
         return rows
 
+    def draw_bayes(self, X: npt.ArrayLike, n_draws: int = 1, random_state: Any = None) -> Floats:
+        """Returns rows (S, N, 2) with the first feature drawn from its law where it is missing."""
+        rows = incomplete_rows(X, 2)
+        _refuse_missing(rows, 1)
+        u = data_generator(random_state).uniform(size=(n_draws, len(rows)))
+        deviation = np.sqrt(1 - self.correlation**2)
+        alpha = self.correlation * rows[:, 1] / deviation
+        # From the upper end, u Phi(alpha) is the chance to be above: no cancellation where that is small.
+        return _with_first(rows, deviation * (alpha - ndtri_exp(np.log(u) + log_ndtr(alpha))))
+
+    def distance(self, X: npt.ArrayLike) -> Floats:
+        r"""Returns how far complete rows are, in the first feature, from the line :math:`x_1 = \rho x_2`."""
+        rows = np.asarray(X, dtype=np.float64)
+        distance: Floats = np.abs(rows[..., 0] - self.correlation * rows[..., 1])
+        return distance
+
 
 @dataclass(frozen=True)
 class Ring(ImputationProblem):
@@ -106,6 +124,32 @@ class Ring(ImputationProblem):
         rows = incomplete_rows(X, 2)
         _refuse_missing(rows, 1)
         return np.nan_to_num(rows, nan=0.0)
+
+    def draw_bayes(self, X: npt.ArrayLike, n_draws: int = 1, random_state: Any = None) -> Floats:
+        r"""Returns rows (S, N, 2) with the first coordinate drawn from its law where it is missing.
+
+        .. math:: p(x_1 \mid x_2, \text{missing}) \propto \varphi((r - 4.5) / 0.5) / r, \quad |x_1| \le x_2
+
+        where :math:`r = |x|`; in cells of a grid, and uniform within them.
+        """
+        rows = incomplete_rows(X, 2)
+        _refuse_missing(rows, 1)
+        u, within = data_generator(random_state).uniform(size=(2, n_draws, len(rows)))
+        edges = np.linspace(-1.0, 1.0, N_CELLS + 1)
+        height = np.maximum(np.abs(rows[:, 1:]), np.finfo(np.float64).tiny)
+        radius = np.hypot(1.0, (edges[1:] + edges[:-1]) / 2) * height  # (N, G)
+        log_density = -0.5 * ((radius - self.radius) / self.thickness) ** 2 - np.log(radius)
+        cumulated = torch.from_numpy(log_density).softmax(dim=1).cumsum(dim=1)
+        wanted = torch.from_numpy(u.T.copy()) * cumulated[:, -1:]
+        cell = torch.searchsorted(cumulated, wanted).clamp(max=N_CELLS - 1).T.numpy()  # (S, N)
+        place = edges[cell] + within * (edges[1] - edges[0])
+        return _with_first(rows, place * height[:, 0])
+
+    def distance(self, X: npt.ArrayLike) -> Floats:
+        """Returns how far complete rows are from the circle of the mean radius."""
+        rows = np.asarray(X, dtype=np.float64)
+        distance: Floats = np.abs(np.linalg.norm(rows, axis=-1) - self.radius)
+        return distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +246,12 @@ class MixtureOfGaussians(ImputationProblem):
             torch.stack([part.log_prob for part in parts]) + torch.from_numpy(np.log(self.weights))[:, None]
         )
         return log_joint, torch.stack([part.completed for part in parts])
+
+
+def _with_first(rows: Floats, drawn: Floats) -> Floats:
+    """Returns rows (S, N, 2) whose first feature is the drawn one (S, N) where it is missing."""
+    first = np.where(np.isnan(rows[:, 0]), drawn, rows[:, 0])
+    return np.stack([first, np.broadcast_to(rows[:, 1], first.shape)], axis=-1)
 
 
 def _refuse_missing(rows: Floats, column: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 TEMPERATURE = 0.5
 """Of relaxed draws: the lower, the closer to whole levels, and the noisier the gradient."""
@@ -97,10 +98,19 @@ class NumericLeaf(Leaf):
         """Returns the probability (*, J) of a feature not above `x` (*, J)."""
         raise NotImplementedError
 
+    def stretched(self, parameters: Tensor, factor: float) -> Tensor:
+        """Returns the parameters of distributions `factor` times as wide; the same, if there is no scale."""
+        return parameters
+
 
 def inverse_softplus(y: Tensor) -> Tensor:
     """Returns the t with log(1 + exp(t)) = y, for y > 0."""
     return y + torch.log(-torch.expm1(-y))
+
+
+def stretch_softplus(raw: Tensor, factor: float, floor: float) -> Tensor:
+    """Returns the outputs whose scales, floor + softplus(output), are `factor` >= 1 times those of `raw`."""
+    return inverse_softplus(factor * functional.softplus(raw) + (factor - 1.0) * floor)
 
 
 def open_uniforms(noise: Tensor, dtype: torch.dtype) -> Tensor:

@@ -222,6 +222,16 @@ class Observation(nn.Module):
                 start += leaf.n_columns
         return _arranged(torch.cat(below, dim=-1), self.order_of_numbers) if below else x
 
+    def stretched(self, parameters: Tensor, factor: float) -> Tensor:
+        """Returns parameters (*, P) of numbers `factor` times as wide, where their family has a scale."""
+        if factor == 1.0:
+            return parameters
+        pairs = zip(self.leaves, self.split(parameters), strict=True)
+        parts = [
+            leaf.stretched(part, factor) if isinstance(leaf, NumericLeaf) else part for leaf, part in pairs
+        ]
+        return torch.cat(parts, dim=-1)
+
     def split(self, parameters: Tensor) -> tuple[Tensor, ...]:
         """Returns the outputs for each leaf."""
         return tuple(torch.split(parameters, [leaf.n_parameters for leaf in self._leaves], dim=-1))

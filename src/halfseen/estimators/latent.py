@@ -52,15 +52,24 @@ class LatentImputer(BaseLatentImputer):
     learning_rate : float, default=1e-3
         Step size at the start; it falls to zero along half a cosine.
     batch_size, max_epochs : int or "auto", default="auto"
-        Rows per step, and the most passes over the table; about 2500 steps in all.
+        Rows per step, and the most passes over the table; about 2500 steps for each training, or for both
+        starts of a self-masking model together if there are more than some 6000 rows.
     patience : int, default=50
         Training stops after so many epochs without improvement.
     validation_fraction : float, default=0.1
         The share of rows held out to choose the best epoch; tables below 50 rows hold out none.
     n_starts : int, default=1
-        Trainings, of which that with the best held-out bound is kept.
+        Trainings, of which that with the best held-out bound is kept. Of self-masking models twice as many:
+        half start from a probit model of how values hide, half as if all beyond the values seen did.
     n_imputation_draws : int, default=200
         Latent draws by which cells are filled.
+    image_shape : tuple of int, optional
+        (H, W) or (C, H, W), sides of 8 or more, if every row is an image and every column a pixel, in this
+        order. Networks are then convolutional, with a map for every 4 of `width`, and start at random; 'auto'
+        is 32 latents and batches of at most 128. Pixels are all of one kind, by the values of all: two
+        values, at most 256 shades (whole numbers, or multiples of 1/255), or numbers. Pixels that never
+        change or were never seen are modelled like the others. Models of missingness have a bias for each
+        pixel and share the rest; `signs` is one for all.
     callback : callable, optional
         Called with a progress record after each epoch.
     schema : dict, optional
@@ -79,6 +88,10 @@ class LatentImputer(BaseLatentImputer):
     trust_ : dict
         Of some training rows, the median effective number of draws, and the share of rows whose importance
         weights are not to be trusted.
+    stretch_ : float
+        How many times wider than the networks say intervals and draws of numbers are, so that 90% intervals
+        cover 90% of known cells hidden from held-out rows. At least 1; 1 with a model of missingness, for
+        images, and where held-out rows have too few cells to tell.
 
     References
     ----------
@@ -120,6 +133,7 @@ class LatentImputer(BaseLatentImputer):
         validation_fraction: float = 0.1,
         n_starts: int = 1,
         n_imputation_draws: int = 200,
+        image_shape: Any = None,
         callback: Callable[[Progress], None] | None = None,
         schema: Any = None,
         random_state: Any = None,
@@ -144,6 +158,7 @@ class LatentImputer(BaseLatentImputer):
         self.validation_fraction = validation_fraction
         self.n_starts = n_starts
         self.n_imputation_draws = n_imputation_draws
+        self.image_shape = image_shape
         self.callback = callback
         self.schema = schema
         self.random_state = random_state
@@ -167,6 +182,7 @@ class _GaussianPreset(BaseLatentImputer):
         patience: int = 50,
         validation_fraction: float = 0.1,
         n_imputation_draws: int = 200,
+        image_shape: Any = None,
         callback: Callable[[Progress], None] | None = None,
         schema: Any = None,
         random_state: Any = None,
@@ -183,6 +199,7 @@ class _GaussianPreset(BaseLatentImputer):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.n_imputation_draws = n_imputation_draws
+        self.image_shape = image_shape
         self.callback = callback
         self.schema = schema
         self.random_state = random_state
@@ -215,8 +232,9 @@ class MIWAEImputer(_GaussianPreset):
 class NotMIWAEImputer(BaseLatentImputer):
     """Imputes by not-MIWAE: as MIWAE, with a model of how values hide themselves.
 
-    The parameters are those of `LatentImputer` that the method leaves open. `score_samples` is a bound of the
-    log density of the observed cells, without the mask, so it compares with other imputers.
+    The parameters are those of `LatentImputer` that the method leaves open, with a larger `learning_rate`.
+    `score_samples` is a bound of the log density of the observed cells, without the mask, so it compares with
+    other imputers. ``model_.mask_probabilities(column, values)`` is what was learned of how cells hide.
 
     References
     ----------
@@ -234,13 +252,14 @@ class NotMIWAEImputer(BaseLatentImputer):
         decoder: str = "residual",
         width: int = 128,
         n_blocks: int = 2,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 3e-3,
         batch_size: int | str = "auto",
         max_epochs: int | str = "auto",
         patience: int = 50,
         validation_fraction: float = 0.1,
         n_starts: int = 1,
         n_imputation_draws: int = 200,
+        image_shape: Any = None,
         callback: Callable[[Progress], None] | None = None,
         schema: Any = None,
         random_state: Any = None,
@@ -260,6 +279,7 @@ class NotMIWAEImputer(BaseLatentImputer):
         self.validation_fraction = validation_fraction
         self.n_starts = n_starts
         self.n_imputation_draws = n_imputation_draws
+        self.image_shape = image_shape
         self.callback = callback
         self.schema = schema
         self.random_state = random_state
@@ -286,6 +306,7 @@ class _MixturePreset(BaseLatentImputer):
         patience: int = 50,
         validation_fraction: float = 0.1,
         n_imputation_draws: int = 200,
+        image_shape: Any = None,
         callback: Callable[[Progress], None] | None = None,
         schema: Any = None,
         random_state: Any = None,
@@ -303,6 +324,7 @@ class _MixturePreset(BaseLatentImputer):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.n_imputation_draws = n_imputation_draws
+        self.image_shape = image_shape
         self.callback = callback
         self.schema = schema
         self.random_state = random_state

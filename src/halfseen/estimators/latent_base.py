@@ -4,61 +4,49 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from halfseen._random import torch_generator
+from halfseen._random import seed_from, torch_generator
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.pixels import image_planes, pixel_features, pixel_schema
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.distributions.self_masks import Probit
 from halfseen.errors import HalfseenWarning
 from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._table import ReadTable
 from halfseen.estimators.imputers import split_rows
+from halfseen.estimators.latent_choices import SELF_MASKING, check_choices
 from halfseen.models.latent.completions import CompletedRows, Completions
+from halfseen.models.latent.images import ImageLatent, start_images
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed
-from halfseen.models.latent.start import Factors, start_from_factors, start_from_probit
+from halfseen.models.latent.start import Factors, start_from_edges, start_from_factors, start_from_probit
 from halfseen.models.latent.tabular import SIGNED, LatentArchitecture, TabularLatent
 from halfseen.nn.mask_models import KnownMask, MaskModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.decomposed import DecomposedObjective
 from halfseen.objectives.latent import LatentObjective
 from halfseen.objectives.weights import MIN_DRAWS
+from halfseen.samplers.calibration import hide_cells
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.training.em import EMSettings, choose_ridge, fit_gaussian
 from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
 
-MISSINGNESS = (
-    "ignorable",
-    "self-masking",
-    "self-masking-known",
-    "monotone",
-    "shared-slope",
-    "flexible",
-    "linear",
-    "nonlinear",
-)
-SELF_MASKING = ("self-masking", "self-masking-known", "monotone", "shared-slope", "flexible")
-CHOICES: dict[str, tuple[str, ...]] = {
-    "posterior": ("gaussian", "mixture", "imputations"),
-    "sampling": ("ancestral", "stratified"),
-    "bound": ("elbo", "iwelbo", "looser"),
-    "gradient": ("full", "stl", "dreg"),
-    "numeric": ("student-t", "gaussian", "shared-gaussian"),
-    "decoder": ("residual", "linear"),
-}
-MOST_LATENTS = 16
+MOST_LATENTS, MOST_IMAGE_LATENTS = 16, 32
 GUESS_ROWS = 5000  # from which the encoder's guess is learned
 MASKS = 1000  # from which the encoder learns what they do to the spread
 N_STEPS = 2500  # of training, if left to the imputer
-LARGEST_BATCH = 512
+LARGEST_BATCH, LARGEST_IMAGE_BATCH = 512, 128
 GRADIENT_CLIP = 5.0
+CALIBRATION_ROWS = 200  # of which known cells are hidden to see how sure the model may be
 TRUST_ROWS = 200  # whose weights are looked at
 ENOUGH_ROWS = 30  # to warn of what is seen
 POOR_SHARE = 0.25  # of draws that count
@@ -71,7 +59,7 @@ class BaseLatentImputer(BaseImputer):
     Choices that a published method does not leave open are attributes of its class.
     """
 
-    _saved = ("architecture_", "trust_")
+    _saved = ("architecture_", "trust_", "stretch_")
 
     posterior: Any = "gaussian"
     n_components: Any = 1
@@ -81,6 +69,7 @@ class BaseLatentImputer(BaseImputer):
     missingness: Any = "ignorable"
     signs: Any = None
     n_starts: Any = 1
+    image_shape: Any = None
 
     n_latent: Any
     n_draws: int
@@ -107,9 +96,61 @@ class BaseLatentImputer(BaseImputer):
             raise ValueError("An imputer whose missingness is a function of yours cannot be saved.")
         super().save(path)
 
-    def _fit_model(self, codes: Incomplete) -> TabularLatent:
-        self._check()
+    def _read(self, X: Any, *, reset: bool) -> ReadTable:
+        """Reads a table; columns of images are pixels, of which one says what all are."""
+        if reset and self.image_shape is not None:
+            table = self._open(X, reset=True)
+            image_planes(self.image_shape, len(table.names))
+            if self.schema is not None:
+                raise ValueError("With image_shape all columns are pixels of one kind: schema must be None.")
+            self.schema_, self.seed_ = pixel_schema(table), seed_from(self.random_state)
+        return super()._read(X, reset=reset and self.image_shape is None)
+
+    def _fit_model(self, codes: Incomplete) -> TabularLatent | ImageLatent:
+        check_choices(self)
         generator = torch_generator(self.seed_)
+        self.stretch_ = 1.0
+        fitted: TabularLatent | ImageLatent
+        rows: Incomplete
+        if self.image_shape is None:
+            fitted, rows = self._fit_table(codes, generator)
+        else:
+            fitted, rows = self._fit_images(codes, generator)
+        self.trust_ = self._look_at_weights(fitted, rows)
+        return fitted
+
+    def _fit_images(self, codes: Incomplete, generator: torch.Generator) -> tuple[ImageLatent, Incomplete]:
+        """Trains from random weights: a Gaussian of all pixels would be slow to fit, and of no use."""
+        features = pixel_features(self._modelled, codes)
+        rows = features.encode(codes).to(torch.float32)
+        if self.missingness == "ignorable":
+            rows = rows[rows.observed.any(dim=1)]
+        architecture = self._architecture(features, codes)
+        known = self._known_mask(features)
+
+        def attempt() -> tuple[History, LatentModel]:
+            model = architecture.build(self._modelled, features, known=known)
+            start_images(model, rows, generator)
+            return self._train(model, rows, generator, True), model
+
+        model = self._best_of_starts(attempt)
+        self.architecture_ = architecture.to_dict()
+        return ImageLatent(self._modelled, features, self._sampler(model)), rows
+
+    def _best_of_starts(
+        self, attempt: Callable[[], tuple[History, LatentModel]], n_kinds: int = 1
+    ) -> LatentModel:
+        """Returns the trained model with the best held-out bound, and keeps its history."""
+        best: tuple[float, LatentModel] | None = None
+        for _ in range(n_kinds * self.n_starts):
+            history, model = attempt()
+            loss = min(history.monitored, default=math.inf)
+            if best is None or loss < best[0]:
+                best, self.history_ = (loss, model), history
+        assert best is not None
+        return best[1]
+
+    def _fit_table(self, codes: Incomplete, generator: torch.Generator) -> tuple[TabularLatent, Guessed]:
         features = FeatureMap.fit(self._modelled, codes, all_indicators=True)
         batch = features.encode(codes)
         if self.missingness == "ignorable":
@@ -119,30 +160,51 @@ class BaseLatentImputer(BaseImputer):
         guess = start if isinstance(start, Gaussian) else start.gaussian
         known = self._known_mask(features)
         rows = Guessed.by(guess, batch)
-        best: tuple[float, LatentModel] | None = None
-        for _ in range(self.n_starts):
-            model = architecture.build(self._modelled, features, batch, known)
-            self._start(model, start, rows, generator)
-            history = self._train(model, rows.to(torch.float32), generator, isinstance(start, Gaussian))
-            loss = min(history.monitored, default=math.inf)
-            if best is None or loss < best[0]:
-                best, self.history_ = (loss, model), history
-        assert best is not None
-        self.architecture_ = architecture.to_dict()
-        fitted = TabularLatent(self._modelled, features, guess, self._sampler(best[1].double()))
-        self.trust_ = self._look_at_weights(fitted, rows)
-        return fitted
+        kinds = (False,) if isinstance(start, Gaussian) else (False, True)
+        turns = cycle(kinds)
 
-    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularLatent:
+        def attempt() -> tuple[History, LatentModel]:
+            model = architecture.build(self._modelled, features, batch, known)
+            self._start(model, start, rows, generator, steep=next(turns))
+            return self._train(model, rows.to(torch.float32), generator, isinstance(start, Gaussian)), model
+
+        model = self._best_of_starts(attempt, len(kinds)).double()
+        self.architecture_ = architecture.to_dict()
+        fitted = TabularLatent(self._modelled, features, guess, self._sampler(model))
+        return self._calibrated(fitted, rows), rows
+
+    def _calibrated(self, fitted: TabularLatent, rows: Guessed) -> TabularLatent:
+        """Returns the model with intervals that cover numbers which are hidden from the held-out rows."""
+        sampler = fitted.sampler
+        assert isinstance(sampler, ImportanceSampler)
+        _, validation = split_rows(rows, self.validation_fraction, torch_generator(self.seed_))
+        observation = sampler.model.observation
+        if validation is None or not observation.numeric:
+            return fitted
+        some = validation[:CALIBRATION_ROWS]
+        owners = observation.columns_of_features
+        hidden = hide_cells(some, owners, torch_generator(self.seed_))
+        partly = Guessed.by(fitted.guess, Incomplete(some.x, some.observed & ~hidden))
+        numbers = [int((owners == column).nonzero()[0, 0]) for column in observation.numeric]
+        sampler = sampler.calibrated(partly, some.x[:, numbers], hidden[:, numbers])
+        self.stretch_ = sampler.stretch
+        return replace(fitted, sampler=sampler)
+
+    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularLatent | ImageLatent:
         architecture = LatentArchitecture.from_dict(self.architecture_)
-        return TabularLatent.from_state(self._modelled, state, architecture, self._sampler)
+        kind = TabularLatent if architecture.image_shape is None else ImageLatent
+        return kind.from_state(self._modelled, state, architecture, self._sampler)
 
     def _sampler(self, model: LatentModel) -> ImportanceSampler:
-        return ImportanceSampler(model, self.n_imputation_draws, self.seed_ % 2**31)
+        adapts = self.image_shape is None  # curvatures of convolutional networks cost too much
+        return ImportanceSampler(
+            model, self.n_imputation_draws, self.seed_ % 2**31, adapts=adapts, stretch=self.stretch_
+        )
 
     def _architecture(self, features: FeatureMap, codes: Incomplete) -> LatentArchitecture:
         columns = len(self._modelled)
-        n_latent = min(columns - 1, MOST_LATENTS) if self.n_latent == "auto" else self.n_latent
+        most = MOST_LATENTS if self.image_shape is None else MOST_IMAGE_LATENTS
+        n_latent = min(columns - 1, most) if self.n_latent == "auto" else self.n_latent
         hidden = (~codes.observed).any(dim=0).nonzero().squeeze(1).tolist()
         return LatentArchitecture(
             n_latent=max(1, n_latent),
@@ -154,6 +216,7 @@ class BaseLatentImputer(BaseImputer):
             missingness="ignorable" if self._is_known or not hidden else self.missingness,
             signs=self._modelled_signs(),
             hidden=tuple(hidden) or None,
+            image_shape=None if self.image_shape is None else image_planes(self.image_shape, columns),
         )
 
     def _modelled_signs(self) -> tuple[int, ...] | None:
@@ -173,6 +236,8 @@ class BaseLatentImputer(BaseImputer):
             raise ValueError(
                 f"signs must be +1 or -1, one for all or one for each column, got {self.signs!r}."
             )
+        if self.image_shape is not None and len(set(given)) > 1:
+            raise ValueError("signs must be one for all pixels of an image.")
         return tuple(sign for sign, column in zip(given, every, strict=True) if column.modelled)
 
     def _known_mask(self, features: FeatureMap) -> MaskModel | None:
@@ -181,6 +246,8 @@ class BaseLatentImputer(BaseImputer):
             return None
         if features.blocks or not all(column.modelled for column in self.schema_):
             raise ValueError("A known missingness needs a table of numbers, none constant.")
+        if any(column.levels not in (None, (0.0, 1.0)) for column in self.schema_):
+            raise ValueError("A known missingness of binary pixels needs the values 0 and 1.")
         probability = getattr(self.missingness, "probability", self.missingness)
 
         def missing(x: Tensor) -> Tensor:
@@ -195,6 +262,8 @@ class BaseLatentImputer(BaseImputer):
         start: Gaussian | SelfMaskedGaussian,
         rows: Guessed,
         generator: torch.Generator,
+        *,
+        steep: bool,
     ) -> None:
         for network in (model.encoder, model.decoder):
             network.reset_parameters(generator)  # type: ignore[operator]
@@ -208,13 +277,16 @@ class BaseLatentImputer(BaseImputer):
             of_columns = model.mask_model.feature
             coefficients, active = start.mask.coefficients[of_columns], start.mask.active[of_columns]
             start_from_probit(model.mask_model, coefficients, active)
+            if steep:
+                start_from_edges(model.mask_model, rows, active)
 
     def _train(
-        self, model: LatentModel, rows: Guessed, generator: torch.Generator, starts_ignorant: bool
+        self, model: LatentModel, rows: Incomplete, generator: torch.Generator, starts_ignorant: bool
     ) -> History:
         """Trains in one phase; where nothing is known yet of the mask, first as if it were ignorable."""
-        train, validation = split_rows(rows, self.validation_fraction, generator)
-        settings = self._settings(len(train))
+        # The same rows for every start and architecture, so that held-out bounds compare.
+        train, validation = split_rows(rows, self.validation_fraction, torch_generator(self.seed_))
+        settings = self._settings(len(train), n_kinds=1 if starts_ignorant else 2)
         if self.posterior == "imputations":
             self._train_on_imputations(model, train, validation, settings, generator)
         phases = [(1.0, settings)]
@@ -271,13 +343,16 @@ class BaseLatentImputer(BaseImputer):
         for part in (model.decoder, model.observation):
             part.requires_grad_(False)
 
-    def _settings(self, n_rows: int) -> TrainingSettings:
+    def _settings(self, n_rows: int, n_kinds: int) -> TrainingSettings:
+        """Returns how to train; large tables, whose steps take long, share them out among kinds of start."""
         batch_size = self.batch_size
         if batch_size == "auto":
-            batch_size = min(LARGEST_BATCH, max(32, 2 ** round(math.log2(max(1, n_rows) / 16))))
+            largest = LARGEST_BATCH if self.image_shape is None else LARGEST_IMAGE_BATCH
+            batch_size = min(largest, max(32, 2 ** round(math.log2(max(1, n_rows) / 16))))
         max_epochs = self.max_epochs
         if max_epochs == "auto":
-            max_epochs = math.ceil(N_STEPS / math.ceil(n_rows / batch_size))
+            n_steps = N_STEPS // n_kinds if batch_size == LARGEST_BATCH else N_STEPS
+            max_epochs = math.ceil(n_steps / math.ceil(n_rows / batch_size))
         return TrainingSettings(
             max_epochs=max_epochs,
             batch_size=batch_size,
@@ -288,7 +363,7 @@ class BaseLatentImputer(BaseImputer):
             compile=False,
         )
 
-    def _look_at_weights(self, fitted: TabularLatent, rows: Guessed) -> dict[str, float]:
+    def _look_at_weights(self, fitted: TabularLatent | ImageLatent, rows: Incomplete) -> dict[str, float]:
         """Returns a summary of the importance weights of some rows with holes; warns if they are poor."""
         some = rows[(~rows.observed).any(dim=1)][:TRUST_ROWS]
         sampler = fitted.sampler
@@ -308,31 +383,6 @@ class BaseLatentImputer(BaseImputer):
                 stacklevel=5,
             )
         return {"median_ess": ess, "untrusted": share}
-
-    def _check(self) -> None:
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}.")
-        if isinstance(self.missingness, str):
-            if self.missingness not in MISSINGNESS:
-                raise ValueError(f"missingness must be one of {MISSINGNESS}, got {self.missingness!r}.")
-        elif not callable(getattr(self.missingness, "probability", self.missingness)):
-            raise ValueError(f"missingness must be a name or a function, got {self.missingness!r}.")
-        if self.posterior == "imputations" and self.missingness != "ignorable":
-            raise ValueError(
-                f"posterior='imputations' needs missingness='ignorable', got {self.missingness!r}."
-            )
-        lowest = {"n_components": 1, "n_starts": 1, "n_draws": 1, "width": 0, "n_blocks": 0}
-        lowest |= {"n_imputation_draws": 1}
-        for name, bound in lowest.items():
-            if not getattr(self, name) >= bound:
-                raise ValueError(f"{name} must be at least {bound}, got {getattr(self, name)!r}.")
-        for name in ("n_latent", "batch_size", "max_epochs"):
-            value = getattr(self, name)
-            if value != "auto" and (isinstance(value, str) or not value >= (name != "max_epochs")):
-                raise ValueError(f"{name} must be 'auto' or a positive number, got {value!r}.")
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be in [0, 1), got {self.validation_fraction!r}.")
 
 
 def _fit_start(

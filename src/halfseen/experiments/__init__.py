@@ -3,12 +3,21 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from halfseen.experiments import gaussian, missvae, neumiss, neumiss_depth, notmiwae
+from halfseen.experiments import (
+    gaussian,
+    missvae,
+    missvae_images,
+    neumiss,
+    neumiss_depth,
+    notmiwae,
+    notmiwae_toys,
+    tables,
+)
 from halfseen.experiments.claims import AsPublished, AtLeast, Better, Cell, Published, Verdict, Within
 from halfseen.experiments.runner import Results, Row, run
 from halfseen.experiments.spec import SCALES, Budget, Experiment
 
-_MODULES = (gaussian, neumiss, neumiss_depth, notmiwae, missvae)
+_MODULES = (gaussian, neumiss, neumiss_depth, notmiwae, notmiwae_toys, missvae, missvae_images, tables)
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}

@@ -10,7 +10,9 @@ from statistics import fmean
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+Arrays = Mapping[str, npt.NDArray[Any]]
 Outcome = Literal["met", "not met", "not testable"]
 Setting = Mapping[str, Any]
 
@@ -26,7 +28,10 @@ class Published:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: a model on a setting with a seed; scores, or the error that it ended with; by which code."""
+    """One run: a model on a setting with a seed; scores, or the error that it ended with; by which code.
+
+    What pictures are drawn from is in `arrays`.
+    """
 
     setting: Setting
     model: str
@@ -35,6 +40,7 @@ class Cell:
     error: str | None = None
     seconds: float = 0.0
     code: str = ""
+    arrays: Arrays = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def failed(self) -> bool:

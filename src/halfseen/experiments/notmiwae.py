@@ -6,10 +6,18 @@ paper's rows for the mean and for chained equations come out again: banknote wit
 with its target, wine without its quality, yeast without name, class and last feature, breast cancer
 without its diagnosis.
 
-The direction in which values hide is given to the models that are called known, as in the paper. Where a
-model is chosen from several, it is by the held-out bound of the likelihood of cells and mask, never by the
-error of what it fills in. A pilot run with one seed had been seen when the claims were declared; they are
-those of the issue that asked for the method.
+The direction in which values hide is given to the models that are called known, as in the paper. Models of
+missingness are trained from two starts, between which the held-out bound of the likelihood of cells and mask
+chooses, never the error of what is filled in.
+
+The claims are those of the issue that asked for the method. A run with one seed had been seen when they were
+declared: from the first start alone, a probit, the paper's number was missed on concrete. There almost all
+fly ash and slag that is left to see is zero, from which a Gaussian learns a wrong mechanism. The second
+start, steps at the edge of what was seen, and the larger learning rate were then found on concrete with the
+first seed, because the held-out bound prefers them. How far beyond the edge such values lie, the table does
+not tell.
+
+At scale small, the models that no claim on five runs speaks of have one seed.
 """
 
 from dataclasses import dataclass
@@ -17,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed before the next import
 from sklearn.impute import IterativeImputer
 
@@ -25,11 +34,16 @@ from halfseen.estimators.imputers import GaussianImputer, MeanImputer
 from halfseen.estimators.latent import MIWAEImputer, NotMIWAEImputer
 from halfseen.experiments.claims import AsPublished, AtLeast, Better, Published, Setting
 from halfseen.experiments.spec import Budget, Experiment
+from halfseen.models.latent.tabular import TabularLatent
 
 RMSE = "RMSE"
 TABLES = ("banknote", "concrete", "red", "white", "yeast", "breast")
+PICTURED = "concrete"  # whose learned missingness is drawn
+PICTURED_COLUMNS = ("cement", "slag", "fly ash", "water")  # those that miss cells
+CURVES = "missing"
+VALUES = np.linspace(-2.0, 3.0, 101)  # at which curves of missingness are kept, in standard deviations
 
-KNOWN, FREE, MAR, CHOSEN = "not-MIWAE known", "not-MIWAE", "MIWAE", "not-MIWAE, chosen"
+KNOWN, FREE, MAR = "not-MIWAE known", "not-MIWAE", "MIWAE"
 LINEAR, PROBIT, GAUSSIAN = "not-PPCA known", "GaussianImputer, probit", "GaussianImputer"
 CHAINED, MEAN = "IterativeImputer", "mean"
 
@@ -51,7 +65,6 @@ _PUBLISHED: dict[str, tuple[float, ...]] = {  # mean over 5 runs, in the order o
     MEAN: (1.73, 1.85, 1.83, 1.74, 1.69, 1.82),
 }
 BEST_PUBLISHED = (0.57, 1.12, 1.07, 0.99, 0.77, 0.72)  # of any method
-_COUNTERPARTS = {CHOSEN: KNOWN}
 
 
 @dataclass(frozen=True)
@@ -77,34 +90,33 @@ def make_task(setting: Setting, seed: int) -> Task:
     return Task(X, missing)
 
 
-def score(model: Any, task: Task) -> dict[str, float]:
-    """Returns the root mean square error over the missing cells."""
+def score(model: Any, task: Task) -> dict[str, Any]:
+    """Returns the root mean square error over the missing cells; of deep models the held-out bound too.
+
+    Of models that learn how cells hide, `mask_curves` of the columns with missing cells are kept as an array.
+    """
     filled = np.asarray(model.fit(task.incomplete).transform(task.incomplete))
-    found = {RMSE: float(np.sqrt(np.mean((filled - task.X)[task.missing] ** 2)))}
+    found: dict[str, Any] = {RMSE: float(np.sqrt(np.mean((filled - task.X)[task.missing] ** 2)))}
     if hasattr(model, "history_"):
         found["held-out bound"] = -min(model.history_.monitored)
+    if isinstance(model, NotMIWAEImputer):
+        found[CURVES] = mask_curves(model, task.X.shape[1] // 2)
     return found
 
 
-class ByBound:
-    """Fits several imputers and keeps the one with the best held-out bound."""
-
-    def __init__(self, *candidates: Any) -> None:
-        self.candidates = candidates
-
-    def fit(self, X: npt.NDArray[np.float64]) -> Any:
-        """Returns the fitted imputer with the best bound."""
-        fitted = [candidate.fit(X) for candidate in self.candidates]
-        self.history_ = min((model.history_ for model in fitted), key=lambda history: min(history.monitored))
-        return next(model for model in fitted if model.history_ is self.history_)
+def mask_curves(model: NotMIWAEImputer, n_columns: int) -> npt.NDArray[np.float64]:
+    """Returns how likely cells are missing at `VALUES`, by value and column, as the model has learned."""
+    fitted, values = model.model_, torch.from_numpy(VALUES)
+    assert isinstance(fitted, TabularLatent)
+    curves = [fitted.mask_probabilities(column, values) for column in range(n_columns)]
+    return torch.stack(curves, dim=1).numpy()
 
 
 def published(setting: Setting, model: str, metric: str) -> Published | None:
-    """Returns the paper's number for a model or its counterpart."""
-    counterpart = _COUNTERPARTS.get(model, model)
-    if metric != RMSE or counterpart not in _PUBLISHED:
+    """Returns the paper's number for a model."""
+    if metric != RMSE or model not in _PUBLISHED:
         return None
-    return Published(_PUBLISHED[counterpart][TABLES.index(setting["table"])], 0.0, counterpart)
+    return Published(_PUBLISHED[model][TABLES.index(setting["table"])])
 
 
 def _known(**choices: Any) -> NotMIWAEImputer:
@@ -117,7 +129,6 @@ EXPERIMENT = Experiment(
     paper="Ipsen, Mattei & Frellsen (2021), not-MIWAE",
     make_data=make_task,
     models={
-        CHOSEN: lambda: ByBound(_known(), _known(decoder="linear")),
         KNOWN: _known,
         LINEAR: lambda: _known(decoder="linear", numeric="shared-gaussian"),
         FREE: lambda: NotMIWAEImputer(random_state=0),
@@ -130,18 +141,19 @@ EXPERIMENT = Experiment(
     score=score,
     metrics={RMSE: "lower"},
     budgets={
-        "smoke": Budget.grid(n_seeds=1, models=[CHOSEN, PROBIT, GAUSSIAN, MEAN], table=["banknote"]),
-        "small": Budget.grid(n_seeds=5, models=[CHOSEN, PROBIT, GAUSSIAN, CHAINED, MEAN], table=TABLES)
+        "smoke": Budget.grid(n_seeds=1, models=[KNOWN, PROBIT, GAUSSIAN, MEAN], table=["banknote"]),
+        "small": Budget.grid(n_seeds=5, models=[KNOWN], table=TABLES)
+        + Budget.grid(n_seeds=5, models=[PROBIT, GAUSSIAN, CHAINED, MEAN], table=TABLES)
         + Budget.grid(n_seeds=1, models=[FREE, MAR], table=TABLES),
         "paper": Budget.grid(n_seeds=5, table=TABLES),
     },
     claims=[
-        AsPublished(CHOSEN, on=RMSE),
+        AsPublished(KNOWN, on=RMSE),
         *(
-            AtLeast(CHOSEN, RMSE, best, {"table": table})
+            AtLeast(KNOWN, RMSE, best, {"table": table})
             for table, best in zip(TABLES, BEST_PUBLISHED, strict=True)
         ),
-        Better(CHOSEN, MAR, on=RMSE, by=0.05),
+        Better(KNOWN, MAR, on=RMSE, by=0.05),
         Better(PROBIT, GAUSSIAN, on=RMSE, by=0.05),
     ],
     numbers=published,

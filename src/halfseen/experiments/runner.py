@@ -8,10 +8,15 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from halfseen._files import write_atomically
 from halfseen.evaluation.provenance import code_digest, provenance
 from halfseen.experiments.claims import Cell, Published, Setting, Verdict, show_setting
 from halfseen.experiments.spec import Experiment
+
+_BETWEEN = " "  # a run and the name of an array of it; names have none
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,19 @@ class Results:
         return -1 if self.experiment.metrics[metric] == "lower" else 1
 
     def rows(self) -> list[Row]:
-        """Returns the table of results; a mean is over the runs that did not fail."""
+        """Returns the table of results; a mean is over the runs that did not fail.
+
+        A model that never has a metric has no line of it.
+        """
         groups: dict[tuple[str, str], list[Cell]] = {}
         for cell in self.cells:
             groups.setdefault((show_setting(cell.setting), cell.model), []).append(cell)
-        return [self._row(cells, metric) for cells in groups.values() for metric in self.experiment.metrics]
+        return [
+            self._row(cells, metric)
+            for cells in groups.values()
+            for metric in self.experiment.metrics
+            if any(cell.failed or metric in cell.scores for cell in cells)
+        ]
 
     def verdicts(self) -> list[Verdict]:
         """Returns the verdict on each claim, in their order."""
@@ -90,8 +103,9 @@ def run(
 ) -> Results:
     """Runs an experiment and returns its results.
 
-    After each run everything so far is in ``output/NAME-SCALE.json``. What that file holds already is not run
-    again, failures apart, so an interrupted experiment goes on where it stopped.
+    After each run everything so far is in ``output/NAME-SCALE.json``, and arrays, if runs have any, are in
+    ``output/NAME-SCALE.npz``. What is stored already is not run again, failures apart, so an interrupted
+    experiment goes on where it stopped.
 
     Parameters
     ----------
@@ -140,7 +154,19 @@ def _read(path: Path, experiment: Experiment) -> dict[str, Cell]:
         cells = [Cell(**fields) for fields in stored["cells"]]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a result file of an experiment; move it away first.") from error
-    return {_key(cell): cell for cell in cells if not cell.failed}
+    arrays = _read_arrays(path.with_suffix(".npz"))
+    return {_key(cell): replace(cell, arrays=arrays.get(_key(cell), {})) for cell in cells if not cell.failed}
+
+
+def _read_arrays(path: Path) -> dict[str, dict[str, npt.NDArray[Any]]]:
+    """Returns the arrays of each run."""
+    found: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    if path.exists():
+        with np.load(path, allow_pickle=False) as archive:
+            for name, array in archive.items():
+                key, _, short = name.rpartition(_BETWEEN)
+                found.setdefault(key, {})[short] = array
+    return found
 
 
 def _write(results: Results) -> None:
@@ -153,10 +179,32 @@ def _write(results: Results) -> None:
         "provenance": dict(results.provenance),
         "verdicts": [asdict(verdict) for verdict in results.verdicts()],
         "summary": [_plain(asdict(row)) for row in results.rows()],
-        "cells": [_plain(asdict(cell)) for cell in results.cells],
+        "cells": [_plain(_fields(cell)) for cell in results.cells],
     }
+    _write_arrays(results)
     with write_atomically(results.path) as file:
         file.write(json.dumps(content, indent=1, allow_nan=False).encode())
+
+
+def _write_arrays(results: Results) -> None:
+    arrays = {
+        f"{_key(cell)}{_BETWEEN}{name}": array
+        for cell in results.cells
+        for name, array in cell.arrays.items()
+    }
+    path = results.path.with_suffix(".npz")
+    if not arrays:
+        path.unlink(missing_ok=True)  # of runs that are forgotten
+        return
+    with write_atomically(path) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _fields(cell: Cell) -> dict[str, Any]:
+    """Returns all of a run but its arrays."""
+    fields = asdict(replace(cell, arrays={}))
+    del fields["arrays"]
+    return fields
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from halfseen.experiments.claims import Cell, Claim, Published, Setting, show_setting
 
 SCALES = ("smoke", "small", "paper")
@@ -69,7 +71,7 @@ class Experiment:
     models : mapping of str to callable
         Makes a fresh model for each run.
     score : callable
-        From a fresh model and the data to a mapping of metrics.
+        From a fresh model and the data to a mapping of metrics, and of arrays to draw pictures from.
     metrics : mapping of str to {"higher", "lower"}
         What is scored, and which way is better.
     budgets : mapping of str to Budget
@@ -87,7 +89,7 @@ class Experiment:
     paper: str
     make_data: Callable[[Setting, int], Any]
     models: Mapping[str, Callable[[], Any]]
-    score: Callable[[Any, Any], Mapping[str, float]]
+    score: Callable[[Any, Any], Mapping[str, Any]]
     metrics: Mapping[str, str]
     budgets: Mapping[str, Budget]
     claims: Sequence[Claim]
@@ -119,9 +121,11 @@ class Experiment:
                 if made[0] != key:
                     made = (key, self.make_data(cell.setting, cell.seed))
                     began = time.perf_counter()
-                scores = dict(self.score(self.models[cell.model](), made[1]))
+                found = dict(self.score(self.models[cell.model](), made[1]))
                 error = None
             except Exception as problem:  # a failed run is a result, whatever failed
-                scores, error = {}, f"{type(problem).__name__}: {problem}"
+                found, error = {}, f"{type(problem).__name__}: {problem}"
+            arrays = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+            scores = {name: value for name, value in found.items() if name not in arrays}
             seconds = time.perf_counter() - began
-            yield Cell(cell.setting, cell.model, cell.seed, scores, error, seconds)
+            yield replace(cell, scores=scores, error=error, seconds=seconds, arrays=arrays)

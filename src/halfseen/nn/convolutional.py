@@ -2,7 +2,8 @@ r"""Residual convolutional networks between images, as flat vectors, and codes.
 
 An image of shape (C, H, W) is a row of :math:`D = C H W` features in that order, so these networks stand
 wherever a `ResidualMLP` does. With the default widths a row of 28 x 28 costs some 0.2 GFLOP forwards in each
-network; the cost falls with the square of `widths`.
+network; the cost falls with the square of `widths`, and with that of `patch`: networks whose first and last
+layer handle squares of pixels as a whole have no stage at full resolution, where processors spend most.
 """
 
 import math
@@ -29,8 +30,9 @@ _MAPS_PER_GROUP = 4  # at least, if there are as many: a single map of one pixel
 class ConvEncoder(nn.Module):
     r"""Creates a residual network from an image and its mask to a code.
 
-    A 3 x 3 convolution, then stages of two residual blocks; every stage but the first halves the sides
-    (rounding up). The code is a linear map of the last maps' means over positions.
+    A 3 x 3 convolution, or one number for each map of a `patch`; then stages of residual blocks, of which all
+    but the first halve the sides (rounding up). The code is a linear map of the last maps' means over
+    positions, or of the maps themselves.
 
     Parameters
     ----------
@@ -48,6 +50,13 @@ class ConvEncoder(nn.Module):
         draws of one row are not independent rows. "batch" is that of the references.
     with_mask : bool
         Whether the input holds, after the features, which of them were observed.
+    patch : int
+        The side of the squares of pixels that are read at once; 1 for a convolution at every pixel. Zeros are
+        added to images whose sides are no multiple of it.
+    n_blocks : int
+        The number of residual blocks in each stage.
+    pooled : bool
+        Whether maps are averaged over positions, or each position has weights of its own.
 
     Notes
     -----
@@ -76,22 +85,30 @@ class ConvEncoder(nn.Module):
         dropout: float = 0.0,
         normalisation: Normalisation = "group",
         with_mask: bool = True,
+        patch: int = 1,
+        n_blocks: int = 2,
+        pooled: bool = True,
     ) -> None:
         super().__init__()
-        _check(shape, widths, dropout, normalisation)
-        channels, *side = shape
+        _check(shape, widths, dropout, normalisation, patch, n_blocks)
+        channels, height, width = shape
         self.n_outputs = n_outputs
-        self.planes = (2 * channels if with_mask else channels, *side)
+        self.planes = (2 * channels if with_mask else channels, height, width)
+        self.beyond = (0, -width % patch, 0, -height % patch)
+        self.pooled = pooled
 
         self.first = _empty_conv(self.planes[0], widths[0])
+        if patch > 1:
+            self.first = _empty_conv(self.planes[0], widths[0], kernel_size=patch, stride=patch, padding=0)
         self.first_norm = _norm(widths[0], normalisation)
         blocks: list[nn.Module] = []
-        for stage, (before, width) in enumerate(pairwise([widths[0], *widths])):
+        for stage, (before, maps) in enumerate(pairwise([widths[0], *widths])):
             stride = 1 if stage == 0 else 2
-            blocks.append(_Block(before, width, dropout, normalisation, stride=stride))
-            blocks.append(_Block(width, width, dropout, normalisation))
+            blocks.append(_Block(before, maps, dropout, normalisation, stride=stride))
+            blocks += [_Block(maps, maps, dropout, normalisation) for _ in range(n_blocks - 1)]
         self.blocks = nn.ModuleList(blocks)
-        self.output = empty_linear(widths[-1], n_outputs)
+        n_positions = math.prod(_sizes((height, width), patch, len(widths))[0])
+        self.output = empty_linear(widths[-1] * (1 if pooled else n_positions), n_outputs)
         self.reset_parameters(torch_generator(0))
 
     def reset_parameters(self, generator: torch.Generator) -> None:
@@ -100,11 +117,11 @@ class ConvEncoder(nn.Module):
 
     def forward(self, inputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Returns the codes; the generator is for dropout in training."""
-        maps = inputs.reshape(-1, *self.planes)  # (N, C, H, W)
+        maps = functional.pad(inputs.reshape(-1, *self.planes), self.beyond)  # (N, C, H, W)
         maps = torch.relu(self.first_norm(self.first(maps)))
         for block in self.blocks:
             maps = block(maps, generator)
-        code: Tensor = self.output(maps.mean(dim=(-2, -1)))  # (N, n_outputs)
+        code: Tensor = self.output(maps.mean(dim=(-2, -1)) if self.pooled else maps.flatten(1))
 
         return code.reshape(*inputs.shape[:-1], self.n_outputs)
 
@@ -112,9 +129,9 @@ class ConvEncoder(nn.Module):
 class ConvDecoder(nn.Module):
     r"""Creates a residual network from a code to the parameters of every pixel.
 
-    A linear map to small maps, then stages of two residual blocks; every stage but the last doubles the
-    sides (4, 7, 14, 28 for 28 x 28) to the nearest neighbour before its last convolution. At last a 3 x 3
-    convolution.
+    A linear map to small maps, then stages of residual blocks; every stage but the last doubles the sides (4,
+    7, 14, 28 for 28 x 28) to the nearest neighbour before its last convolution. At last a 3 x 3 convolution,
+    which gives the parameters of all pixels of a `patch` at once.
 
     Parameters
     ----------
@@ -130,6 +147,12 @@ class ConvDecoder(nn.Module):
         The share of maps that a block leaves out in training; `forward` then needs a generator.
     normalisation : {"group", "batch"}
         As in `ConvEncoder`.
+    patch : int
+        The side of the squares of pixels that are written at once; what is beyond the edge is cut off.
+    n_blocks : int
+        The number of residual blocks in each stage.
+    position_bias : bool
+        Whether every parameter of every pixel has a bias ``bias`` of its own, 0 at first.
 
     Notes
     -----
@@ -158,29 +181,36 @@ class ConvDecoder(nn.Module):
         n_parameters: int = 1,
         dropout: float = 0.0,
         normalisation: Normalisation = "group",
+        patch: int = 1,
+        n_blocks: int = 2,
+        position_bias: bool = False,
     ) -> None:
         super().__init__()
-        _check(shape, widths, dropout, normalisation)
-        channels, *side = shape
-        halvings = range(len(widths) - 1, -1, -1)
-        sizes = [(-(-side[0] // 2**halving), -(-side[1] // 2**halving)) for halving in halvings]
+        _check(shape, widths, dropout, normalisation, patch, n_blocks)
+        channels, *self.side = shape
+        sizes = _sizes((shape[1], shape[2]), patch, len(widths))
         self.start = (2 * widths[0], *sizes[0])
         self.n_outputs = n_parameters * math.prod(shape)
+        self.patch = patch
 
         self.first = empty_linear(n_inputs, math.prod(self.start))
         self.first_norm = _norm(self.start[0], normalisation)
         blocks: list[nn.Module] = []
         sizes_after = [*sizes[1:], sizes[-1]]
         for before, width, size in zip([self.start[0], *widths[:-1]], widths, sizes_after, strict=True):
-            blocks.append(_Block(before, width, dropout, normalisation))
-            blocks.append(_Block(width, width, dropout, normalisation, size=size))
+            inputs = [before] + [width] * (n_blocks - 1)
+            blocks += [_Block(maps, width, dropout, normalisation) for maps in inputs[:-1]]
+            blocks.append(_Block(inputs[-1], width, dropout, normalisation, size=size))
         self.blocks = nn.ModuleList(blocks)
-        self.output = _empty_conv(widths[-1], n_parameters * channels, bias=True)
+        self.output = _empty_conv(widths[-1], n_parameters * channels * patch**2, bias=not position_bias)
+        self.bias = nn.Parameter(torch.zeros(self.n_outputs)) if position_bias else None
         self.reset_parameters(torch_generator(0))
 
     def reset_parameters(self, generator: torch.Generator) -> None:
         """Draws new parameters, uniform within the inverse root of the number of inputs of each unit."""
         _reset(self, generator)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def forward(self, code: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Returns the parameters of the pixels; the generator is for dropout in training."""
@@ -188,9 +218,11 @@ class ConvDecoder(nn.Module):
         maps = torch.relu(self.first_norm(maps))
         for block in self.blocks:
             maps = block(maps, generator)
-        parameters: Tensor = self.output(maps)  # (N, P C, H, W)
+        parameters = functional.pixel_shuffle(self.output(maps), self.patch)  # (N, P C, H, W)
+        parameters = parameters[..., : self.side[0], : self.side[1]]
+        parameters = parameters.reshape(*code.shape[:-1], self.n_outputs)
 
-        return parameters.reshape(*code.shape[:-1], self.n_outputs)
+        return parameters if self.bias is None else parameters + self.bias
 
 
 class PixelMask(LearnedMask):
@@ -301,12 +333,25 @@ class _Block(nn.Module):
 
 
 def _empty_conv(
-    n_inputs: int, width: int, *, kernel_size: int = 3, stride: int = 1, bias: bool = False
+    n_inputs: int,
+    width: int,
+    *,
+    kernel_size: int = 3,
+    stride: int = 1,
+    padding: int | None = None,
+    bias: bool = False,
 ) -> nn.Conv2d:
+    beyond = kernel_size // 2 if padding is None else padding
     conv: nn.Conv2d = nn.utils.skip_init(
-        nn.Conv2d, n_inputs, width, kernel_size, stride=stride, padding=kernel_size // 2, bias=bias
+        nn.Conv2d, n_inputs, width, kernel_size, stride=stride, padding=beyond, bias=bias
     )
     return conv
+
+
+def _sizes(side: Size, patch: int, n_stages: int) -> list[Size]:
+    """Returns the sides of the maps of each stage, smallest first; halves are rounded up."""
+    height, width = (-(-one // patch) for one in side)
+    return [(-(-height // 2**halving), -(-width // 2**halving)) for halving in range(n_stages - 1, -1, -1)]
 
 
 def _norm(width: int, normalisation: Normalisation) -> nn.Module:
@@ -325,7 +370,12 @@ def _reset(network: nn.Module, generator: torch.Generator) -> None:
 
 
 def _check(
-    shape: tuple[int, int, int], widths: Sequence[int], dropout: float, normalisation: Normalisation
+    shape: tuple[int, int, int],
+    widths: Sequence[int],
+    dropout: float,
+    normalisation: Normalisation,
+    patch: int,
+    n_blocks: int,
 ) -> None:
     if len(shape) != 3 or shape[0] < 1 or min(shape[1:]) < MIN_SIDE:
         raise ValueError(f"shape must be (C, H, W) with sides of at least {MIN_SIDE}, got {shape!r}.")
@@ -333,4 +383,6 @@ def _check(
         raise ValueError(f"widths must be positive, one for each stage, got {widths!r}.")
     if normalisation not in ("batch", "group"):
         raise ValueError(f"normalisation must be 'batch' or 'group', got {normalisation!r}.")
+    if patch < 1 or n_blocks < 1:
+        raise ValueError(f"patch and n_blocks must be at least 1, got {patch} and {n_blocks}.")
     check_dropout(dropout)

@@ -52,7 +52,7 @@ def draw_experiment(results: Results, metric: str | None = None) -> str:
 
     A row of panels has a panel for each value of the first thing in which settings differ (say, mechanisms),
     and a line for each model: the mean over seeds with one standard deviation to each side, and hollow
-    what the paper has. An axis with zero or negative numbers is logarithmic to both sides of zero.
+    what the paper has. An axis with zero or small negative numbers is logarithmic to both sides of zero.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ def draw_experiment(results: Results, metric: str | None = None) -> str:
     rows = [row for row in results.rows() if row.metric == chosen]
     layout = _arrange(rows)
     axis = _axis(rows)
-    left = _MARGIN + _LETTER * max((len(row.model) for row in rows), default=0) + 10
+    left = _left(rows)
     panel_width = _WIDE if len(layout.columns) == 1 else _WIDTH
-    parts, y = _header(results, chosen, layout.constants), _TITLE
+    parts, y = _header(results, [chosen], layout.constants), _TITLE
     for shared, group in layout.lines:
         models = list(dict.fromkeys(row.model for row in group))
         for line, model in enumerate(models):
@@ -83,18 +83,52 @@ def draw_experiment(results: Results, metric: str | None = None) -> str:
     return _file(parts, width, y + _MARGIN, f"Results of {results.experiment.name}")
 
 
-def _header(results: Results, metric: str, constants: str) -> list[str]:
-    better = "right" if results.sign(metric) > 0 else "left"
+def draw_metrics(results: Results, metrics: Sequence[str]) -> str:
+    """Returns several metrics side by side as an SVG file, each on its own axis.
+
+    Parameters
+    ----------
+    results : Results
+        Of an experiment whose runs have one setting.
+    metrics : sequence of str
+        Which to draw; more of each must be better, or less of each.
+    """
+    rows = [row for row in results.rows() if row.metric in metrics]
+    layout = _arrange(rows)
+    if len(layout.columns) > 1:
+        raise ValueError(f"Metrics are drawn side by side for one setting, got {list(layout.columns)}.")
+    models = list(dict.fromkeys(row.model for row in rows))
+    left = _left(rows)
+    parts = _header(results, metrics, layout.constants)
+    for line, model in enumerate(models):
+        parts.append(_text("", left - 10, _TITLE + _HEAD + _LINE * (line + 0.5) + 4, model, "end"))
+    for place, metric in enumerate(metrics):
+        panel = {row.model: row for row in rows if row.metric == metric}
+        box = (left + place * (_WIDTH + _GAP), _TITLE, _WIDTH)
+        parts += _panel(_axis(panel.values()), panel, models, box, (metric, ""))
+    width = max(left + len(metrics) * (_WIDTH + _GAP), 700.0)
+    height = _TITLE + _HEAD + _LINE * len(models) + _FOOT + _MARGIN
+    return _file(parts, width, height, f"Results of {results.experiment.name}")
+
+
+def _left(rows: Iterable[Row]) -> float:
+    """Returns where panels begin: after the longest name."""
+    return _MARGIN + _LETTER * max((len(row.model) for row in rows), default=0) + 10
+
+
+def _header(results: Results, metrics: Sequence[str], constants: str) -> list[str]:
+    better = "right" if results.sign(metrics[0]) > 0 else "left"
     seeds = max((row.n_runs for row in results.rows()), default=0)
     ours = f"mean of {seeds} seeds ± standard deviation" if seeds > 1 else "one seed"
     where = f" ({constants})" if constants else ""
+    has_theirs = any(row.published is not None for row in results.rows())
     x, y = _MARGIN, 46.0
     return [
-        _text("title", x, 24, f"{results.experiment.name}, {results.scale}: {metric}{where}"),
+        _text("title", x, 24, f"{results.experiment.name}, {results.scale}: {' and '.join(metrics)}{where}"),
         f'<circle class="ours" cx="{x + 5}" cy="{y - 4}" r="4.4"/>',
         _text("quiet", x + 16, y, f"ours, {ours}; better is to the {better}"),
-        f'<circle class="theirs" cx="{x + 5}" cy="{y + 14}" r="3.8"/>',
-        _text("quiet", x + 16, y + 18, results.experiment.paper),
+        *([f'<circle class="theirs" cx="{x + 5}" cy="{y + 14}" r="3.8"/>'] if has_theirs else []),
+        _text("quiet", x + (16 if has_theirs else 0), y + 18, results.experiment.paper),
     ]
 
 
@@ -133,8 +167,8 @@ def _shown(value: object) -> str:
 def _axis(rows: Iterable[Row]) -> _Axis:
     ends = [end for row in rows for end in _ends(row)]
     low, high = min(ends, default=0.0), max(ends, default=1.0)
-    if low > 0:
-        pad = 0.05 * (high - low) or 0.5 * high
+    if low > 0 or high < -_FARTHEST:
+        pad = 0.05 * (high - low) or 0.5 * abs(high)
         return _Axis(low - pad, high + pad, float, nice_ticks(low - pad, high + pad, about=3))
 
     def bend(value: float) -> float:

@@ -3,7 +3,8 @@
 Colours are those of the page where it defines them, and sensible ones where it does not.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 
@@ -24,6 +25,7 @@ CONTOURS = (0.5, 0.95)
 """The shares of the true posterior that its contours enclose."""
 
 _SIDE, _GAP, _LEFT, _TOP, _UNDER = 168.0, 22.0, 40.0, 30.0, 46.0
+_SMALL, _BETWEEN = 104.0, 7.0  # panels of a table of posteriors
 _SHADES, _CELLS = 8, 56  # levels of opacity, and cells of a panel: more cannot be told apart
 _KEPT = 0.999  # the share of both posteriors that a panel must show
 _WIDTH, _HEIGHT, _PER_LINE, _STEPS = 214.0, 120.0, 3, 121
@@ -34,8 +36,10 @@ _STYLE = """<style>
 .hs-latent .hs-p{fill:var(--observed-strong,#2f6ea5)}.hs-latent .hs-q{fill:var(--imputed,#c8590b)}
 .hs-latent .hs-contour{fill:none;stroke:var(--observed-strong,#2f6ea5);stroke-width:1.3;stroke-linecap:round}
 .hs-latent .hs-curve{fill:none;stroke:var(--missing,#c8590b);stroke-width:2;stroke-linejoin:round}
+.hs-latent .hs-truth{fill:none;stroke:var(--soft,currentColor);stroke-width:1.2;stroke-dasharray:4 3}
 .hs-latent .hs-area{fill:var(--missing,#c8590b);opacity:.13}
 .hs-latent .hs-frame{fill:none;stroke:var(--faint,#8b95a1)}
+.hs-latent .hs-paper{fill:var(--paper,#fff)}
 .hs-latent .hs-grid{stroke:var(--faint,#8b95a1);opacity:.3}
 </style>"""
 
@@ -92,6 +96,84 @@ def _posterior_line(found: PosteriorGrid, name: str, top: float) -> list[str]:
             "</g>",
         ]
     return parts
+
+
+def posterior_table_figure(
+    posteriors: Mapping[str, Floats], bounds: tuple[float, float], rows: Sequence[str]
+) -> str:
+    r"""Draw posteriors of the same rows under several models, a line for each model.
+
+    A row has three panels: the posterior given all of it, that given what is seen of it, and the encoder's,
+    with contours of the second in the last two. All show the same part of the model's own latent space.
+
+    Parameters
+    ----------
+    posteriors : mapping of str to array
+        From a model to probabilities (R, 3, G, G) of equal cells of latents.
+    bounds : tuple of float
+        Where cells begin and end, on each axis.
+    rows : sequence of str
+        What the R rows are.
+    """
+    if not posteriors or any(one.shape[:2] != (len(rows), 3) for one in posteriors.values()):
+        shapes = {name: one.shape for name, one in posteriors.items()}
+        raise ValueError(f"Needs three posteriors of each of {len(rows)} rows, got {shapes}.")
+    step = 3 * _SMALL + 2 * _BETWEEN + _GAP
+    left = 8.4 * max(map(len, posteriors)) + 18
+    width, height = left + len(rows) * step, 60 + len(posteriors) * (_SMALL + 30)
+    parts = [f'<rect class="hs-paper" width="{width:.0f}" height="{height:.0f}"/>']
+    for place, row in enumerate(rows):
+        x = left + place * step
+        parts.append(_text("hs-name", x, 14, row))
+        for panel, head in enumerate(("from all cells", "from those seen", "encoder")):
+            parts.append(_text("hs-tick", x + panel * (_SMALL + _BETWEEN), 32, head))
+    for line, (name, densities) in enumerate(posteriors.items()):
+        y = 40 + line * (_SMALL + 30)
+        parts.append(_text("hs-name", left - 10, y + _SMALL / 2 + 4, name, anchor="end"))
+        for place, three in enumerate(densities.astype(np.float64)):
+            parts += _three_panels(three, bounds, left + place * step, y)
+    shares = " and ".join(f"{share:.0%}" for share in CONTOURS)
+    words = (
+        f"Darker is likelier. Contours: {shares} of the posterior from cells seen. Squares: one unit. JS: "
+    )
+    parts.append(_text("hs-tick", left, height - 10, words + "Jensen-Shannon divergence of the encoder."))
+    return _svg(parts, "Posteriors of latents", width, height)
+
+
+def _three_panels(three: Floats, bounds: tuple[float, float], left: float, top: float) -> list[str]:
+    whole, partly, encoder = three
+    low, high = _window(whole + partly + encoder)
+    shown = [one[low[0] : high[0], low[1] : high[1]] for one in three]
+    cell = (bounds[1] - bounds[0]) / len(whole)
+    starts, span = [bounds[0] + cell * first for first in low], cell * (high[0] - low[0])
+    contours = "".join(_contour(shown[1], _enclosing(partly, share)) for share in CONTOURS)
+    peak = max(float(_pooled(one, _CELLS)[0].max()) for one in shown[1:])
+    peaks = (float(_pooled(shown[0], _CELLS)[0].max()), peak, peak)
+    found = Divergences.between(*(torch.from_numpy(one).flatten().log() for one in (encoder, partly)))
+    parts = []
+    for place, (one, shade) in enumerate(zip(shown, ("hs-p", "hs-p", "hs-q"), strict=True)):
+        x = left + place * (_SMALL + _BETWEEN)
+        parts += [
+            f'<g transform="translate({x:.1f} {top:.1f}) scale({_SMALL / _SIDE:.4f})">',
+            *_square_lines(starts, span),
+            _shaded(one, peaks[place], shade),
+            f'<path class="hs-contour" d="{contours if place else ""}"/>',
+            f'<rect class="hs-frame" width="{_SIDE:.0f}" height="{_SIDE:.0f}"/></g>',
+        ]
+    x = left + 2 * (_SMALL + _BETWEEN)
+    parts.append(_text("hs-tick", x, top + _SMALL + 14, f"JS {number(found.jsd, 2)}"))
+    return parts
+
+
+def _square_lines(starts: Sequence[float], span: float) -> list[str]:
+    """Draw lines at whole numbers, which tell how large a window is."""
+    lines = []
+    for side, start in enumerate(starts):
+        for tick in range(math.ceil(start), math.floor(start + span) + 1):
+            at = _SIDE * (tick - start) / span
+            path = f"M{at:.1f} 0v{_SIDE:.0f}" if side == 0 else f"M0 {_SIDE - at:.1f}h{_SIDE:.0f}"
+            lines.append(f'<path class="hs-grid" d="{path}"/>')
+    return lines
 
 
 def _divergence_words(found: Divergences) -> str:
@@ -197,6 +279,7 @@ def mask_curves_figure(
     loc: Sequence[float] | None = None,
     scale: Sequence[float] | None = None,
     dates: Collection[str] = (),
+    steps: Sequence[float] | None = None,
 ) -> str:
     """Draw the probability that a cell is missing, by its own value, for each column of numbers.
 
@@ -215,6 +298,8 @@ def mask_curves_figure(
         Of each column: a value is the feature (value - loc) / scale. By default values are features.
     dates : collection of str
         The columns whose values are seconds since 1970.
+    steps : sequence of float, optional
+        Of each column, the value above which cells are missing in truth; drawn as a dashed step.
     """
     n_columns = mask_model.n_columns
     loc, scale = [0.0] * n_columns if loc is None else loc, [1.0] * n_columns if scale is None else scale
@@ -233,6 +318,7 @@ def mask_curves_figure(
         y = (_HEIGHT + _UNDER + 14) * (place // _PER_LINE) + _TOP
         is_date, with_y = names[column] in dates, place % _PER_LINE == 0
         curve = _curve(names[column], values, missing, is_date=is_date, with_y=with_y)
+        curve += [] if steps is None else [_step((steps[column] - ends[0]) / (ends[1] - ends[0]))]
         parts += [f'<g transform="translate({x:.1f} {y:.1f})">', *curve, "</g>"]
         place += 1
     if place == 0:
@@ -288,6 +374,12 @@ def _curve(name: str, values: Floats, missing: Floats, *, is_date: bool, with_y:
         parts.append(_text("hs-tick", x, _HEIGHT + 17, label(tick), anchor="middle"))
     parts.append(f'<path class="hs-area" d="M{line}V{_HEIGHT:.0f}H0z"/><path class="hs-curve" d="M{line}"/>')
     return parts
+
+
+def _step(share: float) -> str:
+    """Draw a step from 0 to 1 after a share of the axis."""
+    x = _WIDTH * min(max(share, 0.0), 1.0)
+    return f'<path class="hs-truth" d="M0 {_HEIGHT:.0f}H{x:.1f}V0H{_WIDTH:.0f}"/>'
 
 
 def _text(shade: str, x: float, y: float, text: str, anchor: str = "start") -> str:

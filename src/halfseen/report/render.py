@@ -7,6 +7,13 @@ from markupsafe import Markup
 
 from halfseen.report import svg
 
+_NETWORKS = (
+    "A deep latent-variable model: networks from latents to the distribution of each column and back, "
+    "trained on the observed cells by a bound of their likelihood. Each hole gets its distribution given "
+    "what its row shows, by importance sampling; intervals are widened where held-out cells ask for it."
+)
+_HIDING = " It also models how values hide themselves, so holes are not taken as missing at random."
+
 METHODS = {
     "gaussian": (
         "Gaussian",
@@ -25,6 +32,19 @@ METHODS = {
         "Each hole gets the mean or the most frequent level of its column, whatever the rest of the row "
         "says. A baseline: relations between columns are lost.",
     ),
+    "probit": (
+        "Gaussian with self-masking",
+        "One multivariate normal distribution over all columns, fitted to the observed cells and to what is "
+        "missing by maximum likelihood. Each hole gets its distribution given what its row shows." + _HIDING,
+    ),
+    "mvae": ("MVAE", _NETWORKS),
+    "miwae": ("MIWAE", _NETWORKS),
+    "not-miwae": ("not-MIWAE", _NETWORKS + _HIDING),
+    "missvae": ("MissVAE", _NETWORKS),
+    "misssvae": ("MissSVAE", _NETWORKS),
+    "missiwae": ("MissIWAE", _NETWORKS),
+    "misssiwae": ("MissSIWAE", _NETWORKS),
+    "demissvae": ("DeMissVAE", _NETWORKS),
 }
 
 
@@ -57,6 +77,7 @@ def render(
             race_panel=race_panel,
             method=name,
             assumption=assumption,
+            hiding=_HIDING in assumption,
             fills=[_describe(fill, summary) for fill in summary["fills"]],
             patterns=Markup(svg.pattern_grid(summary["patterns"]))
             if summary["patterns"]["columns"]

@@ -23,6 +23,7 @@ from halfseen.models.latent.mask_term import N_NODES, HiddenCells, modelled_colu
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.weights import effective_sample_size, pareto_k
+from halfseen.samplers.calibration import choose_stretch
 from halfseen.samplers.proposals import Draws, Noise, propose
 from halfseen.samplers.quantiles import mixture_quantiles, weighted_quantiles
 
@@ -88,6 +89,9 @@ class ImportanceSampler:
         As above; by default what the model's own mask term is, and decoder means without a mask model.
     adapts : bool
         Whether rows whose posterior fits badly get a proposal of their own.
+    stretch : float
+        How many times wider missing numbers are than the model says, see `halfseen.samplers.calibration`; it
+        concerns quantiles and draws of models without a mask model.
     working_bytes : int
         About how much memory to use at once; rows and draws are cut accordingly.
 
@@ -102,6 +106,7 @@ class ImportanceSampler:
     seed: int = 0
     form: Form = "auto"
     adapts: bool = True
+    stretch: float = 1.0
     working_bytes: int = WORKING_BYTES
 
     def __post_init__(self) -> None:
@@ -138,6 +143,24 @@ class ImportanceSampler:
         log_alpha = self._by_rows(batch, lambda rows, _: self._log_alpha(rows), dim=1)
         return Trust(effective_sample_size(log_alpha), pareto_k(log_alpha))
 
+    @torch.no_grad()
+    def calibrated(self, batch: Incomplete, truth: Tensor, hidden: Tensor) -> "ImportanceSampler":
+        """Returns a sampler whose intervals cover known numbers that were hidden from `batch`.
+
+        Shapes
+        ------
+        truth, hidden : :math:`(N, J)`, of the columns of numbers
+        """
+        if self._form != "decoder_mean":
+            return self
+        found = self._candidates(batch)
+        return replace(
+            self,
+            stretch=choose_stretch(
+                self.model.observation, found.parameters, found.log_w.exp(), truth, hidden
+            ),
+        )
+
     # ------------------------------------------------------------------------------- some rows at a time
 
     def _mean(self, rows: Incomplete) -> Tensor:
@@ -163,7 +186,8 @@ class ImportanceSampler:
             cells = HiddenCells.of(observation, self._self_mask, found.parameters)
             weights = (cells.log_weights + found.log_w[..., None]).exp()  # (Q, A, N, J)
             return weighted_quantiles(cells.values.flatten(0, 1), weights.flatten(0, 1), probabilities)
-        return mixture_quantiles(observation, found.parameters, found.log_w.exp(), probabilities)
+        stretched = observation.stretched(found.parameters, self.stretch)
+        return mixture_quantiles(observation, stretched, found.log_w.exp(), probabilities)
 
     def _draws(self, rows: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         if self._form == "sample":
@@ -195,6 +219,7 @@ class ImportanceSampler:
             return observation.sample(parameters, torch.from_numpy(noise).to(parameters.dtype))
 
         if self._form != "integrated":
+            parameters = observation.stretched(parameters, self.stretch)
             return propose(0)
         modelled = modelled_columns(self._self_mask)
         result = parameters.new_zeros(len(parameters), observation.n_features)

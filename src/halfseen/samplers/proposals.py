@@ -97,7 +97,10 @@ class Noise:
         """Creates noise for about so many draws, all of them the posterior's."""
         size = math.ceil(n_draws / n_components)
         points = torch.quasirandom.SobolEngine(n_latent + 1, scramble=True, seed=seed)
-        uniforms = points.draw(size * n_components, dtype=torch.float64).clamp(1e-12, 1 - 1e-12)
+        uniforms = points.draw(size * n_components, dtype=torch.float64)
+        # All rows share the points: by chance one may be so far out that it would outweigh many in each.
+        farthest = 0.25 / len(uniforms)
+        uniforms = uniforms.clamp(farthest, 1.0 - farthest)
         normals = torch.special.ndtri(uniforms[:, :-1])
         strata = normals.view(n_components, size, n_latent).transpose(0, 1)
         return cls(strata.to(dtype), torch.cat([normals, uniforms[:, -1:]], dim=1).to(dtype))
@@ -144,14 +147,18 @@ def propose(posterior: GaussianMixture, log_joint: LogJoint, noise: Noise, pilot
     if noise.n_draws <= n_components or n_latent > MOST_LATENTS:
         return plain
     tried = pilot.of_posterior(posterior)
-    poor = effective_sample_size(tried.log_weights(log_joint(tried.z))) < POOR * pilot.n_draws
-    if not bool(poor.any()):
+    worth = effective_sample_size(tried.log_weights(log_joint(tried.z)))
+    if bool((worth >= POOR * pilot.n_draws).all()):
         return plain
-    own = noise.of_both(posterior, at_mode(posterior.mean(), log_joint))
+    student = at_mode(posterior.mean(), log_joint)
+    tried = pilot.of_both(posterior, student)
+    better = effective_sample_size(tried.log_weights(log_joint(tried.z))) > worth
+    use = (worth < POOR * pilot.n_draws) & better
+    own = noise.of_both(posterior, student)
     return Draws(
-        torch.where(poor[:, None], own.z, plain.z),
-        torch.where(poor, own.log_density, plain.log_density),
-        torch.where(poor, own.log_share, plain.log_share),
+        torch.where(use[:, None], own.z, plain.z),
+        torch.where(use, own.log_density, plain.log_density),
+        torch.where(use, own.log_share, plain.log_share),
     )
 
 

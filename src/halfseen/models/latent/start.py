@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.func import jacrev
 from torch.nn import functional
 
+from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaf import Leaf, inverse_softplus
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
@@ -21,6 +22,7 @@ N_STEPS = 100
 DAMPING = 4e-3  # bounds how much parameters change to change a mean, for levels that are rare
 MASK_RIDGE = 1.0
 LOGISTIC = 1.702  # the slope at which a logistic curve is closest to the normal one
+STEEP = 20.0  # log odds per standard deviation: a step, to all but the values next to it
 SPREAD = 0.5  # of the means of mixture components, in posterior standard deviations
 
 
@@ -206,3 +208,39 @@ def start_from_probit(mask_model: SelfMaskModel, coefficients: Tensor, active: T
     else:
         before.copy_(torch.where(active, raw, before))
     mask_model.bias.copy_(torch.where(active, bias, mask_model.bias))
+
+
+@torch.no_grad()
+def start_from_edges(mask_model: SelfMaskModel, rows: Incomplete, active: Tensor) -> None:
+    r"""Sets the curves of a self-masking model to steps: what lies beyond all values seen is missing.
+
+    .. math:: \ell_c(x) = w (e_c - s_c x_c), \qquad e_c = \max_{i : o_{ic}} s_c x_{ic}
+
+    Where values are cut off this is close to the truth, and training from a flatter curve would take long to
+    become as steep, or end where a Gaussian fits best. The direction :math:`s_c` is the known one, or that
+    of the present slope; slopes that are steeper already stay.
+
+    Parameters
+    ----------
+    mask_model : SelfMaskModel
+        Changed in place; starts from probits, see `start_from_probit`.
+    rows : Incomplete
+        Features (N, D).
+    active : Tensor
+        (C), the columns to change.
+    """
+    name = "slope" if isinstance(mask_model, FlexibleSelfMask) else "raw_slope"
+    before: Tensor = getattr(mask_model, name)
+    signs = getattr(mask_model, "signs", torch.zeros(mask_model.n_columns))
+    directions = torch.where(signs == 0, before.sign(), signs)  # (C)
+    slope = torch.where(signs == 0, before.abs(), functional.softplus(before)).clamp(min=STEEP)
+    raw = torch.where(signs == 0, directions * slope, inverse_softplus(slope))
+    values = torch.where(rows.observed, rows.x, torch.nan)[:, mask_model.feature] * directions
+    edges = values.nan_to_num(nan=-torch.inf).amax(dim=0)
+    active = active & mask_model.is_number & edges.isfinite() & (directions != 0)
+    if isinstance(mask_model, SharedSlopeMask):
+        slope = slope[:1]
+        before.copy_(raw[:1])
+    else:
+        before.copy_(torch.where(active, raw, before))
+    mask_model.bias.copy_(torch.where(active, slope * edges, mask_model.bias))

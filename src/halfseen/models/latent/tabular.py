@@ -1,5 +1,6 @@
 """A latent-variable model over the columns of a mixed table."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
@@ -11,12 +12,14 @@ from torch.nn import functional
 from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.pixels import n_shades
 from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import Observation, RealFamily
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed, GuessFill
 from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities
+from halfseen.nn.convolutional import ConvDecoder, ConvEncoder, PixelMask
 from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel, NonlinearMask
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import FlexibleSelfMask, MonotoneMask, SelfMask, SharedSlopeMask
@@ -32,6 +35,9 @@ Missingness = Literal[
     "nonlinear",
 ]
 SIGNED = ("self-masking-known", "monotone")
+MAPS = 4  # units of `width` that stand for one map of a convolutional network
+PATCHES = 8  # side by side, about
+MASK_MAPS = 8
 RARE_STREAM = 3  # noise that chooses among rare levels, apart from the sampler's
 
 
@@ -80,6 +86,8 @@ class LatentArchitecture:
         The direction of each modelled column, for mask models with known ones.
     hidden : tuple of int, optional
         The modelled columns that had missing cells in training: the mask of the others is not modelled.
+    image_shape : tuple of int, optional
+        The shape (C, H, W) of rows that are images: then networks are convolutional, see `build_for_images`.
     """
 
     n_latent: int
@@ -91,6 +99,7 @@ class LatentArchitecture:
     missingness: Missingness = "ignorable"
     signs: tuple[int, ...] | None = None
     hidden: tuple[int, ...] | None = None
+    image_shape: tuple[int, int, int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
@@ -100,8 +109,8 @@ class LatentArchitecture:
     def from_dict(cls, content: Mapping[str, Any]) -> "LatentArchitecture":
         """Reads what `to_dict` wrote."""
         values = dict(content)
-        for name in ("signs", "hidden"):
-            values[name] = None if values[name] is None else tuple(values[name])
+        for name in ("signs", "hidden", "image_shape"):
+            values[name] = None if values.get(name) is None else tuple(values[name])
         return cls(**values)
 
     def build(
@@ -112,6 +121,8 @@ class LatentArchitecture:
         known: MaskModel | None = None,
     ) -> LatentModel:
         """Returns the model, not yet trained; `known` takes the place of the mask model."""
+        if self.image_shape is not None:
+            return self.build_for_images(columns, self.image_shape, known)
         observation = Observation.for_table(columns, features, batch, numeric=self.numeric)
         body: dict[str, Any] = {
             "width": self.width,
@@ -135,6 +146,34 @@ class LatentArchitecture:
             fill=GuessFill(),
         )
 
+    def build_for_images(
+        self, columns: Sequence[Column], shape: tuple[int, int, int], known: MaskModel | None = None
+    ) -> LatentModel:
+        """Returns the model of images, whose columns are pixels of one kind.
+
+        Networks handle squares of pixels, so many that about eight are side by side, with a quarter of
+        `width` maps; the encoder sees zeros in the holes, which are the middle of the pixels' range.
+        """
+        observation = pixel_observation(columns, self.numeric)
+        body: dict[str, Any] = {
+            "widths": (max(1, self.width // MAPS),),
+            "patch": max(1, round(min(shape[1:]) / PATCHES)),
+            "n_blocks": max(1, self.n_blocks),
+        }
+        n_outputs = LatentModel.n_outputs(self.n_latent, self.n_components)
+        n_parameters = observation.n_parameters // observation.n_features
+        return LatentModel(
+            ConvEncoder(shape, n_outputs, pooled=False, **body),
+            ResidualMLP(self.n_latent, observation.n_parameters, width=0, n_blocks=0)
+            if self.linear_decoder
+            else ConvDecoder(self.n_latent, shape, n_parameters=n_parameters, position_bias=True, **body),
+            observation,
+            self.n_latent,
+            self.n_components,
+            mask_model=self._pixel_mask(shape) if known is None else known,
+            mask_term="sample",  # nodes for every pixel would not fit in memory
+        )
+
     def layout(self, observation: Observation) -> MaskLayout:
         """Returns which features are of which column, and whose mask is modelled."""
         return MaskLayout(observation.columns_of_features.tolist(), self.hidden, observation.n_columns)
@@ -153,6 +192,32 @@ class LatentArchitecture:
             "nonlinear": lambda: NonlinearMask(layout),
         }
         return makers[self.missingness]()
+
+    def _pixel_mask(self, shape: tuple[int, int, int]) -> MaskModel:
+        """Returns a bias for each position and, shared by all, what the value or its neighbours do."""
+        layout = MaskLayout(range(math.prod(shape)))
+        sign = 1 if self.signs is None else self.signs[0]
+        makers: dict[str, Callable[[], MaskModel]] = {
+            "ignorable": lambda: Ignorable(layout),
+            "self-masking": lambda: PixelMask(shape),
+            "self-masking-known": lambda: SharedSlopeMask(layout, sign),
+            "monotone": lambda: SharedSlopeMask(layout, sign),
+            "shared-slope": lambda: SharedSlopeMask(layout),
+            "flexible": lambda: PixelMask(shape, hidden=MASK_MAPS),
+            "linear": lambda: PixelMask(shape, kernel_size=3),
+            "nonlinear": lambda: PixelMask(shape, kernel_size=3, hidden=MASK_MAPS),
+        }
+        return makers[self.missingness]()
+
+
+def pixel_observation(columns: Sequence[Column], numeric: RealFamily) -> Observation:
+    """Returns the likelihood of pixels as `pixel_features` maps them: of two values, shades, or numbers."""
+    size, shades = len(columns), n_shades(columns[0])
+    if shades is None:
+        return Observation.for_pixels(size, numeric)
+    if columns[0].levels is not None:
+        return Observation.for_pixels(size, "bernoulli", low=-1.0)
+    return Observation.for_pixels(size, "discretised-logistic", low=-1.0, n_bins=shades)
 
 
 @dataclass(frozen=True)
@@ -199,7 +264,8 @@ class TabularLatent:
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, C) of numbers; most probable levels otherwise."""
-        result = self.point(codes).expand(len(probabilities), -1, -1).clone()
+        start = self.point(codes) if self.features.blocks else codes.x
+        result = start.expand(len(probabilities), -1, -1).clone()
         if self.features.numeric:
             found = self.sampler.quantiles(self.rows(codes), probabilities)
             padded = functional.pad(found, (0, self.features.n_features - found.shape[-1]))  # numbers first
@@ -219,6 +285,27 @@ class TabularLatent:
             levels = torch.where(seen, codes.x[:, block.column], 0.0).long()
             total = total + torch.where(seen, block.share[levels].log(), 0.0)
         return torch.where(shows, total, 0.0)
+
+    @torch.no_grad()
+    def mask_probabilities(self, column: int, values: Tensor) -> Tensor:
+        """Returns how likely cells of a column of numbers are to be missing, if they had the values (V).
+
+        Where other columns count too, they are at their means. Columns that were never missing are so with
+        probability 0.
+        """
+        mask_model = self.sampler.model.mask_model
+        if mask_model.is_ignorable:
+            raise ValueError("Cells were taken to be missing at random: no probabilities were learned.")
+        if column not in self.features.numeric:
+            raise ValueError(f"Column {self.columns[column].name!r} is not one of numbers.")
+        columns = mask_model.layout.columns
+        if columns is not None and column not in columns:
+            return torch.zeros_like(values, dtype=torch.float64)
+        place = self.features.numeric.index(column)
+        scaler = self.features.scaler
+        x = torch.zeros(len(values), self.features.n_features, dtype=torch.float64)
+        x[:, place] = (values - scaler.loc[place]) / scaler.scale[place]
+        return torch.sigmoid(-mask_model.logits(x)[:, column])
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""

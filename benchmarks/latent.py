@@ -1,0 +1,138 @@
+"""What latent-variable models cost: a training step of MIWAE, one of DeMissVAE beside MVAE's, a whole fit.
+
+Steps are those of the mixture-of-Gaussians study: batches of 64 rows of 5 features, both networks of 3
+residual blocks of 200 units, 2 latents, 5 of them decoded for each row, one thread. Methods take turns of
+some steps, and medians are taken, by the clock and of processor time, which a busy machine lengthens less. A
+compiled step is timed after those that compile it. The fit is of MIWAE with its defaults to the table
+california with 30% of its cells hidden at random, if the table is there. Limits that are not kept are
+named; they are for a machine that does nothing else. Writes results/latent.json. Run with `make bench`;
+`--quick` takes fewer steps, compiles and fits nothing, and stores nothing.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+
+from halfseen._random import torch_generator
+from halfseen.datasets.loaders import is_present, load
+from halfseen.datasets.registry import describe
+from halfseen.estimators.latent import MIWAEImputer
+from halfseen.experiments.missvae import DEMISSVAE, METHODS, MIWAE, MVAE, PLANS, Task, make_task
+from halfseen.experiments.missvae_methods import Method, build, rows_of
+from halfseen.training.step import Optimiser
+
+ROOT = Path(__file__).parent.parent
+BATCH, N_PASSES = 64, 5
+N_STEPS = 20  # of a method at a time: its weights are near the processor, as in training
+N_WARM = 20  # steps before the clock starts: memory is found, or graphs are compiled
+RATE = 0.3
+TABLE = "california_housing"
+LIMITS = {"MIWAE step, milliseconds": 8.0, "DeMissVAE / MVAE": 1.8, "MIWAEImputer, seconds": 60.0}
+
+
+@dataclass
+class Runner:
+    """A method at work on the rows of the study."""
+
+    method: Method
+    task: Task
+    compiled: bool = False
+
+    def __post_init__(self) -> None:
+        generator = torch_generator(0)
+        self.generator = generator
+        model = build(self.method, self.task.train.n_features, PLANS["paper"], generator)
+        self.objective = self.method.objective(model)
+        self.rows = rows_of(self.method, self.task.train, model, generator)
+        self.optimiser = Optimiser(model, self.objective, gradient_clip=10.0, compiled=self.compiled)
+        self.seconds: list[tuple[float, float]] = []
+
+    def steps(self, n_steps: int, n_warm: int) -> None:
+        """Takes the next batches, and keeps how long all but the first took."""
+        for number in range(n_steps + n_warm):
+            start = (len(self.seconds) * BATCH) % (len(self.rows) - BATCH)
+            began, worked = time.perf_counter(), time.process_time()
+            batch = self.rows[start : start + BATCH]
+            self.optimiser.step(batch, self.objective.draw_noise(batch, self.generator), 1e-3)
+            if number >= n_warm:
+                self.seconds.append((time.perf_counter() - began, time.process_time() - worked))
+
+    def medians(self) -> dict[str, float]:
+        """Milliseconds of a step, by the clock and of the processor."""
+        clock, processor = zip(*self.seconds, strict=True)
+        return {"milliseconds": 1e3 * median(clock), "cpu_milliseconds": 1e3 * median(processor)}
+
+
+def time_steps(runners: Mapping[str, Runner], n_rounds: int) -> dict[str, dict[str, float]]:
+    """Times some steps of each in turn, so that a busy moment of the machine hits all alike."""
+    for turn in range(n_rounds):
+        for runner in runners.values():
+            runner.steps(N_STEPS, N_WARM if turn == 0 else 2)
+    return {name: runner.medians() for name, runner in runners.items()}
+
+
+def fit_seconds() -> dict[str, float] | None:
+    """Seconds of a fit with defaults, or None without the table."""
+    if not is_present(describe(TABLE)):
+        return None
+    frame = load(TABLE)
+    hidden = np.random.default_rng(0).uniform(size=frame.shape) < RATE
+    began, worked = time.perf_counter(), time.process_time()
+    MIWAEImputer(random_state=0).fit(frame.mask(hidden))
+    return {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - worked}
+
+
+def broken(results: Mapping[str, float]) -> list[str]:
+    """Says which limits are not kept."""
+    return [
+        f"{name}: {found:.3g} is above {LIMITS[name]:g}"
+        for name, found in results.items()
+        if found > LIMITS[name]
+    ]
+
+
+def main() -> None:
+    """Times everything, prints it, and stores it unless it was quick."""
+    quick = "--quick" in sys.argv
+    torch.set_num_threads(1)
+    task = make_task({"plan": "paper"}, 0)
+    methods = {name: replace(METHODS[name], n_passes=N_PASSES) for name in (MIWAE, MVAE, DEMISSVAE)}
+    runners = {name: Runner(method, task) for name, method in methods.items()}
+    if not quick:
+        runners[f"{MIWAE}, compiled"] = Runner(methods[MIWAE], task, compiled=True)
+    steps = time_steps(runners, 3 if quick else 30)
+    fit = None if quick else fit_seconds()
+    judged = {
+        "MIWAE step, milliseconds": min(
+            found["milliseconds"] for name, found in steps.items() if MIWAE in name
+        ),
+        "DeMissVAE / MVAE": steps[DEMISSVAE]["cpu_milliseconds"] / steps[MVAE]["cpu_milliseconds"],
+    } | ({} if fit is None else {"MIWAEImputer, seconds": fit["seconds"]})
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
+    results = {
+        "commit": commit.stdout.strip(),
+        "processors": os.cpu_count(),
+        "a training step": steps,
+        "fit of MIWAEImputer to california": fit,
+        "judged": judged,
+        "limits": LIMITS,
+    }
+    print(json.dumps(results, indent=2))
+    for sentence in broken(judged):
+        print(sentence)
+    if not quick:
+        (ROOT / "results").mkdir(exist_ok=True)
+        (ROOT / "results" / "latent.json").write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Imputation of real tables, 30% of whose cells are missing completely at random.
+
+Five tables: california housing, letters, adult (numbers and categories), concrete and breast cancer. A fifth
+of the rows, at most 2,000, is kept from fitting; scores are on these new rows and on as many of the fitted
+ones. Letters and adult are cut to 10,000 rows, drawn once, for the time that neighbours and chained
+regressions take. Errors and CRPS are in standard deviations of the observed training cells, coverage is that
+of 90% intervals, and distances are between completed and true rows.
+
+Of two of our models, the default of MIWAE and the same with a linear decoder, the one is taken whose bound of
+the likelihood of held-out training rows is higher; no score is looked at. Rivals see standardised numbers and
+an indicator of every level (chained regressions: of all but one).
+
+The claims are those of the issue that asked for the methods, on every table in place of four of five. Runs on
+one mask of breast cancer and concrete had been seen before, with intervals that covered too little (81% and
+85%); proposals of importance sampling have been mended since.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed before the next import
+from sklearn.impute import IterativeImputer, KNNImputer
+
+from halfseen.datasets.loaders import load
+from halfseen.estimators.imputers import GaussianImputer, MeanImputer
+from halfseen.estimators.latent import LatentImputer, MIWAEImputer
+from halfseen.evaluation.cells import thin
+from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.contestants import Contestant, enter
+from halfseen.evaluation.scores import Scale
+from halfseen.evaluation.trial import Judge
+from halfseen.experiments.claims import Better, Setting, Within
+from halfseen.experiments.spec import Budget, Experiment
+
+RATE = 0.3
+LEVEL = 0.9
+N_DRAWS = 20
+MAX_NEW, NEW_SHARE = 2_000, 0.2
+NEW, FITTED = "new rows", "fitted rows"
+
+CHOSEN, GAUSSIAN, MEAN = "MIWAE, by bound", "GaussianImputer", "mean and mode"
+CHAINED, NEIGHBOURS = "IterativeImputer", "KNNImputer"
+
+SCORES = {"RMSE": "rmse", "coverage": "coverage", "CRPS": "crps", "energy": "energy", "accuracy": "accuracy"}
+HIGHER = ("coverage", "accuracy")
+
+_SOURCES: dict[str, tuple[str, tuple[str, ...], int]] = {  # file, columns left out, most rows
+    "california": ("california_housing", (), 0),
+    "letter": ("letter", ("lettr",), 10_000),
+    "adult": ("adult", ("split",), 10_000),
+    "concrete": ("concrete", (), 0),
+    "breast": ("breast_cancer_diagnostic", ("id", "diagnosis"), 0),
+}
+TABLES = tuple(_SOURCES)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A table, which of its known cells are hidden, and which rows are fitted and scored.
+
+    Shapes
+    ------
+    hidden : (N, C)
+    train, scored : row numbers, of training and by part
+    """
+
+    table: CodedTable
+    hidden: npt.NDArray[np.bool_]
+    train: npt.NDArray[np.int64]
+    scored: dict[str, npt.NDArray[np.int64]]
+    seed: int
+
+    @property
+    def shown(self) -> npt.NDArray[np.float64]:
+        """The codes with NaN in the holes."""
+        return np.where(self.hidden, np.nan, self.table.codes)
+
+
+def make_task(setting: Setting, seed: int) -> Task:
+    """Returns a table with a share of its known cells hidden, and its rows split."""
+    name, dropped, most = _SOURCES[setting["table"]]
+    frame = load(name).drop(columns=list(dropped))
+    if most:
+        frame = frame.sample(most, random_state=0)
+    table = CodedTable.read(frame)
+    generator = np.random.default_rng(seed)
+    hidden = (generator.random(table.codes.shape) < RATE) & ~np.isnan(table.codes)
+    order = generator.permutation(len(frame))
+    n_new = min(MAX_NEW, round(NEW_SHARE * len(frame)))
+    new, train = order[:n_new], order[n_new:]
+    scored = {FITTED: thin(train, MAX_NEW, generator), NEW: new}
+    return Task(table, hidden, train, scored, seed)
+
+
+def score(candidates: tuple[Any, ...], task: Task) -> dict[str, float]:
+    """Fits each candidate, keeps the one with the best held-out bound, and scores what it fills in."""
+    shown = task.shown
+    contestants = [enter(candidate, task.table, task.seed) for candidate in candidates]
+    began = time.perf_counter()
+    for contestant in contestants:
+        contestant.fit(shown[task.train])
+    found = {"fit seconds": time.perf_counter() - began}
+    bounds = [_held_out_bound(contestant) for contestant in contestants]
+    best = contestants[int(np.argmax(bounds))]
+    if len(candidates) > 1:
+        found["the linear decoder is better"] = float(np.argmax(bounds) == 1)
+    scale = Scale.fit(shown[task.train])
+    for part, rows in task.scored.items():
+        answer = best.answer(shown[rows], best.fill(shown[rows]), N_DRAWS, LEVEL)
+        judge = Judge(task.table, task.table.codes[rows], task.hidden[rows], scale, LEVEL, task.seed)
+        scores = judge.scores(answer)
+        found |= {f"{name}, {part}": scores[key] for name, key in SCORES.items() if key in scores}
+    return found
+
+
+def _held_out_bound(contestant: Contestant) -> float:
+    """Returns the best held-out bound of a trained model; minus infinity for others, which have no rival."""
+    history = getattr(getattr(contestant, "imputer", None), "history_", None)
+    return -np.inf if history is None else -min(history.monitored)
+
+
+def _models() -> dict[str, Any]:
+    return {
+        CHOSEN: lambda: (MIWAEImputer(), LatentImputer(decoder="linear")),
+        GAUSSIAN: lambda: (GaussianImputer(),),
+        CHAINED: lambda: (IterativeImputer(),),
+        NEIGHBOURS: lambda: (KNNImputer(),),
+        MEAN: lambda: (MeanImputer(),),
+    }
+
+
+EXPERIMENT = Experiment(
+    name="tables",
+    question="How well do deep latent-variable models fill the holes of real tables?",
+    paper="no paper: scikit-learn's imputers are the rivals",
+    make_data=make_task,
+    models=_models(),
+    score=score,
+    metrics={
+        f"{name}, {part}": "higher" if name in HIGHER else "lower"
+        for name in SCORES
+        for part in (FITTED, NEW)
+    },
+    budgets={
+        "smoke": Budget.grid(n_seeds=1, table=["concrete"]),
+        "small": Budget.grid(n_seeds=5, table=TABLES),
+        "paper": Budget.grid(n_seeds=20, table=TABLES),
+    },
+    claims=[
+        *(
+            Better(CHOSEN, rival, on=f"RMSE, {part}")
+            for rival in (CHAINED, NEIGHBOURS)
+            for part in (FITTED, NEW)
+        ),
+        *(Within(CHOSEN, on=f"coverage, {part}", of=LEVEL, by=0.05) for part in (FITTED, NEW)),
+        *(
+            Better(CHOSEN, MEAN, on=f"accuracy, {part}", by=0.10, where={"table": "adult"})
+            for part in (FITTED, NEW)
+        ),
+    ],
+)

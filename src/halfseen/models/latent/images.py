@@ -1,0 +1,124 @@
+"""A latent-variable model over images: tables whose columns are pixels of one kind."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfseen._random import Keys
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.models.latent.model import LatentModel
+from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler
+from halfseen.models.tabular import with_certainty
+from halfseen.nn.residual import ResidualMLP
+
+
+@dataclass(frozen=True)
+class ImageLatent:
+    """Codes of pixels under a latent-variable model; answers are by importance sampling.
+
+    Networks compute in single precision, in which convolutions are fast.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The D pixels, all of one kind, in the order (C, H, W).
+    features : FeatureMap
+        From codes (N, D) to features (N, D), as `pixel_features` makes it.
+    sampler : LatentSampler
+        Has the trained model.
+    """
+
+    columns: Sequence[Column]
+    features: FeatureMap
+    sampler: LatentSampler
+
+    def rows(self, codes: Incomplete) -> Incomplete:
+        """Returns the features of codes."""
+        return self.features.encode(codes).to(torch.float32)
+
+    def point(self, codes: Incomplete) -> Tensor:
+        """Returns codes (N, D) completed by expectations; of binary pixels, probabilities to be rounded."""
+        return self._completed(codes, self.sampler.mean(self.rows(codes)))
+
+    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns completed codes (S, N, D) drawn jointly."""
+        return self._completed(codes, self.sampler.draws(self.rows(codes), keys, n_draws))
+
+    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, D) of shades and numbers; the more probable value of binary pixels."""
+        if self._is_binary:
+            return self.point(codes).expand(len(probabilities), -1, -1)
+        return self._completed(codes, self.sampler.quantiles(self.rows(codes), probabilities))
+
+    def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
+        """Returns the probability (N, 2) of both values of binary pixels; 0 and 1 where observed."""
+        if not self._is_binary:
+            return {}
+        high = self.point(codes)
+        pairs = torch.stack([1.0 - high, high], dim=-1)  # (N, D, 2)
+        return {c: with_certainty(pairs[:, c], codes, c) for c in range(len(self.columns))}
+
+    def log_prob(self, codes: Incomplete) -> Tensor:
+        """Returns a lower bound (N) of the log probability of the observed pixels; of numbers, density."""
+        total = self.sampler.log_prob(self.rows(codes)).double()
+        if self.sampler.model.observation.is_density.any():
+            total = total + self.features.log_jacobian(codes)
+        return torch.where(codes.observed.any(dim=1), total, 0.0)
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns every learned tensor."""
+        weights = {f"module.{name}": value for name, value in self.sampler.model.state_dict().items()}
+        return self.features.state() | weights
+
+    @classmethod
+    def from_state(
+        cls,
+        columns: Sequence[Column],
+        state: Mapping[str, Tensor],
+        architecture: LatentArchitecture,
+        make_sampler: Callable[[LatentModel], LatentSampler],
+    ) -> "ImageLatent":
+        """Rebuilds the model from its columns, its architecture and what `state` returned."""
+        features = FeatureMap.from_state(columns, state, all_indicators=True)
+        model = architecture.build(columns, features)
+        prefix = "module."
+        weights = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
+        model.load_state_dict(weights)
+        model.eval()
+        return cls(columns, features, make_sampler(model))
+
+    @property
+    def _is_binary(self) -> bool:
+        return self.columns[0].levels is not None
+
+    def _completed(self, codes: Incomplete, features: Tensor) -> Tensor:
+        return torch.where(codes.observed, codes.x, self.features.numbers(features.double()))
+
+
+@torch.no_grad()
+def start_images(model: LatentModel, rows: Incomplete, generator: torch.Generator) -> None:
+    """Draws new weights for a model of images; its decoder starts near what pixels are on average.
+
+    Parameters
+    ----------
+    model : LatentModel
+        As `LatentArchitecture.build_for_images` returns it; changed in place.
+    rows : Incomplete
+        The training rows (N, D).
+    generator : torch.Generator
+        Makes the weights.
+    """
+    networks: Any = (model.encoder, model.decoder)
+    for network in networks:
+        network.reset_parameters(generator)
+    model.mask_model.reset_parameters(generator, rows.observed.double().mean(dim=0))
+    mean = rows.filled().sum(dim=0) / (rows.observed.sum(dim=0) + 2.0)  # (D), with a pixel of each sign
+    start = model.observation.neutral_parameters()  # (P), locations first
+    start[: len(mean)] = mean if model.observation.numeric else 2.0 * torch.atanh(mean)  # or log odds
+    decoder: Any = model.decoder.output if isinstance(model.decoder, ResidualMLP) else model.decoder
+    decoder.bias.copy_(start)

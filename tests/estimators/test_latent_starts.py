@@ -1,0 +1,124 @@
+"""Starts of latent-variable imputers: which rows judge them, and what the second one is for."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from halfseen.estimators import latent_base
+from halfseen.estimators.imputers import split_rows
+from halfseen.estimators.latent import LatentImputer, MIWAEImputer, NotMIWAEImputer
+
+SMALL = {"n_latent": 1, "width": 8, "n_blocks": 1, "max_epochs": 2, "n_imputation_draws": 64}
+
+
+def cut_off(n_rows=200, seed=0):
+    """A column that is almost constant where it was seen, and missing for the half that another tells."""
+    rng = np.random.default_rng(seed)
+    group = rng.random(n_rows) < 0.45
+    amount = np.where(group, rng.uniform(5.0, 9.0, size=n_rows), 0.2 * rng.normal(size=n_rows))
+    table = np.column_stack([amount, 2.0 * group + 0.3 * rng.normal(size=n_rows), rng.normal(size=n_rows)])
+    table[group, 0] = np.nan
+    return table, group
+
+
+@pytest.fixture
+def held_out(monkeypatch):
+    """The rows that fits hold out, in the order of the trainings."""
+    found = []
+
+    def recorded(*args):
+        train, validation = split_rows(*args)
+        found.append(torch.where(validation.observed, validation.x, 1e9))
+        return train, validation
+
+    monkeypatch.setattr(latent_base, "split_rows", recorded)
+    return found
+
+
+def test_all_starts_and_all_architectures_are_judged_by_the_same_rows(held_out):
+    table, _ = cut_off(n_rows=80)
+    NotMIWAEImputer(random_state=0, **SMALL).fit(table)
+    NotMIWAEImputer(random_state=0, decoder="linear", numeric="shared-gaussian", **SMALL).fit(table)
+    assert len(held_out) == 4
+    assert all(torch.equal(rows, held_out[0]) for rows in held_out)
+    NotMIWAEImputer(random_state=1, **SMALL).fit(table)
+    assert not torch.equal(held_out[-1], held_out[0])
+
+
+def test_the_start_with_the_best_held_out_bound_is_kept(monkeypatch):
+    losses = []
+
+    def recorded(*args, **options):
+        history = fit_module(*args, **options)
+        losses.append(min(history.monitored))
+        return history
+
+    fit_module = latent_base.fit_module
+    monkeypatch.setattr(latent_base, "fit_module", recorded)
+    imputer = LatentImputer(missingness="self-masking", n_starts=2, random_state=0, **SMALL)
+    imputer.fit(cut_off(n_rows=80)[0])
+    assert len(set(losses)) == 4  # from a probit and from steps, twice each
+    assert min(imputer.history_.monitored) == min(losses)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [1, -1])
+def test_values_that_were_cut_off_are_filled_in_beyond_those_that_were_seen(sign, monkeypatch):
+    """A Gaussian finds the wrong direction here; the second start finds the known one, by its bound."""
+    table, group = cut_off()
+    table[:, 0] *= sign
+    settings = {"random_state": 0, "width": 16, "n_blocks": 1, "max_epochs": 60, "n_latent": 2}
+    settings |= {"missingness": "self-masking-known", "signs": sign}
+    edge = np.nanmax(sign * table[:, 0])
+    both = NotMIWAEImputer(**settings).fit(table)
+    monkeypatch.setattr(latent_base, "start_from_edges", lambda *_: None)
+    first = NotMIWAEImputer(**settings).fit(table)
+    beyond = [np.mean(sign * one.transform(table)[group, 0] > edge) for one in (first, both)]
+    assert beyond[0] < 0.5
+    assert beyond[1] > 0.9
+    assert min(both.history_.monitored) < min(first.history_.monitored)
+
+
+def test_learned_probabilities_are_those_of_the_mask_in_the_units_of_the_table():
+    table, _ = cut_off()
+    imputer = NotMIWAEImputer(missingness="self-masking-known", random_state=0, **SMALL).fit(table)
+    model = imputer.model_
+    values = torch.tensor([-1.0, 0.5, 7.0], dtype=torch.float64)
+    found = model.mask_probabilities(0, values)
+    seen = table[~np.isnan(table[:, 0]), 0]
+    x = torch.zeros(3, 3, dtype=torch.float64)
+    x[:, 0] = (values - seen.mean()) / seen.std()
+    mask_model = model.sampler.model.mask_model
+    expected = mask_model.log_prob(x, torch.tensor([False, True, True])).exp().detach()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-8)
+    assert (found.diff() > 0).all()
+    assert torch.equal(model.mask_probabilities(1, values), torch.zeros(3, dtype=torch.float64))
+
+
+def test_probabilities_of_what_was_not_modelled_are_refused():
+    table, _ = cut_off()
+    with pytest.raises(ValueError, match="taken to be missing at random"):
+        MIWAEImputer(random_state=0, **SMALL).fit(table).model_.mask_probabilities(0, torch.zeros(1))
+    frame = pd.DataFrame(table, columns=["a", "b", "c"]).assign(
+        level=np.where(np.arange(len(table)) % 3, "a", "b")
+    )
+    fitted = NotMIWAEImputer(random_state=0, **SMALL).fit(frame)
+    with pytest.raises(ValueError, match="is not one of numbers"):
+        fitted.model_.mask_probabilities(3, torch.zeros(1))
+
+
+@pytest.mark.parametrize(("n_rows", "share"), [(1000, 1.0), (20_000, 0.5)])
+def test_the_two_starts_of_a_large_table_share_the_steps(n_rows, share):
+    imputer = NotMIWAEImputer()
+    one, two = (imputer._settings(n_rows, n_kinds) for n_kinds in (1, 2))
+    assert one.batch_size == two.batch_size
+    assert two.max_epochs == pytest.approx(share * one.max_epochs, abs=1)
+    assert 2500 <= one.max_epochs * np.ceil(n_rows / one.batch_size) < 2600
+
+
+def test_a_table_that_does_not_hide_itself_is_trained_once_for_each_start(held_out):
+    table, _ = cut_off(n_rows=80)
+    MIWAEImputer(random_state=0, **SMALL).fit(table)
+    LatentImputer(missingness="linear", random_state=0, **SMALL).fit(table)
+    assert len(held_out) == 2

@@ -1,0 +1,53 @@
+"""Stretched scales against models that are known to be too sure."""
+
+import pytest
+import torch
+from tolerances import EXACT
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
+from halfseen.distributions.observation import Observation
+from halfseen.samplers.calibration import MIN_CELLS, choose_stretch, hide_cells
+
+
+@pytest.mark.parametrize("leaf", [GaussianLeaf(2), StudentTLeaf(2)])
+def test_stretched_distributions_are_wider_by_the_factor_and_have_the_same_mean(leaf, generator):
+    parameters = torch.randn(50, leaf.n_parameters, generator=generator, dtype=torch.float64)
+    wider = leaf.stretched(parameters, 1.7)
+    torch.testing.assert_close(leaf.mean(wider), leaf.mean(parameters), rtol=0, atol=EXACT)
+    expected = 1.7**2 * leaf.variance(parameters)
+    torch.testing.assert_close(leaf.variance(wider), expected, rtol=1e-9, atol=0)
+
+
+def one_gaussian(n_rows, n_columns, generator, *, spread):
+    """Rows of numbers with a spread, as a model with one draw and scale 1 sees them."""
+    observation = Observation.for_pixels(n_columns, "gaussian")
+    parameters = observation.neutral_parameters().expand(1, n_rows, -1)
+    truth = spread * torch.randn(n_rows, n_columns, generator=generator, dtype=torch.float64)
+    return observation, parameters, torch.ones(1, n_rows, dtype=torch.float64), truth
+
+
+@pytest.mark.parametrize("spread", [1.3, 2.5])
+def test_the_factor_is_that_by_which_a_model_is_too_narrow(spread, generator):
+    """With 20,000 cells coverage has a standard error of .002, and the factor one of .7%."""
+    arguments = one_gaussian(10_000, 2, generator, spread=spread)
+    found = choose_stretch(*arguments, torch.ones(10_000, 2, dtype=torch.bool))
+    assert found == pytest.approx(spread, rel=0.035)
+
+
+def test_a_model_that_is_wide_enough_or_has_few_hidden_cells_is_left_alone(generator):
+    assert choose_stretch(*one_gaussian(500, 2, generator, spread=0.8), torch.ones(500, 2).bool()) == 1.0
+    hidden = torch.zeros(500, 2, dtype=torch.bool)
+    hidden[: MIN_CELLS - 1, 0] = True
+    assert choose_stretch(*one_gaussian(500, 2, generator, spread=9.0), hidden) == 1.0
+
+
+def test_only_observed_cells_are_hidden_and_indicators_of_a_column_together(generator):
+    owners = torch.tensor([0, 1, 1, 1])
+    observed = (torch.rand(4000, 2, generator=generator) < 0.6)[:, owners]
+    hidden = hide_cells(Incomplete(torch.zeros(4000, 4), observed), owners, generator)
+    assert not (hidden & ~observed).any()
+    assert torch.equal(hidden[:, 1], hidden[:, 2])
+    assert torch.equal(hidden[:, 1], hidden[:, 3])
+    share = float(hidden[observed].double().mean())
+    assert abs(share - 0.4) < 0.04  # 4,800 cells: four standard errors are .028; .4 itself is an estimate
