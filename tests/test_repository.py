@@ -3,6 +3,8 @@
 import importlib.metadata
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,9 @@ def test_the_gold_files_exist():
     gold = re.findall(r"^\d\. `([^`]+)`", principles, flags=re.MULTILINE)
     assert len(gold) == 5
     assert [path for path in gold if not (ROOT / path).is_file()] == []
+
+
+def test_tables_in_pages_are_those_of_the_results():
+    command = [sys.executable, str(ROOT / "docs" / "fill_tables.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"run python docs/fill_tables.py: {done.stdout}{done.stderr}"

@@ -1,0 +1,85 @@
+"""Writes tables of stored results into pages: `python docs/fill_tables.py`, and with `--check` only looks.
+
+A page says where, and of which scores:
+
+    <!-- table of results/NAME-SCALE.json: SCORE; SCORE -->
+    <!-- end of table -->
+
+For each score a table has a line for each model and a column for each setting, with the mean over runs, in
+brackets the paper's number, if there is one, and a word where runs failed.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PLACE = re.compile(
+    r"(<!-- table of (results/[\w.-]+\.json): (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL
+)
+
+
+def fill(page: str, root: Path = ROOT) -> str:
+    """Return a page with its tables as the results are now."""
+
+    def table(found: re.Match[str]) -> str:
+        start, file, scores, stop = found.groups()
+        results = json.loads((root / file).read_text(encoding="utf-8"))
+        tables = [_table(results, score.strip()) for score in scores.split(";")]
+        return start + "\n\n".join([*tables, _origin(results)]) + "\n" + stop
+
+    return PLACE.sub(table, page)
+
+
+def _table(results: dict[str, Any], score: str) -> str:
+    rows = [row for row in results["summary"] if row["metric"] == score]
+    settings = list(dict.fromkeys(_name(row["setting"]) for row in rows))
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    if not rows:
+        raise ValueError(f"{results['experiment']} at scale {results['scale']} has no score {score!r}.")
+    cells = {(row["model"], _name(row["setting"])): _cell(row) for row in rows}
+    lines = [[score, *settings], ["---"] * (len(settings) + 1)]
+    lines += [[model, *(cells.get((model, setting), "") for setting in settings)] for model in models]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _name(setting: dict[str, Any]) -> str:
+    return ", ".join(
+        value if isinstance(value, str) else f"{key} = {value}" for key, value in setting.items()
+    )
+
+
+def _cell(row: dict[str, Any]) -> str:
+    failed = f", {row['n_failed']} of {row['n_runs']} failed" if row["n_failed"] else ""
+    paper = "" if row["published"] is None else f" ({row['published']['mean']:g})"
+    mean = "\N{EN DASH}" if row["mean"] is None else f"{row['mean']:.3f}"
+    return f"{mean}{paper}{failed}"
+
+
+def _origin(results: dict[str, Any]) -> str:
+    most = max(row["n_runs"] for row in results["summary"])
+    fewest = min(row["n_runs"] for row in results["summary"])
+    runs = f"{most} runs" if most == fewest else f"{fewest} to {most} runs"
+    command = f"halfseen reproduce {results['experiment']} --scale {results['scale']}"
+    return f"Means of {runs}, by `{command}`, commit {results['provenance']['commit'][:7]}."
+
+
+def main() -> int:
+    """Fill every page; return 1 if one was, or would be, changed by a check."""
+    stale = []
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        page = path.read_text(encoding="utf-8")
+        filled = fill(page)
+        if filled != page:
+            stale.append(path)
+            if "--check" not in sys.argv:
+                path.write_text(filled, encoding="utf-8")
+    for path in stale:
+        print(f"{path.relative_to(ROOT)}: {'is stale' if '--check' in sys.argv else 'written'}")
+    return int(bool(stale) and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
