@@ -124,6 +124,18 @@ def test_the_line_is_found(make):
     assert low[0, 1] < 2.4 < high[0, 1]
 
 
+@pytest.mark.parametrize("encoder", ["zero", "learned", "set"])
+def test_every_encoder_learns_the_line_and_is_saved(encoder, tmp_path):
+    table = line(300)
+    imputer = LatentImputer(encoder=encoder, n_latent=1, width=16, max_epochs=40, random_state=0).fit(table)
+    filled = imputer.transform([[1.2, np.nan, np.nan], [np.nan, -2.0, np.nan]])
+    np.testing.assert_allclose(filled, [[1.2, 2.4, -1.2], [-1.0, -2.0, 1.0]], atol=0.2)
+    imputer.save(tmp_path / "model.halfseen")
+    assert np.array_equal(
+        halfseen.load(tmp_path / "model.halfseen").transform(table), imputer.transform(table)
+    )
+
+
 def test_before_training_the_score_is_that_of_a_gaussian():
     """Of three columns and two factors, so that factors lose nothing."""
     rng = np.random.default_rng(0)
@@ -232,6 +244,7 @@ def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path
 @pytest.mark.parametrize(
     ("parameter", "value", "message"),
     [
+        ("encoder", "none", "encoder must be one of"),
         ("posterior", "student", r"posterior must be one of .*, got 'student'"),
         ("bound", "vb", r"bound must be one of .*, got 'vb'"),
         ("missingness", "odd", r"missingness must be one of .*, got 'odd'"),

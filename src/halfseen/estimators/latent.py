@@ -45,6 +45,9 @@ class LatentImputer(BaseLatentImputer):
         The number of latents: one less than columns, at most 16.
     numeric : {"student-t", "gaussian", "shared-gaussian"}, default="student-t"
         The distribution of columns of numbers, given latents.
+    encoder : {"guess", "zero", "learned", "set"}, default="guess"
+        What the encoder reads: holes filled with a linear guess, zeros or learned constants, beside the mask;
+        or the set of what is observed, which holes leave out. Not for images.
     decoder : {"residual", "linear"}, default="residual"
         A linear decoder with ``numeric="shared-gaussian"`` is probabilistic PCA.
     width, n_blocks : int, default=128 and 2
@@ -123,6 +126,7 @@ class LatentImputer(BaseLatentImputer):
         n_draws: int = 5,
         n_latent: int | str = "auto",
         numeric: str = "student-t",
+        encoder: str = "guess",
         decoder: str = "residual",
         width: int = 128,
         n_blocks: int = 2,
@@ -148,6 +152,7 @@ class LatentImputer(BaseLatentImputer):
         self.n_draws = n_draws
         self.n_latent = n_latent
         self.numeric = numeric
+        self.encoder = encoder
         self.decoder = decoder
         self.width = width
         self.n_blocks = n_blocks

@@ -35,13 +35,11 @@ from halfseen.objectives.latent import LatentObjective
 from halfseen.objectives.weights import MIN_DRAWS
 from halfseen.samplers.calibration import hide_cells
 from halfseen.samplers.importance import ImportanceSampler
-from halfseen.training.em import EMSettings, choose_ridge, fit_gaussian
-from halfseen.training.em_self_masked import fit_masked_gaussian
+from halfseen.training.latent_start import fit_start
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
 
 MOST_LATENTS, MOST_IMAGE_LATENTS = 16, 32
-GUESS_ROWS = 5000  # from which the encoder's guess is learned
 MASKS = 1000  # from which the encoder learns what they do to the spread
 N_STEPS = 2500  # of training, if left to the imputer
 LARGEST_BATCH, LARGEST_IMAGE_BATCH = 512, 128
@@ -70,6 +68,7 @@ class BaseLatentImputer(BaseImputer):
     signs: Any = None
     n_starts: Any = 1
     image_shape: Any = None
+    encoder: Any = "guess"
 
     n_latent: Any
     n_draws: int
@@ -156,7 +155,7 @@ class BaseLatentImputer(BaseImputer):
         if self.missingness == "ignorable":
             batch = batch[batch.observed.any(dim=1)]
         architecture = self._architecture(features, codes)
-        start = _fit_start(batch, features, architecture, generator)
+        start = fit_start(batch, self._may_hide(features, architecture), generator)
         guess = start if isinstance(start, Gaussian) else start.gaussian
         known = self._known_mask(features)
         rows = Guessed.by(guess, batch)
@@ -172,6 +171,16 @@ class BaseLatentImputer(BaseImputer):
         self.architecture_ = architecture.to_dict()
         fitted = TabularLatent(self._modelled, features, guess, self._sampler(model))
         return self._calibrated(fitted, rows), rows
+
+    @staticmethod
+    def _may_hide(features: FeatureMap, architecture: LatentArchitecture) -> Tensor | None:
+        """Returns which features (D) may hide themselves; None unless that is modelled."""
+        if architecture.missingness not in SELF_MASKING:
+            return None
+        hidden = [features.numeric.index(c) for c in architecture.hidden or () if c in features.numeric]
+        return torch.zeros(features.n_features, dtype=torch.bool).index_fill(
+            0, torch.tensor(hidden, dtype=torch.long), True
+        )
 
     def _calibrated(self, fitted: TabularLatent, rows: Guessed) -> TabularLatent:
         """Returns the model with intervals that cover numbers which are hidden from the held-out rows."""
@@ -211,6 +220,7 @@ class BaseLatentImputer(BaseImputer):
             n_components=self.n_components if self.posterior == "mixture" else 1,
             width=self.width,
             n_blocks=self.n_blocks if self.width else 0,
+            encoder=self.encoder,
             linear_decoder=self.decoder == "linear",
             numeric=self.numeric,
             missingness="ignorable" if self._is_known or not hidden else self.missingness,
@@ -383,18 +393,3 @@ class BaseLatentImputer(BaseImputer):
                 stacklevel=5,
             )
         return {"median_ess": ess, "untrusted": share}
-
-
-def _fit_start(
-    batch: Incomplete, features: FeatureMap, architecture: LatentArchitecture, generator: torch.Generator
-) -> Gaussian | SelfMaskedGaussian:
-    """Returns a Gaussian of the features by EM, on at most some thousand rows; with masks if they tell."""
-    some = batch[torch.randperm(len(batch), generator=generator)[:GUESS_ROWS]]
-    settings = EMSettings(max_iterations=100, tolerance=1e-4)
-    settings = replace(settings, ridge=choose_ridge(some, settings, generator=generator))
-    if architecture.missingness not in SELF_MASKING:
-        return fit_gaussian(some, settings, generator=generator).gaussian
-    hidden = [features.numeric.index(c) for c in architecture.hidden or () if c in features.numeric]
-    may_hide = torch.zeros(features.n_features, dtype=torch.bool)
-    may_hide[hidden] = True
-    return fit_masked_gaussian(some, "probit", may_hide, settings, generator=generator).model

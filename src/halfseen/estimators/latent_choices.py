@@ -19,6 +19,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "bound": ("elbo", "iwelbo", "looser"),
     "gradient": ("full", "stl", "dreg"),
     "numeric": ("student-t", "gaussian", "shared-gaussian"),
+    "encoder": ("guess", "zero", "learned", "set"),
     "decoder": ("residual", "linear"),
 }
 
@@ -46,6 +47,10 @@ def check_choices(imputer: Any) -> None:
         value = getattr(imputer, name)
         if value != "auto" and (isinstance(value, str) or not value >= (name != "max_epochs")):
             raise ValueError(f"{name} must be 'auto' or a positive number, got {value!r}.")
+    if imputer.image_shape is not None and imputer.encoder != "guess":
+        raise ValueError(
+            f"Images have an encoder of their own: encoder must be 'guess', got {imputer.encoder!r}."
+        )
     if imputer.image_shape is not None and imputer.width == 0:
         raise ValueError("width must be at least 1 for images, got 0.")
     if not 0 <= imputer.validation_fraction < 1:

@@ -81,12 +81,12 @@ class Factors:
 def start_from_factors(
     model: LatentModel, factors: Factors, observed: Tensor, generator: torch.Generator
 ) -> None:
-    """Sets the linear paths of both networks to a factor analysis; rows must bring a guess.
+    """Sets the linear paths of both networks to a factor analysis, exactly so if rows bring a guess.
 
     Parameters
     ----------
     model : LatentModel
-        Its networks are residual with linear paths, or linear.
+        Its networks are residual with linear paths, or linear; an encoder of another kind is left as it is.
     factors : Factors
         Of the features.
     observed : Tensor
@@ -94,9 +94,9 @@ def start_from_factors(
     generator : torch.Generator
         Spreads the components of a mixture.
     """
-    assert isinstance(model.encoder, ResidualMLP)
     assert isinstance(model.decoder, ResidualMLP)
-    model.encoder.set_linear(*_encoder_map(model, _as_levels_tell(model, factors), observed, generator))
+    if isinstance(model.encoder, ResidualMLP):
+        model.encoder.set_linear(*_encoder_map(model, _as_levels_tell(model, factors), observed, generator))
     model.decoder.set_linear(*_decoder_map(model.observation, factors))
 
 

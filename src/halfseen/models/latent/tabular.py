@@ -20,9 +20,11 @@ from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed, GuessFill
 from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder, PixelMask
+from halfseen.nn.fill import LearnedFill, ZeroFill
 from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel, NonlinearMask
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import FlexibleSelfMask, MonotoneMask, SelfMask, SharedSlopeMask
+from halfseen.nn.set_encoder import SetEncoder
 
 Missingness = Literal[
     "ignorable",
@@ -38,6 +40,7 @@ SIGNED = ("self-masking-known", "monotone")
 MAPS = 4  # units of `width` that stand for one map of a convolutional network
 PATCHES = 8  # side by side, about
 MASK_MAPS = 8
+CODE_SIZE = 64  # of a set of observed features
 RARE_STREAM = 3  # noise that chooses among rare levels, apart from the sampler's
 
 
@@ -76,6 +79,9 @@ class LatentArchitecture:
         Latents, and components of the posterior.
     width, n_blocks : int
         Size and number of the residual blocks of both networks.
+    encoder : {"guess", "zero", "learned", "set"}
+        What the encoder reads: holes filled with a linear guess, zeros or learned constants, beside the mask;
+        or the set of what is observed.
     linear_decoder : bool
         Whether the decoder is one linear layer.
     numeric : {"gaussian", "shared-gaussian", "student-t"}
@@ -94,6 +100,7 @@ class LatentArchitecture:
     n_components: int = 1
     width: int = 128
     n_blocks: int = 2
+    encoder: Literal["guess", "zero", "learned", "set"] = "guess"
     linear_decoder: bool = False
     numeric: RealFamily = "student-t"
     missingness: Missingness = "ignorable"
@@ -130,9 +137,14 @@ class LatentArchitecture:
             "activation": "relu",
             "linear_skip": True,
         }
-        encoder = ResidualMLP(
-            2 * features.n_features, LatentModel.n_outputs(self.n_latent, self.n_components), **body
-        )
+        n_outputs = LatentModel.n_outputs(self.n_latent, self.n_components)
+        encoder: SetEncoder | ResidualMLP
+        if self.encoder == "set":
+            encoder = SetEncoder(
+                features.n_features, ResidualMLP(CODE_SIZE, n_outputs, **body), code_size=CODE_SIZE
+            )
+        else:
+            encoder = ResidualMLP(2 * features.n_features, n_outputs, **body)
         if self.linear_decoder:
             body = {"width": 0, "n_blocks": 0}
         decoder = ResidualMLP(self.n_latent, observation.n_parameters, **body)
@@ -143,8 +155,13 @@ class LatentArchitecture:
             self.n_latent,
             self.n_components,
             mask_model=self._mask_model(observation) if known is None else known,
-            fill=GuessFill(),
+            fill=self._fill(features.n_features),
         )
+
+    def _fill(self, n_features: int) -> GuessFill | LearnedFill | ZeroFill:
+        if self.encoder == "guess":
+            return GuessFill()
+        return LearnedFill(n_features) if self.encoder == "learned" else ZeroFill()
 
     def build_for_images(
         self, columns: Sequence[Column], shape: tuple[int, int, int], known: MaskModel | None = None
