@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 SOURCES := src tests docs examples $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow check format bench docs clean
+.PHONY: help venv demo test test-slow check format bench tables docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ bench: venv  ## run every benchmark: cost and accuracy beside scikit-learn's
 	@set -e; for file in benchmarks/*.py; do \
 	  echo "== $$file"; $(BIN)/python $$file; \
 	done
+
+tables: venv  ## write tables of stored results into README and the guides
+	$(BIN)/python docs/fill_tables.py
 
 docs: venv  ## build the documentation; a warning is an error
 	@rm -rf docs/api/generated  # pages of names that are gone

@@ -5,8 +5,9 @@ A page says where, and of which scores:
     <!-- table of results/NAME-SCALE.json: SCORE; SCORE -->
     <!-- end of table -->
 
-For each score a table has a line for each model and a column for each setting, with the mean over runs, in
-brackets the paper's number, if there is one, and a word where runs failed.
+For each score a table has a line for each model and a column for each setting, or the other way round if
+there are more settings; with the mean over runs, in brackets the paper's number, if there is one, and a word
+where runs failed.
 """
 
 import json
@@ -40,8 +41,12 @@ def _table(results: dict[str, Any], score: str) -> str:
     if not rows:
         raise ValueError(f"{results['experiment']} at scale {results['scale']} has no score {score!r}.")
     cells = {(row["model"], _name(row["setting"])): _cell(row) for row in rows}
-    lines = [[score, *settings], ["---"] * (len(settings) + 1)]
-    lines += [[model, *(cells.get((model, setting), "") for setting in settings)] for model in models]
+    down, across = models, settings
+    if len(settings) > len(models):
+        cells = {(setting, model): text for (model, setting), text in cells.items()}
+        down, across = settings, models
+    lines = [[score, *across], ["---"] * (len(across) + 1)]
+    lines += [[one, *(cells.get((one, other), "") for other in across)] for one in down]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -22,6 +22,7 @@ from halfseen import (
     NotMIWAEImputer,
 )
 from halfseen.data.incomplete import Incomplete
+from halfseen.missingness import LogisticSelfMasking
 
 SMALL = {"n_latent": 1, "width": 8, "n_blocks": 1, "max_epochs": 3, "n_imputation_draws": 64}
 PRESETS = [
@@ -187,6 +188,20 @@ def test_a_known_mechanism_is_used_in_the_units_of_the_table():
         knowing.save("never")
     with pytest.raises(ValueError, match="A known missingness needs a table of numbers"):
         LatentImputer(missingness=missing, **settings).fit(mixed())
+
+
+def test_a_mechanism_of_the_laboratory_may_be_given():
+    rng = np.random.default_rng(0)
+    complete = rng.multivariate_normal([10, 20], [[4, 3], [3, 4]], size=400)
+    mechanism = LogisticSelfMasking(rate=0.4, columns=[1]).fit(complete)
+    table = mechanism.amputate(complete, random_state=1)
+    settings = {"random_state": 0, "numeric": "gaussian", **SMALL, "max_epochs": 20, "width": 16}
+    knowing = LatentImputer(missingness=mechanism, **settings).fit(table)
+    blind = LatentImputer(**settings).fit(table)
+    holes = np.isnan(table)
+    bias = [float((imputer.transform(table) - complete)[holes].mean()) for imputer in (knowing, blind)]
+    assert abs(bias[0]) < 0.4
+    assert bias[1] < -1.0
 
 
 def test_signs_may_be_one_for_all_a_list_or_by_name():

@@ -95,7 +95,7 @@ def test_the_models_that_claims_speak_of_run_on_all_tables_with_five_seeds():
             runs = {(cell.setting["table"], cell.seed) for cell in cells if cell.model == model}
             assert runs == {(table, seed) for table in TABLES for seed in range(5)}
         assert {cell.setting["table"] for cell in cells if cell.model == MAR} == set(TABLES)
-    assert EXPERIMENTS["notmiwae"] is EXPERIMENT
+    assert EXPERIMENTS["notmiwae"].question == EXPERIMENT.question
     assert set(EXPERIMENT.budgets) == set(SCALES)
 
 
