@@ -22,6 +22,7 @@ from halfseen import (
     NotMIWAEImputer,
 )
 from halfseen.data.incomplete import Incomplete
+from halfseen.estimators.latent_trust import look_at_weights
 from halfseen.missingness import LogisticSelfMasking
 
 SMALL = {"n_latent": 1, "width": 8, "n_blocks": 1, "max_epochs": 3, "n_imputation_draws": 64}
@@ -229,10 +230,26 @@ def test_poor_weights_warn_and_say_what_to_do():
     with torch.no_grad():  # a posterior in the wrong place, and no proposal to help
         imputer.model_.sampler.model.encoder.output.bias[0] += 1.0
     rows = imputer.model_.rows(Incomplete.from_array(table))
-    plain = replace(imputer.model_, sampler=replace(imputer.model_.sampler, adapts=False))
     with pytest.warns(HalfseenWarning, match=r"importance weights .* raise n_imputation_draws"):
-        imputer._look_at_weights(plain, rows)
-    imputer._look_at_weights(imputer.model_, rows)  # no warning: rows get proposals of their own
+        look_at_weights(replace(imputer.model_.sampler, adapts=False), rows)
+    look_at_weights(imputer.model_.sampler, rows)  # no warning: rows get proposals of their own
+
+
+def test_chains_move_draws_and_nothing_else(tmp_path):
+    table = line(60)
+    settings = {**SMALL, "random_state": 0, "n_imputation_draws": 3}
+    resampled, moved = (LatentImputer(n_chain_steps=steps, **settings).fit(table) for steps in (0, 5))
+    assert np.array_equal(moved.transform(table), resampled.transform(table))
+    draws = [imputer.sample(table, n_draws=2) for imputer in (resampled, moved)]
+    holes = np.isnan(table)
+    assert (draws[0] != draws[1])[:, holes].mean() > 0.5
+    assert np.array_equal(draws[1][:, ~holes], np.tile(table[~holes], (2, 1)))
+    one = moved.sample(table[5:6], n_draws=2)
+    np.testing.assert_allclose(one[:, 0], draws[1][:, 5], rtol=1e-9)  # a row's chains are its own
+    moved.save(tmp_path / "model")
+    assert np.array_equal(halfseen.load(tmp_path / "model").sample(table, n_draws=2), draws[1])
+    with pytest.raises(ValueError, match="n_chain_steps must be 0"):
+        LatentImputer(n_chain_steps=5, posterior="mixture", **settings).fit(table)
 
 
 def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path):
@@ -260,6 +277,7 @@ def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path
     ("parameter", "value", "message"),
     [
         ("encoder", "none", "encoder must be one of"),
+        ("n_chain_steps", -1, "n_chain_steps must be at least 0"),
         ("posterior", "student", r"posterior must be one of .*, got 'student'"),
         ("bound", "vb", r"bound must be one of .*, got 'vb'"),
         ("missingness", "odd", r"missingness must be one of .*, got 'odd'"),

@@ -167,6 +167,14 @@ def test_the_legend_says_which_way_is_better_and_names_are_escaped():
     assert "<script" not in drawn
 
 
+@pytest.mark.parametrize(
+    ("runs", "words"), [((1, 1), "one seed"), ((3, 3), "mean of 3 seeds"), ((1, 3), "mean of 1 to 3 seeds")]
+)
+def test_the_legend_says_of_how_many_seeds_a_mean_is(runs, words):
+    scores = {("m", 1, name): [1.0] * count for name, count in zip("ab", runs, strict=True)}
+    assert any(words in text for text in texts(read(make_results(scores))))
+
+
 @pytest.mark.parametrize("published", [{}, {("m", "a"): Published(2.0, 0.1, "them")}])
 def test_the_legend_has_the_papers_mark_if_there_are_numbers_of_it(published):
     tree = read(make_results({("m", 1, "a"): [1.0]}, published=published))

@@ -18,6 +18,7 @@ from halfseen.models.latent.start import Factors, start_from_factors
 from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import SelfMask
+from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.samplers.proposals import DF, Noise, StudentT, at_mode
 from halfseen.samplers.quantiles import weighted_quantiles
@@ -292,3 +293,17 @@ def test_the_density_of_a_proposal_is_that_of_scipy_and_its_draws_have_its_momen
     torch.testing.assert_close(drawn.mean(dim=0), student.loc[0], rtol=0, atol=0.02)
     expected = root[0] @ root[0].T * DF / (DF - 2)
     torch.testing.assert_close(drawn.T.cov(), expected, rtol=0.03, atol=0.03)
+
+
+def test_chains_bring_draws_of_a_poor_start_to_the_law_of_the_model():
+    model, gaussian = linear_gaussian(3, 1)
+    one = rows(gaussian, [[0.0, 0.7, 0.0]], [[False, True, False]])
+    many = one[torch.zeros(2000, dtype=torch.long)]
+    keys = row_keys(many.to_array(), seed=3)
+    importance = ImportanceSampler(model, 1)  # a single latent, the same for all rows
+    mean, variance = gaussian.conditional_mean(one)[0, 0], gaussian.conditional_variance(one)[0, 0]
+    law = stats.norm(float(mean), float(variance.sqrt()))
+    poor = importance.draws(many, keys, 1)[0, :, 0].numpy()
+    assert stats.kstest(poor, law.cdf).pvalue < FAILURE_RATE
+    moved = ChainedSampler(importance, 40).draws(many, keys, 1)[0, :, 0].numpy()
+    assert stats.kstest(moved, law.cdf).pvalue > FAILURE_RATE

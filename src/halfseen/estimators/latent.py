@@ -73,6 +73,9 @@ class LatentImputer(BaseLatentImputer):
         values, at most 256 shades (whole numbers, or multiples of 1/255), or numbers. Pixels that never
         change or were never seen are modelled like the others. Models of missingness have a bias for each
         pixel and share the rest; `signs` is one for all.
+    n_chain_steps : int, default=0
+        Steps of Metropolis within Gibbs by which `sample` moves each draw after importance resampling, for
+        rows whose weights are poor; the networks' own widths hold then, not `stretch_`. Not for mixtures.
     callback : callable, optional
         Called with a progress record after each epoch.
     schema : dict, optional
@@ -137,6 +140,7 @@ class LatentImputer(BaseLatentImputer):
         validation_fraction: float = 0.1,
         n_starts: int = 1,
         n_imputation_draws: int = 200,
+        n_chain_steps: int = 0,
         image_shape: Any = None,
         callback: Callable[[Progress], None] | None = None,
         schema: Any = None,
@@ -163,6 +167,7 @@ class LatentImputer(BaseLatentImputer):
         self.validation_fraction = validation_fraction
         self.n_starts = n_starts
         self.n_imputation_draws = n_imputation_draws
+        self.n_chain_steps = n_chain_steps
         self.image_shape = image_shape
         self.callback = callback
         self.schema = schema

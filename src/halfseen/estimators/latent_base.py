@@ -1,7 +1,6 @@
 """How imputers by latent-variable models are fitted, whatever their parameters."""
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import cycle
@@ -17,23 +16,23 @@ from halfseen.data.pixels import image_planes, pixel_features, pixel_schema
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.distributions.self_masks import Probit
-from halfseen.errors import HalfseenWarning
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._table import ReadTable
 from halfseen.estimators.imputers import split_rows
 from halfseen.estimators.latent_choices import SELF_MASKING, check_choices
+from halfseen.estimators.latent_trust import look_at_weights
 from halfseen.models.latent.completions import CompletedRows, Completions
 from halfseen.models.latent.images import ImageLatent, start_images
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed
 from halfseen.models.latent.start import Factors, start_from_edges, start_from_factors, start_from_probit
-from halfseen.models.latent.tabular import SIGNED, LatentArchitecture, TabularLatent
+from halfseen.models.latent.tabular import SIGNED, LatentArchitecture, LatentSampler, TabularLatent
 from halfseen.nn.mask_models import KnownMask, MaskModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.decomposed import DecomposedObjective
 from halfseen.objectives.latent import LatentObjective
-from halfseen.objectives.weights import MIN_DRAWS
 from halfseen.samplers.calibration import hide_cells
+from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.training.latent_start import fit_start
 from halfseen.training.loop import TrainingSettings, fit_module
@@ -45,10 +44,6 @@ N_STEPS = 2500  # of training, if left to the imputer
 LARGEST_BATCH, LARGEST_IMAGE_BATCH = 512, 128
 GRADIENT_CLIP = 5.0
 CALIBRATION_ROWS = 200  # of which known cells are hidden to see how sure the model may be
-TRUST_ROWS = 200  # whose weights are looked at
-ENOUGH_ROWS = 30  # to warn of what is seen
-POOR_SHARE = 0.25  # of draws that count
-UNTRUSTED = 0.7  # the shape of a tail from which weights mean little
 
 
 class BaseLatentImputer(BaseImputer):
@@ -69,6 +64,7 @@ class BaseLatentImputer(BaseImputer):
     n_starts: Any = 1
     image_shape: Any = None
     encoder: Any = "guess"
+    n_chain_steps: Any = 0
 
     n_latent: Any
     n_draws: int
@@ -115,8 +111,10 @@ class BaseLatentImputer(BaseImputer):
             fitted, rows = self._fit_table(codes, generator)
         else:
             fitted, rows = self._fit_images(codes, generator)
-        self.trust_ = self._look_at_weights(fitted, rows)
-        return fitted
+        sampler = fitted.sampler
+        assert isinstance(sampler, ImportanceSampler)
+        self.trust_ = look_at_weights(sampler, rows)
+        return replace(fitted, sampler=self._answering(sampler))
 
     def _fit_images(self, codes: Incomplete, generator: torch.Generator) -> tuple[ImageLatent, Incomplete]:
         """Trains from random weights: a Gaussian of all pixels would be slow to fit, and of no use."""
@@ -202,7 +200,13 @@ class BaseLatentImputer(BaseImputer):
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularLatent | ImageLatent:
         architecture = LatentArchitecture.from_dict(self.architecture_)
         kind = TabularLatent if architecture.image_shape is None else ImageLatent
-        return kind.from_state(self._modelled, state, architecture, self._sampler)
+        return kind.from_state(
+            self._modelled, state, architecture, lambda model: self._answering(self._sampler(model))
+        )
+
+    def _answering(self, sampler: ImportanceSampler) -> LatentSampler:
+        """Returns what answers: the sampler, or chains that begin with its draws."""
+        return ChainedSampler(sampler, self.n_chain_steps) if self.n_chain_steps else sampler
 
     def _sampler(self, model: LatentModel) -> ImportanceSampler:
         adapts = self.image_shape is None  # curvatures of convolutional networks cost too much
@@ -372,24 +376,3 @@ class BaseLatentImputer(BaseImputer):
             patience=self.patience,
             compile=False,
         )
-
-    def _look_at_weights(self, fitted: TabularLatent | ImageLatent, rows: Incomplete) -> dict[str, float]:
-        """Returns a summary of the importance weights of some rows with holes; warns if they are poor."""
-        some = rows[(~rows.observed).any(dim=1)][:TRUST_ROWS]
-        sampler = fitted.sampler
-        if len(some) == 0 or self.n_imputation_draws < MIN_DRAWS:
-            return {}
-        assert isinstance(sampler, ImportanceSampler)
-        trust = sampler.trust(some)
-        share = float((trust.pareto_k > UNTRUSTED).double().mean())
-        ess = float(trust.ess.median())
-        if share > 0.5 and ess < POOR_SHARE * self.n_imputation_draws and len(some) >= ENOUGH_ROWS:
-            warnings.warn(
-                f"For {share:.0%} of rows the importance weights have too heavy a tail (Pareto k above "
-                f"{UNTRUSTED}; half of the rows have an effective number of draws below {ess:.0f} of "
-                f"{self.n_imputation_draws}). Means may still do, but intervals and draws are too narrow: "
-                "raise n_imputation_draws, lower n_latent, or use posterior='mixture'.",
-                HalfseenWarning,
-                stacklevel=5,
-            )
-        return {"median_ess": ess, "untrusted": share}

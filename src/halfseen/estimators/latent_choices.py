@@ -39,7 +39,7 @@ def check_choices(imputer: Any) -> None:
             f"posterior='imputations' needs missingness='ignorable', got {imputer.missingness!r}."
         )
     lowest = {"n_components": 1, "n_starts": 1, "n_draws": 1, "width": 0, "n_blocks": 0}
-    lowest |= {"n_imputation_draws": 1}
+    lowest |= {"n_imputation_draws": 1, "n_chain_steps": 0}
     for name, bound in lowest.items():
         if not getattr(imputer, name) >= bound:
             raise ValueError(f"{name} must be at least {bound}, got {getattr(imputer, name)!r}.")
@@ -51,6 +51,8 @@ def check_choices(imputer: Any) -> None:
         raise ValueError(
             f"Images have an encoder of their own: encoder must be 'guess', got {imputer.encoder!r}."
         )
+    if imputer.n_chain_steps and (imputer.posterior == "mixture" or imputer.image_shape is not None):
+        raise ValueError("n_chain_steps must be 0 for images and with posterior='mixture'.")
     if imputer.image_shape is not None and imputer.width == 0:
         raise ValueError("width must be at least 1 for images, got 0.")
     if not 0 <= imputer.validation_fraction < 1:

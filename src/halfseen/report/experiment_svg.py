@@ -118,8 +118,10 @@ def _left(rows: Iterable[Row]) -> float:
 
 def _header(results: Results, metrics: Sequence[str], constants: str) -> list[str]:
     better = "right" if results.sign(metrics[0]) > 0 else "left"
-    seeds = max((row.n_runs for row in results.rows()), default=0)
-    ours = f"mean of {seeds} seeds ± standard deviation" if seeds > 1 else "one seed"
+    counts = [row.n_runs for row in results.rows()]
+    low, high = min(counts, default=0), max(counts, default=0)
+    seeds = str(high) if low == high else f"{low} to {high}"
+    ours = f"mean of {seeds} seeds ± standard deviation" if high > 1 else "one seed"
     where = f" ({constants})" if constants else ""
     has_theirs = any(row.published is not None for row in results.rows())
     x, y = _MARGIN, 46.0

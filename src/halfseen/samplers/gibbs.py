@@ -48,14 +48,18 @@ class GeneratorNoise:
 
 @dataclass(frozen=True)
 class RowNoise:
-    """Noise that belongs to rows: a row's chains are the same whatever rows it comes with."""
+    """Noise that belongs to rows: a row's chains are the same whatever rows it comes with.
+
+    Streams below `first_stream` are left to others who draw by the same keys.
+    """
 
     keys: Keys
     dtype: torch.dtype = torch.float64
+    first_stream: int = 1024
 
     def uniforms(self, step: int, purpose: int, n_chains: int, n_values: int) -> Tensor:
         """Returns the uniforms (N, K, V) of the rows' keys."""
-        flat = row_uniforms(self.keys, step, n_chains * n_values, stream=purpose)
+        flat = row_uniforms(self.keys, step, n_chains * n_values, stream=self.first_stream + purpose)
         return torch.from_numpy(flat).to(self.dtype).view(-1, n_chains, n_values)
 
 

@@ -118,29 +118,27 @@ class ImportanceSampler:
     @torch.no_grad()
     def mean(self, batch: Incomplete) -> Tensor:
         """Returns rows (N, D) with the expectation of missing features; of indicators, probabilities."""
-        return self._by_rows(batch, lambda rows, _: self._mean(rows))
+        return self.by_rows(batch, lambda rows, _: self._mean(rows))
 
     @torch.no_grad()
     def quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, n_numeric) of the columns of numbers, each by itself."""
-        return self._by_rows(batch, lambda rows, _: self._quantiles(rows, probabilities), dim=1)
+        return self.by_rows(batch, lambda rows, _: self._quantiles(rows, probabilities), dim=1)
 
     @torch.no_grad()
     def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns rows (M, N, D) with missing cells drawn jointly, by resampling; noise is the rows'."""
-        return self._by_rows(
-            batch, lambda rows, index: self._draws(rows, keys[index.numpy()], n_draws), dim=1
-        )
+        return self.by_rows(batch, lambda rows, index: self._draws(rows, keys[index.numpy()], n_draws), dim=1)
 
     @torch.no_grad()
     def log_prob(self, batch: Incomplete) -> Tensor:
         r"""Returns a lower bound (N) of :math:`\log p(x_o)`, the IWELBO of all draws, without the mask."""
-        return self._by_rows(batch, lambda rows, _: self._log_prob(rows))
+        return self.by_rows(batch, lambda rows, _: self._log_prob(rows))
 
     @torch.no_grad()
     def trust(self, batch: Incomplete) -> Trust:
         """Returns the effective number of draws and the shape of the weights' tail, of each row."""
-        log_alpha = self._by_rows(batch, lambda rows, _: self._log_alpha(rows), dim=1)
+        log_alpha = self.by_rows(batch, lambda rows, _: self._log_alpha(rows), dim=1)
         return Trust(effective_sample_size(log_alpha), pareto_k(log_alpha))
 
     @torch.no_grad()
@@ -298,7 +296,7 @@ class ImportanceSampler:
             return observation.mean(parameters)
         return HiddenCells.of(observation, self._self_mask, parameters).mean
 
-    def _by_rows(
+    def by_rows(
         self, batch: Incomplete, answer: Callable[[Incomplete, Tensor], Tensor], dim: int = 0
     ) -> Tensor:
         """Answers for some rows at a time, always as many: products of other shapes round differently."""

@@ -1,0 +1,64 @@
+"""Draws of missing cells that begin by importance resampling and go on as Markov chains."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halfseen._random import Keys
+from halfseen.data.incomplete import Incomplete
+from halfseen.models.latent.model import LatentModel
+from halfseen.samplers.gibbs import GibbsSampler, RowNoise
+from halfseen.samplers.importance import ImportanceSampler
+
+
+@dataclass(frozen=True)
+class ChainedSampler:
+    r"""Moves draws of importance resampling by Metropolis within Gibbs.
+
+    Resampling few draws that count repeats them. Each step of a chain proposes :math:`z' \sim q(z \mid x_o,
+    x_m)` given the completed row and draws the missing cells anew, which leaves the law of the model
+    unchanged, so that more steps can only help. Expectations, quantiles and bounds are those of importance
+    sampling.
+
+    Parameters
+    ----------
+    importance : ImportanceSampler
+        Where chains begin; its model must have a posterior of one component.
+    n_steps : int
+        The length of the chains.
+    """
+
+    importance: ImportanceSampler
+    n_steps: int
+
+    @property
+    def model(self) -> LatentModel:
+        """The trained model."""
+        return self.importance.model
+
+    def mean(self, batch: Incomplete) -> Tensor:
+        """Returns rows (N, D) with expected features."""
+        return self.importance.mean(batch)
+
+    def quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, n_numeric)."""
+        return self.importance.quantiles(batch, probabilities)
+
+    def log_prob(self, batch: Incomplete) -> Tensor:
+        """Returns a bound of the log density (N) of the observed features."""
+        return self.importance.log_prob(batch)
+
+    @torch.no_grad()
+    def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns rows (M, N, D) with missing cells drawn jointly: a chain for each draw."""
+        chains = GibbsSampler(self.model, "mwg", self.n_steps, n_warm_up=0, mask_model=self.model.mask_model)
+
+        def moved(rows: Incomplete, index: Tensor) -> Tensor:
+            own = keys[index.numpy()]
+            start = self.importance.draws(rows, own, n_draws).transpose(0, 1)  # (N, M, D)
+            noise = RowNoise(own, dtype=start.dtype)
+            return chains.run(rows, start, noise).transpose(0, 1)
+
+        return self.importance.by_rows(batch, moved, dim=1)
