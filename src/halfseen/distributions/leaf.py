@@ -98,8 +98,8 @@ class NumericLeaf(Leaf):
         """Returns the probability (*, J) of a feature not above `x` (*, J)."""
         raise NotImplementedError
 
-    def stretched(self, parameters: Tensor, factor: float) -> Tensor:
-        """Returns the parameters of distributions `factor` times as wide; the same, if there is no scale."""
+    def stretched(self, parameters: Tensor, factor: Tensor) -> Tensor:
+        """Returns the parameters of columns `factor` (J) times as wide; the same, if there is no scale."""
         return parameters
 
 
@@ -108,9 +108,10 @@ def inverse_softplus(y: Tensor) -> Tensor:
     return y + torch.log(-torch.expm1(-y))
 
 
-def stretch_softplus(raw: Tensor, factor: float, floor: float) -> Tensor:
-    """Returns the outputs whose scales, floor + softplus(output), are `factor` >= 1 times those of `raw`."""
-    return inverse_softplus(factor * functional.softplus(raw) + (factor - 1.0) * floor)
+def stretch_softplus(raw: Tensor, factor: Tensor, floor: float) -> Tensor:
+    """Returns outputs whose scales, floor + softplus(output), are `factor` times those of `raw`."""
+    above = factor * functional.softplus(raw) + (factor - 1.0) * floor
+    return inverse_softplus(above.clamp(min=torch.finfo(raw.dtype).eps))
 
 
 def open_uniforms(noise: Tensor, dtype: torch.dtype) -> Tensor:

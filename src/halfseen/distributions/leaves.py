@@ -70,7 +70,7 @@ class GaussianLeaf(NumericLeaf):
         loc, std = self._split(parameters)
         return normal_cdf((x - loc) / std)
 
-    def stretched(self, parameters: Tensor, factor: float) -> Tensor:
+    def stretched(self, parameters: Tensor, factor: Tensor) -> Tensor:
         """Returns the parameters with wider scales."""
         loc, raw_std = parameters.chunk(2, dim=-1)
         return torch.cat([loc, stretch_softplus(raw_std, factor, self.std_floor)], dim=-1)
@@ -207,7 +207,7 @@ class StudentTLeaf(NumericLeaf):
         loc, scale, df = self._split(parameters)
         return student_t_cdf((x - loc) / scale, df)
 
-    def stretched(self, parameters: Tensor, factor: float) -> Tensor:
+    def stretched(self, parameters: Tensor, factor: Tensor) -> Tensor:
         """Returns the parameters with wider scales and the same degrees of freedom."""
         loc, raw_scale, raw_df = parameters.chunk(3, dim=-1)
         return torch.cat([loc, stretch_softplus(raw_scale, factor, self.scale_floor), raw_df], dim=-1)

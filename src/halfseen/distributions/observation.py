@@ -222,14 +222,20 @@ class Observation(nn.Module):
                 start += leaf.n_columns
         return _arranged(torch.cat(below, dim=-1), self.order_of_numbers) if below else x
 
-    def stretched(self, parameters: Tensor, factor: float) -> Tensor:
-        """Returns parameters (*, P) of numbers `factor` times as wide, where their family has a scale."""
-        if factor == 1.0:
+    def stretched(self, parameters: Tensor, factors: Sequence[float]) -> Tensor:
+        """Returns parameters (*, P) of numbers that are wider, where their family has a scale.
+
+        There is a factor for each of the columns `numeric`; none at all changes nothing.
+        """
+        if all(factor == 1.0 for factor in factors):
             return parameters
-        pairs = zip(self.leaves, self.split(parameters), strict=True)
-        parts = [
-            leaf.stretched(part, factor) if isinstance(leaf, NumericLeaf) else part for leaf, part in pairs
-        ]
+        given = _arranged(torch.tensor(factors, dtype=parameters.dtype), self._from_numbers)
+        parts, start = [], 0
+        for leaf, part in zip(self._leaves, self.split(parameters), strict=True):
+            if isinstance(leaf, NumericLeaf):
+                part = leaf.stretched(part, given[start : start + leaf.n_columns])
+                start += leaf.n_columns
+            parts.append(part)
         return torch.cat(parts, dim=-1)
 
     def split(self, parameters: Tensor) -> tuple[Tensor, ...]:

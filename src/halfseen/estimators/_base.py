@@ -73,14 +73,15 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
 
         Where a cell was observed, both hold its value. For a column with levels, both hold the most probable
         one (see `class_probabilities`), or levels on both sides of it where the model knows their order.
-        Bounds of whole-number columns are rounded outwards.
+        Bounds of whole-number columns are rounded, so that they hold as much as the unrounded ones or more of
+        the numbers that round to them.
         """
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
         ends = ((1 - level) / 2, (1 + level) / 2)
         read = self._read(X, reset=False)
         quantiles = self._by_chunk(read, 2, lambda model, codes, rows: model.quantiles(codes, ends))
-        return self._write(read, quantiles[0], np.floor), self._write(read, quantiles[1], np.ceil)
+        return self._write(read, quantiles[0]), self._write(read, quantiles[1])
 
     @task_threads()
     def class_probabilities(self, X: Any) -> dict[str, npt.NDArray[np.float64]]:
@@ -161,12 +162,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         result[..., rows, :] = completed
         return result
 
-    def _write(
-        self,
-        read: ReadTable,
-        completed: npt.NDArray[np.float64],
-        outwards: Callable[[Any], Any] | None = None,
-    ) -> Any:
+    def _write(self, read: ReadTable, completed: npt.NDArray[np.float64]) -> Any:
         """Writes completed codes (N, C) into the cells that were missing, as values their column may take."""
         cells = {}
         position = -1
@@ -176,11 +172,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
             if len(rows) == 0 or (not column.modelled and column.fill is None):
                 continue
             if column.modelled:
-                codes = completed[rows, position]
-                if outwards is not None and column.levels is None and (column.integer or column.step):
-                    step = column.step or 1.0
-                    codes = outwards(codes / step) * step
-                values = column.decode(column.constrain(codes))
+                values = column.decode(column.constrain(completed[rows, position]))
             else:
                 values = column.decode(np.full(len(rows), column.fill))
             cells[j] = rows, values

@@ -94,10 +94,10 @@ class LatentImputer(BaseLatentImputer):
     trust_ : dict
         Of some training rows, the median effective number of draws, and the share of rows whose importance
         weights are not to be trusted.
-    stretch_ : float
-        How many times wider than the networks say intervals and draws of numbers are, so that 90% intervals
-        cover 90% of known cells hidden from held-out rows. At least 1; 1 with a model of missingness, for
-        images, and where held-out rows have too few cells to tell.
+    stretch_ : list of float
+        How many times wider than the networks say intervals and draws are, by modelled column of numbers, so
+        that 90% intervals cover 90% of known cells hidden from held-out rows. Empty with a model of
+        missingness, for images, and without held-out rows.
 
     References
     ----------

@@ -104,7 +104,7 @@ class BaseLatentImputer(BaseImputer):
     def _fit_model(self, codes: Incomplete) -> TabularLatent | ImageLatent:
         check_choices(self)
         generator = torch_generator(self.seed_)
-        self.stretch_ = 1.0
+        self.stretch_: list[float] = []
         fitted: TabularLatent | ImageLatent
         rows: Incomplete
         if self.image_shape is None:
@@ -193,8 +193,10 @@ class BaseLatentImputer(BaseImputer):
         hidden = hide_cells(some, owners, torch_generator(self.seed_))
         partly = Guessed.by(fitted.guess, Incomplete(some.x, some.observed & ~hidden))
         numbers = [int((owners == column).nonzero()[0, 0]) for column in observation.numeric]
-        sampler = sampler.calibrated(partly, some.x[:, numbers], hidden[:, numbers])
-        self.stretch_ = sampler.stretch
+        steps = [self._modelled[column].code_step or 0.0 for column in fitted.features.numeric]
+        half = 0.5 * torch.tensor(steps, dtype=torch.float64) / fitted.features.number_scales()
+        sampler = sampler.calibrated(partly, some.x[:, numbers], hidden[:, numbers], half)
+        self.stretch_ = list(sampler.stretch)
         return replace(fitted, sampler=sampler)
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularLatent | ImageLatent:
@@ -211,7 +213,7 @@ class BaseLatentImputer(BaseImputer):
     def _sampler(self, model: LatentModel) -> ImportanceSampler:
         adapts = self.image_shape is None  # curvatures of convolutional networks cost too much
         return ImportanceSampler(
-            model, self.n_imputation_draws, self.seed_ % 2**31, adapts=adapts, stretch=self.stretch_
+            model, self.n_imputation_draws, self.seed_ % 2**31, adapts=adapts, stretch=tuple(self.stretch_)
         )
 
     def _architecture(self, features: FeatureMap, codes: Incomplete) -> LatentArchitecture:

@@ -1,8 +1,8 @@
 r"""How much wider missing cells are than a model says, learned from known cells of held-out rows.
 
 Networks that were fitted to few rows are too sure of themselves, and so are importance weights of few draws.
-The scales of missing numbers are then stretched by one factor, the smallest of at least 1 for which central
-intervals cover what was hidden of held-out rows. Weights, means and probabilities of levels stay as they are.
+The scales of missing numbers are then stretched by the smallest factor for which central intervals cover what
+was hidden of held-out rows. Weights, means and probabilities of levels stay as they are.
 """
 
 import torch
@@ -12,7 +12,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation import Observation
 
 LEVEL = 0.9
-MAX_STRETCH = 4.0
+MIN_STRETCH, MAX_STRETCH = 0.5, 4.0
 MIN_CELLS = 100  # fewer tell too little
 BISECTIONS = 12
 
@@ -36,31 +36,39 @@ def hide_cells(rows: Incomplete, owners: Tensor, generator: torch.Generator) -> 
 
 
 def choose_stretch(
-    observation: Observation, parameters: Tensor, weights: Tensor, truth: Tensor, hidden: Tensor
-) -> float:
-    r"""Returns the factor of scales at which central 90% intervals cover 90% of the hidden numbers.
+    observation: Observation, parameters: Tensor, weights: Tensor, truth: Tensor, hidden: Tensor, half: Tensor
+) -> tuple[float, ...]:
+    r"""Returns for each column the factor of scales at which 90% intervals cover 90% of the hidden numbers.
 
-    A cell is covered if :math:`|\sum_a \alpha_a F_s(x \mid z_a) - \tfrac12| \le 0.45`. The factor is 1 where
-    this needs none, or where fewer than 100 numbers were hidden.
+    With half a step :math:`h` of the column, 0 for numbers that are not whole, a cell is within an interval
+    with rounded ends if :math:`\sum_a \alpha_a F_s(x + h \mid z_a) \ge 0.05` and that of :math:`x - h` is at
+    most 0.95. There is one factor for whole numbers, which may be below 1, since rounding widens intervals,
+    and one of at least 1 for others. Where fewer than 100 numbers were hidden it is 1.
 
     Shapes
     ------
     parameters : :math:`(A, N, P)`
     weights : :math:`(A, N)`, which sum to 1
     truth, hidden : :math:`(N, J)`, of the columns `observation.numeric`
+    half : :math:`(J)`
     """
-    if int(hidden.sum()) < MIN_CELLS:
-        return 1.0
 
-    def covers(stretch: float) -> bool:
-        below = observation.cdf(observation.stretched(parameters, stretch), truth)
-        below = torch.einsum("an,anj->nj", weights, below)
-        return float(((below - 0.5).abs() <= LEVEL / 2)[hidden].double().mean()) >= LEVEL
+    def coverage(stretch: float, columns: Tensor) -> float:
+        wider = observation.stretched(parameters, [stretch] * len(half))
+        above = torch.einsum("an,anj->nj", weights, observation.cdf(wider, truth + half))
+        below = torch.einsum("an,anj->nj", weights, observation.cdf(wider, truth - half))
+        inside = (above >= (1 - LEVEL) / 2) & (below <= (1 + LEVEL) / 2)
+        return float(inside[hidden & columns].double().mean())
 
-    if covers(1.0):
-        return 1.0
-    low, high = 1.0, MAX_STRETCH
-    for _ in range(BISECTIONS):
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if covers(middle) else (middle, high)
-    return high
+    found = torch.ones(len(half))
+    for columns, low in ((half == 0, 1.0), (half > 0, MIN_STRETCH)):
+        if int((hidden & columns).sum()) < MIN_CELLS:
+            continue
+        high = low
+        if coverage(low, columns) < LEVEL:
+            high = MAX_STRETCH
+            for _ in range(BISECTIONS):
+                middle = (low * high) ** 0.5
+                low, high = (low, middle) if coverage(middle, columns) >= LEVEL else (middle, high)
+        found[columns] = high
+    return tuple(found.tolist())

@@ -89,9 +89,10 @@ class ImportanceSampler:
         As above; by default what the model's own mask term is, and decoder means without a mask model.
     adapts : bool
         Whether rows whose posterior fits badly get a proposal of their own.
-    stretch : float
-        How many times wider missing numbers are than the model says, see `halfseen.samplers.calibration`; it
-        concerns quantiles and draws of models without a mask model.
+    stretch : tuple of float
+        How many times wider missing numbers are than the model says, by column of numbers, see
+        `halfseen.samplers.calibration`; it concerns quantiles and draws (these are never made narrower) of
+        models without a mask model.
     working_bytes : int
         About how much memory to use at once; rows and draws are cut accordingly.
 
@@ -106,7 +107,7 @@ class ImportanceSampler:
     seed: int = 0
     form: Form = "auto"
     adapts: bool = True
-    stretch: float = 1.0
+    stretch: tuple[float, ...] = ()
     working_bytes: int = WORKING_BYTES
 
     def __post_init__(self) -> None:
@@ -142,22 +143,22 @@ class ImportanceSampler:
         return Trust(effective_sample_size(log_alpha), pareto_k(log_alpha))
 
     @torch.no_grad()
-    def calibrated(self, batch: Incomplete, truth: Tensor, hidden: Tensor) -> "ImportanceSampler":
+    def calibrated(
+        self, batch: Incomplete, truth: Tensor, hidden: Tensor, half: Tensor
+    ) -> "ImportanceSampler":
         """Returns a sampler whose intervals cover known numbers that were hidden from `batch`.
 
         Shapes
         ------
         truth, hidden : :math:`(N, J)`, of the columns of numbers
+        half : :math:`(J)`, half of a column's step, 0 for numbers that are not whole
         """
         if self._form != "decoder_mean":
             return self
         found = self._candidates(batch)
-        return replace(
-            self,
-            stretch=choose_stretch(
-                self.model.observation, found.parameters, found.log_w.exp(), truth, hidden
-            ),
-        )
+        observation, weights = self.model.observation, found.log_w.exp()
+        factors = choose_stretch(observation, found.parameters, weights, truth, hidden, half)
+        return replace(self, stretch=factors)
 
     # ------------------------------------------------------------------------------- some rows at a time
 
@@ -217,7 +218,7 @@ class ImportanceSampler:
             return observation.sample(parameters, torch.from_numpy(noise).to(parameters.dtype))
 
         if self._form != "integrated":
-            parameters = observation.stretched(parameters, self.stretch)
+            parameters = observation.stretched(parameters, [max(1.0, factor) for factor in self.stretch])
             return propose(0)
         modelled = modelled_columns(self._self_mask)
         result = parameters.new_zeros(len(parameters), observation.n_features)
