@@ -17,6 +17,7 @@ _GROUND, _INK, _HOLE, _FILLED_GROUND, _FILLED_INK, _BETWEEN = range(6)
 _PALETTE = ((255, 255, 255), (29, 39, 51), (200, 209, 219), (226, 238, 249), (31, 111, 178), (0, 0, 0))
 _SCALE, _SPACE = 2, 2  # of a pixel, and pixels between images
 _GAP, _MARGIN, _TOP, _HEAD, _FOOT = 14.0, 16.0, 52.0, 42.0, 12.0
+_LEGEND = "Black was seen, grey is missing, blue was drawn by the models."
 _STYLE = """
 svg { font: 12px system-ui, sans-serif; background: #fff; } text { fill: #1d2733; }
 .title { font-size: 15px; font-weight: 600; } .head { font-weight: 600; } .quiet { fill: #66717d; }
@@ -58,9 +59,9 @@ def draw_imputed_images(sets: Sequence[ImputedImages], title: str) -> str:
     """
     parts = [
         _text("title", _MARGIN, 26, title),
-        _text("quiet", _MARGIN, 44, "Black was seen, grey is missing, blue was drawn by the models."),
+        _text("quiet", _MARGIN, 44, _LEGEND),
     ]
-    width, y = 0.0, _TOP
+    width, y = 2 * _MARGIN + max(9.0 * len(title), 7.0 * len(_LEGEND)), _TOP
     for images in sets:
         parts.append(_text("head", _MARGIN, y + 18, images.name))
         x, height = _MARGIN, 0.0
