@@ -17,7 +17,7 @@ start, steps at the edge of what was seen, and the larger learning rate were the
 first seed, because the held-out bound prefers them. How far beyond the edge such values lie, the table does
 not tell.
 
-At scale small, the models that no claim on five runs speaks of have one seed.
+At scale small, the models that no claim on five runs speaks of have one seed, and none on the longest table.
 """
 
 from dataclasses import dataclass
@@ -38,6 +38,7 @@ from halfseen.models.latent.tabular import TabularLatent
 
 RMSE = "RMSE"
 TABLES = ("banknote", "concrete", "red", "white", "yeast", "breast")
+LONGEST = "white"  # to fit: left out where no claim asks for it
 PICTURED = "concrete"  # whose learned missingness is drawn
 PICTURED_COLUMNS = ("cement", "slag", "fly ash", "water")  # those that miss cells
 CURVES = "missing"
@@ -144,7 +145,7 @@ EXPERIMENT = Experiment(
         "smoke": Budget.grid(n_seeds=1, models=[KNOWN, PROBIT, GAUSSIAN, MEAN], table=["banknote"]),
         "small": Budget.grid(n_seeds=5, models=[KNOWN], table=TABLES)
         + Budget.grid(n_seeds=5, models=[PROBIT, GAUSSIAN, CHAINED, MEAN], table=TABLES)
-        + Budget.grid(n_seeds=1, models=[FREE, MAR], table=TABLES),
+        + Budget.grid(n_seeds=1, models=[FREE, MAR], table=[name for name in TABLES if name != LONGEST]),
         "paper": Budget.grid(n_seeds=5, table=TABLES),
     },
     claims=[
