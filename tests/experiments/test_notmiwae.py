@@ -12,6 +12,7 @@ from halfseen.experiments.notmiwae import (
     EXPERIMENT,
     GAUSSIAN,
     KNOWN,
+    LONGEST,
     MAR,
     MEAN,
     PROBIT,
@@ -94,7 +95,8 @@ def test_the_models_that_claims_speak_of_run_on_all_tables_with_five_seeds():
         for model in (KNOWN, PROBIT, GAUSSIAN):
             runs = {(cell.setting["table"], cell.seed) for cell in cells if cell.model == model}
             assert runs == {(table, seed) for table in TABLES for seed in range(5)}
-        assert {cell.setting["table"] for cell in cells if cell.model == MAR} == set(TABLES)
+        without = {LONGEST} if scale == "small" else set()
+        assert {cell.setting["table"] for cell in cells if cell.model == MAR} == set(TABLES) - without
     assert EXPERIMENTS["notmiwae"].question == EXPERIMENT.question
     assert set(EXPERIMENT.budgets) == set(SCALES)
 

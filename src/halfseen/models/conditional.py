@@ -69,7 +69,10 @@ def law_state(law: RowLaw) -> dict[str, Tensor]:
 
 def law_from_state(state: Mapping[str, Tensor]) -> RowLaw:
     """Rebuilds a law from what `law_state` returned."""
-    gaussian = Gaussian(state["law.loc"], state["law.covariance"])
+    loc, covariance = state["law.loc"], state["law.covariance"]
+    if covariance.shape != (*loc.shape, *loc.shape) or covariance.dtype != loc.dtype:
+        raise ValueError("law.loc and law.covariance do not fit together.")
+    gaussian = Gaussian(loc, covariance)
     for kind, mask in (("bump", Bump), ("probit", Probit)):
         if f"law.{kind}.active" in state:
             found = mask(state[f"law.{kind}.active"], state[f"law.{kind}.coefficients"])
