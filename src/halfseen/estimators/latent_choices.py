@@ -1,17 +1,10 @@
 """What latent imputers may be asked for."""
 
-from typing import Any
+from typing import Any, get_args
 
-MISSINGNESS = (
-    "ignorable",
-    "self-masking",
-    "self-masking-known",
-    "monotone",
-    "shared-slope",
-    "flexible",
-    "linear",
-    "nonlinear",
-)
+from halfseen.models.latent.tabular import Missingness
+
+MISSINGNESS = get_args(Missingness)
 SELF_MASKING = ("self-masking", "self-masking-known", "monotone", "shared-slope", "flexible")
 CHOICES: dict[str, tuple[str, ...]] = {
     "posterior": ("gaussian", "mixture", "imputations"),

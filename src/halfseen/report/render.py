@@ -10,8 +10,9 @@ from halfseen.report import svg
 _NETWORKS = (
     "A deep latent-variable model: networks from latents to the distribution of each column and back, "
     "trained on the observed cells by a bound of their likelihood. Each hole gets its distribution given "
-    "what its row shows, by importance sampling; intervals are widened where held-out cells ask for it."
+    "what its row shows, by importance sampling."
 )
+_CALIBRATED = " Intervals and draws are widened where held-out cells ask for it."
 _HIDING = " It also models how values hide themselves, so holes are not taken as missing at random."
 
 METHODS = {
@@ -37,14 +38,14 @@ METHODS = {
         "One multivariate normal distribution over all columns, fitted to the observed cells and to what is "
         "missing by maximum likelihood. Each hole gets its distribution given what its row shows." + _HIDING,
     ),
-    "mvae": ("MVAE", _NETWORKS),
-    "miwae": ("MIWAE", _NETWORKS),
+    "mvae": ("MVAE", _NETWORKS + _CALIBRATED),
+    "miwae": ("MIWAE", _NETWORKS + _CALIBRATED),
     "not-miwae": ("not-MIWAE", _NETWORKS + _HIDING),
-    "missvae": ("MissVAE", _NETWORKS),
-    "misssvae": ("MissSVAE", _NETWORKS),
-    "missiwae": ("MissIWAE", _NETWORKS),
-    "misssiwae": ("MissSIWAE", _NETWORKS),
-    "demissvae": ("DeMissVAE", _NETWORKS),
+    "missvae": ("MissVAE", _NETWORKS + _CALIBRATED),
+    "misssvae": ("MissSVAE", _NETWORKS + _CALIBRATED),
+    "missiwae": ("MissIWAE", _NETWORKS + _CALIBRATED),
+    "misssiwae": ("MissSIWAE", _NETWORKS + _CALIBRATED),
+    "demissvae": ("DeMissVAE", _NETWORKS + _CALIBRATED),
 }
 
 

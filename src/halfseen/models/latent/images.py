@@ -12,7 +12,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler
+from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler, module_state
 from halfseen.models.tabular import with_certainty
 from halfseen.nn.residual import ResidualMLP
 
@@ -72,8 +72,7 @@ class ImageLatent:
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
-        weights = {f"module.{name}": value for name, value in self.sampler.model.state_dict().items()}
-        return self.features.state() | weights
+        return self.features.state() | module_state(self.sampler.model)
 
     @classmethod
     def from_state(
@@ -85,11 +84,7 @@ class ImageLatent:
     ) -> "ImageLatent":
         """Rebuilds the model from its columns, its architecture and what `state` returned."""
         features = FeatureMap.from_state(columns, state, all_indicators=True)
-        model = architecture.build(columns, features)
-        prefix = "module."
-        weights = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
-        model.load_state_dict(weights)
-        model.eval()
+        model = architecture.restore(columns, features, state, torch.float32)
         return cls(columns, features, make_sampler(model))
 
     @property

@@ -40,6 +40,7 @@ SIGNED = ("self-masking-known", "monotone")
 MAPS = 4  # units of `width` that stand for one map of a convolutional network
 PATCHES = 8  # side by side, about
 MASK_MAPS = 8
+PREFIX = "module."  # of the names of weights that are saved
 CODE_SIZE = 64  # of a set of observed features
 RARE_STREAM = 3  # noise that chooses among rare levels, apart from the sampler's
 
@@ -158,6 +159,16 @@ class LatentArchitecture:
             fill=self._fill(features.n_features),
         )
 
+    def restore(
+        self, columns: Sequence[Column], features: FeatureMap, state: Mapping[str, Tensor], dtype: torch.dtype
+    ) -> LatentModel:
+        """Returns the trained model, from what `module_state` returned."""
+        model = self.build(columns, features).to(dtype)
+        named = {name: value for name, value in state.items() if name.startswith(PREFIX)}
+        model.load_state_dict({name.removeprefix(PREFIX): value for name, value in named.items()})
+        model.eval()
+        return model
+
     def _fill(self, n_features: int) -> GuessFill | LearnedFill | ZeroFill:
         if self.encoder == "guess":
             return GuessFill()
@@ -235,6 +246,11 @@ def pixel_observation(columns: Sequence[Column], numeric: RealFamily) -> Observa
     if columns[0].levels is not None:
         return Observation.for_pixels(size, "bernoulli", low=-1.0)
     return Observation.for_pixels(size, "discretised-logistic", low=-1.0, n_bins=shades)
+
+
+def module_state(model: LatentModel) -> dict[str, Tensor]:
+    """Returns the weights of a model, to be saved with other tensors."""
+    return {f"{PREFIX}{name}": value for name, value in model.state_dict().items()}
 
 
 @dataclass(frozen=True)
@@ -326,7 +342,7 @@ class TabularLatent:
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
-        weights = {f"module.{name}": value for name, value in self.sampler.model.state_dict().items()}
+        weights = module_state(self.sampler.model)
         guess = {"guess.loc": self.guess.loc, "guess.covariance": self.guess.covariance}
         return self.features.state() | guess | weights
 
@@ -340,10 +356,6 @@ class TabularLatent:
     ) -> "TabularLatent":
         """Rebuilds the model from its columns, its architecture and what `state` returned."""
         features = FeatureMap.from_state(columns, state, all_indicators=True)
-        model = architecture.build(columns, features).double()
-        prefix = "module."
-        weights = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
-        model.load_state_dict(weights)
-        model.eval()
+        model = architecture.restore(columns, features, state, torch.float64)
         guess = Gaussian(state["guess.loc"], state["guess.covariance"])
         return cls(columns, features, guess, make_sampler(model))
