@@ -13,6 +13,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.evaluation.latent_likelihood import refit_encoder
 from halfseen.experiments import EXPERIMENTS, SCALES, Cell, Results, run
 from halfseen.experiments.missvae_images import (
+    DISTANCE,
     EXPERIMENT,
     METHODS,
     MISSIWAE,
@@ -56,8 +57,8 @@ def tiny_task(seed=0, n_train=60):
     x = torch.from_numpy(images).float()
     observed = torch.rand(x.shape, generator=torch.Generator().manual_seed(seed)) < 0.5
     rows = Incomplete(torch.where(observed, x, torch.nan), observed)
-    complete = torch.ones(8, N_PIXELS, dtype=torch.bool)
-    return Task(rows[:n_train], Incomplete(x[n_train:], complete), observed[n_train:], TINY, seed)
+    complete = Incomplete(x, torch.ones_like(x, dtype=torch.bool))
+    return Task(rows[:n_train], complete[:n_train], complete[n_train:], observed[n_train:], TINY, seed)
 
 
 @pytest.mark.slow
@@ -166,6 +167,19 @@ def test_the_encoder_is_refitted_to_complete_test_images_and_comes_closer(monkey
         scores.append(float(log_likelihood(model, replace(task, plan=replace(TINY, refit=refit))).mean()))
     assert scores[1] > scores[0] + 1.0
     assert all(batch is task.test for batch in given)
+
+
+def test_the_distance_is_none_for_the_training_images_and_grows_with_noise():
+    task = tiny_task(n_train=200)
+    assert task.distance(task.complete) == pytest.approx(0.0, abs=1e-4)  # features are in float32
+    flips = torch.rand(task.complete.x.shape, generator=torch.Generator().manual_seed(0))
+    noisy = [
+        task.distance(replace(task.complete, x=torch.where(flips < share, -1.0, 1.0) * task.complete.x))
+        for share in (0.05, 0.5)
+    ]
+    assert 1e-3 < noisy[0] < noisy[1]
+    assert PixelMeans().score(task)[DISTANCE] > noisy[0]
+    assert task.reference.n_latent == 5
 
 
 @pytest.mark.parametrize("name", [MVAE, MISSIWAE])
