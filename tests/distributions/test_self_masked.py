@@ -134,13 +134,18 @@ def test_under_a_bump_the_mean_is_that_of_pseudo_observations(seed, rate, n_feat
     np.testing.assert_allclose(total_variance(model, batch), variance, rtol=1e-8, atol=1e-8)
 
 
+def summed_covariance(model, batch, sites, weights=None):
+    weights = torch.ones(len(batch), dtype=torch.float64) if weights is None else weights
+    return model.condition_and_sum(batch, sites, model._plan(batch.observed), weights)[1]
+
+
 def total_variance(model, batch):
     """The variance of the sum of the hidden cells of each row, from their weighted covariances."""
     found = []
     for i in range(len(batch)):
         row = batch[i : i + 1]
         sites = model.first_sites(row)
-        found.append(model.condition(row, sites, model._plan(row.observed)).covariance.sum().item())
+        found.append(summed_covariance(model, row, sites).sum().item())
     return found
 
 
@@ -283,8 +288,7 @@ def test_draws_have_the_conditional_mean_and_covariance(make, generator):
         if not hidden.any():
             continue
         alone = batch[i : i + 1]
-        posterior, _ = model.settle(alone)
-        covariance = posterior.covariance.numpy()[np.ix_(hidden, hidden)]
+        covariance = summed_covariance(model, alone, model.settle(alone)[1]).numpy()[np.ix_(hidden, hidden)]
         if make is random_bump:
             np.testing.assert_allclose(covariance, textbook(model, row, observed)[1], atol=EXACT)
         white = np.linalg.solve(np.linalg.cholesky(covariance), (drawn[:, i, hidden] - mean[i, hidden]).T)
@@ -357,11 +361,8 @@ def test_rows_count_by_their_weights():
     model, batch = random_bump(23, 4), random_batch(23, 30, 4)
     weights = torch.arange(30) % 4
     repeated = batch[torch.arange(30).repeat_interleave(weights)]
-    sites, plan = model.first_sites(batch), model._plan(batch.observed)
-    weighted = model.condition(batch, sites, plan, weights.double()).covariance
-    expected = model.condition(
-        repeated, model.first_sites(repeated), model._plan(repeated.observed)
-    ).covariance
+    weighted = summed_covariance(model, batch, model.first_sites(batch), weights.double())
+    expected = summed_covariance(model, repeated, model.first_sites(repeated))
     torch.testing.assert_close(weighted, expected, rtol=EXACT, atol=EXACT)
 
 
@@ -388,3 +389,12 @@ def test_expectation_propagation_has_settled():
         sites = model.next_sites(posterior, sites).damped(sites, 0.9)
         posterior = model.condition(batch, sites, model._plan(batch.observed))
     torch.testing.assert_close(model.conditional_mean(batch), posterior.mean, rtol=0, atol=1e-3)
+
+
+def test_a_row_has_its_sweeps_whoever_is_beside_it():
+    model, batch = random_probit(37, 5), random_batch(37, 40, 5)
+    together, _ = model.settle(batch)
+    for i in range(len(batch)):
+        alone, _ = model.settle(batch[i : i + 1])
+        torch.testing.assert_close(together.mean[i], alone.mean[0], rtol=0, atol=EXACT)
+        torch.testing.assert_close(together.log_evidence[i], alone.log_evidence[0], rtol=0, atol=EXACT)

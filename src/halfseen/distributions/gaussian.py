@@ -89,10 +89,6 @@ class Gaussian:
         """Returns (N, D): the mean of each missing cell given the observed ones, which stay exact."""
         return self.complete(batch.x, batch.observed)
 
-    def moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
-        """Returns the conditional mean and variance (N, D) of each cell."""
-        return self.conditional_mean(batch), self.conditional_variance(batch)
-
     def complete(
         self,
         x: Tensor,
@@ -120,13 +116,15 @@ class Gaussian:
 
     def conditional_variance(self, batch: Incomplete) -> Tensor:
         """Returns (N, D): the variance of each missing cell given the observed ones, 0 where observed."""
+        return self.moments(batch)[1]
+
+    def moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
+        """Returns the conditional mean and variance (N, D) of each cell."""
         variance = self.covariance.diagonal().expand(len(batch) + 1, -1)
         variance = torch.nn.functional.pad(variance, (0, 1))  # (N + 1, D + 1)
         wide = padded(self.covariance)
-        self.precision  # noqa: B018, computed before threads share it
 
-        def reduce(bucket: Bucket) -> None:
-            inverse, _ = self._invert(bucket)
+        def reduce(bucket: Bucket, inverse: Tensor, log_det: Tensor) -> None:
             if bucket.by_observed:
                 cross = wide[bucket.features]  # (P, Q, D + 1)
                 explained = ((inverse @ cross) * cross).sum(dim=1)  # (P, D + 1)
@@ -136,9 +134,10 @@ class Gaussian:
                 index = bucket.rows[:, :, None], bucket.features[:, None, :]
                 variance[index] = spread.expand(-1, bucket.rows.shape[1], -1)
 
-        for _ in map_in_threads(reduce, plan_buckets(batch.observed)):
-            pass
-        return torch.where(batch.observed, 0.0, variance[:-1, :-1].clamp(min=0.0))
+        centred = batch.filled(self.loc) - self.loc
+        completed = self._solve(centred, batch.observed, plan_buckets(batch.observed), reduce)
+        mean = torch.where(batch.observed, batch.x, completed + self.loc)
+        return mean, torch.where(batch.observed, 0.0, variance[:-1, :-1].clamp(min=0.0))
 
     def statistics(
         self, batch: Incomplete, buckets: Iterable[Bucket], weights: Tensor | None = None
@@ -165,9 +164,7 @@ class Gaussian:
             base = 0.0 if bucket.by_observed else self.log_det
             log_dets[bucket.rows] = (base + log_det)[:, None].expand(bucket.rows.shape)
             count = weight[bucket.rows].sum(dim=1)  # (P)
-            cells = bucket.features[:, :, None] * (n_features + 1) + bucket.features[:, None, :]
-            weighted = (inverse * count[:, None, None]).flatten()
-            return torch.zeros_like(sums[True]).index_add_(0, cells.flatten(), weighted)
+            return bucket.summed(inverse * count[:, None, None], n_features + 1)
 
         def add(bucket: Bucket, measured: Tensor) -> None:
             nonlocal n_by_observed
@@ -187,7 +184,7 @@ class Gaussian:
         residual: Tensor,
         observed: Tensor,
         buckets: Iterable[Bucket],
-        measure: Callable[[Bucket, Tensor, Tensor], Tensor] | None = None,
+        measure: Callable[[Bucket, Tensor, Tensor], Tensor | None] | None = None,
         add: Callable[[Bucket, Tensor], None] | None = None,
     ) -> Tensor:
         """Completes centred rows (*, N, D), zero where missing, by their conditional means.
@@ -220,14 +217,14 @@ class Gaussian:
     def _invert(self, bucket: Bucket) -> tuple[Tensor, Tensor]:
         """Returns the inverses (P, Q, Q), zero in the padding, and log determinants (P) of a bucket."""
         matrix = padded(self.covariance if bucket.by_observed else self.precision)
-        padding = bucket.features == len(self.loc)
-        block = matrix[bucket.features[:, :, None], bucket.features[:, None, :]]
-        block.diagonal(dim1=1, dim2=2)[padding] = 1.0
+        padding = (bucket.features == len(self.loc)).to(matrix.dtype)
+        block = bucket.blocks(matrix)
+        block.diagonal(dim1=1, dim2=2).add_(padding)
         factor = torch.linalg.cholesky(block)
         identity = torch.eye(block.shape[1], dtype=block.dtype).expand_as(block)
         root = torch.linalg.solve_triangular(factor, identity, upper=False)
         inverse = root.mT @ root
-        inverse.diagonal(dim1=1, dim2=2)[padding] = 0.0
+        inverse.diagonal(dim1=1, dim2=2).sub_(padding)  # which stands alone: its inverse is itself
         return inverse, 2 * factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
 
 

@@ -13,7 +13,8 @@ from halfseen.distributions.gaussian import PARALLEL_CELLS, Gaussian, padded
 from halfseen.distributions.patterns import Bucket, plan_buckets
 from halfseen.distributions.self_masks import SelfMask, Sites
 
-EP_SWEEPS = 16
+EP_SWEEPS = 16  # at most
+SETTLED = 1e-8  # of a standard deviation (variance): a mean (variance) that moves by less has settled
 NEW_SHARE = 0.9  # of a site in its next value: sites of a row change together, and may overshoot
 
 
@@ -25,14 +26,21 @@ class Posterior:
     ------
     mean : :math:`(N, D)`, observed cells in place.
     variance : :math:`(N, D)`, zero where observed.
-    covariance : :math:`(D, D)`, the weighted sum over rows of the conditional covariance.
     log_evidence : :math:`(N)`, the log of the integral over the hidden cells with the sites in it.
     """
 
     mean: Tensor
     variance: Tensor
-    covariance: Tensor
     log_evidence: Tensor
+
+    def __getitem__(self, rows: Tensor) -> "Posterior":
+        return Posterior(self.mean[rows], self.variance[rows], self.log_evidence[rows])
+
+    def replace(self, rows: Tensor, others: "Posterior") -> None:
+        """Puts the posteriors of these rows in their place."""
+        self.mean[rows] = others.mean
+        self.variance[rows] = others.variance
+        self.log_evidence[rows] = others.log_evidence
 
 
 @dataclass(frozen=True)
@@ -152,62 +160,88 @@ class SelfMaskedGaussian:
         return linear / precision, 1 / precision
 
     def settle(self, batch: Incomplete) -> tuple[Posterior, Sites]:
-        """Returns posterior and sites that agree with each other."""
+        """Returns posterior and sites that agree with each other; each row has as many sweeps as it needs."""
         sites = self.first_sites(batch)
-        buckets = self._plan(batch.observed)
-        posterior = self.condition(batch, sites, buckets)
-        for _ in range(0 if self.mask.exact else EP_SWEEPS):
-            sites = self.next_sites(posterior, sites).damped(sites, NEW_SHARE)
-            posterior = self.condition(batch, sites, buckets)
+        posterior = self.condition(batch, sites, self._plan(batch.observed))
+        if self.mask.exact:
+            return posterior, sites
+        sites = Sites(sites.precision.clone(), sites.linear.clone())
+        moving, rows, buckets = torch.arange(len(batch)), batch, list[Bucket]()
+        for _ in range(EP_SWEEPS):
+            before, last = posterior[moving], sites[moving]
+            if len(rows) > len(moving) or not buckets:
+                rows = batch[moving]
+                buckets = self._plan(rows.observed)
+            following = self.next_sites(before, last).damped(last, NEW_SHARE)
+            after = self.condition(rows, following, buckets)
+            sites.replace(moving, following)
+            posterior.replace(moving, after)
+            shifts = (after.mean - before.mean).abs() / self.covariance.diagonal().sqrt()
+            changes = (after.variance - before.variance).abs() / self.covariance.diagonal()
+            moving = moving[(torch.maximum(shifts, changes) > SETTLED).any(dim=1)]
+            if len(moving) == 0:
+                break
         return posterior, sites
 
     def condition(
-        self, batch: Incomplete, sites: Sites, buckets: Iterable[Bucket], weights: Tensor | None = None
+        self,
+        batch: Incomplete,
+        sites: Sites,
+        buckets: Iterable[Bucket],
+        measure: Callable[[Bucket, Tensor], Tensor] | None = None,
+        add: Callable[[Tensor], object] | None = None,
     ) -> Posterior:
-        """Returns the law of the hidden cells of every row, given sites (N, D) and weights of rows (N)."""
+        """Returns the law of the hidden cells of every row, given sites (N, D).
+
+        `measure` sees each bucket with inverse Cholesky factors (P, Q, Q), in any thread; `add` receives what
+        it returned, in the order of the buckets.
+        """
         centred = torch.where(batch.observed, batch.x - self.loc, 0.0)
         pulled = centred @ self.gaussian.precision
         tilt = sites.linear - sites.precision * self.loc
         pull = torch.where(batch.observed, 0.0, tilt - pulled)
-        offset, variance, log_dets, covariance = self._solve(pull, sites, buckets, weights)
-        constant = torch.where(batch.observed, 0.0, 0.5 * self.loc * (sites.linear + tilt)).sum(dim=1)
-        quadratic = (centred * pulled).sum(dim=1) - (offset * pull).sum(dim=1)
-        n_observed = batch.observed.sum(dim=1).to(batch.x.dtype)
-        log_dets = log_dets + self.gaussian.log_det + n_observed * log(2 * pi)
-        mean = torch.where(batch.observed, batch.x, self.loc + offset)
-        return Posterior(mean, variance, covariance, constant - 0.5 * (log_dets + quadratic))
-
-    def _solve(
-        self, pull: Tensor, sites: Sites, buckets: Iterable[Bucket], weights: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Returns Q^-1 b, the diagonal of Q^-1 (N, D), log |Q| (N), and the weighted sum of Q^-1 (D, D)."""
-        n_rows, n_features = pull.shape
         source = padded(pull)
-        solved, variance = torch.zeros_like(source), torch.zeros_like(source)
-        log_dets = pull.new_zeros(n_rows + 1)
-        weight = torch.nn.functional.pad(pull.new_ones(n_rows) if weights is None else weights, (0, 1))
-        total = pull.new_zeros((n_features + 1) ** 2)
+        solved, spread = torch.zeros_like(source), torch.zeros_like(source)
+        log_dets = pull.new_zeros(len(batch) + 1)
         factorise = self._factoriser(sites)
 
-        def solve(bucket: Bucket) -> Tensor:
+        def solve(bucket: Bucket) -> Tensor | None:
             factor = factorise(bucket)
             identity = torch.eye(factor.shape[1], dtype=factor.dtype).expand_as(factor)
             root = torch.linalg.solve_triangular(factor, identity, upper=False)
-            inverse = root.mT @ root
             index = bucket.rows[:, :, None], bucket.features[:, None, :]
-            solved[index] = source[index] @ inverse
-            variance[index] = inverse.diagonal(dim1=1, dim2=2)[:, None, :].expand(*bucket.rows.shape, -1)
+            solved[index] = source[index] @ root.mT @ root
+            spread[index] = root.square().sum(dim=1, keepdim=True).expand(*bucket.rows.shape, -1)
             log_det = 2 * factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
             log_dets[bucket.rows] = log_det[:, None].expand(bucket.rows.shape)
-            cells = bucket.features[:, :, None] * (n_features + 1) + bucket.features[:, None, :]
-            weighted = inverse * weight[bucket.rows].sum(dim=1)[:, None, None]
-            return torch.zeros_like(total).index_add_(0, cells.flatten(), weighted.flatten())
+            return None if measure is None else measure(bucket, root)
 
         run = map_in_threads if pull.numel() >= PARALLEL_CELLS else map
-        for part in run(solve, buckets):
-            total.add_(part)
-        inside = (slice(-1), slice(-1))
-        return solved[inside], variance[inside], log_dets[:-1], total.view(n_features + 1, -1)[inside]
+        for measured in run(solve, buckets):
+            if add is not None and measured is not None:
+                add(measured)
+        offset, variance = solved[:-1, :-1], spread[:-1, :-1]
+        constant = torch.where(batch.observed, 0.0, 0.5 * self.loc * (sites.linear + tilt)).sum(dim=1)
+        quadratic = (centred * pulled).sum(dim=1) - (offset * pull).sum(dim=1)
+        n_observed = batch.observed.sum(dim=1).to(batch.x.dtype)
+        log_det_all = log_dets[:-1] + self.gaussian.log_det + n_observed * log(2 * pi)
+        mean = torch.where(batch.observed, batch.x, self.loc + offset)
+        return Posterior(mean, variance, constant - 0.5 * (log_det_all + quadratic))
+
+    def condition_and_sum(
+        self, batch: Incomplete, sites: Sites, buckets: Iterable[Bucket], weights: Tensor
+    ) -> tuple[Posterior, Tensor]:
+        """Returns also the sum (D, D) of the covariances of the rows, which count by weights (N)."""
+        width = batch.n_features + 1
+        total = batch.x.new_zeros(width**2)
+        weight = torch.nn.functional.pad(weights, (0, 1))  # padding weighs nothing
+
+        def measure(bucket: Bucket, root: Tensor) -> Tensor:
+            count = weight[bucket.rows].sum(dim=1)
+            return bucket.summed(root.mT @ (count[:, None, None] * root), width)
+
+        posterior = self.condition(batch, sites, buckets, measure, total.add_)
+        return posterior, total.view(width, width)[:-1, :-1]
 
     def _plan(self, observed: Tensor) -> list[Bucket]:
         return list(plan_buckets(observed, missing_side=True, by_row=not self.mask.exact))
@@ -217,7 +251,7 @@ class SelfMaskedGaussian:
         matrix, extra = padded(self.gaussian.precision), padded(sites.precision)
 
         def factorise(bucket: Bucket) -> Tensor:
-            block = matrix[bucket.features[:, :, None], bucket.features[:, None, :]]
+            block = bucket.blocks(matrix)
             site = extra[bucket.rows[:, 0, None], bucket.features]  # rows of a pattern agree
             padding = bucket.features == len(self.loc)
             block.diagonal(dim1=1, dim2=2).add_(torch.where(padding, 1.0, site))

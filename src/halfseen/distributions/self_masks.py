@@ -37,6 +37,14 @@ class Sites:
     precision: Tensor
     linear: Tensor
 
+    def __getitem__(self, rows: Tensor) -> "Sites":
+        return Sites(self.precision[rows], self.linear[rows])
+
+    def replace(self, rows: Tensor, others: "Sites") -> None:
+        """Puts the sites of these rows in their place."""
+        self.precision[rows] = others.precision
+        self.linear[rows] = others.linear
+
     def damped(self, earlier: "Sites", share: float) -> "Sites":
         """Returns a mean of these sites and earlier ones."""
         return Sites(

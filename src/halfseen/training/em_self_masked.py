@@ -190,12 +190,12 @@ class _Climb:
             sites = model.first_sites(self.batch)
         else:  # sites of the step before, brought up to date
             sites = model.next_sites(model.condition(self.batch, sites, self.buckets), sites)
-        posterior = model.condition(self.batch, sites, self.buckets, self.weights)
+        posterior, covariance = model.condition_and_sum(self.batch, sites, self.buckets, self.column[:, 0])
         rest = model.without_sites(posterior, sites)
         log_joint = model.log_joint(self.batch, posterior, sites)
         value = penalised_mean(log_joint, model.gaussian, self.ridge, self.weights)
         value += float(model.mask.log_prior() / self.column.sum())
-        gaussian = maximise(posterior.mean, posterior.covariance, self.ridge, self.weights)
+        gaussian = maximise(posterior.mean, covariance, self.ridge, self.weights)
         evidence = Evidence(
             self.batch.filled(), self.batch.observed, posterior.mean, posterior.variance, *rest, self.column
         )
