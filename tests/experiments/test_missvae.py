@@ -34,6 +34,7 @@ from halfseen.experiments.missvae import (
     POSTERIORS,
     SCORE,
     TRUTH,
+    GridPlan,
     SingleGaussian,
     Task,
     Trained,
@@ -42,10 +43,10 @@ from halfseen.experiments.missvae import (
     posteriors,
     score,
 )
-from halfseen.experiments.missvae_methods import N_PASSES, Plan, build, rows_of, train
+from halfseen.experiments.missvae_methods import N_PASSES, build, rows_of, train
 from halfseen.training.loop import TrainingSettings
 
-TINY = Plan(
+TINY = GridPlan(
     n_rows=200,
     n_test=20,
     n_blocks=1,

@@ -7,6 +7,7 @@ from halfseen.experiments import (
     gaussian,
     missvae,
     missvae_images,
+    missvae_tables,
     neumiss,
     neumiss_depth,
     notmiwae,
@@ -17,7 +18,17 @@ from halfseen.experiments.claims import AsPublished, AtLeast, Better, Cell, Publ
 from halfseen.experiments.runner import Results, Row, run
 from halfseen.experiments.spec import SCALES, Budget, Experiment
 
-_MODULES = (gaussian, neumiss, neumiss_depth, notmiwae, notmiwae_toys, missvae, missvae_images, tables)
+_MODULES = (
+    gaussian,
+    neumiss,
+    neumiss_depth,
+    notmiwae,
+    notmiwae_toys,
+    missvae,
+    missvae_tables,
+    missvae_images,
+    tables,
+)
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
