@@ -4,11 +4,11 @@ import json
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
+from report.pages import check
 
 import halfseen
 from halfseen.evaluation import predictability
@@ -16,39 +16,6 @@ from halfseen.report.describe import render_diagnosis, summarize_diagnosis
 from halfseen.report.describe_svg import heat_map, log_ratio, mark, shade_of, squeeze
 
 HOSTILE = "<script>alert(1)</script>\"'&"
-VOID = {"meta", "link", "br"}
-
-
-class Checker(HTMLParser):
-    """Collects tags and attributes, and fails when tags do not close in order."""
-
-    def __init__(self):
-        super().__init__(convert_charrefs=True)
-        self.open, self.tags, self.attributes, self.text = [], [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def check(page):
-    checker = Checker()
-    checker.feed(page)
-    checker.close()
-    assert checker.open == []
-    return checker
 
 
 def words_of(page):

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,13 +11,13 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report.pages import check
 
 from halfseen.report import svg
 from halfseen.report.render import render
 from halfseen.report.summarize import summarize
 
 HOSTILE = "<script>alert(1)</script>\"'&"
-VOID = {"meta", "link", "br"}
 
 
 def column(name, kind, levels=None):
@@ -68,38 +67,6 @@ def make_summary(name="x", n_rows=200, rate=0.3, **settings):
         version="1.2",
         **defaults | settings,
     )
-
-
-class Checker(HTMLParser):
-    """Collects tags and attributes, and fails when tags do not close in order."""
-
-    def __init__(self):
-        super().__init__(convert_charrefs=True)
-        self.open, self.tags, self.attributes, self.text = [], [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def check(page):
-    checker = Checker()
-    checker.feed(page)
-    checker.close()
-    assert checker.open == []
-    return checker
 
 
 def test_the_page_is_well_formed_and_asks_for_nothing():

@@ -46,7 +46,7 @@ from halfseen.datasets.loaders import load
 from halfseen.distributions.observation import Observation
 from halfseen.evaluation.frechet import draw_rows, encoder_features, frechet_distance
 from halfseen.experiments.claims import Better, Published, Setting
-from halfseen.experiments.missvae_methods import NOISE_SEED, Method, bound_of_complete
+from halfseen.experiments.missvae_methods import NOISE_SEED, Method, bound_of_complete, course
 from halfseen.experiments.spec import Budget, Experiment
 from halfseen.missingness.images import Quadrants
 from halfseen.models.latent.images import start_images
@@ -95,40 +95,41 @@ class Plan:
     n_imputation_draws: int
 
 
-def _training(epochs: int, batch: int, rate: float) -> TrainingSettings:
-    return TrainingSettings(
-        max_epochs=epochs,
-        batch_size=batch,
-        learning_rate=rate,
-        schedule="cosine",
-        gradient_clip=5.0,
-        patience=max(1, epochs),
-        min_improvement=0.0,
-        compile=False,
-    )
-
-
 _PATCHES = {"patch": 4, "n_blocks": 2}
 _SMALL = {"widths": (64,), "pooled": False, **_PATCHES}, {"widths": (32,), **_PATCHES}
 _LARGE = {"widths": (32, 64, 128, 256)}, {"widths": (128, 64, 32, 32)}
 _LARGER = {"widths": (64, 128, 256, 512)}, {"widths": (256, 128, 64, 64)}
 
 PLANS = {
-    ("smoke", MNIST): Plan(500, 20, 100, *_SMALL, _training(1, 50, 2e-3), _training(1, 20, 1e-3), 20, 20, 20),
-    ("smoke", OMNIGLOT): Plan(
-        500, 20, 100, *_SMALL, _training(1, 50, 2e-3), _training(1, 20, 1e-3), 20, 20, 20
-    ),
+    ("smoke", MNIST): Plan(500, 20, 100, *_SMALL, course(1, 50, 2e-3), course(1, 20, 1e-3), 20, 20, 20),
+    ("smoke", OMNIGLOT): Plan(500, 20, 100, *_SMALL, course(1, 50, 2e-3), course(1, 20, 1e-3), 20, 20, 20),
     ("small", MNIST): Plan(
-        None, 500, 10_000, *_SMALL, _training(3, 50, 2e-3), _training(40, 50, 1e-3), 500, 500, 100
+        None, 500, 10_000, *_SMALL, course(3, 50, 2e-3), course(40, 50, 1e-3), 500, 500, 100
     ),
     ("small", OMNIGLOT): Plan(
-        None, 500, 10_000, *_SMALL, _training(4, 50, 2e-3), _training(40, 50, 1e-3), 500, 500, 100
+        None, 500, 10_000, *_SMALL, course(4, 50, 2e-3), course(40, 50, 1e-3), 500, 500, 100
     ),
     ("paper", MNIST): Plan(
-        None, None, None, *_LARGE, _training(500, 200, 1e-4), _training(200, 200, 1e-4), 1_000, 10_000, 1_000
+        None,
+        None,
+        None,
+        *_LARGE,
+        course(500, 200, 1e-4),
+        course(200, 200, 1e-4),
+        1_000,
+        10_000,
+        1_000,
     ),
     ("paper", OMNIGLOT): Plan(
-        None, None, None, *_LARGER, _training(200, 150, 1e-4), _training(100, 150, 1e-4), 1_000, 4_870, 1_000
+        None,
+        None,
+        None,
+        *_LARGER,
+        course(200, 150, 1e-4),
+        course(100, 150, 1e-4),
+        1_000,
+        4_870,
+        1_000,
     ),
 }
 """By scale and data set."""

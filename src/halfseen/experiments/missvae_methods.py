@@ -36,6 +36,20 @@ class Plan:
     n_latent: int = 2
 
 
+def course(epochs: int, batch: int, rate: float) -> TrainingSettings:
+    """Returns settings under which the rate falls to zero and no run stops before that."""
+    return TrainingSettings(
+        max_epochs=epochs,
+        batch_size=batch,
+        learning_rate=rate,
+        schedule="cosine",
+        gradient_clip=5.0,
+        patience=max(1, epochs),
+        min_improvement=0.0,
+        compile=False,
+    )
+
+
 @dataclass(frozen=True)
 class Method:
     """A posterior and a bound by which to train.

@@ -37,7 +37,7 @@ from halfseen.datasets.loaders import load
 from halfseen.datasets.problem import Floats
 from halfseen.experiments.claims import Better, Published, Setting
 from halfseen.experiments.missvae import GAUSSIAN, SingleGaussian
-from halfseen.experiments.missvae_methods import Method, Plan, bound_of_complete, train
+from halfseen.experiments.missvae_methods import Method, Plan, bound_of_complete, course, train
 from halfseen.experiments.spec import Budget, Experiment
 from halfseen.training.loop import TrainingSettings
 
@@ -48,7 +48,7 @@ DEMISSVAE = "DeMissVAE"
 CALIFORNIA, LETTER, MINIBOONE = "california", "letter", "miniboone"
 
 N_PASSES = 5
-CLIP, DEMISS_CLIP = 5.0, 1.0
+DEMISS_CLIP = 1.0
 SPLIT_SEED = 0  # of rows and of the noise that is added to them
 TEST_SHARE = 0.2
 TRAINED: Setting = {"plan": ("small", "paper"), "missing": 0.5}
@@ -81,23 +81,10 @@ class TablePlan(Plan):
     n_draws: int
 
 
-def _settings(epochs: int, batch: int, rate: float) -> TrainingSettings:
-    return TrainingSettings(
-        max_epochs=epochs,
-        batch_size=batch,
-        learning_rate=rate,
-        schedule="cosine",
-        gradient_clip=CLIP,
-        patience=max(1, epochs),
-        min_improvement=0.0,
-        compile=False,
-    )
-
-
 def _plan(n_rows: int | None, size: tuple[int, int], n_latent: int, spent: tuple[int, ...]) -> TablePlan:
     """Returns a plan: blocks and units of networks; epochs, rows of a batch, and the same of the refit."""
     epochs, batch, refit_epochs, refit_batch, n_test, n_draws = spent
-    training, refit = _settings(epochs, batch, 1e-3), _settings(refit_epochs, refit_batch, 1e-3)
+    training, refit = course(epochs, batch, 1e-3), course(refit_epochs, refit_batch, 1e-3)
     return TablePlan(n_rows, n_test, *size, training, n_latent, refit=refit, n_draws=n_draws)
 
 
