@@ -8,7 +8,15 @@ import pytest
 import torch
 
 import halfseen
-from halfseen import LatentImputer, MissIWAEImputer, MIWAEImputer, NotMIWAEImputer
+from halfseen import (
+    DeMissVAEImputer,
+    LatentImputer,
+    MissIWAEImputer,
+    MIWAEImputer,
+    MVAEImputer,
+    NotMIWAEImputer,
+)
+from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder, PixelMask
 from halfseen.nn.self_masking import SharedSlopeMask
@@ -102,6 +110,24 @@ def test_imputation_beats_the_most_frequent_value():
     errors = [np.mean((guess != truth)[holes]) for guess in (filled, most_frequent)]
     assert errors[1] > 0.4
     assert errors[0] < 0.1
+
+
+@pytest.mark.parametrize("make", [MVAEImputer, DeMissVAEImputer])
+def test_a_bound_without_importance_weights_does_not_give_the_latents_up(make):
+    """The four kinds of image are told apart, where pixel means would be wrong in half of the cells."""
+    images = halves(400)
+    table = with_holes(images)
+    start = fit(table, make, max_epochs=0).model_.sampler.model
+    scale = start.posterior(start_rows(table)).scale.detach()
+    assert 0.05 < float(scale.median()) < 0.2
+    filled = fit(table, make, **TRAINED | {"max_epochs": 12}).transform(table)
+    hidden = np.isnan(table)
+    assert np.mean((filled > 0.5)[hidden] != (images > 0.5)[hidden]) < 0.1
+
+
+def start_rows(table):
+    x = torch.from_numpy(np.where(np.isnan(table), np.nan, 2 * table - 1)).float()
+    return Incomplete(x, ~x.isnan())
 
 
 def test_constant_and_never_seen_pixels_are_filled_and_modelled():

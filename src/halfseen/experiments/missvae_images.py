@@ -18,16 +18,20 @@ of 5 runs with 50 latents, read off a plot to 0.2 (MNIST) and 0.4 (Omniglot).
 
 The scale "small" has a very reduced budget: networks read and write squares of 4 x 4 pixels and have one
 stage, of 7 x 7, in place of four; 3 epochs in place of 500 (MNIST) and 4 in place of 200 (Omniglot), in
-batches of 50 at a rate of 0.002; the score is of 500 test images and 500 draws in place of all and 1,000; the
-distance is to 10,000 images; one seed in place of 5. Holes are filled by 100 weighted latents of the
-posterior in place of 1,000; where few of them count, imputations are surer than the model. Its numbers are
-not the paper's. "images seen" and "training seconds" (of a processor, scoring apart) say what was spent. At
-every scale there is no dropout, groups of maps are standardised in place of batches, every pixel has a bias
-that starts at its log odds, AdamW is in place of Adam with the AMSGrad correction, and the epoch is that of
-the lowest training loss, not of the best held-out bound.
+batches of 50 at a rate of 0.002; the score is of 500 test images in place of all; the distance is to 10,000
+images; one seed in place of 5. Holes are filled by 100 weighted latents of the posterior in place of 1,000;
+where few of them count, imputations are surer than the model. Its numbers are not the paper's. "images seen"
+and "training seconds" (of a processor, scoring apart) say what was spent. At every scale there is no dropout,
+groups of maps are standardised in place of batches, every pixel has a bias that starts at its log odds, AdamW
+is in place of Adam with the AMSGrad correction, and the epoch is that of the lowest training loss, not of the
+best held-out bound.
 
 The claims are the paper's order on MNIST, of trained networks. They were declared after trials of networks,
-batches and rates with MIWAE alone, by its held-out bound, and before any run of MVAE or MissIWAE.
+batches and rates with MIWAE alone, by its held-out bound, and before any run of MVAE or MissIWAE. In a first
+series, MNIST alone, MissIWAE (-94.4) was below MIWAE (-92.7), and MVAE (-198.0) had learned nothing beyond
+pixel means. Since then posteriors start narrow, which lets MVAE learn (the others learn alike, in short
+trials), and the score comes closer: encoders are refitted for 100 epochs in place of 40, with 1,000 draws,
+not 500.
 """
 
 import time
@@ -104,10 +108,10 @@ PLANS = {
     ("smoke", MNIST): Plan(500, 20, 100, *_SMALL, course(1, 50, 2e-3), course(1, 20, 1e-3), 20, 20, 20),
     ("smoke", OMNIGLOT): Plan(500, 20, 100, *_SMALL, course(1, 50, 2e-3), course(1, 20, 1e-3), 20, 20, 20),
     ("small", MNIST): Plan(
-        None, 500, 10_000, *_SMALL, course(3, 50, 2e-3), course(40, 50, 1e-3), 500, 500, 100
+        None, 500, 10_000, *_SMALL, course(3, 50, 2e-3), course(100, 50, 1e-3), 1_000, 500, 100
     ),
     ("small", OMNIGLOT): Plan(
-        None, 500, 10_000, *_SMALL, course(4, 50, 2e-3), course(40, 50, 1e-3), 500, 500, 100
+        None, 500, 10_000, *_SMALL, course(4, 50, 2e-3), course(100, 50, 1e-3), 1_000, 500, 100
     ),
     ("paper", MNIST): Plan(
         None,
@@ -326,7 +330,7 @@ def _models() -> dict[str, Any]:
 
 EXPERIMENT = Experiment(
     name="missvae-images",
-    version=2,
+    version=3,
     question="Do mixture posteriors help autoencoders to learn from images of which half is missing?",
     paper="Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data",
     make_data=make_task,

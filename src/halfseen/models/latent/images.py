@@ -1,5 +1,6 @@
 """A latent-variable model over images: tables whose columns are pixels of one kind."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler, module_state
 from halfseen.models.tabular import with_certainty
 from halfseen.nn.residual import ResidualMLP
+
+FIRST_SCALE = 0.1  # of posteriors, where that of the prior is 1
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,9 @@ class ImageLatent:
 def start_images(model: LatentModel, rows: Incomplete, generator: torch.Generator) -> None:
     """Draws new weights for a model of images; its decoder starts near what pixels are on average.
 
+    Posteriors start narrow. Wider, their latents say so little at first that a bound without importance
+    weights is soonest improved by giving them up, and what is left is the mean of the pixels.
+
     Parameters
     ----------
     model : LatentModel
@@ -111,6 +117,8 @@ def start_images(model: LatentModel, rows: Incomplete, generator: torch.Generato
     networks: Any = (model.encoder, model.decoder)
     for network in networks:
         network.reset_parameters(generator)
+    size = model.n_components * model.n_latent
+    networks[0].output.bias[size : 2 * size] = math.log(math.expm1(FIRST_SCALE))  # means are before scales
     model.mask_model.reset_parameters(generator, rows.observed.double().mean(dim=0))
     mean = rows.filled().sum(dim=0) / (rows.observed.sum(dim=0) + 2.0)  # (D), with a pixel of each sign
     start = model.observation.neutral_parameters()  # (P), locations first
