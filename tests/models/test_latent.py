@@ -12,7 +12,7 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.distributions.observation import Observation, Part
-from halfseen.models.latent.mask_term import HiddenCells, integrated_log_prob
+from halfseen.models.latent.mask_term import HiddenCells, integrated_log_prob, log_missing
 from halfseen.models.latent.model import LatentModel, LatentNoise
 from halfseen.models.latent.rows import Guessed, GuessFill
 from halfseen.models.latent.start import Factors, start_from_factors
@@ -202,6 +202,16 @@ def test_columns_whose_mask_is_not_modelled_count_as_missing_at_random(generator
     x, seen = torch.zeros(4, 5).double(), torch.tensor([[True, False, False]])
     actual = integrated_log_prob(observation, mask, parameters, x, seen)
     torch.testing.assert_close(actual, functional.logsigmoid(mask.bias[0]).expand(4), rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("columns", [None, (0,), (1, 2)])
+def test_training_and_imputation_agree_on_how_likely_cells_are_missing(columns, generator):
+    observation, mask = mixed_observation(), mixed_mask(columns=columns)
+    parameters = torch.randn(4, observation.n_parameters, generator=generator, dtype=torch.float64)
+    modelled = list(range(3)) if columns is None else list(columns)
+    cells = HiddenCells.of(observation, mask, parameters)
+    found = log_missing(observation, mask, parameters)
+    torch.testing.assert_close(found[:, modelled], cells.log_missing[:, modelled], rtol=EXACT, atol=EXACT)
 
 
 # ------------------------------------------------------------------------------------- where training starts

@@ -93,10 +93,8 @@ class HiddenCells:
         """Tilts the distribution of every cell by its probability of being missing."""
         grid = CellGrid.of(observation, parameters)
         columns = torch.tensor(observation.numeric, dtype=torch.long)
-        every = grid.values.new_zeros(*grid.values.shape[:-1], observation.n_columns)
-        logits = mask_model.column_logits(every.index_copy(-1, columns, grid.values))[..., columns]
-        log_hidden = torch.where(modelled_columns(mask_model)[columns], functional.logsigmoid(-logits), 0.0)
-        tilted = grid.log_weights + log_hidden  # (Q, *, J)
+        log_hidden = _log_hidden(mask_model, grid.values, columns)
+        tilted = grid.log_weights + torch.where(modelled_columns(mask_model)[columns], log_hidden, 0.0)
         log_number = tilted.logsumexp(dim=0)
         log_weights = tilted - log_number
         mean, log_missing = _tilted_levels(mask_model, observation.mean(parameters))
@@ -108,6 +106,24 @@ class HiddenCells:
             log_weights,
             mean.index_copy(-1, numbers, expected),
         )
+
+
+def _log_hidden(mask_model: SelfMaskModel, values: Tensor, columns: Tensor) -> Tensor:
+    """Returns the log probability (Q, *, J) that numbers of these columns are missing."""
+    every = values.new_zeros(*values.shape[:-1], mask_model.n_columns)
+    logits = mask_model.column_logits(every.index_copy(-1, columns, values))
+    return functional.logsigmoid(-logits.index_select(-1, columns))
+
+
+def log_missing(observation: Observation, mask_model: SelfMaskModel, parameters: Tensor) -> Tensor:
+    """Returns `HiddenCells.log_missing` of the columns whose mask is modelled; zeros of the others."""
+    grid = CellGrid.of(observation, parameters)
+    columns = torch.tensor(observation.numeric, dtype=torch.long)
+    kept = modelled_columns(mask_model)[columns].nonzero().squeeze(1)
+    values, log_weights = (part.index_select(-1, kept) for part in (grid.values, grid.log_weights))
+    log_number = (log_weights + _log_hidden(mask_model, values, columns[kept])).logsumexp(dim=0)
+    _, of_levels = _tilted_levels(mask_model, observation.mean(parameters))
+    return of_levels.index_copy(-1, columns[kept], log_number)
 
 
 def _tilted_levels(mask_model: SelfMaskModel, probabilities: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,6 +166,5 @@ def integrated_log_prob(
     seen : :math:`(*, C)`
     """
     log_observed = functional.logsigmoid(mask_model.logits(x))
-    log_missing = HiddenCells.of(observation, mask_model, parameters).log_missing
-    terms = torch.where(seen, log_observed, log_missing)
+    terms = torch.where(seen, log_observed, log_missing(observation, mask_model, parameters))
     return torch.where(modelled_columns(mask_model), terms, 0.0).sum(dim=-1)
