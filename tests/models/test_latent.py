@@ -204,7 +204,7 @@ def test_columns_whose_mask_is_not_modelled_count_as_missing_at_random(generator
     torch.testing.assert_close(actual, functional.logsigmoid(mask.bias[0]).expand(4), rtol=EXACT, atol=EXACT)
 
 
-@pytest.mark.parametrize("columns", [None, (0,), (1, 2)])
+@pytest.mark.parametrize("columns", [None, (0,), (1, 2), ()])
 def test_training_and_imputation_agree_on_how_likely_cells_are_missing(columns, generator):
     observation, mask = mixed_observation(), mixed_mask(columns=columns)
     parameters = torch.randn(4, observation.n_parameters, generator=generator, dtype=torch.float64)

@@ -147,7 +147,7 @@ def modelled_columns(mask_model: MaskModel) -> Tensor:
     if columns is None:
         return torch.ones(mask_model.n_columns, dtype=torch.bool)
     return torch.zeros(mask_model.n_columns, dtype=torch.bool).index_fill(
-        0, torch.tensor(list(columns)), True
+        0, torch.tensor(list(columns), dtype=torch.long), True
     )
 
 
