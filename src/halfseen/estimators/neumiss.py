@@ -194,8 +194,9 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
 
     Parameters
     ----------
-    missingness, head, n_networks, width, max_epochs, batch_size, learning_rate, patience, \
-    validation_fraction, ridge, callback, schema, random_state
+    missingness, head, n_networks, width, max_epochs, batch_size, learning_rate
+        As in `NeuMissRegressor`.
+    patience, validation_fraction, ridge, callback, schema, random_state
         As in `NeuMissRegressor`.
 
     Attributes
