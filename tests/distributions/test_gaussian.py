@@ -125,3 +125,11 @@ def test_more_than_sixty_two_features_have_distinct_patterns():
     observed[0, 64], observed[1, 129] = False, False
     buckets = list(plan_buckets(observed))
     assert sum(len(bucket.rows) for bucket in buckets) == 2
+
+
+@pytest.mark.parametrize("far", [1e160, 1e300])
+def test_a_value_whose_square_overflows_has_no_density_left(far):
+    covariance = torch.tensor([[1.0, 0.8], [0.8, 1.0]], dtype=torch.float64)
+    gaussian = Gaussian(torch.zeros(2, dtype=torch.float64), covariance)
+    batch = Incomplete.from_array([[far, 1.0], [far, np.nan]], torch.float64)
+    assert gaussian.log_prob(batch).tolist() == [-torch.inf, -torch.inf]

@@ -174,7 +174,7 @@ class Gaussian:
         completed = self._solve(batch.filled(self.loc) - self.loc, batch.observed, buckets, measure, add)
         seen, missing = (s.view(n_features + 1, -1)[:-1, :-1] for s in (sums[True], sums[False]))
         covariance = missing + n_by_observed * self.covariance - self.covariance @ seen @ self.covariance
-        distance = ((completed @ self.precision) * completed).sum(dim=1)
+        distance = without_overflow(((completed @ self.precision) * completed).sum(dim=1))
         n_observed = batch.observed.sum(dim=1).to(batch.x.dtype)
         log_prob = -0.5 * (n_observed * log(2 * pi) + log_dets[:-1] + distance)
         return Statistics(torch.where(batch.observed, batch.x, completed + self.loc), covariance, log_prob)
@@ -231,3 +231,8 @@ class Gaussian:
 def padded(matrix: Tensor) -> Tensor:
     """Adds a row and a column of zeros, the target of padding indices."""
     return torch.nn.functional.pad(matrix, (0, 1, 0, 1))
+
+
+def without_overflow(distance: Tensor) -> Tensor:
+    """Returns squared distances, infinite where they are the difference of numbers that overflow."""
+    return distance.nan_to_num(nan=torch.inf, posinf=torch.inf)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.gaussian import PARALLEL_CELLS, Gaussian, padded
+from halfseen.distributions.gaussian import PARALLEL_CELLS, Gaussian, padded, without_overflow
 from halfseen.distributions.patterns import Bucket, plan_buckets
 from halfseen.distributions.self_masks import SelfMask, Sites
 
@@ -222,7 +222,7 @@ class SelfMaskedGaussian:
                 add(measured)
         offset, variance = solved[:-1, :-1], spread[:-1, :-1]
         constant = torch.where(batch.observed, 0.0, 0.5 * self.loc * (sites.linear + tilt)).sum(dim=1)
-        quadratic = (centred * pulled).sum(dim=1) - (offset * pull).sum(dim=1)
+        quadratic = without_overflow((centred * pulled).sum(dim=1) - (offset * pull).sum(dim=1))
         n_observed = batch.observed.sum(dim=1).to(batch.x.dtype)
         log_det_all = log_dets[:-1] + self.gaussian.log_det + n_observed * log(2 * pi)
         mean = torch.where(batch.observed, batch.x, self.loc + offset)

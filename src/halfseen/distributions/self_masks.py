@@ -295,10 +295,11 @@ class Probit:
     exact = False
 
     @classmethod
-    def start(cls, active: Tensor, missing_rate: Tensor) -> "Probit":
-        """Returns flat probabilities, with the given rates (D)."""
-        intercept = torch.special.ndtri(missing_rate.clamp(1e-3, 1 - 1e-3))
-        return cls(active, torch.stack([torch.zeros_like(intercept), intercept], dim=1))
+    def start(cls, active: Tensor, missing_rate: Tensor, slope: Tensor | float = 0.0) -> "Probit":
+        """Returns probabilities with the given rates (D), of standard normal features, and slopes (D)."""
+        flat = torch.special.ndtri(missing_rate.clamp(1e-3, 1 - 1e-3))
+        slopes = torch.zeros_like(flat) + slope
+        return cls(active, torch.stack([slopes, flat * (1 + slopes**2).sqrt()], dim=1))
 
     def with_coefficients(self, coefficients: Tensor) -> "Probit":
         """Returns the mask with other coefficients; all are allowed."""

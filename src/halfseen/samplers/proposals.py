@@ -3,7 +3,8 @@ r"""Where to draw latents of a row for importance sampling: its posterior, or wh
 The encoder's posterior is diagonal, and one network serves every pattern of holes. Where it fits a row badly
 a few draws have all the weight. Such a row gets a proposal of its own: a multivariate Student t around the
 nearest mode, as wide as the curvature there says, beside a share of the encoder's posterior that keeps what
-the t might miss.
+the t might miss. Far outliers can have two modes, one where the encoder points and one where the outlier is
+taken for noise; weights of draws of the one say nothing of the other, so other starts are compared, too.
 """
 
 import math
@@ -26,6 +27,8 @@ DF = 12.0  # of the Student t: heavier tails waste draws if there are many laten
 N_STEPS = 4  # of Newton's method
 STEP_SIZES = (1.0, 0.5, 0.2, 0.05, 0.0)  # of which the best is taken
 MOST_LATENTS = 32  # a Hessian costs a pass back for each
+SHARES = (1.0, 0.5, 0.25, 0.0)  # of the encoder's mean, from the best of which Newton's method starts
+ASTRAY = 3.0  # nats by which another share is better, or a proposal explains more: there is another mode
 
 
 @dataclass(frozen=True)
@@ -147,19 +150,40 @@ def propose(posterior: GaussianMixture, log_joint: LogJoint, noise: Noise, pilot
     if noise.n_draws <= n_components or n_latent > MOST_LATENTS:
         return plain
     tried = pilot.of_posterior(posterior)
-    worth = effective_sample_size(tried.log_weights(log_joint(tried.z)))
-    if bool((worth >= POOR * pilot.n_draws).all()):
+    worth, evidence = _worth(tried.log_weights(log_joint(tried.z)))
+    start, astray = _best_start(posterior.mean(), log_joint)
+    poor = (worth < POOR * pilot.n_draws) | astray
+    if not bool(poor.any()):
         return plain
-    student = at_mode(posterior.mean(), log_joint)
+    student = at_mode(start, log_joint)
     tried = pilot.of_both(posterior, student)
-    better = effective_sample_size(tried.log_weights(log_joint(tried.z))) > worth
-    use = (worth < POOR * pilot.n_draws) & better
+    own_worth, own_evidence = _worth(tried.log_weights(log_joint(tried.z)))
+    gain = own_evidence - evidence  # draws that miss a mode explain less
+    use = poor & torch.where(gain.abs() < ASTRAY, own_worth > worth, gain > 0)
     own = noise.of_both(posterior, student)
     return Draws(
         torch.where(use[:, None], own.z, plain.z),
         torch.where(use, own.log_density, plain.log_density),
         torch.where(use, own.log_share, plain.log_share),
     )
+
+
+def _worth(log_weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns how many draws (N) count, and the log of the density (N) that they explain."""
+    return effective_sample_size(log_weights), log_weights.logsumexp(dim=0)
+
+
+def _best_start(mean: Tensor, log_joint: LogJoint) -> tuple[Tensor, Tensor]:
+    """Returns the best share (N, L) of means, and whether (N) the whole is far worse."""
+    tried = torch.tensor(SHARES, dtype=mean.dtype)[:, None, None] * mean
+    values = _finite(log_joint(tried))
+    best = values.argmax(dim=0)
+    rows = torch.arange(len(mean))
+    return tried[best, rows], values[best, rows] - values[0] > ASTRAY
+
+
+def _finite(values: Tensor) -> Tensor:
+    return values.nan_to_num(nan=-torch.inf)
 
 
 def at_mode(start: Tensor, log_joint: LogJoint) -> StudentT:
@@ -178,7 +202,7 @@ def at_mode(start: Tensor, log_joint: LogJoint) -> StudentT:
         slope, values, vectors = _curvature(z, log_joint)
         along = torch.einsum("nlk,nl->nk", vectors, slope) / values
         tried = z + sizes * torch.einsum("nlk,nk->nl", vectors, along)  # (T, N, L)
-        best = log_joint(tried).argmax(dim=0)
+        best = _finite(log_joint(tried)).argmax(dim=0)
         z = tried[best, torch.arange(len(z))]
     _, values, vectors = _curvature(z, log_joint)
     covariance = torch.einsum("nlk,nk,nmk->nlm", vectors, 1.0 / values, vectors)
@@ -193,5 +217,11 @@ def _curvature(z: Tensor, log_joint: LogJoint) -> tuple[Tensor, Tensor, Tensor]:
         columns = range(z.shape[-1])
         hessian = [torch.autograd.grad(slope[:, place].sum(), z, retain_graph=True)[0] for place in columns]
     precision = -torch.stack(hessian, dim=-1)
-    values, vectors = torch.linalg.eigh((precision + precision.mT) / 2)
-    return slope.detach(), values.clamp(min=1.0), vectors
+    known = (precision.isfinite().all(dim=-1) & slope.isfinite()).all(
+        dim=-1
+    )  # not of values beyond all bounds
+    precision = torch.where(
+        known[:, None, None], (precision + precision.mT) / 2, torch.eye(z.shape[-1]).to(z)
+    )
+    values, vectors = torch.linalg.eigh(precision)
+    return torch.where(known[:, None], slope.detach(), 0.0), values.clamp(min=1.0), vectors

@@ -25,7 +25,9 @@ from halfseen.training.em import (
 )
 
 SETTLING = 5  # steps before the likelihood of sites that are far from their factors counts
-ROUGH_STEPS = 12  # to find where a bump starts
+ROUGH_STEPS = 12  # to compare starts, and to find where a bump starts
+STEEPNESSES = (1.0, 4.0)  # of probits that are tried beside a flat one, for features of unit variance
+SKEWED = 3.0  # standard errors of a Gaussian's skewness, beyond which a probit may have cut a side off
 MIN_CELLS = 10  # with fewer cells shown or hidden a feature tells nothing of how it hides
 
 Missingness = Literal["ignorable", "probit", "self-masking"]
@@ -107,19 +109,39 @@ def _start(
     weights: Tensor | None,
     start: Gaussian | SelfMaskedGaussian | None,
 ) -> SelfMaskedGaussian:
-    """Returns where to start: a flat probit, or a bump in the place that a rough probit points to."""
+    """Returns where to start: the best of several probits, or a bump in the place that it points to."""
     shown = batch.observed.sum(dim=0).to(batch.x.dtype)
     active = may_hide & (shown >= MIN_CELLS) & (len(batch) - shown >= MIN_CELLS)
     probit = start
     if not isinstance(probit, SelfMaskedGaussian):
         plain = probit or fit_gaussian(batch, settings, generator=generator, weights=weights).gaussian
-        probit = SelfMaskedGaussian(plain, Probit.start(active, 1 - shown / len(batch)))
+        masks = _probits(batch, active)
+        if missingness == "probit" and len(masks) == 1:
+            return SelfMaskedGaussian(plain, masks[0])
+        rough = replace(settings, max_iterations=ROUGH_STEPS)
+        fits = [fit_self_masked(batch, plain, mask, rough, weights=weights) for mask in masks]
+        probit = max(fits, key=lambda fit: fit.objective[-1]).point
         if missingness == "probit":
             return probit
-        rough = replace(settings, max_iterations=ROUGH_STEPS)
-        probit = fit_self_masked(batch, plain, probit.mask, rough, weights=weights).point
     _, sites = probit.settle(batch)
     return SelfMaskedGaussian(probit.gaussian, Bump.start(active, sites, batch.observed))
+
+
+def _probits(batch: Incomplete, active: Tensor) -> list[Probit]:
+    """Returns a flat probit, and steep ones if what is shown of a feature is skewed as if a side were hidden.
+
+    A flat probit is a stationary point if other features say nothing of what is hidden: from there no step
+    leads to the side that is cut off, which the shape of what is left gives away.
+    """
+    seen = batch.observed.to(batch.x.dtype)
+    count = seen.sum(dim=0).clamp(min=1)
+    centred = torch.where(batch.observed, batch.x - batch.filled().sum(dim=0) / count, 0.0)
+    spread = (centred.square().sum(dim=0) / count).sqrt().clamp(min=torch.finfo(seen.dtype).tiny)
+    skewness = ((centred / spread) ** 3).sum(dim=0) / count
+    side = torch.where(active & (skewness.abs() > SKEWED * (6 / count).sqrt()), -skewness.sign(), 0.0)
+    steepnesses = (0.0, *STEEPNESSES) if bool(side.any()) else (0.0,)
+    rate = 1 - seen.mean(dim=0)
+    return [Probit.start(active, rate, steepness * side) for steepness in steepnesses]
 
 
 @task_threads()

@@ -252,6 +252,8 @@ def module_state(model: LatentModel) -> dict[str, Tensor]:
     """Returns the weights of a model, to be saved with other tensors."""
     return {f"{PREFIX}{name}": value for name, value in model.state_dict().items()}
 
+FARTHEST = 1e100  # standard deviations from the mean
+
 
 @dataclass(frozen=True)
 class TabularLatent:
@@ -275,8 +277,10 @@ class TabularLatent:
     sampler: LatentSampler
 
     def rows(self, codes: Incomplete) -> Guessed:
-        """Returns the features of codes, with their guess."""
-        return Guessed.by(self.guess, self.features.encode(codes))
+        """Returns the features of codes, with their guess; none is so far out that its square overflows."""
+        features = self.features.encode(codes)
+        near = Incomplete(features.x.clamp(-FARTHEST, FARTHEST), features.observed)
+        return Guessed.by(self.guess, near)
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by expectations and most probable levels."""
