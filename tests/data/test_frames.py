@@ -12,7 +12,7 @@ from data.round_trip import assert_same_frame, fill, holes, same_bits
 
 from halfseen.data.frames import Table, is_frame
 from halfseen.data.schema import Schema
-from halfseen.errors import SchemaError
+from halfseen.errors import HalfseenWarning, SchemaError
 
 MORNING = dt.datetime(2021, 3, 4, 5, 6, 7)
 MOMENTS = [MORNING, None, MORNING + dt.timedelta(days=3), MORNING + dt.timedelta(days=-900, seconds=59)]
@@ -160,6 +160,7 @@ def deep_copy(frame):
     return frame.clone() if isinstance(frame, pl.DataFrame) else frame
 
 
+@pytest.mark.filterwarnings("ignore:Column 'c' holds whole numbers beyond:halfseen.HalfseenWarning")
 @pytest.mark.parametrize("frame", list(cases()))
 def test_holes_are_filled_and_nothing_else_changes(frame):
     before = deep_copy(frame)
@@ -185,6 +186,7 @@ def column(frame, j):
     return frame[:, [j]] if isinstance(frame, pl.DataFrame) else frame.select([j])
 
 
+@pytest.mark.filterwarnings("ignore:Column 'c' holds whole numbers beyond:halfseen.HalfseenWarning")
 @pytest.mark.parametrize("frame", list(cases()))
 def test_a_table_without_rows_and_a_table_of_one_row_keep_their_dtypes(frame):
     schema, _ = fill(frame)
@@ -193,6 +195,46 @@ def test_a_table_without_rows_and_a_table_of_one_row_keep_their_dtypes(frame):
         _, filled = fill(part, schema=schema)
         assert_same_frame(filled, part)  # the first row is complete everywhere
         fill(part)  # and can be inferred from
+
+
+def whole_numbers(cells):
+    """Yields the same whole numbers as every library holds them."""
+    yield pd.DataFrame({"c": pd.Series(cells, dtype="Int64")})
+    yield pd.DataFrame({"c": pd.Series(cells, dtype="int64[pyarrow]")})
+    yield pd.DataFrame({"c": pd.Series(cells, dtype=object)})
+    yield pl.DataFrame({"c": pl.Series(cells, dtype=pl.Int64)})
+    yield pa.table({"c": pa.array(cells, type=pa.int64())})
+
+
+@pytest.mark.parametrize(
+    ("cells", "n_merged"),
+    [
+        ([*(2**60 + i for i in range(120)), None], 119),
+        ([-(2**60), -(2**60) - 1, 5, None], 1),
+        ([2**53, 2**53 + 1, None], 1),  # the first pair that has one float
+    ],
+)
+def test_whole_numbers_that_floats_do_not_tell_apart_are_warned_of_once(cells, n_merged):
+    message = rf"Column 'c' holds whole numbers beyond 2\*\*53, .* apart: {n_merged} of its distinct values"
+    for frame in whole_numbers(cells):
+        with pytest.warns(HalfseenWarning, match=message) as caught:
+            schema = Schema.infer(Table(frame))
+        assert len(caught) == 1
+        fill(frame, schema=schema)  # what was warned of in fit is no news later
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [[2**60, 2**60 + 256, 2**60, None], [2**53 - 1, 2**53, None], [2**53 + 1, 2**53 + 1], [None, None]],
+)
+def test_huge_whole_numbers_that_floats_tell_apart_are_read_without_a_word(cells):
+    distinct = set(cells) - {None}
+    for frame in whole_numbers(cells):
+        schema = Schema.infer(Table(frame))  # warnings are errors
+        assert schema.columns[0].n_observed == len(cells) - cells.count(None)
+        assert len(np.unique(Table(frame).column(0).values[: len(cells) - cells.count(None)])) == len(
+            distinct
+        )
 
 
 @pytest.mark.parametrize(

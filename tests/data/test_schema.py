@@ -130,9 +130,9 @@ def test_times_are_as_coarse_as_what_was_seen(cells, step):
     [
         ([1.5, 2.0, None], "continuous", {"kind": "continuous", "minimum": None}),
         ([1.5, 2.0, None], {"kind": "continuous"}, {"kind": "continuous", "reason": "Set by the user."}),
-        ([-1.0, 2.5], "positive", {"kind": "positive", "minimum": 0.0}),
         ([4.0, 2.5], "positive", {"kind": "positive", "minimum": 1.25}),
-        ([-3.0, 2.5], "count", {"kind": "count", "minimum": -3.0, "integer": True}),
+        ([3.0, 2.0] * 5, "count", {"kind": "count", "minimum": 0.0, "integer": True}),
+        ([0.0, 2.5], {"kind": "count", "integer": False}, {"kind": "count", "integer": False}),
         ([3, 1, 2], "categorical", {"kind": "categorical", "levels": (1, 2, 3)}),
         ([3, 1, 2], "ordinal", {"kind": "ordinal", "levels": (1, 2, 3)}),
         ([3, 1, 2], {"levels": [3, 1, 2, 9]}, {"kind": "categorical", "levels": (3, 1, 2, 9)}),
@@ -157,7 +157,7 @@ def test_times_are_as_coarse_as_what_was_seen(cells, step):
             {"kind": "continuous", "minimum": 0.0, "maximum": 1.0, "integer": True},
         ),
         ([1.5, 2.5], "identifier", {"kind": "identifier", "fill": 0.0, "levels": (1.5,)}),
-        ([1.5, 2.5, 2.5], "constant", {"kind": "constant", "levels": (2.5,)}),
+        ([2.5, None, 2.5], "constant", {"kind": "constant", "levels": (2.5,)}),
         (WEEK, {"minimum": "2020-01-02"}, {"minimum": 1577923200e6, "kind": "datetime"}),
         (WEEK, {"maximum": dt.date(2020, 1, 2)}, {"maximum": 1577923200e6}),
         (WEEK, {"maximum": "2020-01-02T02:00:00+02:00"}, {"maximum": 1577923200e6}),
@@ -212,6 +212,38 @@ def test_settings_of_users_come_first(cells, said, expected):
 def test_settings_that_cannot_hold_are_refused(cells, said, message):
     with pytest.raises(SchemaError, match=message):
         infer(cells, said)
+
+
+@pytest.mark.parametrize(
+    ("cells", "said", "message"),
+    [
+        ([2.5, None, 0.0], "positive", r"be positive, .* it holds 0 in row 2 \(1 of 2"),
+        ([2.5, -1.0, -2.0], "positive", r"be positive, .* it holds -1 in row 1 \(2 of 3"),
+        ([2, -3, 4], "count", r"be a count, .* it holds -3 in row 1 \(1 of 3"),
+        ([2.0, None, 2.5], "count", r"be a count, .* it holds 2.5 in row 2 \(1 of 2"),
+        ([-2.0, 2.5], {"kind": "count", "integer": False}, r"be a count, .* it holds -2 in row 0"),
+        ([None, 1.5, 1.5, 2], "constant", r"be constant, .* besides 1.5 it holds 2 in row 3 \(1 of 3"),
+        (["b", "b", "a"], "constant", r"be constant, .* besides 'b' it holds 'a' in row 2"),
+        (WEEK, "constant", r"be constant, .* besides 2020-01-01 it holds 2020-01-02 in row 1"),
+    ],
+)
+def test_settings_that_a_value_contradicts_are_refused_with_the_value_and_its_row(cells, said, message):
+    with pytest.raises(SchemaError, match=rf"Column 'c' cannot .*{message}"):
+        infer(cells, said)
+
+
+@given(
+    cells=st.lists(st.none() | st.integers(-9, 9).map(lambda i: i / 2), min_size=1, max_size=25),
+    name=st.sampled_from(["c", "user_id", "zip"]),
+)
+def test_what_was_inferred_is_never_contradicted_by_its_own_table(cells, name):
+    table = Table(pd.DataFrame({name: pd.Series(cells, dtype="float64")}))
+    found = Schema.infer(table).columns[0]
+    said = {"kind": found.kind, "minimum": found.minimum, "maximum": found.maximum, "integer": found.integer}
+    again = Schema.infer(table, {name: said}).columns[0]
+    assert (again.kind, again.code_bounds(), again.code_step) == (
+        found.kind, found.code_bounds(), found.code_step
+    )  # fmt: skip
 
 
 def test_a_bound_without_a_zone_is_in_utc_wherever_the_program_runs(monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from halfseen.data._cells import plain
+from halfseen.data._contradictions import refuse_kind
 from halfseen.data.columns import (
     LEVELLED,
     NUMERIC,
@@ -17,7 +18,7 @@ from halfseen.data.columns import (
     parse_numbers,
     refuse_infinite,
 )
-from halfseen.data.frames import Floats, RawColumn
+from halfseen.data.frames import EXACT_INTEGERS, Floats, RawColumn
 from halfseen.errors import SchemaError
 
 IDENTIFIER_NAME = re.compile(r"((^|[_\W])(id|uuid|guid)|^(index|rownames?|unnamed: ?0))$", re.IGNORECASE)
@@ -26,7 +27,6 @@ CODE_NAME = re.compile(r"(^|[_\W])(zip|zip_?code|post_?code|postal_?code|area_?c
 IDENTIFIER_ROWS = 20  # fewer rows than this and "all different" says nothing
 IDENTIFIER_SHARE = 0.5  # of text values that occur in a column, the share that is distinct
 BINARY_ROWS = 10  # two distinct numbers other than 0 and 1 in fewer cells are numbers, not codes
-EXACT_INTEGERS = 2.0**53  # beyond it every float is whole, which says nothing
 DAY = 86_400e6  # microseconds
 TIME_STEPS = (DAY, 3_600e6, 60e6, 1e6)
 LIMITS = ("minimum", "maximum", "integer")
@@ -76,6 +76,7 @@ def _choose_kind(raw: RawColumn, seen: Floats, said: dict[str, Any], *, named: b
     if wanted in ("datetime", "duration") or (time is not None and wanted in NUMERIC):
         instead = f"its kind can only be {time} or one with levels" if time else "convert it first"
         raise SchemaError(f"Column {raw.name!r} of dtype {raw.dtype} cannot be {wanted}; {instead}.")
+    refuse_kind(raw, wanted, said)
     return wanted, "Set by the user."
 
 
@@ -130,6 +131,7 @@ def _infer_number_kind(raw: RawColumn, seen: Floats, distinct: Floats, *, named:
 def _is_whole(raw: RawColumn, values: Floats) -> bool:
     if raw.whole:
         return True
+    # beyond 2**53 every float is whole, which says nothing
     return bool(np.all(values == np.round(values)) and np.abs(values).max(initial=0.0) <= EXACT_INTEGERS)
 
 
@@ -169,9 +171,9 @@ def _inferred_bounds(column: Column, raw: RawColumn, seen: Floats) -> dict[str, 
     if column.storage == "boolean":
         return {"integer": True, "minimum": 0.0, "maximum": 1.0}
     if column.kind == "positive":
-        changes["minimum"] = float(seen.min()) / 2 if seen.min() > 0 else 0.0
+        changes["minimum"] = float(seen.min()) / 2
     if column.kind == "count":
-        changes["minimum"] = min(0.0, float(seen.min()))
+        changes["minimum"] = 0.0
     return changes
 
 

@@ -130,12 +130,8 @@ class Column:
         return f"{name}: {self.kind}{bounds}, {self.n_missing} missing. {self.reason}"
 
     def _show(self, value: Any) -> str:
-        if self.storage == "time":
-            return (
-                str(np.datetime64(int(value), "us")).removesuffix("T00:00:00.000000").removesuffix(".000000")
-            )
-        if self.storage == "span":
-            return str(np.timedelta64(int(value), "us").item())
+        if self.storage in ("time", "span"):
+            return show_moment(value, self.storage)
         text = f"{value:g}" if isinstance(value, float) else str(value)
         return text if text.isprintable() else repr(text)
 
@@ -154,6 +150,13 @@ class Column:
             raise SchemaError(
                 f"Column {self.name!r} held {was} when the model was fitted, now it holds {example!r}."
             )
+
+
+def show_moment(code: float, storage: Storage) -> str:
+    """Returns a date (without its time at midnight) or a duration, given in microseconds, as text."""
+    if storage == "span":
+        return str(np.timedelta64(int(code), "us").item())
+    return str(np.datetime64(int(code), "us")).removesuffix("T00:00:00.000000").removesuffix(".000000")
 
 
 def refuse_infinite(raw: RawColumn) -> None:

@@ -26,6 +26,7 @@ from halfseen.data._objects import read_objects
 from halfseen.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]
+EXACT_INTEGERS = 2.0**53  # from here on, floats do not tell all whole numbers apart
 Storage = Literal["number", "boolean", "label", "time", "span", "nothing"]
 
 
@@ -41,6 +42,7 @@ class RawColumn:
     declared: bool = False  # the labels are levels that the dtype declares
     ordered: bool = False
     whole: bool = False  # the dtype holds whole numbers, or whole days, only
+    n_merged: int = 0  # distinct whole numbers that have the float of another
 
 
 class Table:
@@ -143,13 +145,16 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
         storage, values = read_objects(native, name)
         if storage == "label":
             return _read_labels(original, name, shown)
-        return RawColumn(name, shown, storage, values)
+        n_merged = _count_merged(original, values) if storage == "number" else 0
+        return RawColumn(name, shown, storage, values, n_merged=n_merged)
     if type(native_dtype).__name__ == "SparseDtype":
         raise SchemaError(f"Column {name!r} is sparse ({shown}); make it dense with .sparse.to_dense().")
     series = readable(original)
     dtype = series.dtype
     if dtype.is_numeric():
-        return RawColumn(name, shown, "number", floats(series), whole=dtype.is_integer())
+        values, whole = floats(series), dtype.is_integer()
+        n_merged = _count_merged(series, values) if whole else 0
+        return RawColumn(name, shown, "number", values, whole=whole, n_merged=n_merged)
     if dtype == nw.Boolean:
         return RawColumn(name, shown, "boolean", floats(series))
     if isinstance(dtype, nw.Datetime | nw.Date):
@@ -164,6 +169,13 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
         f"Column {name!r} has dtype {shown}, which cannot be imputed. Drop it, or turn it into "
         "numbers, text, booleans or dates."
     )
+
+
+def _count_merged(series: nw.Series[Any], values: Floats) -> int:
+    seen = values[~np.isnan(values)]
+    if np.abs(seen).max(initial=0.0) < EXACT_INTEGERS:
+        return 0
+    return series.drop_nulls().n_unique() - len(np.unique(seen))
 
 
 def _read_labels(series: nw.Series[Any], name: str, shown: str) -> RawColumn:

@@ -1,6 +1,7 @@
 """What each column of a table is: its kind, levels and bounds, inferred with a reason or said by the user."""
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral
@@ -9,8 +10,8 @@ from typing import Any
 
 from halfseen.data._inference import infer_column
 from halfseen.data.columns import KINDS, Column, Kind
-from halfseen.data.frames import Table
-from halfseen.errors import SchemaError
+from halfseen.data.frames import RawColumn, Table
+from halfseen.errors import HalfseenWarning, SchemaError
 
 __all__ = ["KINDS", "Column", "Kind", "Schema"]
 
@@ -43,12 +44,23 @@ class Schema:
         overrides : mapping, optional
             From the name or position of a column to a kind, or to settings: kind, minimum, maximum, integer,
             levels. Bounds of dates may be ISO text. They bind imputed cells; observed cells stay as they are.
+
+        Raises
+        ------
+        SchemaError
+            If a setting is unknown or cannot be met, or a value of the table is not of the kind that is said.
+
+        Warns
+        -----
+        HalfseenWarning
+            If distinct whole numbers beyond 2**53 are one number as floats, and so to models.
         """
         said = _check_overrides({} if overrides is None else overrides, table)
-        columns = [
-            infer_column(table.column(j), said.get(table.names[j], {}), named=table.named)
-            for j in range(len(table.names))
-        ]
+        columns = []
+        for j, name in enumerate(table.names):
+            raw = table.column(j)
+            _warn_of_merged(raw)
+            columns.append(infer_column(raw, said.get(name, {}), named=table.named))
         return cls(tuple(columns))
 
     @staticmethod
@@ -91,6 +103,17 @@ class Schema:
 
     def __len__(self) -> int:
         return len(self.columns)
+
+
+def _warn_of_merged(raw: RawColumn) -> None:
+    if raw.n_merged:
+        warnings.warn(
+            f"Column {raw.name!r} holds whole numbers beyond 2**53, which are not told apart: {raw.n_merged} "
+            "of its distinct values are taken for another. Subtract a constant from the column, or turn it "
+            "into text if its values are names.",
+            HalfseenWarning,
+            stacklevel=6,  # who called fit, past its decorator
+        )
 
 
 def _check_overrides(overrides: Any, table: Table) -> dict[str, dict[str, Any]]:

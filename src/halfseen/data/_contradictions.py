@@ -1,0 +1,48 @@
+"""What users say of a column, held against the values that were seen in it; the first misfit is named."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfseen.data._cells import plain
+from halfseen.data.columns import Kind, show_moment
+from halfseen.data.frames import Floats, RawColumn
+from halfseen.errors import SchemaError
+
+
+def refuse_kind(raw: RawColumn, kind: Kind, said: dict[str, Any]) -> None:
+    """Raises if a value that was seen is not of the kind that the user stated."""
+    values = raw.values
+    if kind == "constant":
+        first = values[~np.isnan(values)][0]
+        others = ~np.isnan(values) & (values != first)
+        _refuse(raw, others, "be constant", besides=f"besides {_shown(first, raw)} ")
+    elif kind == "positive":
+        _refuse(raw, values <= 0, "be positive")
+    elif kind == "count":
+        _refuse(raw, values < 0, "be a count")
+        if said.get("integer") is not False:
+            _refuse(raw, _fractional(values), "be a count")
+
+
+def _refuse(raw: RawColumn, broken: npt.NDArray[np.bool_], what: str, besides: str = "") -> None:
+    rows = np.flatnonzero(broken)
+    if len(rows):
+        value, n_seen = _shown(raw.values[rows[0]], raw), (~np.isnan(raw.values)).sum()
+        raise SchemaError(
+            f"Column {raw.name!r} cannot {what}, as the schema says: {besides}it holds {value} in row "
+            f"{rows[0]} ({len(rows)} of {n_seen} values do not fit). Change the schema or the values."
+        )
+
+
+def _fractional(values: Floats) -> npt.NDArray[np.bool_]:
+    return values % 1 > 0  # false of NaN
+
+
+def _shown(code: float, raw: RawColumn) -> str:
+    if raw.labels:
+        return repr(plain(raw.labels[int(code)]))
+    if raw.storage in ("time", "span"):
+        return show_moment(code, raw.storage)
+    return repr(float(code)).removesuffix(".0")
