@@ -67,8 +67,9 @@ def _origin(results: dict[str, Any]) -> str:
     most = max(row["n_runs"] for row in results["summary"])
     fewest = min(row["n_runs"] for row in results["summary"])
     runs = f"{most} runs" if most == fewest else f"{fewest} to {most} runs"
+    what = "One run of each" if most == 1 else f"Means of {runs}"
     command = f"halfseen reproduce {results['experiment']} --scale {results['scale']}"
-    return f"Means of {runs}, by `{command}`, commit {results['provenance']['commit'][:7]}."
+    return f"{what}, by `{command}`, commit {results['provenance']['commit'][:7]}."
 
 
 def main() -> int:

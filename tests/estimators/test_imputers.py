@@ -33,8 +33,11 @@ def two_clusters(n_rows=400, seed=0):
         (GaussianImputer(ridge=-0.5), "ridge must be 'auto' or a number of at least 0, got -0.5"),
         (GaussianImputer(ridge=float("nan")), "ridge must be 'auto' or a number of at least 0, got nan"),
         (GaussianImputer(ridge="big"), "ridge must be 'auto' or a number of at least 0, got 'big'"),
+        (GaussianImputer(ridge=None), "ridge must be 'auto' or a number of at least 0, got None"),
         (GaussianImputer(max_iter=0), "max_iter must be at least 1, got 0"),
-        (GaussianImputer(n_posterior_draws=-1), "n_posterior_draws must not be negative, got -1"),
+        (GaussianImputer(max_iter=None), "max_iter must be a whole number of at least 1, got None"),
+        (GaussianImputer(tol="small"), "tol must be a number of at least 0, got 'small'"),
+        (GaussianImputer(n_posterior_draws=-1), "n_posterior_draws must be at least 0, got -1"),
         (
             GaussianImputer(n_posterior_draws=2, missingness="probit"),
             "missingness='ignorable' only, got n_posterior_draws=2 with missingness='probit'",
@@ -47,6 +50,8 @@ def two_clusters(n_rows=400, seed=0):
         (MixtureImputer(validation_fraction=1.0), r"validation_fraction must be in \[0, 1\), got 1.0"),
         (MixtureImputer(validation_fraction=-0.1), r"validation_fraction must be in \[0, 1\), got -0.1"),
         (MixtureImputer(max_epochs=-1), "max_epochs must be .*got -1"),
+        (MixtureImputer(max_epochs=None), "max_epochs must be a whole number of at least 0, got None"),
+        (MixtureImputer(2.5), "n_components must be a whole number of at least 1, got 2.5"),
         (MixtureImputer(batch_size=0), "batch_size must be .*got 0"),
         (MixtureImputer(learning_rate=0.0), "learning_rate must be .*got 0.0"),
         (MixtureImputer(patience=-1), "patience must be .*got -1"),
@@ -67,6 +72,54 @@ def two_clusters(n_rows=400, seed=0):
 def test_parameters_out_of_range_are_refused_when_fitting(imputer, message):
     with pytest.raises(ValueError, match=message):
         imputer.fit(ARRAY.make())
+
+
+@pytest.mark.parametrize("n_draws", [1.5, True, None, "2"])
+def test_a_number_of_draws_that_is_no_whole_number_is_refused(n_draws):
+    imputer = MeanImputer().fit(ARRAY.make())
+    with pytest.raises(ValueError, match=f"n_draws must be a whole number of at least 1, got {n_draws!r}"):
+        imputer.sample(ARRAY.make(), n_draws)
+    assert len(imputer.sample(ARRAY.make(), np.int64(2))) == 2
+
+
+NOTHING = [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT")]
+
+
+@pytest.mark.parametrize("nothing", NOTHING, ids=["None", "nan", "NA", "NaT", "time", "span"])
+@pytest.mark.parametrize("make", [lambda rows: np.array(rows, dtype=object), list], ids=["array", "list"])
+def test_objects_that_stand_for_nothing_are_missing_cells(nothing, make):
+    imputer = GaussianImputer(random_state=0).fit(gaussian_array())
+    expected = imputer.transform([[1.0, np.nan, 2.0, 3.0]])
+    assert np.array_equal(imputer.transform(make([[1.0, nothing, 2.0, 3.0]])), expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a", "'a'"),
+        (pd.Timestamp(2020, 1, 2), r"Timestamp\('2020-01-02 00:00:00'\)"),
+        (10**400, "1000"),
+        (np.zeros(2), r"array\(\[0., 0.\]\)"),
+    ],
+)
+def test_what_is_no_number_in_an_array_is_refused_with_its_place(value, shown):
+    imputer = GaussianImputer(random_state=0).fit(gaussian_array())
+    table = np.array([[1.0, None, 2.0, 3.0]] * 3, dtype=object)
+    table[2, 1] = value
+    with pytest.raises(ValueError, match=rf"Column 'x1' holds {shown}.* in row 2.*Pass a data frame"):
+        imputer.transform(table)
+
+
+def test_a_list_with_text_is_refused_with_its_place():
+    with pytest.raises(ValueError, match=r"Column 'x1' holds 'a' in row 0, .*Pass a data frame"):
+        MeanImputer().fit([[1.0, "a"], [2.0, "b"]])
+
+
+def test_a_score_of_no_rows_is_refused():
+    imputer = GaussianImputer(random_state=0).fit(ARRAY.make())
+    assert imputer.score_samples(ARRAY.make()[:0]).shape == (0,)
+    with pytest.raises(ValueError, match="at least one row, got none"):
+        imputer.score(ARRAY.make()[:0])
 
 
 def test_gaussian_equals_the_textbook_conditional_on_complete_training_data():

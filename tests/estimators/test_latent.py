@@ -1,6 +1,7 @@
 """Imputers by latent-variable models: what is particular to them, beside the laws of all imputers."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from halfseen import (
     NotMIWAEImputer,
 )
 from halfseen.data.incomplete import Incomplete
+from halfseen.estimators import latent_trust
 from halfseen.estimators.latent_trust import look_at_weights
 from halfseen.missingness import LogisticSelfMasking
 
@@ -207,14 +209,19 @@ def test_a_mechanism_of_the_laboratory_may_be_given():
 
 def test_signs_may_be_one_for_all_a_list_or_by_name():
     table = pd.DataFrame(line(), columns=list("abc"))
-    for signs, expected in ((-1, [-1, -1, -1]), ([1, -1, 1], [1, -1, 1]), ({"b": -1}, [1, -1, 1])):
+    for signs, expected in (
+        *((-1, [-1, -1, -1]), (np.int64(-1), [-1, -1, -1]), (np.array(-1), [-1, -1, -1])),
+        *(([1, -1, 1], [1, -1, 1]), (np.array([1, -1, 1]), [1, -1, 1])),
+        *(({"b": -1}, [1, -1, 1]), ({"b": np.int64(-1)}, [1, -1, 1])),
+    ):
         imputer = NotMIWAEImputer(missingness="self-masking-known", signs=signs, random_state=0, **SMALL)
         mask_model = imputer.fit(table).model_.sampler.model.mask_model
         assert torch.sign(mask_model.slope).tolist() == expected
     with pytest.raises(ValueError, match="signs names 'd', which is no column"):
         NotMIWAEImputer(missingness="monotone", signs={"d": 1}, **SMALL).fit(table)
-    with pytest.raises(ValueError, match=r"signs must be \+1 or -1"):
-        NotMIWAEImputer(missingness="monotone", signs=[1, 0, 1], **SMALL).fit(table)
+    for wrong in ([1, 0, 1], [1, 1], 1.5, "up", [1, None, 1]):
+        with pytest.raises(ValueError, match=r"signs must be \+1 or -1"):
+            NotMIWAEImputer(missingness="monotone", signs=wrong, **SMALL).fit(table)
 
 
 def test_of_several_starts_that_with_the_best_held_out_bound_is_kept():
@@ -283,8 +290,23 @@ def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path
         ("missingness", "odd", r"missingness must be one of .*, got 'odd'"),
         ("missingness", 3, "missingness must be a name or a function, got 3"),
         ("n_components", 0, "n_components must be at least 1, got 0"),
-        ("n_latent", 0, "n_latent must be 'auto' or a positive number, got 0"),
-        ("batch_size", "large", "batch_size must be 'auto' or a positive number, got 'large'"),
+        ("n_latent", 0, "n_latent must be 'auto' or at least 1, got 0"),
+        ("n_latent", None, "n_latent must be 'auto' or a whole number of at least 1, got None"),
+        ("n_latent", 1.5, "n_latent must be 'auto' or a whole number of at least 1, got 1.5"),
+        ("batch_size", "large", "batch_size must be 'auto' or a whole number of at least 1, got 'large'"),
+        ("batch_size", 0.5, "batch_size must be 'auto' or a whole number of at least 1, got 0.5"),
+        ("max_epochs", -1, "max_epochs must be 'auto' or at least 0, got -1"),
+        ("max_epochs", None, "max_epochs must be 'auto' or a whole number of at least 0, got None"),
+        *(
+            (name, value, f"{name} must be a whole number of at least {lowest}, got {value!r}")
+            for name, lowest in (
+                *(("width", 0), ("n_blocks", 0), ("n_components", 1), ("n_starts", 1), ("n_draws", 1)),
+                *(("n_imputation_draws", 1), ("n_chain_steps", 0), ("patience", 1)),
+            )
+            for value in ("8", None, 1.5, True)
+        ),
+        ("learning_rate", "fast", "learning_rate must be positive and finite, got 'fast'"),
+        ("validation_fraction", None, r"validation_fraction must be in \[0, 1\), got None"),
         ("validation_fraction", 1.0, r"validation_fraction must be in \[0, 1\), got 1.0"),
         ("n_imputation_draws", 0, "n_imputation_draws must be at least 1, got 0"),
     ],
@@ -294,8 +316,59 @@ def test_what_cannot_be_is_refused(parameter, value, message):
         LatentImputer(**{parameter: value}).fit(line())
 
 
+def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
+    whole = {name: np.int64(value) for name, value in SMALL.items()}
+    one, other = (LatentImputer(random_state=0, **sizes).fit(line()) for sizes in (whole, SMALL))
+    one.save(tmp_path / "model")
+    for imputer in (one, halfseen.load(tmp_path / "model")):
+        assert np.array_equal(imputer.transform(line()), other.transform(line()))
+
+
+@pytest.mark.parametrize("shape", [None, (8, 8)], ids=["table", "images"])
+def test_a_known_mechanism_that_returns_no_tensor_is_refused_with_what_it_returned(shape):
+    pixels = np.where(np.eye(60, 64), np.nan, np.arange(60 * 64).reshape(60, 64) % 2)
+    table = line() if shape is None else pixels
+    imputer = LatentImputer(missingness=lambda x: np.full(x.shape, 0.5), image_shape=shape, **SMALL)
+    with pytest.raises(ValueError, match=r"function must return a torch tensor of shape .*, got ndarray"):
+        imputer.fit(table)
+
+
+def test_warnings_of_fit_name_the_line_that_called_it(monkeypatch):
+    trusted = latent_trust.ImportanceSampler.trust
+
+    def untrusted(sampler, rows):
+        trust = trusted(sampler, rows)
+        return replace(trust, pareto_k=torch.ones_like(trust.pareto_k), ess=torch.ones_like(trust.ess))
+
+    monkeypatch.setattr(latent_trust.ImportanceSampler, "trust", untrusted)
+    table = pd.DataFrame(line(), columns=list("abc")).assign(empty=np.nan)
+    table["name"] = [None, *(f"person {i}" for i in range(len(table) - 1))]
+    for call in (LatentImputer.fit, LatentImputer.fit_transform):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            call(LatentImputer(random_state=0, **SMALL), table)
+        for message in ("has no value at all", "looks like an identifier", "importance weights"):
+            (warning,) = (warning for warning in found if message in str(warning.message))
+            assert warning.filename == __file__
+
+
 def test_training_reports_its_progress():
     records = []
     MIWAEImputer(callback=records.append, random_state=0, **SMALL).fit(line())
     assert [record.epoch for record in records] == [1, 2, 3]
     assert all(math.isfinite(record.train_loss) for record in records)
+
+
+def test_imputations_beside_an_outlier_move_smoothly_and_its_score_falls():
+    """Far out a value counts as noise, and its neighbours are filled as if it were not there."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(300, 1)) + 0.3 * rng.normal(size=(300, 4))
+    table = np.where(rng.random(truth.shape) < 0.2, np.nan, truth)
+    imputer = MIWAEImputer(max_epochs=2, random_state=0).fit(table)
+    far = np.array([20.0, 30.0, 40.0, 60.0, 100.0, 1e4, 1e160, 1e300])
+    rows = np.column_stack([far, np.full(len(far), np.nan), np.ones(len(far)), np.ones(len(far))])
+    filled, scores = imputer.transform(rows)[:, 1], imputer.score_samples(rows)
+    assert np.abs(filled[:-2] - 1.0).max() < 0.5
+    assert np.abs(filled[-2:]).max() < 1.5  # values without any sense
+    assert (np.diff(scores[:-1]) < 0).all()
+    np.testing.assert_array_equal(imputer.transform(rows)[:, 0], far)

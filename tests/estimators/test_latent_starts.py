@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from halfseen.estimators import latent_base
-from halfseen.estimators.latent import LatentImputer, MIWAEImputer, NotMIWAEImputer
+from halfseen.estimators.latent import DeMissVAEImputer, LatentImputer, MIWAEImputer, NotMIWAEImputer
 
 SMALL = {"n_latent": 1, "width": 8, "n_blocks": 1, "max_epochs": 2, "n_imputation_draws": 64}
 
@@ -120,3 +120,51 @@ def test_a_table_that_does_not_hide_itself_is_trained_once_for_each_start(held_o
     assert len(held_out) == 1
     LatentImputer(missingness="linear", random_state=0, **SMALL).fit(table)
     assert len(held_out) == 3  # first as if cells were missing at random
+
+
+class Interrupting:
+    """A callback that is interrupted once, in the given epoch counted over all trainings."""
+
+    def __init__(self, at):
+        self.at, self.n_calls = at, 0
+
+    def __call__(self, progress):
+        self.n_calls += 1
+        if self.n_calls == self.at:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        DeMissVAEImputer,
+        NotMIWAEImputer,
+        lambda **settings: NotMIWAEImputer(missingness="linear", **settings),
+        lambda **settings: LatentImputer(n_starts=5, **settings),
+    ],
+    ids=["encoder", "second start", "next phase", "other starts"],
+)
+def test_an_interrupt_ends_all_of_training(make):
+    table, _ = cut_off(n_rows=80)
+    callback = Interrupting(at=2)
+    imputer = make(callback=callback, random_state=0, **{**SMALL, "max_epochs": 6}).fit(table)
+    assert callback.n_calls == 2
+    assert imputer.history_.stopped == "interrupted"
+    assert len(imputer.history_.train_loss) == 2
+    assert np.isfinite(imputer.transform(table)).all()
+    model = imputer.model_.sampler.model
+    assert all(parameter.requires_grad for parameter in model.decoder.parameters())
+
+
+@pytest.mark.parametrize("epoch", [8, 10], ids=["phase without a mask", "last phase"])
+def test_an_interrupted_start_is_kept_only_if_it_is_better_than_the_whole_ones(epoch):
+    """A start has two epochs without the mask, whose losses are lower and do not compare, and six with it."""
+    table, _ = cut_off(n_rows=80)
+    settings = {"missingness": "linear", "random_state": 0, **SMALL, "max_epochs": 6, "n_starts": 3}
+    first = LatentImputer(**{**settings, "n_starts": 1}).fit(table)
+    imputer = LatentImputer(callback=Interrupting(at=epoch + 1), **settings).fit(table)
+    assert imputer.history_.stopped == "interrupted"
+    assert min(imputer.history_.monitored) <= min(first.history_.monitored)
+    if epoch == 8:
+        assert imputer.history_.monitored == first.history_.monitored
+        assert np.array_equal(imputer.transform(table), first.transform(table))

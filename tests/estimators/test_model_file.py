@@ -1,5 +1,6 @@
 """Model files: whole, exact in another process, and refused in one line when they are anything else."""
 
+import datetime
 import json
 import os
 import pickle
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import safetensors
 import safetensors.torch
@@ -287,7 +289,7 @@ def test_a_folder_that_cannot_hold_the_file_is_an_error_that_leaves_nothing(mode
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(NotADirectoryError, match="file"):
         imputer.save(tmp_path / "file" / "model")
-    with pytest.raises(FileNotFoundError, match="nowhere"):
+    with pytest.raises(FileNotFoundError, match=re.escape(f"no folder '{tmp_path / 'nowhere'}' to save")):
         imputer.save(tmp_path / "nowhere" / "model")
     with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))):
         imputer.save(tmp_path)
@@ -324,6 +326,27 @@ def test_a_schema_by_name_by_position_and_with_numbers_of_numpy_is_kept(tmp_path
     again = loaded.fit(table)
     assert again.schema_ == imputer.schema_
     np.testing.assert_array_equal(again.transform(table), imputer.transform(table))
+
+
+def test_dates_in_a_schema_are_kept_as_text(tmp_path):
+    table = pd.DataFrame({"day": pd.to_datetime(["2020-01-01", None, "2021-01-01"] * 5), "x": range(15)})
+    imputer = GaussianImputer(schema={"day": {"minimum": datetime.date(2019, 1, 1)}}, random_state=0)
+    imputer.fit(table).save(tmp_path / "model")
+    loaded = halfseen.load(tmp_path / "model")
+    assert loaded.schema == {"day": {"minimum": "2019-01-01"}}
+    assert loaded.fit(table).schema_ == imputer.schema_
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ridge_", {1.0}), ("objective_", [object()]), ("n_iter_", np.datetime64("2020-01-01"))],
+)
+def test_a_fitted_attribute_that_no_file_can_hold_is_refused(model_file, tmp_path, name, value):
+    imputer = halfseen.load(model_file)
+    setattr(imputer, name, value)
+    with pytest.raises(TypeError, match=f"A model file cannot hold {name}: .* is a (set|object|date)"):
+        imputer.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_history_of_training_is_kept(tmp_path):

@@ -13,6 +13,7 @@ import halfseen
 from halfseen import NeuMissClassifier, NeuMissRegressor
 from halfseen.data.incomplete import Incomplete
 from halfseen.datasets import GaussianClassificationProblem, GaussianProblem
+from halfseen.estimators import _neumiss
 
 SMALL = {"n_networks": 2, "width": 16, "max_epochs": 5, "random_state": 0}
 REGRESSOR, CLASSIFIER = NeuMissRegressor(**SMALL), NeuMissClassifier(**SMALL)
@@ -191,19 +192,27 @@ def test_integer_weights_are_repeated_rows_where_no_rows_are_held_out():
 
 
 @pytest.mark.parametrize(
-    "labels", [["b", "a", "c"], [True, False], [7, -3, 0], [2.0, 1.0], ["a", "b"]], ids=str
+    "labels",
+    [
+        *(["b", "a", "c"], [True, False], [7, -3, 0], [2.0, 1.0], ["a", "b"]),
+        np.array(["2021-01-01", "2020-01-01"], dtype="datetime64[D]"),
+        np.array(["2021-01-01T05", "2020-01-01T00", "2022-02-02T00"], dtype="datetime64[ns]"),
+        np.array([5, -3], dtype="timedelta64[h]"),
+    ],
+    ids=str,
 )
 def test_classes_may_be_anything_that_can_be_sorted_and_survive_a_file(labels, tmp_path):
     X, y = incomplete()
     classes = np.array(labels, dtype=object if len(labels) == 2 and labels[0] == "a" else None)
     target = classes[np.digitize(y, [-1, 1][: len(labels) - 1])]
     model = clone(CLASSIFIER).fit(X, target)
-    assert model.classes_.tolist() == sorted(labels)
+    assert model.classes_.tolist() == sorted(classes.tolist())
     assert model.score(X, target) > 0.6
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     model.save(tmp_path / "model")
     loaded = halfseen.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(loaded.classes_, model.classes_)
     assert loaded.predict(X).dtype == model.predict(X).dtype == target.dtype
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
 
@@ -358,20 +367,43 @@ def test_weights_that_cannot_be_used_are_refused(estimator, weights, message):
     [
         ({"missingness": "at random"}, "missingness must be one of .*, got 'at random'"),
         ({"head": "deep"}, "head must be one of auto, linear, mlp, got 'deep'"),
-        ({"n_networks": 0}, "n_networks must be a whole number of at least 1, got 0"),
+        ({"n_networks": 0}, "n_networks must be at least 1, got 0"),
+        ({"n_networks": True}, "n_networks must be a whole number of at least 1, got True"),
         ({"width": 1.5}, "width must be a whole number of at least 1, got 1.5"),
         ({"validation_fraction": 1.0}, r"validation_fraction must be in \[0, 1\), got 1.0"),
         ({"ridge": -1.0}, "ridge must be 'auto' or a number of at least 0, got -1.0"),
+        ({"ridge": None}, "ridge must be 'auto' or a number of at least 0, got None"),
+        ({"max_epochs": -1}, "max_epochs must be at least 0, got -1"),
+        ({"max_epochs": "auto"}, "max_epochs must be a whole number of at least 0, got 'auto'"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"batch_size": None}, "batch_size must be a whole number of at least 1, got None"),
+        ({"learning_rate": "1"}, "learning_rate must be positive and finite, got '1'"),
         ({"learning_rate": 0.0}, "learning_rate must be positive and finite, got 0.0"),
         ({"patience": 0}, "patience must be at least 1, got 0"),
+        ({"patience": 2.5}, "patience must be a whole number of at least 1, got 2.5"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_parameters_out_of_range_are_refused(estimator, parameters, message):
+def test_parameters_out_of_range_are_refused(estimator, parameters, message, monkeypatch):
     X, y = incomplete(60)
+    monkeypatch.setattr(_neumiss, "fit_masked_gaussian", None)  # not before the law is fitted
     with pytest.raises(ValueError, match=message):
         clone(estimator).set_params(**parameters).fit(X, target_of(estimator, y))
+
+
+def test_one_held_out_row_is_no_evidence_for_a_model_of_missingness():
+    X, y = incomplete()
+    model = clone(REGRESSOR).set_params(validation_fraction=0.001).fit(X, y)  # a warning would be an error
+    assert model.missingness_ == "ignorable"
+    assert len(model.validation_errors_) == 3
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_a_time_that_is_missing_is_no_class():
+    X, y = incomplete(60)
+    times = np.where(y > 0, np.datetime64("2020-01-01"), np.datetime64("NaT"))
+    with pytest.raises(ValueError, match="leave out the rows whose class is not known"):
+        clone(CLASSIFIER).fit(X, times)
 
 
 def test_a_second_fit_without_networks_keeps_no_history_of_the_first():

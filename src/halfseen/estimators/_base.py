@@ -1,11 +1,16 @@
 """What all imputers share: everything but the model."""
 
+import contextlib
+import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import sklearn
 import torch
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from torch import Tensor
@@ -14,9 +19,24 @@ from halfseen._random import row_keys
 from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import HalfseenWarning
+from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.tabular import TabularModel
+
+INSIDE = (
+    f"{Path(__file__).parents[1]}{os.sep}",
+    f"{Path(sklearn.__file__).parent}{os.sep}",
+    contextlib.__file__,
+)
+
+
+def warn_user(message: str) -> None:
+    """Warns with the line by which the user called us, directly or by scikit-learn."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(INSIDE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, HalfseenWarning, stacklevel=level)
 
 
 class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimator):
@@ -58,8 +78,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         list of tables, or array of shape (n_draws, n_samples, n_features)
             Tables in the library of `X`; an array if `X` is one.
         """
-        if n_draws < 1:
-            raise ValueError(f"n_draws must be at least 1, got {n_draws!r}.")
+        check_whole("n_draws", n_draws, 1)
         read = self._read(X, reset=False)
         keys = row_keys(read.codes.to_array(), self.seed_)
         drawn = self._by_chunk(
@@ -118,7 +137,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
 
     def score(self, X: Any, y: Any = None) -> float:
         """Returns the mean of `score_samples`: higher is better, so models can be searched over."""
-        return float(self.score_samples(X).mean())
+        scores = self.score_samples(X)
+        if len(scores) == 0:
+            raise ValueError("The score is a mean over rows: X must have at least one row, got none.")
+        return float(scores.mean())
 
     def _fit_model(self, codes: Incomplete) -> TabularModel:
         raise NotImplementedError(f"{type(self).__name__} does not say how its model is fitted.")
@@ -183,18 +205,14 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         for column in self.schema_:
             if column.kind == "all-missing":
                 what = "0" if column.fill is not None else "nothing: it stays missing"
-                self._warn(f"Column {column.name!r} has no value at all; it is filled with {what}.")
+                warn_user(f"Column {column.name!r} has no value at all; it is filled with {what}.")
             elif column.kind == "identifier" and column.n_missing:
                 assert column.levels is not None
                 value = column.levels[int(column.fill)]
-                self._warn(
+                warn_user(
                     f"Column {column.name!r} looks like an identifier, which no model can predict; its "
                     f"{column.n_missing} missing cells are filled with its most frequent value {value!r}."
                 )
-
-    @staticmethod
-    def _warn(message: str) -> None:
-        warnings.warn(message, HalfseenWarning, stacklevel=4)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

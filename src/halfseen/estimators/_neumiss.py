@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,8 +14,9 @@ from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.estimators._table import TableEstimator, rows_at_once
-from halfseen.estimators.imputers import SMALLEST_SPLIT, em_settings
+from halfseen.estimators.imputers import SMALLEST_SPLIT, check_ridge, em_settings
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.conditional import RowLaw, condition, law_from_state, law_state
 from halfseen.nn.ensemble import EnsembleMLP
@@ -196,7 +196,8 @@ class NeuMissBase(Saveable, TableEstimator):
             errors[kind] = _errors(law, judged)
         chosen = min(kinds, key=lambda kind: float(errors[kind].mean()))
         gain = errors[kinds[0]] - errors[chosen]
-        if not gain.mean() > 2 * gain.std() / len(gain) ** 0.5:  # it must be better, not only as good
+        # It must be better, not only as good; of one row nobody can say.
+        if len(gain) < 2 or not gain.mean() > 2 * gain.std() / len(gain) ** 0.5:
             chosen = kinds[0]
         self.missingness_ = chosen
         self.validation_errors_ = {kind: float(error.mean()) for kind, error in errors.items()}
@@ -307,12 +308,10 @@ class NeuMissBase(Saveable, TableEstimator):
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
-        for name in ("n_networks", "width"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be in [0, 1), got {self.validation_fraction!r}.")
+        for name, lowest in {"n_networks": 1, "width": 1, "batch_size": 1, "max_epochs": 0}.items():
+            check_whole(name, getattr(self, name), lowest)
+        check_training(self)
+        check_ridge(self.ridge)
 
     def _state(self) -> dict[str, Tensor]:
         weights = {} if self.network_ is None else self.network_.state_dict()

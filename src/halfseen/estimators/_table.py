@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ class TableEstimator(BaseEstimator):
             return table
         array = validate_data(
             self,
-            X,
+            _as_numbers(X),
             reset=reset,
             dtype=(np.float64, np.float32),
             ensure_all_finite=False,  # infinity is refused by the schema, which can name the column
@@ -88,6 +89,36 @@ class TableEstimator(BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
+
+
+def _as_numbers(X: Any) -> Any:
+    """Returns an array of objects or text as numbers, with NaN for NA and NaT; all else as it is."""
+    array = np.asarray(X) if isinstance(X, list | tuple) else X
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "OSU":
+        return X
+    cells = np.where(_is_nothing(array).astype(bool), np.nan, array.astype(object))
+    try:
+        return cells.astype(np.float64)
+    except (OverflowError, TypeError, ValueError) as error:
+        row, column = next((i, j) for i, j in np.ndindex(cells.shape) if not _is_number(cells[[i], [j]]))
+        raise SchemaError(
+            f"Column 'x{column}' holds {cells[row, column]!r} in row {row}, which is no number that an array "
+            "can hold. Pass a data frame if columns are text or dates."
+        ) from error
+
+
+@partial(np.frompyfunc, nin=1, nout=1)
+def _is_nothing(cell: Any) -> bool:
+    """Tells whether a cell is NA or NaT of whatever library; None and NaN turn into NaN by themselves."""
+    return not isinstance(cell, float | int | str) and str(cell) in ("<NA>", "NaT")
+
+
+def _is_number(cell: npt.NDArray[Any]) -> bool:
+    try:
+        cell.astype(np.float64)
+    except (OverflowError, TypeError, ValueError):
+        return False
+    return True
 
 
 def rows_at_once(n_features: int, n_draws: int = 1) -> int:

@@ -13,6 +13,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._parameters import check_number, check_training, check_whole
 from halfseen.models.tabular_gaussian import TabularGaussian
 from halfseen.models.tabular_mixture import TabularMixture
 from halfseen.objectives.likelihood import NegativeLogLikelihood
@@ -137,8 +138,7 @@ class GaussianImputer(BaseImputer):
         self.random_state = random_state
 
     def _fit_model(self, codes: Incomplete) -> TabularGaussian:
-        if self.n_posterior_draws < 0:
-            raise ValueError(f"n_posterior_draws must not be negative, got {self.n_posterior_draws!r}.")
+        check_whole("n_posterior_draws", self.n_posterior_draws, 0)
         if self.n_posterior_draws and self.missingness != "ignorable":
             raise ValueError(
                 f"n_posterior_draws is available for missingness='ignorable' only, got "
@@ -279,10 +279,9 @@ class MixtureImputer(BaseImputer):
         self.random_state = random_state
 
     def _fit_model(self, codes: Incomplete) -> TabularMixture:
-        if self.n_components < 1:
-            raise ValueError(f"n_components must be at least 1, got {self.n_components!r}.")
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be in [0, 1), got {self.validation_fraction!r}.")
+        for name, lowest in {"n_components": 1, "batch_size": 1, "max_epochs": 0}.items():
+            check_whole(name, getattr(self, name), lowest)
+        check_training(self)
         generator = torch_generator(self.seed_)
         features = FeatureMap.fit(self._modelled, codes, all_indicators=True)
         n_components = min(self.n_components, max(1, len(codes) // 2))
@@ -323,15 +322,20 @@ def split_rows(
     return batch[order[n_held_out:]], batch[order[:n_held_out]]
 
 
+def check_ridge(ridge: float | str) -> None:
+    """Raises a ValueError if an estimator cannot have such a ridge."""
+    if not isinstance(ridge, str) or ridge != "auto":
+        check_number("ridge", ridge, lambda v: v >= 0, "'auto' or a number of at least 0")
+
+
 def em_settings(
     batch: Incomplete, ridge: float | str, max_iter: int, tol: float, generator: torch.Generator
 ) -> EMSettings:
     """Checks an estimator's parameters and chooses the ridge if it is left to the data."""
-    if max_iter < 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter!r}.")
+    check_whole("max_iter", max_iter, 1)
+    check_number("tol", tol, lambda v: v >= 0, "a number of at least 0")
+    check_ridge(ridge)
     if ridge == "auto":
         settings = EMSettings(max_iterations=max_iter, tolerance=tol)
         return replace(settings, ridge=choose_ridge(batch, settings, generator=generator))
-    if isinstance(ridge, str) or not ridge >= 0:
-        raise ValueError(f"ridge must be 'auto' or a number of at least 0, got {ridge!r}.")
     return EMSettings(max_iter, tol, float(ridge))

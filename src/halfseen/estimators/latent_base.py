@@ -4,8 +4,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import cycle
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,6 +45,8 @@ N_STEPS = 2500  # of training, if left to the imputer
 LARGEST_BATCH, LARGEST_IMAGE_BATCH = 512, 128
 GRADIENT_CLIP = 5.0
 CALIBRATION_ROWS = 200  # of which known cells are hidden to see how sure the model may be
+
+Attempt: TypeAlias = tuple[float, History, LatentModel]  # a training, and the loss by which it is judged
 
 
 class BaseLatentImputer(BaseImputer):
@@ -125,25 +128,25 @@ class BaseLatentImputer(BaseImputer):
         architecture = self._architecture(features, codes)
         known = self._known_mask(features)
 
-        def attempt() -> tuple[History, LatentModel]:
+        def attempt() -> Attempt:
             model = architecture.build(self._modelled, features, known=known)
             start_images(model, rows, generator)
-            return self._train(model, rows, generator, True), model
+            return *self._train(model, rows, generator, True), model
 
         model = self._best_of_starts(attempt)
         self.architecture_ = architecture.to_dict()
         return ImageLatent(self._modelled, features, self._sampler(model)), rows
 
-    def _best_of_starts(
-        self, attempt: Callable[[], tuple[History, LatentModel]], n_kinds: int = 1
-    ) -> LatentModel:
+    def _best_of_starts(self, attempt: Callable[[], Attempt], n_kinds: int = 1) -> LatentModel:
         """Returns the trained model with the best held-out bound, and keeps its history."""
         best: tuple[float, LatentModel] | None = None
         for _ in range(n_kinds * self.n_starts):
-            history, model = attempt()
-            loss = min(history.monitored, default=math.inf)
+            loss, history, model = attempt()
             if best is None or loss < best[0]:
                 best, self.history_ = (loss, model), history
+            if history.stopped == "interrupted":
+                self.history_ = replace(self.history_, stopped="interrupted")
+                break
         assert best is not None
         return best[1]
 
@@ -153,17 +156,17 @@ class BaseLatentImputer(BaseImputer):
         if self.missingness == "ignorable":
             batch = batch[batch.observed.any(dim=1)]
         architecture = self._architecture(features, codes)
+        known = self._known_mask(features)
         start = fit_start(batch, self._may_hide(features, architecture), generator)
         guess = start if isinstance(start, Gaussian) else start.gaussian
-        known = self._known_mask(features)
         rows = Guessed.by(guess, batch)
         kinds = (False,) if isinstance(start, Gaussian) else (False, True)
         turns = cycle(kinds)
 
-        def attempt() -> tuple[History, LatentModel]:
+        def attempt() -> Attempt:
             model = architecture.build(self._modelled, features, batch, known)
             self._start(model, start, rows, generator, steep=next(turns))
-            return self._train(model, rows.to(torch.float32), generator, isinstance(start, Gaussian)), model
+            return *self._train(model, rows.to(torch.float32), generator, isinstance(start, Gaussian)), model
 
         model = self._best_of_starts(attempt, len(kinds)).double()
         self.architecture_ = architecture.to_dict()
@@ -244,17 +247,17 @@ class BaseLatentImputer(BaseImputer):
             unknown = set(map(str, self.signs)) - {column.name for column in every}
             if unknown:
                 raise ValueError(f"signs names {sorted(unknown)[0]!r}, which is no column.")
-            given = [int(self.signs.get(column.name, 1)) for column in every]
+            given = [self.signs.get(column.name, 1) for column in every]
         else:
-            signs = 1 if self.signs is None else self.signs
-            given = [int(signs)] * len(every) if isinstance(signs, int) else [int(sign) for sign in signs]
-        if len(given) != len(every) or not set(given) <= {-1, 1}:
+            signs: Any = 1 if self.signs is None else self.signs
+            given = [signs] * len(every) if np.ndim(signs) == 0 else list(signs)
+        if len(given) != len(every) or not all(sign in (-1, 1) for sign in given):
             raise ValueError(
                 f"signs must be +1 or -1, one for all or one for each column, got {self.signs!r}."
             )
         if self.image_shape is not None and len(set(given)) > 1:
             raise ValueError("signs must be one for all pixels of an image.")
-        return tuple(sign for sign, column in zip(given, every, strict=True) if column.modelled)
+        return tuple(int(sign) for sign, column in zip(given, every, strict=True) if column.modelled)
 
     def _known_mask(self, features: FeatureMap) -> MaskModel | None:
         """Returns the model of a known mechanism, in the units of the table."""
@@ -268,7 +271,7 @@ class BaseLatentImputer(BaseImputer):
 
         def missing(x: Tensor) -> Tensor:
             answer: Tensor = probability(features.numbers(x.double()))
-            return answer.to(x.dtype)
+            return answer.to(x.dtype) if isinstance(answer, Tensor) else answer  # which `KnownMask` refuses
 
         return KnownMask(missing, features.n_features)
 
@@ -298,18 +301,25 @@ class BaseLatentImputer(BaseImputer):
 
     def _train(
         self, model: LatentModel, rows: Incomplete, generator: torch.Generator, starts_ignorant: bool
-    ) -> History:
-        """Trains in one phase; where nothing is known yet of the mask, first as if it were ignorable."""
+    ) -> tuple[float, History]:
+        """Trains in one phase; where nothing is known yet of the mask, first as if it were ignorable.
+
+        Returns the loss by which starts compare, infinite if interrupted before the last phase, whose it is.
+        """
         # The same rows for every start and architecture, so that held-out bounds compare.
         train, validation = split_rows(rows, self.validation_fraction, torch_generator(self.seed_))
         settings = self._settings(len(train), n_kinds=1 if starts_ignorant else 2)
+        history = History()
         if self.posterior == "imputations":
-            self._train_on_imputations(model, train, validation, settings, generator)
+            history = self._train_on_imputations(model, train, validation, settings, generator)
         phases = [(1.0, settings)]
         if starts_ignorant and not model.mask_model.is_ignorable:
             phases.insert(0, (0.0, replace(settings, max_epochs=math.ceil(settings.max_epochs / 3))))
         stratified = self.sampling == "stratified"
+        loss = math.inf
         for mask_weight, phase in phases:
+            if history.stopped == "interrupted":
+                break
             objective = LatentObjective.for_model(
                 model,
                 bound=self.bound,
@@ -327,8 +337,10 @@ class BaseLatentImputer(BaseImputer):
                 settings=phase,
                 callback=self.callback,
             )
+            if mask_weight:
+                loss = min(history.monitored, default=math.inf)
         model.requires_grad_(True)
-        return history
+        return loss, history
 
     def _train_on_imputations(
         self,
@@ -337,7 +349,7 @@ class BaseLatentImputer(BaseImputer):
         validation: Incomplete | None,
         settings: TrainingSettings,
         generator: torch.Generator,
-    ) -> None:
+    ) -> History:
         """Trains on completed rows, whose imputations improve meanwhile; then leaves the decoder as it is.
 
         What follows trains the encoder alone, to read incomplete rows.
@@ -347,7 +359,7 @@ class BaseLatentImputer(BaseImputer):
             copies = Completions.start(rows, model.observation, self.n_draws, generator, donors=train)
             return CompletedRows.of(rows, copies, held_out=held_out)
 
-        fit_module(
+        history = fit_module(
             model,
             DecomposedObjective.for_model(model),
             completed(train, held_out=False),
@@ -358,6 +370,7 @@ class BaseLatentImputer(BaseImputer):
         )
         for part in (model.decoder, model.observation):
             part.requires_grad_(False)
+        return history
 
     def _settings(self, n_rows: int, n_kinds: int) -> TrainingSettings:
         """Returns how to train; large tables, whose steps take long, share them out among kinds of start."""

@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.models.latent.tabular import Missingness
 
 MISSINGNESS = get_args(Missingness)
@@ -34,12 +35,10 @@ def check_choices(imputer: Any) -> None:
     lowest = {"n_components": 1, "n_starts": 1, "n_draws": 1, "width": 0, "n_blocks": 0}
     lowest |= {"n_imputation_draws": 1, "n_chain_steps": 0}
     for name, bound in lowest.items():
-        if not getattr(imputer, name) >= bound:
-            raise ValueError(f"{name} must be at least {bound}, got {getattr(imputer, name)!r}.")
-    for name in ("n_latent", "batch_size", "max_epochs"):
-        value = getattr(imputer, name)
-        if value != "auto" and (isinstance(value, str) or not value >= (name != "max_epochs")):
-            raise ValueError(f"{name} must be 'auto' or a positive number, got {value!r}.")
+        check_whole(name, getattr(imputer, name), bound)
+    for name, bound in {"n_latent": 1, "batch_size": 1, "max_epochs": 0}.items():
+        check_whole(name, getattr(imputer, name), bound, auto=True)
+    check_training(imputer)
     if imputer.image_shape is not None and imputer.encoder != "guess":
         raise ValueError(
             f"Images have an encoder of their own: encoder must be 'guess', got {imputer.encoder!r}."
@@ -48,5 +47,3 @@ def check_choices(imputer: Any) -> None:
         raise ValueError("n_chain_steps must be 0 for images and with posterior='mixture'.")
     if imputer.image_shape is not None and imputer.width == 0:
         raise ValueError("width must be at least 1 for images, got 0.")
-    if not 0 <= imputer.validation_fraction < 1:
-        raise ValueError(f"validation_fraction must be in [0, 1), got {imputer.validation_fraction!r}.")

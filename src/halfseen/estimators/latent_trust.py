@@ -1,9 +1,7 @@
 """Whether the importance weights behind a latent imputer's answers can be trusted."""
 
-import warnings
-
 from halfseen.data.incomplete import Incomplete
-from halfseen.errors import HalfseenWarning
+from halfseen.estimators._base import warn_user
 from halfseen.objectives.weights import MIN_DRAWS
 from halfseen.samplers.importance import ImportanceSampler
 
@@ -22,12 +20,10 @@ def look_at_weights(sampler: ImportanceSampler, rows: Incomplete) -> dict[str, f
     share = float((trust.pareto_k > UNTRUSTED).double().mean())
     ess = float(trust.ess.median())
     if share > 0.5 and ess < POOR_SHARE * sampler.n_draws and len(some) >= ENOUGH_ROWS:
-        warnings.warn(
+        warn_user(
             f"For {share:.0%} of rows the importance weights have too heavy a tail (Pareto k above "
             f"{UNTRUSTED}; half of the rows have an effective number of draws below {ess:.0f} of "
             f"{sampler.n_draws}). Means may still do, but intervals and draws are too narrow: "
-            "raise n_imputation_draws, lower n_latent, or use posterior='mixture'.",
-            HalfseenWarning,
-            stacklevel=4,
+            "raise n_imputation_draws, lower n_latent, or use posterior='mixture'."
         )
     return {"median_ess": ess, "untrusted": share}

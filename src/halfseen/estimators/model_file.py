@@ -1,10 +1,12 @@
 """Model files: safetensors that hold the tensors and, as JSON, all the rest; nothing is executed."""
 
+import datetime
 import hashlib
 import json
 import os
 import platform
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,6 +45,9 @@ class Saveable:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the fitted estimator to one file; an existing file is replaced only by a whole new one."""
         check_is_fitted(self)
+        folder = Path(os.path.realpath(path)).parent
+        if not folder.exists():
+            raise FileNotFoundError(f"There is no folder {str(folder)!r} to save the model in.")
         tensors = {name: value.detach().contiguous() for name, value in self._state().items()}
         manifest = json.dumps(self._manifest(), sort_keys=True)
         metadata = {KEY: manifest, DIGEST: _digest(manifest, tensors)}
@@ -52,11 +57,12 @@ class Saveable:
     def _manifest(self) -> dict[str, Any]:
         estimator: Any = self
         names = [name for name in (*ATTRIBUTES, *self._saved) if hasattr(estimator, name)]
-        attributes = {name: _plain(getattr(estimator, name)) for name in names}
+        attributes = {name: _plain(getattr(estimator, name), name) for name in names}
+        parameters = estimator.get_params(deep=False)
         return {
             "format": FORMAT,
             "class": type(self).__name__,
-            "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
+            "parameters": {name: _plain_parameter(value, name) for name, value in parameters.items()},
             "attributes": attributes,
             "schema": estimator.schema_.to_dict(),
             "versions": {
@@ -163,19 +169,31 @@ def _digest(manifest: str, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _plain(value: Any) -> Any:
-    """Returns a value as JSON can hold it, None if it cannot: generators and callbacks stay behind."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
+def _plain_parameter(value: Any, name: str) -> Any:
+    """Returns a parameter as JSON can hold it: generators and callbacks stay behind."""
+    if callable(value) or isinstance(value, np.random.Generator | np.random.RandomState):
+        return None
+    return _plain(value, name, dates=True)
+
+
+def _plain(value: Any, name: str, *, dates: bool = False) -> Any:
+    """Returns a value as JSON can hold it, dates as text if allowed; raises a TypeError if it cannot."""
+    plain = partial(_plain, name=name, dates=dates)
+    if hasattr(value, "tolist"):  # arrays and numbers of numpy, series
+        return plain(value.tolist())
     if isinstance(value, History):
         return value.to_dict() | {"seconds": []}  # equal fits have equal files
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
-            return {key: _plain(item) for key, item in value.items()}
-        return {ITEMS: [[_plain(key), _plain(item)] for key, item in value.items()]}
+            return {key: plain(item) for key, item in value.items()}
+        return {ITEMS: [[plain(key), plain(item)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, str | int | float | None) else None
+        return [plain(item) for item in value]
+    if dates and isinstance(value, datetime.date):
+        return value.isoformat()  # which a schema reads as well
+    if isinstance(value, str | int | float | None):
+        return value
+    raise TypeError(f"A model file cannot hold {name}: {value!r} is a {type(value).__name__}.")
 
 
 def _from_plain(value: Any) -> Any:

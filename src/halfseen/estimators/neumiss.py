@@ -243,17 +243,17 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         labels = column_or_1d(y, warn=True)
-        if labels.dtype == object and any(label is None or label != label for label in labels.tolist()):
+        if labels.dtype.kind in "OmM" and any(label is None or label != label for label in labels):
             raise ValueError("Input y contains NaN or None: leave out the rows whose class is not known.")
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         check_consistent_length(counted, labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        self._class_list = self.classes_.tolist()
         if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes, got 1 class: {self._class_list[0]!r}."
-            )
+            only = self.classes_.tolist()[0]
+            raise ValueError(f"{type(self).__name__} needs at least two classes, got 1 class: {only!r}.")
+        is_time = self.classes_.dtype.kind in "mM"  # which a file holds as whole numbers
+        self._class_list = (self.classes_.view(np.int64) if is_time else self.classes_).tolist()
         self._class_dtype = self.classes_.dtype.str
         self._n_answers = 1 if len(self.classes_) == 2 else len(self.classes_)
         target = torch.from_numpy(codes.astype(np.int64))[counted]

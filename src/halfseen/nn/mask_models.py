@@ -277,5 +277,5 @@ class KnownMask(MaskModel):
         expected = (*x.shape[:-1], self.n_columns)
         if not isinstance(answer, Tensor) or answer.shape != expected:
             got = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
-            raise ValueError(f"function must return a torch tensor of shape {expected}, got {got}.")
+            raise ValueError(f"The function must return a torch tensor of shape {expected}, got {got}.")
         return answer

@@ -252,6 +252,7 @@ def module_state(model: LatentModel) -> dict[str, Tensor]:
     """Returns the weights of a model, to be saved with other tensors."""
     return {f"{PREFIX}{name}": value for name, value in model.state_dict().items()}
 
+
 FARTHEST = 1e100  # standard deviations from the mean
 
 
