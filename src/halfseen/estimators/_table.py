@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,7 +95,8 @@ def _as_numbers(X: Any) -> Any:
     array = np.asarray(X) if isinstance(X, list | tuple) else X
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "OSU":
         return X
-    cells = np.where(_is_nothing(array).astype(bool), np.nan, array.astype(object))
+    nothing = np.frompyfunc(_is_nothing, 1, 1)(array).astype(bool)
+    cells = np.where(nothing, np.nan, array.astype(object))
     try:
         return cells.astype(np.float64)
     except (OverflowError, TypeError, ValueError) as error:
@@ -107,7 +107,6 @@ def _as_numbers(X: Any) -> Any:
         ) from error
 
 
-@partial(np.frompyfunc, nin=1, nout=1)
 def _is_nothing(cell: Any) -> bool:
     """Tells whether a cell is NA or NaT of whatever library; None and NaN turn into NaN by themselves."""
     return not isinstance(cell, float | int | str) and str(cell) in ("<NA>", "NaT")
