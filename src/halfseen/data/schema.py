@@ -1,7 +1,6 @@
 """What each column of a table is: its kind, levels and bounds, inferred with a reason or said by the user."""
 
 import json
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral
@@ -11,7 +10,7 @@ from typing import Any
 from halfseen.data._inference import infer_column
 from halfseen.data.columns import KINDS, Column, Kind
 from halfseen.data.frames import RawColumn, Table
-from halfseen.errors import HalfseenWarning, SchemaError
+from halfseen.errors import SchemaError, warn_user
 
 __all__ = ["KINDS", "Column", "Kind", "Schema"]
 
@@ -107,12 +106,10 @@ class Schema:
 
 def _warn_of_merged(raw: RawColumn) -> None:
     if raw.n_merged:
-        warnings.warn(
+        warn_user(
             f"Column {raw.name!r} holds whole numbers beyond 2**53, which are not told apart: {raw.n_merged} "
             "of its distinct values are taken for another. Subtract a constant from the column, or turn it "
-            "into text if its values are names.",
-            HalfseenWarning,
-            stacklevel=6,  # who called fit, past its decorator
+            "into text if its values are names."
         )
 
 

@@ -1,16 +1,10 @@
 """What all imputers share: everything but the model."""
 
-import contextlib
-import os
-import sys
-import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import sklearn
 import torch
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from torch import Tensor
@@ -18,25 +12,11 @@ from torch import Tensor
 from halfseen._random import row_keys
 from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete
-from halfseen.errors import HalfseenWarning
+from halfseen.errors import warn_user
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.tabular import TabularModel
-
-INSIDE = (
-    f"{Path(__file__).parents[1]}{os.sep}",
-    f"{Path(sklearn.__file__).parent}{os.sep}",
-    contextlib.__file__,
-)
-
-
-def warn_user(message: str) -> None:
-    """Warns with the line by which the user called us, directly or by scikit-learn."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(INSIDE):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, HalfseenWarning, stacklevel=level)
 
 
 class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimator):

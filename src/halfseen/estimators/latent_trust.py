@@ -1,7 +1,7 @@
 """Whether the importance weights behind a latent imputer's answers can be trusted."""
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.estimators._base import warn_user
+from halfseen.errors import warn_user
 from halfseen.objectives.weights import MIN_DRAWS
 from halfseen.samplers.importance import ImportanceSampler
 
