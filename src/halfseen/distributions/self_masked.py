@@ -161,15 +161,15 @@ class SelfMaskedGaussian:
 
     def settle(self, batch: Incomplete) -> tuple[Posterior, Sites]:
         """Returns posterior and sites that agree with each other; each row has as many sweeps as it needs."""
-        sites = self.first_sites(batch)
-        posterior = self.condition(batch, sites, self._plan(batch.observed))
+        sites, buckets = self.first_sites(batch), self._plan(batch.observed)
+        posterior = self.condition(batch, sites, buckets)
         if self.mask.exact:
             return posterior, sites
         sites = Sites(sites.precision.clone(), sites.linear.clone())
-        moving, rows, buckets = torch.arange(len(batch)), batch, list[Bucket]()
+        moving, rows = torch.arange(len(batch)), batch
         for _ in range(EP_SWEEPS):
             before, last = posterior[moving], sites[moving]
-            if len(rows) > len(moving) or not buckets:
+            if len(rows) > len(moving):
                 rows = batch[moving]
                 buckets = self._plan(rows.observed)
             following = self.next_sites(before, last).damped(last, NEW_SHARE)

@@ -217,11 +217,9 @@ def _curvature(z: Tensor, log_joint: LogJoint) -> tuple[Tensor, Tensor, Tensor]:
         columns = range(z.shape[-1])
         hessian = [torch.autograd.grad(slope[:, place].sum(), z, retain_graph=True)[0] for place in columns]
     precision = -torch.stack(hessian, dim=-1)
-    known = (precision.isfinite().all(dim=-1) & slope.isfinite()).all(
-        dim=-1
-    )  # not of values beyond all bounds
-    precision = torch.where(
-        known[:, None, None], (precision + precision.mT) / 2, torch.eye(z.shape[-1]).to(z)
-    )
+    # Of values beyond all bounds nothing is known: no slope, and the curvature of the prior.
+    known = precision.isfinite().all(dim=-1).all(dim=-1) & slope.isfinite().all(dim=-1)
+    prior = torch.eye(z.shape[-1], dtype=z.dtype)
+    precision = torch.where(known[:, None, None], (precision + precision.mT) / 2, prior)
     values, vectors = torch.linalg.eigh(precision)
     return torch.where(known[:, None], slope.detach(), 0.0), values.clamp(min=1.0), vectors

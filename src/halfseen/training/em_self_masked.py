@@ -115,7 +115,7 @@ def _start(
     probit = start
     if not isinstance(probit, SelfMaskedGaussian):
         plain = probit or fit_gaussian(batch, settings, generator=generator, weights=weights).gaussian
-        masks = _probits(batch, active)
+        masks = _probits(batch, active, weights)
         if missingness == "probit" and len(masks) == 1:
             return SelfMaskedGaussian(plain, masks[0])
         rough = replace(settings, max_iterations=ROUGH_STEPS)
@@ -127,20 +127,21 @@ def _start(
     return SelfMaskedGaussian(probit.gaussian, Bump.start(active, sites, batch.observed))
 
 
-def _probits(batch: Incomplete, active: Tensor) -> list[Probit]:
+def _probits(batch: Incomplete, active: Tensor, weights: Tensor | None = None) -> list[Probit]:
     """Returns a flat probit, and steep ones if what is shown of a feature is skewed as if a side were hidden.
 
     A flat probit is a stationary point if other features say nothing of what is hidden: from there no step
     leads to the side that is cut off, which the shape of what is left gives away.
     """
-    seen = batch.observed.to(batch.x.dtype)
-    count = seen.sum(dim=0).clamp(min=1)
-    centred = torch.where(batch.observed, batch.x - batch.filled().sum(dim=0) / count, 0.0)
-    spread = (centred.square().sum(dim=0) / count).sqrt().clamp(min=torch.finfo(seen.dtype).tiny)
-    skewness = ((centred / spread) ** 3).sum(dim=0) / count
+    weight = torch.ones(len(batch), dtype=batch.x.dtype) if weights is None else weights
+    shown = weight @ batch.observed.to(weight.dtype)
+    count = shown.clamp(min=1)
+    centred = torch.where(batch.observed, batch.x - weight @ batch.filled() / count, 0.0)
+    spread = (weight @ centred.square() / count).sqrt().clamp(min=torch.finfo(weight.dtype).tiny)
+    skewness = weight @ (centred / spread) ** 3 / count
     side = torch.where(active & (skewness.abs() > SKEWED * (6 / count).sqrt()), -skewness.sign(), 0.0)
     steepnesses = (0.0, *STEEPNESSES) if bool(side.any()) else (0.0,)
-    rate = 1 - seen.mean(dim=0)
+    rate = 1 - shown / weight.sum()
     return [Probit.start(active, rate, steepness * side) for steepness in steepnesses]
 
 

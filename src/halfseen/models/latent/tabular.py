@@ -42,6 +42,7 @@ PATCHES = 8  # side by side, about
 MASK_MAPS = 8
 PREFIX = "module."  # of the names of weights that are saved
 CODE_SIZE = 64  # of a set of observed features
+FARTHEST = 1e100  # standard deviations from the mean: squares of what is beyond might overflow
 RARE_STREAM = 3  # noise that chooses among rare levels, apart from the sampler's
 
 
@@ -253,9 +254,6 @@ def module_state(model: LatentModel) -> dict[str, Tensor]:
     return {f"{PREFIX}{name}": value for name, value in model.state_dict().items()}
 
 
-FARTHEST = 1e100  # standard deviations from the mean
-
-
 @dataclass(frozen=True)
 class TabularLatent:
     """Codes of a table under a latent-variable model; answers are by importance sampling.
@@ -278,7 +276,7 @@ class TabularLatent:
     sampler: LatentSampler
 
     def rows(self, codes: Incomplete) -> Guessed:
-        """Returns the features of codes, with their guess; none is so far out that its square overflows."""
+        """Returns the features of codes, with their guess; none is farther out than `FARTHEST`."""
         features = self.features.encode(codes)
         near = Incomplete(features.x.clamp(-FARTHEST, FARTHEST), features.observed)
         return Guessed.by(self.guess, near)
