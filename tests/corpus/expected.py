@@ -1,0 +1,139 @@
+"""Small dirty files, made for the tests, and what becomes of every column of each when it is imputed.
+
+A new file is a csv beside this one and an entry in `CORPUS`; `tests/cli/test_corpus.py` does the rest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What becomes of a column.
+
+    missing : cells that count as missing when the file is read.
+    left : cells that are missing in the output; None if `where` alone says it.
+    why : a pattern that the reason in `columns_left_` matches; without one the column is not among them.
+    where : the cells left are exactly the missing ones of rows whose output has one of these texts, by
+        column.
+    written : a pattern that the text of every filled cell matches as a whole.
+    """
+
+    missing: int = 0
+    left: int | None = 0
+    why: str = ""
+    where: Mapping[str, tuple[str, ...]] | None = None
+    written: str = ""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the corpus: the outcome of each column, patterns of lines on standard error, options."""
+
+    columns: Mapping[str, Outcome]
+    says: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    n_notes: int | None = None  # lines that begin with "note"; None where the number does not matter
+
+
+def filled(missing: int, written: str = "") -> Outcome:
+    """Every missing cell is filled."""
+    return Outcome(missing, written=written)
+
+
+def left(missing: int, why: str) -> Outcome:
+    """Every missing cell is left empty."""
+    return Outcome(missing, missing, why)
+
+
+COMPLETE = Outcome()
+
+CORPUS: dict[str, File] = {
+    "checkboxes": File(
+        {
+            "age": filled(2, r"\d+"),
+            "weight": filled(3, r"\d+\.\d"),
+            "deceased": left(53, "one observed value, 'yes'"),
+            "newsletter": left(45, "one observed value, True"),
+            "country": left(3, "one observed value, 'CH'"),
+            "batch": filled(2, "7"),
+            "fax": left(60, "no observed value"),
+            "exported": left(30, "one observed value, 2024-05-01"),
+            "smoker": filled(4, "no|yes"),
+        },
+        says=(
+            r"note  Column 'deceased' has one observed value, 'yes'; its 53 missing cells are left empty",
+            r"note  Column 'batch' has one observed value, 7; its 2 missing cells are filled with it",
+            r"note  Column 'fax' has no observed value; its 60 missing cells are left empty",
+            r"wrote  .*; 191 cells left missing",
+        ),
+        n_notes=6,
+    ),
+    "customers": File(
+        {
+            "customer": left(10, "identifier"),
+            "phone": left(3, "identifier"),
+            "comment": left(25, "free text"),
+            "rating": filled(3, r"I (would|am) .*"),
+            "city": filled(3, "Bern|Genève|Zürich|Basel"),
+            "amount": filled(2, r"\d+\.\d\d"),
+            "items": filled(1, r"\d+"),
+        },
+        says=(r"note  Column 'customer' looks like an identifier; its 10 missing cells are left empty",),
+        n_notes=3,
+    ),
+    "clinic": File(
+        {
+            "visit": Outcome(why="identifier"),
+            "age": filled(3, r"\d+"),
+            "sex": COMPLETE,
+            "pregnant": Outcome(74, 70, where={"sex": ("m",)}, written="no|yes"),
+            "weeks": Outcome(107, None, where={"sex": ("m",), "pregnant": ("no",)}, written=r"\d+"),
+            "hb": filled(4, r"\d+\.\d"),
+        },
+        says=(
+            r"note  Column 'pregnant' is missing wherever 'sex' is 'm' \(70 rows\) .* left empty there",
+            r"note  Column 'weeks' is missing wherever 'pregnant' is 'no' \(33 rows\) .* left empty there",
+        ),
+        n_notes=2,
+    ),
+    "houses": File(
+        {
+            "garage_area": COMPLETE,
+            "garage_type": Outcome(48, 45, where={"garage_area": ("0",)}, written="(at|de)tached|basement"),
+            "garage_year": Outcome(47, 45, where={"garage_area": ("0",)}, written=r"\d{4}"),
+            "price": filled(2, r"\d+"),
+            "heating": filled(3, "gas|oil|electric"),
+        },
+        says=(r"note  Column 'garage_type' is missing wherever 'garage_area' is 0 \(45 rows\)",),
+        n_notes=2,
+    ),
+    "empties": File(
+        {
+            **{f"q{i}": left(12, "no observed value") for i in range(40)},
+            "a": filled(1, r"-?\d+\.\d\d"),
+            "b": COMPLETE,
+        },
+        says=(r"note  40 columns have no observed value; their missing cells are left empty: q0, q1, q2",),
+        n_notes=1,
+    ),
+    "ordinary": File(
+        {
+            "x": COMPLETE,
+            "group": filled(28, "low|mid|high"),
+            "flag": filled(82, "true|false"),
+            "visits": filled(27, r"\d+"),
+            "income": filled(84, r"\d+"),
+            "town": filled(32, "town [A-J]"),
+            "since": filled(28, r"\d{4}-\d\d-\d\d"),
+        },
+        n_notes=0,
+    ),
+    "short": File(
+        {"city": filled(1, "Bern|Basel|Thun"), "size": filled(1, r"\d\.\d"), "open": filled(1, "true|false")},
+        n_notes=0,
+    ),
+}  # fmt: skip
+
+PENDING = frozenset(CORPUS)
+"""Files whose outcome is written down and not yet reached."""
