@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 
@@ -59,3 +60,33 @@ def test_items_are_taken_as_they_are_needed(two_threads):
         next(results)
         assert len(taken) < 20
         results.close()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_tasks_have_the_gradient_and_inference_modes_of_the_caller(two_threads, mode):
+    def modes(_):
+        return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    with task_threads(), mode():
+        assert set(map_in_threads(modes, range(10))) == {modes(None)}
+    assert torch.is_grad_enabled()
+
+
+def test_tasks_have_the_error_state_of_the_caller(two_threads):
+    def division(_):
+        return np.array(1.0) / np.array(0.0)
+
+    with task_threads(), np.errstate(divide="ignore"):
+        assert list(map_in_threads(division, range(3))) == [np.inf] * 3
+    with task_threads(), np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        list(map_in_threads(division, range(3)))
+
+
+def test_a_task_neither_starts_threads_nor_lets_an_operation_have_several(two_threads):
+    def inner(_):
+        me = threading.get_ident()
+        others = set(map_in_threads(lambda _: threading.get_ident(), range(10)))
+        return torch.get_num_threads(), others == {me}
+
+    with task_threads():
+        assert set(map_in_threads(inner, range(10))) == {(1, True)}

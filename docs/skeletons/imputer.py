@@ -73,6 +73,7 @@ class DiagonalImputer(BaseImputer):
             generator=generator,
             settings=TrainingSettings(max_epochs=self.max_epochs, learning_rate=self.learning_rate),
         )
+        model.module.requires_grad_(False)  # answers need no gradients
         return model
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularDiagonal:

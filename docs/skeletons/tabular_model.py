@@ -92,7 +92,7 @@ class TabularDiagonal:
         prefix = "module."
         weights = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
         model.module.load_state_dict(weights)
-        model.module.eval()
+        model.module.eval().requires_grad_(False)
         return model
 
     def _draw(self, codes: Incomplete, batch: Incomplete, keys: Keys, draw: int) -> Tensor:

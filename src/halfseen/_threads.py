@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -37,6 +37,10 @@ def task_threads() -> Iterator[None]:
 def map_in_threads(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> Iterator[ResultT]:
     """Yields the results in the order of the items, with few of them waiting at any time.
 
+    A task runs under the caller's gradient and inference modes and in a copy of its context variables, among
+    them numpy's error state: torch and Python would give each new thread the defaults. A task that asks for
+    threads in turn gets none.
+
     Examples
     --------
     >>> with task_threads():
@@ -49,11 +53,24 @@ def map_in_threads(function: Callable[[ItemT], ResultT], items: Iterable[ItemT])
     if n_workers == 1 or len(first_two) < 2:
         yield from map(function, chain(first_two, remaining))
         return
+    run = _in_the_callers_state(function)
     with ThreadPoolExecutor(n_workers) as executor:
         waiting: deque[Future[ResultT]] = deque()
         for item in chain(first_two, remaining):
-            waiting.append(executor.submit(function, item))
+            waiting.append(executor.submit(copy_context().run, run, item))
             if len(waiting) > 2 * n_workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _in_the_callers_state(function: Callable[[ItemT], ResultT]) -> Callable[[ItemT], ResultT]:
+    """Returns the function with the state of the calling thread around it, for use in other threads."""
+    with_gradients, is_inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    def run(item: ItemT) -> ResultT:
+        _workers.set(1)  # in the task's own copy of the context
+        with torch.inference_mode(is_inference), torch.set_grad_enabled(with_gradients):
+            return function(item)
+
+    return run

@@ -247,7 +247,7 @@ class NeuMissBase(Saveable, TableEstimator):
                 ),
                 callback=self.callback,
             )
-            self.network_ = network
+            self.network_ = network.requires_grad_(False)
             correction = self._correction(view.inputs)
         self._calibrate(view, correction, held)
 
@@ -334,7 +334,7 @@ class NeuMissBase(Saveable, TableEstimator):
             n_networks, n_inputs, _ = weights["weights.0"].shape
             self.network_ = EnsembleMLP(n_networks, n_inputs, self._n_outputs, width=self.width)
             self.network_.load_state_dict(weights)
-            self.network_.eval()
+            self.network_.eval().requires_grad_(False)
 
     @property
     def _n_outputs(self) -> int:

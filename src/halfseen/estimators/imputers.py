@@ -302,6 +302,7 @@ class MixtureImputer(BaseImputer):
             ),
             callback=self.callback,
         )
+        model.module.requires_grad_(False)
         return model
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularMixture:

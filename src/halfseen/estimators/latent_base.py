@@ -339,7 +339,7 @@ class BaseLatentImputer(BaseImputer):
             )
             if mask_weight:
                 loss = min(history.monitored, default=math.inf)
-        model.requires_grad_(True)
+        model.requires_grad_(False)
         return loss, history
 
     def _train_on_imputations(

@@ -167,7 +167,7 @@ class LatentArchitecture:
         model = self.build(columns, features).to(dtype)
         named = {name: value for name, value in state.items() if name.startswith(PREFIX)}
         model.load_state_dict({name.removeprefix(PREFIX): value for name, value in named.items()})
-        model.eval()
+        model.eval().requires_grad_(False)
         return model
 
     def _fill(self, n_features: int) -> GuessFill | LearnedFill | ZeroFill:
