@@ -30,6 +30,38 @@ def test_a_public_method_says_what_it_does(name):
             assert inspect.getdoc(function), f"halfseen.{name}.{method} has no docstring"
 
 
+HEAVY = ("torch", "sklearn", "scipy", "pyarrow", "numpy", "pandas", "polars")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import halfseen; dir(halfseen)",
+        "from halfseen.cli.main import main; main(['--version'])",
+        "from halfseen.cli.main import main; main(['--help'])",
+        "from halfseen.cli.main import main; main(['impute', '--help'])",
+        "from halfseen.cli.main import main; main(['compare', '--help'])",
+    ],
+)
+def test_the_version_and_help_load_no_heavy_package(code):
+    code = f"import sys; {code}; sys.exit(str([name for name in {HEAVY} if name in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "[]"
+
+
+def test_a_public_name_is_imported_on_first_use_and_listed_before():
+    code = (
+        "import sys, halfseen; assert set(halfseen.__all__) <= set(dir(halfseen)); "
+        "names = [name for name in halfseen.__all__ if not hasattr(halfseen, name)]; "
+        "assert not names, names; assert 'torch' in sys.modules; "
+        "assert halfseen.evaluation.little.little_test; from halfseen import *; GaussianImputer()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(AttributeError, match="module 'halfseen' has no attribute 'Nothing'"):
+        halfseen.Nothing  # noqa: B018
+
+
 def test_public_names_are_listed_once():
     assert len(halfseen.__all__) == len(set(halfseen.__all__))
 

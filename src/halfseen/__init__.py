@@ -1,27 +1,31 @@
 """Machine learning on data with holes: impute with honest uncertainty, predict in spite of missing values."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from halfseen import datasets, missingness
-from halfseen.data.schema import Column, Schema
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
-from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
-from halfseen.estimators.latent import (
-    DeMissVAEImputer,
-    LatentImputer,
-    MissIWAEImputer,
-    MissSIWAEImputer,
-    MissSVAEImputer,
-    MissVAEImputer,
-    MIWAEImputer,
-    MVAEImputer,
-    NotMIWAEImputer,
-)
-from halfseen.estimators.model_file import load
-from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
-from halfseen.estimators.predictors import GaussianRegressor
-from halfseen.evaluation.diagnosis import Diagnosis, describe
-from halfseen.evaluation.pooling import Pooled, pool
+
+if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch alone takes seconds
+    from halfseen import datasets, missingness
+    from halfseen.data.schema import Column, Schema
+    from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
+    from halfseen.estimators.latent import (
+        DeMissVAEImputer,
+        LatentImputer,
+        MissIWAEImputer,
+        MissSIWAEImputer,
+        MissSVAEImputer,
+        MissVAEImputer,
+        MIWAEImputer,
+        MVAEImputer,
+        NotMIWAEImputer,
+    )
+    from halfseen.estimators.model_file import load
+    from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
+    from halfseen.estimators.predictors import GaussianRegressor
+    from halfseen.evaluation.diagnosis import Diagnosis, describe
+    from halfseen.evaluation.pooling import Pooled, pool
 
 __version__ = version("halfseen")
 __all__ = [
@@ -54,3 +58,47 @@ __all__ = [
     "missingness",
     "pool",
 ]
+
+_MODULES = {
+    "data.schema": ("Column", "Schema"),
+    "estimators.imputers": ("GaussianImputer", "MeanImputer", "MixtureImputer"),
+    "estimators.latent": (
+        "DeMissVAEImputer",
+        "LatentImputer",
+        "MIWAEImputer",
+        "MVAEImputer",
+        "MissIWAEImputer",
+        "MissSIWAEImputer",
+        "MissSVAEImputer",
+        "MissVAEImputer",
+        "NotMIWAEImputer",
+    ),
+    "estimators.model_file": ("load",),
+    "estimators.neumiss": ("NeuMissClassifier", "NeuMissRegressor"),
+    "estimators.predictors": ("GaussianRegressor",),
+    "evaluation.diagnosis": ("Diagnosis", "describe"),
+    "evaluation.pooling": ("Pooled", "pool"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_PACKAGES = (
+    "data", "datasets", "distributions", "estimators", "evaluation", "experiments", "missingness", "models",
+    "nn", "objectives", "report", "samplers", "training",
+)  # fmt: skip
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for granted
+
+    def __getattr__(name: str) -> Any:
+        """Imports a public name, or a sub-package, when it is first asked for (PEP 562)."""
+        if name in _MODULE_OF:
+            value = getattr(import_module(f"halfseen.{_MODULE_OF[name]}"), name)
+        elif name in _PACKAGES:
+            value = import_module(f"halfseen.{name}")
+        else:
+            raise AttributeError(f"module 'halfseen' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from halfseen.cli.ampute import MECHANISMS, MechanismName
+from halfseen.cli.ampute import MECHANISMS
 from halfseen.cli.main import main
+from halfseen.cli.options import Mechanism
 from halfseen.cli.tables import read_table
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
@@ -47,7 +48,7 @@ def table(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("mechanism", [name.value for name in MechanismName])
+@pytest.mark.parametrize("mechanism", [name.value for name in Mechanism])
 def test_every_mechanism_hides_that_share_and_keeps_the_text_of_the_rest(run, table, mechanism):
     code, out, err = run(table, "-o", "out.csv", "--mechanism", mechanism, "--rate", 0.4, "--columns", "x,y")
     assert (code, out) == (0, "")
@@ -70,7 +71,7 @@ def test_every_mechanism_hides_that_share_and_keeps_the_text_of_the_rest(run, ta
 
 
 def test_all_mechanisms_are_offered():
-    assert set(MECHANISMS) == {name.value for name in MechanismName}
+    assert set(MECHANISMS) == {name.value for name in Mechanism}
 
 
 def test_the_seed_decides(run, tmp_path):

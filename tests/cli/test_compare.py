@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from halfseen.cli.compare import QUICK as QUICK_METHODS
 from halfseen.cli.compare import race_table
 from halfseen.cli.main import main
+from halfseen.cli.methods import QUICK as QUICK_METHODS
 from halfseen.evaluation.comparison import Comparison
 from halfseen.report.compare import render_comparison, render_race, summarize_comparison, verdict
 

@@ -3,36 +3,18 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import typer
 
 from halfseen import missingness
-from halfseen.cli import options
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
 
 _SHOWN_COLUMNS = 12
-
-
-class MechanismName(StrEnum):
-    """The mechanisms that the command line offers."""
-
-    mcar = "mcar"
-    rows = "rows"
-    mar = "mar"
-    self_masking = "self-masking"
-    gaussian = "gaussian-self-masking"
-    probit = "probit-self-masking"
-    censor_upper = "censor-upper"
-    censor_lower = "censor-lower"
-    censor_both = "censor-both"
-    dropout = "dropout"
 
 
 MECHANISMS: dict[str, Callable[..., missingness.Mechanism]] = {
@@ -65,49 +47,6 @@ class Request:
     default_nulls: bool = True
     source_format: str | None = None
     output_format: str | None = None
-
-
-def ampute_command(
-    source: options.Source,
-    output: options.Output,
-    mechanism: Annotated[
-        MechanismName, typer.Option(help="What decides which cells are hidden.")
-    ] = MechanismName.mcar,
-    rate: Annotated[
-        float, typer.Option(help="The share of cells to hide in each column; in the last one for dropout.")
-    ] = 0.3,
-    columns: Annotated[
-        str | None, typer.Option(metavar="A,B", help="The columns to hide cells of; all if not given.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed hides the same cells.")] = 0,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    null: options.Nulls = None,
-    no_default_nulls: options.NoDefaultNulls = False,
-    source_format: options.SourceFormat = None,
-    output_format: options.OutputFormat = None,
-    quiet: options.Quiet = False,
-) -> None:
-    """Hide cells of a table by a chosen mechanism; the others come back exactly as they were.
-
-    The rate holds in every column: intercepts and thresholds are solved on the table itself. Cells that are
-    missing already stay missing and do not count. A hidden cell of a csv is empty.
-    """
-    request = Request(
-        source=source,
-        output=output,
-        mechanism=mechanism.value,
-        rate=rate,
-        columns=_split_names(columns),
-        seed=seed,
-        delimiter=delimiter,
-        encoding=encoding,
-        nulls=tuple(null or ()),
-        default_nulls=not no_default_nulls,
-        source_format=source_format,
-        output_format=output_format,
-    )
-    ampute(request, Reporter(quiet=quiet))
 
 
 def ampute(request: Request, reporter: Reporter) -> None:
@@ -147,10 +86,6 @@ def ampute(request: Request, reporter: Reporter) -> None:
     _say_shares(file, holed, mechanism, reporter)
     reporter.say("wrote", "standard output" if request.output == "-" else request.output)
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
-
-
-def _split_names(columns: str | None) -> tuple[str, ...] | None:
-    return None if columns is None else tuple(name.strip() for name in columns.split(","))
 
 
 def _find_columns(columns: Sequence[str] | None, file: TableFile) -> list[str | int] | None:

@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +17,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import halfseen
 from halfseen.cli.atomic import check_writable, write_atomically
-from halfseen.cli.methods import Method, build
+from halfseen.cli.methods import QUICK, build
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, read_table
 from halfseen.evaluation.comparison import Comparison
@@ -36,10 +35,6 @@ RIVALS: dict[str, Callable[[], Any]] = {
         IterativeImputer(keep_empty_features=True), max_features=MAX_ITERATIVE_FEATURES
     ),
 }
-METHODS = (*(method.value for method in Method), *RIVALS)
-QUICK = ("gaussian", "mixture", "mean", "median", "knn", "iterative")
-"""Who races if nobody is named: networks take minutes."""
-
 MECHANISMS = ("mcar", "learned")
 PARTS = {"out": "new rows", "in": "rows that were fitted"}
 ARROWS = {"low": "\N{DOWNWARDS ARROW}", "high": "\N{UPWARDS ARROW}", "level": ""}
@@ -71,17 +66,6 @@ class Race:
 def build_methods(names: Sequence[str]) -> dict[str, Any]:
     """Return the imputers of the names."""
     return {name: RIVALS[name]() if name in RIVALS else build(name) for name in names}
-
-
-def parse_methods(text: str) -> tuple[str, ...]:
-    """Return the names in a list with commas, or say which is unknown."""
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    unknown = [name for name in names if name not in METHODS]
-    if unknown:
-        raise TableError(f"unknown method {unknown[0]!r}; choose from {', '.join(METHODS)}")
-    if not names:
-        raise TableError(f"--methods is empty; choose from {', '.join(METHODS)}")
-    return names
 
 
 def build_mechanism(race: Race, table: Any) -> Any:
@@ -272,50 +256,3 @@ def _write(race: Race, reporter: Reporter, comparison: Comparison, summary: dict
         with write_atomically(race.report) as target:
             target.write(render_comparison(summary).encode("utf-8"))
         reporter.say("report", race.report)
-
-
-def compare_command(
-    context: typer.Context,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."
-        ),
-    ],
-    methods: Annotated[
-        str, typer.Option(metavar="A,B,...", help=f"Who races, of {', '.join(METHODS)}.")
-    ] = ",".join(QUICK),
-    rate: Annotated[float, typer.Option(help="The share of known cells to hide, with mcar.")] = 0.2,
-    mechanism: Annotated[
-        str, typer.Option(help="mcar: cells at random; learned: as the table's own holes are spread.")
-    ] = "mcar",
-    repeats: Annotated[int, typer.Option(min=1, help="How often to split the rows and hide anew.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same scores.")] = 0,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Keep results and finished runs: a second run resumes."
-        ),
-    ] = None,
-    report: Annotated[
-        str | None, typer.Option(metavar="R.html", help="Write a report, one self-contained page.")
-    ] = None,
-    level: Annotated[float, typer.Option(help="Level of the intervals whose coverage is counted.")] = 0.9,
-    draws: Annotated[int, typer.Option(min=1, help="Draws behind CRPS and energy distance.")] = 20,
-    test_fraction: Annotated[float, typer.Option(help="The share of rows kept from fitting.")] = 0.3,
-    max_rows: Annotated[int, typer.Option(min=4, help="Of longer tables so many rows race.")] = 10_000,
-    jobs: Annotated[int, typer.Option(help="Runs at a time; times are comparable with 1 only.")] = 1,
-    schema: Annotated[str | None, typer.Option(metavar="S.json", help="Column kinds and bounds.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing unless it fails.")] = False,
-) -> None:
-    """Race imputers on known cells that are hidden from them; failures count as failures."""
-    for name, value in (("--level", level), ("--test-fraction", test_fraction)):
-        if not 0 < value < 1:
-            raise TableError(f"{name} must be between 0 and 1, got {value:g}")
-    if jobs == 0:
-        raise TableError("--jobs must not be 0; -1 means one per processor")
-    race = Race(
-        source, parse_methods(methods), rate, mechanism, repeats, seed, output, report,
-        level, draws, test_fraction, max_rows, jobs, schema, context.obj or "",
-    )  # fmt: skip
-    run_race(race, Reporter(quiet=quiet))

@@ -1,9 +1,8 @@
 """The steps of ``halfseen datasets``: list the public data sets, or show one."""
 
 import os
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,17 +14,8 @@ from halfseen.datasets.registry import DataSet, DataSetError, describe, names
 _WIDTH = 136  # of a listing that goes into a file
 
 
-def datasets_command(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="The data set to show; all are listed if not given."),
-    ] = None,
-    data_home: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="The folder of the files; that of HALFSEEN_DATA if not given."),
-    ] = None,
-) -> None:
-    """List the public data sets that halfseen knows, or show one."""
+def show_datasets(name: str | None, data_home: str | None) -> None:
+    """Print the list of data sets, or all that is known of one."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH)

@@ -5,16 +5,14 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 import halfseen
-from halfseen.cli import options
 from halfseen.cli.atomic import check_writable, write_atomically
 from halfseen.cli.progress import Reporter, one_line
 from halfseen.cli.tables import TableError, TableFile, read_table
@@ -38,39 +36,6 @@ class Request:
     seed: int = 0
     reading: dict[str, Any] | None = None
     command: str = ""
-
-
-def describe_command(
-    context: typer.Context,
-    source: options.Source,
-    target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Say how holes go with this column.")
-    ] = None,
-    against: Annotated[
-        str | None, typer.Option(metavar="OTHER", help="Say how holes differ from this table, the reference.")
-    ] = None,
-    report: options.Report = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Chooses rows of large tables, and folds.")] = 0,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    null: options.Nulls = None,
-    no_default_nulls: options.NoDefaultNulls = False,
-    source_format: options.SourceFormat = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but --json.")] = False,
-) -> None:
-    """Say what is missing from a table, what it goes with, and what evidence there is against MCAR.
-
-    Whether holes depend on the missing values themselves cannot be tested from the data; the output says so.
-    """
-    reading = {
-        "delimiter": delimiter,
-        "encoding": encoding,
-        "nulls": tuple(null or ()),
-        "default_nulls": not no_default_nulls,
-    }
-    request = Request(source, target, against, report, as_json, seed, reading, context.obj or "")
-    run_describe(request, Reporter(quiet=quiet), source_format)
 
 
 def run_describe(request: Request, reporter: Reporter, source_format: str | None = None) -> None:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 import halfseen
+from halfseen.cli.errors import TableError
 
 
 class Method(StrEnum):
@@ -26,6 +27,13 @@ class Method(StrEnum):
 
 TRAINED = frozenset(Method) - {Method.gaussian, Method.mean, Method.probit}
 """Those that train by gradients, and tell of each epoch."""
+
+RIVALS = ("median", "knn", "iterative")
+"""Imputers of scikit-learn that take part in comparisons."""
+
+COMPARED = (*(method.value for method in Method), *RIVALS)
+QUICK = ("gaussian", "mixture", "mean", *RIVALS)
+"""What is compared if nothing is named: networks take minutes."""
 
 
 def build(method: str, **settings: Any) -> Any:
@@ -51,3 +59,14 @@ def build(method: str, **settings: Any) -> Any:
         Method.demissvae: halfseen.DeMissVAEImputer,
     }
     return makers[method](**settings)
+
+
+def parse_methods(text: str) -> tuple[str, ...]:
+    """Return the names in a list with commas, or say which is unknown."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in COMPARED]
+    if unknown:
+        raise TableError(f"unknown method {unknown[0]!r}; choose from {', '.join(COMPARED)}")
+    if not names:
+        raise TableError(f"--methods is empty; choose from {', '.join(COMPARED)}")
+    return names

@@ -14,6 +14,29 @@ class Format(StrEnum):
     feather = "feather"
 
 
+class Mechanism(StrEnum):
+    """The mechanisms that the command line offers."""
+
+    mcar = "mcar"
+    rows = "rows"
+    mar = "mar"
+    self_masking = "self-masking"
+    gaussian = "gaussian-self-masking"
+    probit = "probit-self-masking"
+    censor_upper = "censor-upper"
+    censor_lower = "censor-lower"
+    censor_both = "censor-both"
+    dropout = "dropout"
+
+
+class Scale(StrEnum):
+    """How much of an experiment to run."""
+
+    smoke = "smoke"
+    small = "small"
+    paper = "paper"
+
+
 Source = Annotated[
     str,
     typer.Argument(metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."),

@@ -1,10 +1,7 @@
 """The steps of ``halfseen reproduce``: run an experiment, print its numbers beside the paper's."""
 
 import math
-from enum import StrEnum
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -21,31 +18,8 @@ _STYLES = {"met": "green", "not met": "red", "not testable": "dim"}
 _WIDTH = 120  # of a table that goes into a file
 
 
-class Scale(StrEnum):
-    """How much of an experiment to run."""
-
-    smoke = "smoke"
-    small = "small"
-    paper = "paper"
-
-
-def reproduce_command(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The experiment; they are listed if not given.")
-    ] = None,
-    scale: Annotated[
-        Scale, typer.Option(help="A check that it works, an answer on a laptop, or the paper's protocol.")
-    ] = Scale.smoke,
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="DIR", help="The folder of the result file and the picture."),
-    ] = "results",
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run everything again, not only what failed or is not stored yet.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the results only.")] = False,
-) -> None:
-    """Run a paper's experiment again and print its numbers beside ours."""
+def reproduce(name: str | None, scale: str, output: str, fresh: bool, reporter: Reporter) -> None:
+    """Run an experiment and print its numbers, or list the experiments."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH)
@@ -54,7 +28,7 @@ def reproduce_command(
         return
     if name not in EXPERIMENTS:
         raise TableError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
-    results = _run(EXPERIMENTS[name], scale.value, output, fresh, Reporter(quiet=quiet))
+    results = _run(EXPERIMENTS[name], scale, output, fresh, reporter)
     console.print(results_table(results))
     console.print(_verdicts(results))
 

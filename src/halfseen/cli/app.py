@@ -1,0 +1,279 @@
+"""The commands of ``halfseen`` and their options; each imports its work when it is called.
+
+So ``halfseen --help`` loads neither torch nor pyarrow.
+"""
+
+from typing import Annotated
+
+import typer
+
+import halfseen
+from halfseen.cli import options
+from halfseen.cli.errors import TableError
+from halfseen.cli.methods import COMPARED, QUICK, Method, parse_methods
+from halfseen.cli.progress import Reporter
+
+app = typer.Typer(
+    name="halfseen", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"halfseen {halfseen.__version__}")
+        raise typer.Exit
+
+
+def _check_level(level: float) -> float:
+    if not 0 < level < 1:
+        raise typer.BadParameter(f"{level} is not between 0 and 1.")
+    return level
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop."),
+    ] = False,
+) -> None:
+    """Machine learning on data with holes in it."""
+
+
+@app.command("impute")
+def impute_command(
+    context: typer.Context,
+    source: options.Source,
+    output: options.Output,
+    method: Annotated[
+        Method, typer.Option(help="How to fill the holes; probit and not-miwae if values hide themselves.")
+    ] = Method.gaussian,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="M", help="Write M completed tables, one below the other, for multiple imputation."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same values.")] = 0,
+    schema: Annotated[
+        str | None,
+        typer.Option(metavar="S.json", help='Column kinds and bounds: {"columns": {"sex": "categorical"}}.'),
+    ] = None,
+    report: options.Report = None,
+    evaluate: Annotated[
+        bool,
+        typer.Option(
+            "--evaluate", help="Add to the report how well it fills known cells, beside simple methods."
+        ),
+    ] = False,
+    level: Annotated[
+        float, typer.Option(callback=_check_level, help="Level of the intervals in the report.")
+    ] = 0.9,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    null: options.Nulls = None,
+    no_default_nulls: options.NoDefaultNulls = False,
+    source_format: options.SourceFormat = None,
+    output_format: options.OutputFormat = None,
+    save_model: Annotated[str | None, typer.Option(metavar="PATH", help="Keep the fitted model.")] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fill the holes of a table; observed cells come back exactly as they were.
+
+    A csv keeps the text of every observed cell, its delimiter, its encoding and its line ends.
+    """
+    from halfseen.cli.impute import Request, impute
+
+    request = Request(
+        source=source,
+        output=output,
+        method=method.value,
+        draws=draws,
+        seed=seed,
+        schema=schema,
+        report=report,
+        evaluate=evaluate,
+        level=level,
+        delimiter=delimiter,
+        encoding=encoding,
+        nulls=tuple(null or ()),
+        default_nulls=not no_default_nulls,
+        source_format=source_format,
+        output_format=output_format,
+        model=save_model,
+        command=context.obj or "",
+    )
+    impute(request, Reporter(quiet=quiet))
+
+
+@app.command("describe")
+def describe_command(
+    context: typer.Context,
+    source: options.Source,
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Say how holes go with this column.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="OTHER", help="Say how holes differ from this table, the reference.")
+    ] = None,
+    report: options.Report = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Chooses rows of large tables, and folds.")] = 0,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    null: options.Nulls = None,
+    no_default_nulls: options.NoDefaultNulls = False,
+    source_format: options.SourceFormat = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but --json.")] = False,
+) -> None:
+    """Say what is missing from a table, what it goes with, and what evidence there is against MCAR.
+
+    Whether holes depend on the missing values themselves cannot be tested from the data; the output says so.
+    """
+    from halfseen.cli.describe import Request, run_describe
+
+    reading = {
+        "delimiter": delimiter,
+        "encoding": encoding,
+        "nulls": tuple(null or ()),
+        "default_nulls": not no_default_nulls,
+    }
+    request = Request(source, target, against, report, as_json, seed, reading, context.obj or "")
+    run_describe(request, Reporter(quiet=quiet), source_format)
+
+
+@app.command("compare")
+def compare_command(
+    context: typer.Context,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."
+        ),
+    ],
+    methods: Annotated[
+        str, typer.Option(metavar="A,B,...", help=f"Who races, of {', '.join(COMPARED)}.")
+    ] = ",".join(QUICK),
+    rate: Annotated[float, typer.Option(help="The share of known cells to hide, with mcar.")] = 0.2,
+    mechanism: Annotated[
+        str, typer.Option(help="mcar: cells at random; learned: as the table's own holes are spread.")
+    ] = "mcar",
+    repeats: Annotated[int, typer.Option(min=1, help="How often to split the rows and hide anew.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same scores.")] = 0,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Keep results and finished runs: a second run resumes."
+        ),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="R.html", help="Write a report, one self-contained page.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Level of the intervals whose coverage is counted.")] = 0.9,
+    draws: Annotated[int, typer.Option(min=1, help="Draws behind CRPS and energy distance.")] = 20,
+    test_fraction: Annotated[float, typer.Option(help="The share of rows kept from fitting.")] = 0.3,
+    max_rows: Annotated[int, typer.Option(min=4, help="Of longer tables so many rows race.")] = 10_000,
+    jobs: Annotated[int, typer.Option(help="Runs at a time; times are comparable with 1 only.")] = 1,
+    schema: Annotated[str | None, typer.Option(metavar="S.json", help="Column kinds and bounds.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing unless it fails.")] = False,
+) -> None:
+    """Race imputers on known cells that are hidden from them; failures count as failures."""
+    from halfseen.cli.compare import Race, run_race
+
+    for name, value in (("--level", level), ("--test-fraction", test_fraction)):
+        if not 0 < value < 1:
+            raise TableError(f"{name} must be between 0 and 1, got {value:g}")
+    if jobs == 0:
+        raise TableError("--jobs must not be 0; -1 means one per processor")
+    race = Race(
+        source, parse_methods(methods), rate, mechanism, repeats, seed, output, report,
+        level, draws, test_fraction, max_rows, jobs, schema, context.obj or "",
+    )  # fmt: skip
+    run_race(race, Reporter(quiet=quiet))
+
+
+@app.command("ampute")
+def ampute_command(
+    source: options.Source,
+    output: options.Output,
+    mechanism: Annotated[
+        options.Mechanism, typer.Option(help="What decides which cells are hidden.")
+    ] = options.Mechanism.mcar,
+    rate: Annotated[
+        float, typer.Option(help="The share of cells to hide in each column; in the last one for dropout.")
+    ] = 0.3,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B", help="The columns to hide cells of; all if not given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed hides the same cells.")] = 0,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    null: options.Nulls = None,
+    no_default_nulls: options.NoDefaultNulls = False,
+    source_format: options.SourceFormat = None,
+    output_format: options.OutputFormat = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Hide cells of a table by a chosen mechanism; the others come back exactly as they were.
+
+    The rate holds in every column: intercepts and thresholds are solved on the table itself. Cells that are
+    missing already stay missing and do not count. A hidden cell of a csv is empty.
+    """
+    from halfseen.cli.ampute import Request, ampute
+
+    request = Request(
+        source=source,
+        output=output,
+        mechanism=mechanism.value,
+        rate=rate,
+        columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
+        seed=seed,
+        delimiter=delimiter,
+        encoding=encoding,
+        nulls=tuple(null or ()),
+        default_nulls=not no_default_nulls,
+        source_format=source_format,
+        output_format=output_format,
+    )
+    ampute(request, Reporter(quiet=quiet))
+
+
+@app.command("datasets")
+def datasets_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="The data set to show; all are listed if not given."),
+    ] = None,
+    data_home: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="The folder of the files; that of HALFSEEN_DATA if not given."),
+    ] = None,
+) -> None:
+    """List the public data sets that halfseen knows, or show one."""
+    from halfseen.cli.datasets import show_datasets
+
+    show_datasets(name, data_home)
+
+
+@app.command("reproduce")
+def reproduce_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The experiment; they are listed if not given.")
+    ] = None,
+    scale: Annotated[
+        options.Scale,
+        typer.Option(help="A check that it works, an answer on a laptop, or the paper's protocol."),
+    ] = options.Scale.smoke,
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="DIR", help="The folder of the result file and the picture."),
+    ] = "results",
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Run everything again, not only what failed or is not stored yet.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the results only.")] = False,
+) -> None:
+    """Run a paper's experiment again and print its numbers beside ours."""
+    from halfseen.cli.reproduce import reproduce
+
+    reproduce(name, scale.value, output, fresh, Reporter(quiet=quiet))
