@@ -447,8 +447,8 @@ def test_times_with_levels_are_written_as_times():
         ("int64", -(2**63), 2**63 - 1024), ("UInt64", 0, 2**64 - 2048), ("uint64[pyarrow]", 0, 2**64 - 2048),
         ("float32", -3.4028234663852886e38, 3.4028234663852886e38), ("halffloat[pyarrow]", -65504, 65504),
         ("float[pyarrow]", -3.4028234663852886e38, 3.4028234663852886e38),
-        ("Float64", -np.finfo(float).max, np.finfo(float).max), ("decimal128(4, 2)[pyarrow]", -99.9, 99.9),
-        ("Decimal(precision=4, scale=2)", -99.9, 99.9),
+        ("Float64", -np.finfo(float).max, np.finfo(float).max), ("decimal128(4, 2)[pyarrow]", -99.99, 99.99),
+        ("Decimal(precision=4, scale=2)", -99.99, 99.99),
     ],
 )  # fmt: skip
 def test_codes_never_leave_what_the_dtype_can_store(dtype, low, high):

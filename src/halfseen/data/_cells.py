@@ -268,6 +268,8 @@ def _write_pyarrow(native: Any, rows: npt.NDArray[np.int64], values: npt.NDArray
         new = new.cast(pa.timestamp("us", tz="UTC"))
     if pa.types.is_string_view(array.type):  # has no kernel
         return pa.chunked_array([_put(array.cast(pa.string()), rows, new).cast(array.type)])
+    if pa.types.is_decimal(array.type) and pa.types.is_integer(new.type):
+        new = new.cast(pa.float64(), safe=False)  # whole numbers are refused where 19 digits have no room
     return pa.chunked_array([_put(array, rows, new.cast(array.type, safe=False))])
 
 
@@ -311,8 +313,8 @@ def _simplified(native: Any) -> Any:
 
     if pa.types.is_date64(native.type):
         return native.cast(pa.date32())
-    if pa.types.is_decimal256(native.type):
-        return native.cast(pa.float64())
+    if pa.types.is_decimal(native.type):  # the direct way multiplies by an inexact 0.1**scale
+        return native.cast(pa.string()).cast(pa.float64())
     return native.cast(pa.string()) if pa.types.is_string_view(native.type) else native
 
 

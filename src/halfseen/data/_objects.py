@@ -1,7 +1,7 @@
 """pandas columns of dtype object: what their Python objects are, and the same type for new cells."""
 
 import datetime
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,9 @@ _SORTS: dict[str, Sort] = {
     "mixed-integer-float": "number", "decimal": "number", "date": "time", "datetime": "time",
     "datetime64": "time", "timedelta": "span", "timedelta64": "span",
 }  # fmt: skip
+
+SMALLEST_EXPONENT = -324  # of a float
+DIGITS = 700  # enough for a float with all digits down to that; the default context has 28
 
 
 def read_objects(native: Any, name: str) -> tuple[Sort, npt.NDArray[np.float64]]:
@@ -53,8 +56,7 @@ def objects_like(native: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     cells = np.empty(len(values), dtype=object)
     cells[:] = values.tolist()
     if isinstance(example, Decimal):
-        digits = Decimal(1).scaleb(min(int(number.as_tuple().exponent) for number in _decimals(present)))
-        cells[:] = [Decimal(repr(value)).quantize(digits) for value in values.tolist()]
+        cells[:] = _as_decimals(values, min(int(number.as_tuple().exponent) for number in _decimals(present)))
     elif isinstance(example, pd.Timestamp | np.datetime64):
         cells[:] = [pd.Timestamp(value) for value in values]
     elif isinstance(example, pd.Timedelta | np.timedelta64):
@@ -62,6 +64,13 @@ def objects_like(native: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     elif isinstance(example, datetime.date) and not isinstance(example, datetime.datetime):
         cells[:] = [moment.date() for moment in values.tolist()]
     return cells
+
+
+def _as_decimals(values: npt.NDArray[Any], exponent: int) -> list[Decimal]:
+    """Returns numbers as decimals with the digits down to this exponent, as far as floats have them."""
+    unit = Decimal((0, (1,), min(max(exponent, SMALLEST_EXPONENT), 0)))
+    with localcontext(prec=DIGITS):
+        return [Decimal(repr(value)).quantize(unit) for value in values.tolist()]
 
 
 def _decimals(present: npt.NDArray[Any]) -> list[Decimal]:

@@ -225,8 +225,14 @@ def dtype_bounds(storage: Storage, dtype: str) -> tuple[float, float]:
         high = 2.0 ** (bits - signed)
         return -high if signed else 0.0, high * (1 - 2**-53) if bits >= 64 else high - 1
     if decimal := _DECIMAL.fullmatch(kind):
-        digits = min(int(decimal[1]), 15) - int(decimal[2])
-        return -(10.0**digits) * 0.999, 10.0**digits * 0.999
+        high = _largest_decimal(int(decimal[1]), int(decimal[2]))
+        return -high, high
     largest = 65504.0 if _HALF.fullmatch(kind) else float(np.finfo(np.float32).max)
     largest = largest if _HALF.fullmatch(kind) or _SINGLE.fullmatch(kind) else float(np.finfo(np.float64).max)
     return -largest, largest
+
+
+def _largest_decimal(precision: int, scale: int) -> float:
+    """Returns the largest float that a decimal of so many digits, `scale` of them fractional, can hold."""
+    nearest = float(f"{'9' * precision}e{-scale}")
+    return min(nearest, float(np.nextafter(float(f"1e{precision - scale}"), 0.0)))

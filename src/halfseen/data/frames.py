@@ -140,7 +140,7 @@ def _refuse_names(native: Any) -> None:
 def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
     native = original.to_native()
     native_dtype = getattr(native, "dtype", None)
-    shown = str(original.dtype if native_dtype is None else native_dtype)
+    shown = _show_dtype(original)
     if native_dtype == np.dtype(object):
         storage, values = read_objects(native, name)
         if storage == "label":
@@ -169,6 +169,13 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
         f"Column {name!r} has dtype {shown}, which cannot be imputed. Drop it, or turn it into "
         "numbers, text, booleans or dates."
     )
+
+
+def _show_dtype(series: nw.Series[Any]) -> str:
+    native = series.to_native()
+    if series.implementation.is_pyarrow() and str(native.type).startswith("decimal"):
+        return str(native.type)  # narwhals knows one width only
+    return str(getattr(native, "dtype", series.dtype))
 
 
 def _count_merged(series: nw.Series[Any], values: Floats) -> int:
