@@ -106,7 +106,10 @@ REFUSALS = {
     "nothing in common": (["describe", "in.csv", "--against", "other.csv"], "no column in common"),
     "two streams": (["describe", "-", "--against", "-"], "only one of the two tables"),
     "report into nowhere": (["describe", "in.csv", "--report", "none/r.html"], "'none' does not exist"),
-    "report over the input": (["describe", "in.csv", "--report", "in.csv"], "overwrite the input"),
+    "report over the input": (
+        ["describe", "in.csv", "--report", "in.csv"],
+        "--report would overwrite the input",
+    ),
     "infinite": (["describe", "infinite.csv"], "contains infinity"),
     "empty": (["describe", "empty.csv"], "is empty"),
     "unknown option": (["describe", "in.csv", "--magic"], "--magic"),

@@ -53,8 +53,9 @@ def test_fills_holes_and_nothing_else(run, table, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "out.csv"]
 
 
-def test_the_output_may_be_the_input(run, table):
-    assert run("impute", table, "-o", table, "-q") == (0, "", "")
+@pytest.mark.parametrize("output", [[], ["-o", "in.csv"]], ids=["no output", "the input"])
+def test_the_input_is_replaced_in_place_if_asked(run, table, output):
+    assert run("impute", table, "--in-place", *output, "-q") == (0, "", "")
     assert "" not in [cell for row in read_rows(table) for cell in row]
 
 
@@ -155,8 +156,13 @@ BAD_INPUTS = {
     "bad encoding": (b"a,b\n1,2\n", ["--encoding", "klingon"], "unknown encoding"),
     "missing schema": (b"a,b\n1,2\n", ["--schema", "none.json"], "none.json"),
     "report into nowhere": (b"a,b\n1,2\n", ["--report", "none/r.html"], "'none' does not exist"),
-    "report over the output": (b"a,b\n1,2\n", ["--report", "out.csv"], "different files"),
-    "report over the input": (b"a,b\n1,2\n", ["--report", "in.csv"], "overwrite the input"),
+    "report over the output": (
+        b"a,b\n1,2\n",
+        ["--report", "out.csv"],
+        "would overwrite the file",
+    ),
+    "no output": (b"a,b\n1,2\n", None, "say where to write, or give --in-place"),
+    "two outputs": (b"a,b\n1,2\n", ["--in-place"], "out.csv: --in-place writes to the input, in.csv"),
 }
 
 
@@ -173,7 +179,8 @@ def check_refusal(code, out, err, reason, folder, left):
 def test_bad_input_gets_one_line_and_leaves_nothing(run, tmp_path, case):
     content, options, reason = BAD_INPUTS[case]
     (tmp_path / "in.csv").write_bytes(content)
-    code, out, err = run("impute", "in.csv", "-o", "out.csv", *options)
+    arguments = [] if options is None else ["-o", "out.csv", *options]
+    code, out, err = run("impute", "in.csv", *arguments)
     check_refusal(code, out, err, reason, tmp_path, ["in.csv"])
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen import missingness
+from halfseen.cli.atomic import check_apart
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
 
@@ -61,6 +62,7 @@ def ampute(request: Request, reporter: Reporter) -> None:
     """
     started = time.perf_counter()
     check_output(request.output, request.output_format)
+    check_apart({"IN": request.source}, {"--output": request.output})
     file = read_table(
         request.source,
         format=request.source_format,

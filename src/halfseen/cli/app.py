@@ -44,7 +44,10 @@ def _root(
 def impute_command(
     context: typer.Context,
     source: options.Source,
-    output: options.Output,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output."),
+    ] = None,
     method: Annotated[
         Method, typer.Option(help="How to fill the holes; probit and not-miwae if values hide themselves.")
     ] = Method.gaussian,
@@ -76,6 +79,9 @@ def impute_command(
     source_format: options.SourceFormat = None,
     output_format: options.OutputFormat = None,
     save_model: Annotated[str | None, typer.Option(metavar="PATH", help="Keep the fitted model.")] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Replace the file IN; otherwise it is never overwritten.")
+    ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Fill the holes of a table; observed cells come back exactly as they were.
@@ -84,9 +90,13 @@ def impute_command(
     """
     from halfseen.cli.impute import Request, impute
 
+    if output is None and not in_place:
+        raise typer.BadParameter("say where to write, or give --in-place", param_hint="--output")
+    if in_place and source == "-":
+        raise typer.BadParameter("standard input cannot be replaced", param_hint="--in-place")
     request = Request(
         source=source,
-        output=output,
+        output=source if output is None else output,
         method=method.value,
         draws=draws,
         seed=seed,
@@ -101,6 +111,7 @@ def impute_command(
         source_format=source_format,
         output_format=output_format,
         model=save_model,
+        in_place=in_place,
         command=context.obj or "",
     )
     impute(request, Reporter(quiet=quiet))

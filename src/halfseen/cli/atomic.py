@@ -1,7 +1,8 @@
-"""Output files: refused early if they cannot be written, and never half-written."""
+"""Output files: refused early if they cannot be written or would replace an input, and never half-written."""
 
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +23,55 @@ def check_writable(path: str) -> None:
         raise TableError(f"{path}: cannot write: {str(folder)!r} is not a directory")
     if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
         raise TableError(f"{path}: cannot write: permission denied")
+
+
+def check_apart(
+    inputs: Mapping[str, str | None], outputs: Mapping[str, str | None], *, in_place: bool = False
+) -> None:
+    """Refuse an output that is one of the inputs or another output, however its path is spelt.
+
+    Files are compared, not names, so links and other spellings of a path do not deceive.
+
+    Parameters
+    ----------
+    inputs, outputs : dict of str to str or None
+        Paths, by the argument or option that named them; ``-`` is a standard stream. None was not given.
+    in_place : bool
+        Whether ``--output`` may be ``IN``.
+    """
+    known = [(option, path, 0) for option, path in inputs.items() if path is not None]
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        for other, taken, stream in known:
+            if (in_place and (option, other) == ("--output", "IN")) or not is_same_file(path, taken, stream):
+                continue
+            hint = ", or --in-place to replace it" if (option, other) == ("--output", "IN") else ""
+            what = "the input" if other == "IN" else f"the file of {other}"
+            raise TableError(f"{path}: {option} would overwrite {what}: give another name{hint}")
+        known.append((option, path, 1))
+
+
+def is_same_file(output: str, other: str, stream: int = 0) -> bool:
+    """Tell whether an output is another file; `stream` is the standard stream that ``-`` stands for there."""
+    if output == other == "-":
+        return stream == 1
+    one, two = _status(output, 1), _status(other, stream)
+    if one is not None and two is not None:
+        regular = stat.S_ISREG(one.st_mode)  # devices and pipes may be named twice
+        return regular and os.path.samestat(one, two)
+    if one is not None or two is not None or "-" in (output, other):
+        return False
+    paths = [Path(os.path.realpath(path)) for path in (output, other)]
+    # Neither is there yet, and whether the file system tells upper from lower case is not known.
+    return paths[0].parent == paths[1].parent and paths[0].name.casefold() == paths[1].name.casefold()
+
+
+def _status(path: str, stream: int) -> os.stat_result | None:
+    try:
+        return os.fstat(stream) if path == "-" else os.stat(path)
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -16,11 +16,11 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import halfseen
-from halfseen.cli.atomic import check_writable, write_atomically
+from halfseen.cli.atomic import check_apart, check_writable, write_atomically
 from halfseen.cli.methods import QUICK, build
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, read_table
-from halfseen.evaluation.comparison import Comparison
+from halfseen.evaluation.comparison import RESULT_FILES, Comparison
 from halfseen.evaluation.contestants import OnNumbers
 from halfseen.evaluation.protocol import compare
 from halfseen.evaluation.trial import Record
@@ -166,6 +166,10 @@ def _check(race: Race) -> None:
         nearest = next(place for place in (folder, *folder.resolve().parents) if place.exists())
         if not os.access(nearest, os.W_OK):
             raise TableError(f"{race.output}: cannot write: permission denied")
+    outputs = {"--report": race.report}
+    if race.output is not None:
+        outputs |= {f"--output ({name})": str(Path(race.output) / name) for name in RESULT_FILES}
+    check_apart({"IN": race.source, "--schema": race.schema}, outputs)
 
 
 def _read(race: Race, reporter: Reporter) -> Any:

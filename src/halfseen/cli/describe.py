@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import halfseen
-from halfseen.cli.atomic import check_writable, write_atomically
+from halfseen.cli.atomic import check_apart, check_writable, write_atomically
 from halfseen.cli.progress import Reporter, one_line
 from halfseen.cli.tables import TableError, TableFile, read_table
 from halfseen.evaluation.diagnosis import Diagnosis, describe
@@ -79,11 +79,9 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
 def _check_paths(request: Request) -> None:
     if request.source == "-" and request.against == "-":
         raise TableError("only one of the two tables can be standard input")
-    if request.report is None:
-        return
-    check_writable(request.report)
-    if request.report in (request.source, request.against):
-        raise TableError(f"{request.report}: the report would overwrite the input")
+    if request.report is not None:
+        check_writable(request.report)
+    check_apart({"IN": request.source, "--against": request.against}, {"--report": request.report})
 
 
 # -------------------------------------------------------------------------------------------- terminal

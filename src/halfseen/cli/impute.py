@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import halfseen
-from halfseen.cli.atomic import check_writable, write_atomically
+from halfseen.cli.atomic import check_apart, check_writable, is_same_file, write_atomically
 from halfseen.cli.compare import Race, hold_race, thin_rows
 from halfseen.cli.methods import TRAINED, Method, build
 from halfseen.cli.progress import Reporter
@@ -48,6 +48,7 @@ class Request:
     source_format: str | None = None
     output_format: str | None = None
     model: str | None = None
+    in_place: bool = False
     command: str = ""
 
 
@@ -102,13 +103,19 @@ def _check_targets(request: Request) -> None:
     if request.evaluate and request.report is None:
         raise TableError("--evaluate adds a section to the report: give --report too")
     check_output(request.output, request.output_format)
-    others = [path for path in (request.report, request.model) if path is not None]
-    for path in others:
-        check_writable(path)
-    if len({request.output, *others}) <= len(others):
-        raise TableError("output, report and model must be different files")
-    if any(path == request.source for path in others):
-        raise TableError(f"{request.source}: the report or model would overwrite the input")
+    for path in (request.report, request.model):
+        if path is not None:
+            check_writable(path)
+    if request.in_place and not is_same_file(request.output, request.source):
+        raise TableError(
+            f"{request.output}: --in-place writes to the input, {request.source}: leave out --output, "
+            "or --in-place"
+        )
+    check_apart(
+        {"IN": request.source, "--schema": request.schema},
+        {"--output": request.output, "--report": request.report, "--save-model": request.model},
+        in_place=request.in_place,
+    )
 
 
 def _read(request: Request, reporter: Reporter) -> TableFile:

@@ -32,6 +32,9 @@ SCORES: dict[str, tuple[str, Direction]] = {
 }
 """Name and direction of each score; coverage is best near the level of the intervals."""
 
+RESULT_FILES = ("results.json", "results.parquet")
+"""What `Comparison.save` writes into a folder."""
+
 N_RESAMPLES = 2_000
 
 
@@ -228,25 +231,24 @@ class Comparison:
         """Writes ``results.json`` (everything) and, with pyarrow, ``results.parquet`` (the long table)."""
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
-        written = [target / "results.json"]
-        with write_atomically(written[0]) as file:
+        as_json, as_table = (target / name for name in RESULT_FILES)
+        with write_atomically(as_json) as file:
             file.write(json.dumps(_plain(asdict(self)), indent=1, allow_nan=False).encode())
         try:
             import pyarrow as pa
             import pyarrow.parquet as parquet
         except ImportError:
-            return written
+            return [as_json]
         about = {"halfseen": json.dumps({"settings": self.settings, "provenance": self.provenance})}
         table = pa.Table.from_pylist(self.rows()).replace_schema_metadata(about)
-        written.append(target / "results.parquet")
-        with write_atomically(written[1]) as file:
+        with write_atomically(as_table) as file:
             parquet.write_table(table, file, compression="zstd")
-        return written
+        return [as_json, as_table]
 
     @classmethod
     def load(cls, folder: str | Path) -> "Comparison":
         """Reads what `save` wrote."""
-        content = json.loads((Path(folder) / "results.json").read_text(encoding="utf-8"))
+        content = json.loads((Path(folder) / RESULT_FILES[0]).read_text(encoding="utf-8"))
         records = []
         for entry in content["records"]:
             seconds = math.nan if entry["seconds"] is None else entry["seconds"]
