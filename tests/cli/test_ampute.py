@@ -150,6 +150,6 @@ def test_an_error_is_one_line_and_leaves_nothing_behind(run, tmp_path, arguments
 def test_missing_files_and_infinity(run, tmp_path):
     assert run("none.csv", "-o", "out.csv")[2] == "halfseen: error: none.csv: no such file\n"
     pyarrow.parquet.write_table(pa.table({"x": [1.0, float("inf")]}), tmp_path / "in.parquet")
-    code, _, err = run("in.parquet", "-o", "out.csv", "--mechanism", "self-masking")
+    code, _, err = run("in.parquet", "-o", "out.csv", "--mechanism", "self-masking-logistic")
     assert code == 2
     assert "Column 'x' contains infinity" in err

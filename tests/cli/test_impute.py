@@ -279,7 +279,7 @@ def test_every_method_has_an_imputer_and_words_in_the_report():
         "gaussian",
         "mixture",
         "mean",
-        "probit",
+        "gaussian:self-masking-probit",
         pytest.param("miwae", marks=pytest.mark.slow),
         pytest.param("not-miwae", marks=pytest.mark.slow),
         pytest.param("demissvae", marks=pytest.mark.slow),
@@ -287,7 +287,17 @@ def test_every_method_has_an_imputer_and_words_in_the_report():
 )
 def test_penguins_end_to_end(tmp_path, capfd, method):
     out, page = tmp_path / "out.csv", tmp_path / "r.html"
-    command = ["impute", PENGUINS, "-o", str(out), "--method", method, "--report", str(page)]
+    command = [
+        "impute",
+        PENGUINS,
+        "-o",
+        str(out),
+        "--method",
+        method.partition(":")[0],
+        "--report",
+        str(page),
+    ]
+    command += ["--missingness", method.partition(":")[2]] if ":" in method else []
     assert main(command) == 0, capfd.readouterr().err
     before, after = read_rows(PENGUINS), read_rows(out)
     assert len(before) == len(after)
@@ -297,7 +307,7 @@ def test_penguins_end_to_end(tmp_path, capfd, method):
     assert {row[6] for row in after[1:]} == {"male", "female"}
     text = page.read_text(encoding="utf-8")
     assert "penguins.csv" in text
-    assert ("missing at random</em>" in text) == (method not in ("probit", "not-miwae"))
+    assert ("missing at random</em>" in text) == (method not in ("gaussian:self-masking-probit", "not-miwae"))
 
 
 def test_a_schema_file_sets_kinds_and_bounds(tmp_path, capfd):

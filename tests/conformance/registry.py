@@ -107,7 +107,7 @@ IMPUTERS = (
             levels_sum=False,
             scores_the_mask=True,
         )
-        for missingness in ("probit", "self-masking")
+        for missingness in ("self-masking-probit", "self-masking-gaussian")
     ),
     ImputerRow("mean", MeanImputer, {"random_state": [0, 1]}),
     ImputerRow(

@@ -39,12 +39,12 @@ def two_clusters(n_rows=400, seed=0):
         (GaussianImputer(tol="small"), "tol must be a number of at least 0, got 'small'"),
         (GaussianImputer(n_posterior_draws=-1), "n_posterior_draws must be at least 0, got -1"),
         (
-            GaussianImputer(n_posterior_draws=2, missingness="probit"),
-            "missingness='ignorable' only, got n_posterior_draws=2 with missingness='probit'",
+            GaussianImputer(n_posterior_draws=2, missingness="self-masking-probit"),
+            "missingness='mar' only, got n_posterior_draws=2 with missingness='self-masking-probit'",
         ),
         (
             GaussianImputer(missingness="mnar"),
-            "missingness must be one of ignorable, probit, self-masking, got 'mnar'",
+            "missingness must be one of 'mar', 'self-masking-probit', 'self-masking-gaussian', got 'mnar'",
         ),
         (MixtureImputer(0), "n_components must be at least 1, got 0"),
         (MixtureImputer(validation_fraction=1.0), r"validation_fraction must be in \[0, 1\), got 1.0"),
@@ -282,7 +282,10 @@ def test_intervals_cover_held_out_cells_of_gaussian_data(make):
     assert stats.binomtest(inside, len(test), 0.9 + slack, alternative="greater").pvalue > FAILURE_RATE
 
 
-SELF_MASKING = {"self-masking": "gaussian_self_masking", "probit": "probit_self_masking"}
+SELF_MASKING = {
+    "self-masking-gaussian": "gaussian_self_masking",
+    "self-masking-probit": "probit_self_masking",
+}
 
 
 def rmse(filled, truth, hidden):
@@ -303,7 +306,7 @@ def test_a_model_of_the_mask_fills_self_masked_cells_nearly_as_well_as_the_law_i
     table, hidden = sample.incomplete, ~sample.observed
     filled = GaussianImputer(missingness=missingness, random_state=0).fit_transform(table)
     plain = GaussianImputer(random_state=0).fit_transform(table)
-    if missingness == "self-masking":
+    if missingness == "self-masking-gaussian":
         best = problem.impute_bayes(table)
     else:
         batch = Incomplete.from_array(table)
@@ -328,7 +331,9 @@ def test_scores_of_one_column_and_its_hole_make_one(missingness):
     assert seen + hidden == pytest.approx(1.0, abs=QUADRATURE)
 
 
-@pytest.mark.parametrize(("missingness", "tolerance"), [("self-masking", QUADRATURE), ("probit", 2e-3)])
+@pytest.mark.parametrize(
+    ("missingness", "tolerance"), [("self-masking-gaussian", QUADRATURE), ("self-masking-probit", 2e-3)]
+)
 def test_scores_of_two_columns_over_all_masks_make_one(missingness, tolerance):
     """With a probit, the probability that both are hidden is approximate."""
     imputer = GaussianImputer(missingness=missingness, random_state=0).fit(self_masked_array(400, 2))
@@ -375,7 +380,7 @@ def test_draws_and_intervals_know_that_hidden_values_are_large():
     hidden = np.isnan(table)
     plain, probit = (
         GaussianImputer(missingness=missingness, random_state=0).fit(table)
-        for missingness in ("ignorable", "probit")
+        for missingness in ("mar", "self-masking-probit")
     )
     for ask in (lambda i: i.sample(table)[0], lambda i: i.interval(table)[0], lambda i: i.interval(table)[1]):
         assert (ask(probit) - ask(plain))[hidden].mean() > 0.5

@@ -163,7 +163,10 @@ def test_cells_that_hide_above_the_mean_are_filled_near_what_they_were():
     assert np.mean(errors) < 0.55
 
 
-@pytest.mark.parametrize("missingness", ["monotone", "shared-slope", "flexible", "linear", "nonlinear"])
+@pytest.mark.parametrize(
+    "missingness",
+    ["self-masking-monotone", "self-masking-shared-slope", "self-masking-flexible", "linear", "nonlinear"],
+)
 @pytest.mark.parametrize("table", [line(), mixed()], ids=["numbers", "mixed"])
 def test_every_model_of_missingness_fills_every_cell(missingness, table):
     imputer = LatentImputer(missingness=missingness, random_state=0, **SMALL).fit(table)
@@ -214,14 +217,14 @@ def test_signs_may_be_one_for_all_a_list_or_by_name():
         *(([1, -1, 1], [1, -1, 1]), (np.array([1, -1, 1]), [1, -1, 1])),
         *(({"b": -1}, [1, -1, 1]), ({"b": np.int64(-1)}, [1, -1, 1])),
     ):
-        imputer = NotMIWAEImputer(missingness="self-masking-known", signs=signs, random_state=0, **SMALL)
+        imputer = NotMIWAEImputer(missingness="self-masking-logistic", signs=signs, random_state=0, **SMALL)
         mask_model = imputer.fit(table).model_.sampler.model.mask_model
         assert torch.sign(mask_model.slope).tolist() == expected
     with pytest.raises(ValueError, match="signs names 'd', which is no column"):
-        NotMIWAEImputer(missingness="monotone", signs={"d": 1}, **SMALL).fit(table)
+        NotMIWAEImputer(missingness="self-masking-monotone", signs={"d": 1}, **SMALL).fit(table)
     for wrong in ([1, 0, 1], [1, 1], 1.5, "up", [1, None, 1]):
         with pytest.raises(ValueError, match=r"signs must be \+1 or -1"):
-            NotMIWAEImputer(missingness="monotone", signs=wrong, **SMALL).fit(table)
+            NotMIWAEImputer(missingness="self-masking-monotone", signs=wrong, **SMALL).fit(table)
 
 
 def test_of_several_starts_that_with_the_best_held_out_bound_is_kept():
@@ -288,7 +291,7 @@ def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path
         ("posterior", "student", r"posterior must be one of .*, got 'student'"),
         ("bound", "vb", r"bound must be one of .*, got 'vb'"),
         ("missingness", "odd", r"missingness must be one of .*, got 'odd'"),
-        ("missingness", 3, "missingness must be a name or a function, got 3"),
+        ("missingness", 3, "a mechanism or a function, got 3"),
         ("n_components", 0, "n_components must be at least 1, got 0"),
         ("n_latent", 0, "n_latent must be 'auto' or at least 1, got 0"),
         ("n_latent", None, "n_latent must be 'auto' or a whole number of at least 1, got None"),

@@ -222,11 +222,11 @@ def test_colours_are_the_first_axis_and_sides_need_not_be_even():
 @pytest.mark.parametrize(
     ("missingness", "kind"),
     [
-        ("self-masking", PixelMask),
+        ("self-masking-logistic", PixelMask),
         ("self-masking-known", SharedSlopeMask),
-        ("monotone", SharedSlopeMask),
-        ("shared-slope", SharedSlopeMask),
-        ("flexible", PixelMask),
+        ("self-masking-monotone", SharedSlopeMask),
+        ("self-masking-shared-slope", SharedSlopeMask),
+        ("self-masking-flexible", PixelMask),
         ("linear", PixelMask),
         ("nonlinear", PixelMask),
     ],
@@ -255,8 +255,8 @@ def test_the_direction_in_which_pixels_hide_themselves_is_learned(hidden):
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_known_direction_is_that_of_all_pixels(sign):
     table = with_holes(halves(40))
-    imputer = fit(table, NotMIWAEImputer, missingness="self-masking-known", signs=sign, n_starts=1)
+    imputer = fit(table, NotMIWAEImputer, missingness="self-masking-logistic", signs=sign, n_starts=1)
     seen = imputer.model_.sampler.model.mask_model.logits(torch.tensor([[-1.0], [1.0]]).expand(2, 64))
     assert (torch.sign(seen[0] - seen[1]) == sign).all()  # +1: white pixels are seen less often
     with pytest.raises(ValueError, match="signs must be one for all pixels"):
-        fit(table, NotMIWAEImputer, missingness="monotone", signs=[1] * 63 + [-1])
+        fit(table, NotMIWAEImputer, missingness="self-masking-monotone", signs=[1] * 63 + [-1])

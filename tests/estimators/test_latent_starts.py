@@ -54,7 +54,7 @@ def test_the_start_with_the_best_held_out_bound_is_kept(monkeypatch):
 
     fit_module = latent_base.fit_module
     monkeypatch.setattr(latent_base, "fit_module", recorded)
-    imputer = LatentImputer(missingness="self-masking", n_starts=2, random_state=0, **SMALL)
+    imputer = LatentImputer(missingness="self-masking-logistic", n_starts=2, random_state=0, **SMALL)
     imputer.fit(cut_off(n_rows=80)[0])
     assert len(set(losses)) == 4  # from a probit and from steps, twice each
     assert min(imputer.history_.monitored) == min(losses)
@@ -67,7 +67,7 @@ def test_values_that_were_cut_off_are_filled_in_beyond_those_that_were_seen(sign
     table, group = cut_off()
     table[:, 0] *= sign
     settings = {"random_state": 0, "width": 16, "n_blocks": 1, "max_epochs": 60, "n_latent": 2}
-    settings |= {"missingness": "self-masking-known", "signs": sign}
+    settings |= {"missingness": "self-masking-logistic", "signs": sign}
     both = NotMIWAEImputer(**settings).fit(table)
     beyond = sign * both.transform(table)[group, 0] > np.nanmax(sign * table[:, 0])
     assert beyond.mean() > 0.95
@@ -79,7 +79,9 @@ def test_values_that_were_cut_off_are_filled_in_beyond_those_that_were_seen(sign
 
 def test_learned_probabilities_are_those_of_the_mask_in_the_units_of_the_table():
     table, _ = cut_off()
-    imputer = NotMIWAEImputer(missingness="self-masking-known", random_state=0, **SMALL).fit(table)
+    imputer = NotMIWAEImputer(missingness="self-masking-logistic", signs=1, random_state=0, **SMALL).fit(
+        table
+    )
     model = imputer.model_
     values = torch.tensor([-1.0, 0.5, 7.0], dtype=torch.float64)
     found = model.mask_probabilities(0, values)

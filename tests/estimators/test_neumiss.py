@@ -42,7 +42,11 @@ def answers(model, X):
 
 @pytest.mark.parametrize(
     ("mechanism", "chosen"),
-    [("mcar", {"ignorable"}), ("mar", {"ignorable"}), ("gaussian_self_masking", {"self-masking", "probit"})],
+    [
+        ("mcar", {"mar"}),
+        ("mar", {"mar"}),
+        ("gaussian_self_masking", {"self-masking-gaussian", "self-masking-probit"}),
+    ],
 )
 def test_linear_gaussian_problems_are_predicted_nearly_as_well_as_can_be(mechanism, chosen):
     problem = GaussianProblem.draw(n_features=5, mechanism=mechanism, rate=0.3, random_state=0)
@@ -53,7 +57,7 @@ def test_linear_gaussian_problems_are_predicted_nearly_as_well_as_can_be(mechani
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "chosen"), [("mcar", "ignorable"), ("gaussian_self_masking", "self-masking")]
+    ("mechanism", "chosen"), [("mcar", "mar"), ("gaussian_self_masking", "self-masking-gaussian")]
 )
 def test_probabilities_are_nearly_the_best(mechanism, chosen):
     problem = GaussianClassificationProblem.draw(n_features=5, mechanism=mechanism, rate=0.3, random_state=0)
@@ -306,7 +310,7 @@ def test_mixed_frames_are_predicted_from_and_a_level_never_seen_is_no_evidence(p
 
 def test_less_evidence_gives_wider_intervals(penguins):
     X, y = penguins
-    model = clone(REGRESSOR).set_params(missingness="ignorable").fit(X, y)
+    model = clone(REGRESSOR).set_params(missingness="mar").fit(X, y)
     some = hide(X.iloc[:50], np.array(names(X)) == "species")
     widths = [np.subtract(*model.predict_interval(table)[::-1]) for table in (X.iloc[:50], some)]
     assert (widths[1] >= widths[0] - 1e-9).all()
@@ -394,7 +398,7 @@ def test_parameters_out_of_range_are_refused(estimator, parameters, message, mon
 def test_one_held_out_row_is_no_evidence_for_a_model_of_missingness():
     X, y = incomplete()
     model = clone(REGRESSOR).set_params(validation_fraction=0.001).fit(X, y)  # a warning would be an error
-    assert model.missingness_ == "ignorable"
+    assert model.missingness_ == "mar"
     assert len(model.validation_errors_) == 3
     assert np.isfinite(model.predict(X)).all()
 

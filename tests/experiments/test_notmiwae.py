@@ -78,7 +78,7 @@ def test_the_score_is_the_root_mean_square_over_missing_cells_only():
 
 def test_of_models_of_missingness_the_learned_curves_are_kept():
     model = NotMIWAEImputer(
-        missingness="self-masking-known", random_state=0, width=8, n_blocks=1, max_epochs=3
+        missingness="self-masking-logistic", signs=1, random_state=0, width=8, n_blocks=1, max_epochs=3
     )
     found = score(model, tiny_task())
     assert found["held-out bound"] == -min(model.history_.monitored)

@@ -15,7 +15,7 @@ from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.distributions.self_masks import Bump, Probit
 from halfseen.training import em_self_masked
 from halfseen.training.em import EMSettings, fit_gaussian, pairwise_gaussian
-from halfseen.training.em_self_masked import MISSINGNESS, fit_masked_gaussian, fit_self_masked
+from halfseen.training.em_self_masked import OFFERED, fit_masked_gaussian, fit_self_masked
 
 CORRELATED = torch.tensor([[1.0, 0.6, 0.3], [0.6, 1.0, 0.5], [0.3, 0.5, 1.0]], dtype=torch.float64)
 BUMPS = torch.tensor([[1.0, 0.5, 1.0], [-0.5, -0.3, 2.0], [0.7, 0.2, 0.0]], dtype=torch.float64)
@@ -63,7 +63,7 @@ def test_with_a_bump_no_plain_step_goes_down():
 @pytest.mark.parametrize("seed", range(3))
 def test_with_a_bump_the_objective_never_falls(seed):
     batch = make_data(Bump(ALL, BUMPS), 200, seed)
-    objective = fit(batch, "self-masking", tolerance=1e-8).objective
+    objective = fit(batch, "self-masking-gaussian", tolerance=1e-8).objective
     assert len(objective) > 5
     assert (np.diff(objective) >= 0).all()
 
@@ -110,7 +110,9 @@ def gradient_norm(model, batch, ridge):
     return np.abs(slopes).max()
 
 
-@pytest.mark.parametrize("mask", [Bump(ALL, BUMPS), Probit(ALL, PROBITS)], ids=["self-masking", "probit"])
+@pytest.mark.parametrize(
+    "mask", [Bump(ALL, BUMPS), Probit(ALL, PROBITS)], ids=["self-masking-gaussian", "self-masking-probit"]
+)
 def test_plain_steps_lead_to_a_maximum(mask, monkeypatch):
     """For a probit, of the likelihood that expectation propagation gives: where sites settle, it is exact."""
     batch, settings = make_data(mask, 1500), EMSettings(tolerance=1e-12, max_iterations=400)
@@ -125,7 +127,7 @@ def test_plain_steps_lead_to_a_maximum(mask, monkeypatch):
 
 def test_bumps_are_found_again():
     batch = make_data(Bump(ALL, BUMPS), 40_000)
-    model = fit(batch, "self-masking", tolerance=1e-8, max_iterations=500).model
+    model = fit(batch, "self-masking-gaussian", tolerance=1e-8, max_iterations=500).model
     truth = Bump(ALL, BUMPS)
     np.testing.assert_allclose(model.mask.centre, truth.centre, atol=0.15)
     np.testing.assert_allclose(model.mask.precision, truth.precision, rtol=0.25)
@@ -136,22 +138,22 @@ def test_bumps_are_found_again():
 
 def test_probits_are_found_again():
     batch = make_data(Probit(ALL, PROBITS), 40_000)
-    model = fit(batch, "probit", tolerance=1e-8, max_iterations=500).model
+    model = fit(batch, "self-masking-probit", tolerance=1e-8, max_iterations=500).model
     np.testing.assert_allclose(model.mask.coefficients, PROBITS, atol=0.12)
     np.testing.assert_allclose(model.loc, 0.0, atol=0.05)
     np.testing.assert_allclose(model.covariance, CORRELATED, atol=0.08)
-    ignorable = fit(batch, "ignorable").model
+    ignorable = fit(batch, "mar").model
     assert ignorable.loc.abs().max() > 0.3
 
 
-@pytest.mark.parametrize("missingness", MISSINGNESS)
+@pytest.mark.parametrize("missingness", OFFERED)
 def test_a_weight_of_k_counts_as_k_rows(missingness):
-    mask = Probit(ALL, PROBITS) if missingness == "probit" else Bump(ALL, BUMPS)
+    mask = Probit(ALL, PROBITS) if missingness == "self-masking-probit" else Bump(ALL, BUMPS)
     batch = make_data(mask, 120)
     weights = 1 + torch.arange(120) % 3
     repeated = batch[torch.arange(120).repeat_interleave(weights)]
     settings = EMSettings(max_iterations=8, tolerance=0.0)
-    if missingness == "ignorable":
+    if missingness == "mar":
         keywords = {"generator": torch.Generator().manual_seed(0), "start": standard_start()}
         one = fit_gaussian(batch, settings, weights=weights.double(), **keywords)
         two = fit_gaussian(repeated, settings, **keywords)
@@ -171,7 +173,10 @@ def test_a_weight_of_k_counts_as_k_rows(missingness):
 def test_weights_change_the_fit():
     batch = make_data(Bump(ALL, BUMPS), 120)
     weights = (1 + torch.arange(120) % 3).double()
-    assert fit(batch, "self-masking", weights=weights).objective != fit(batch, "self-masking").objective
+    assert (
+        fit(batch, "self-masking-gaussian", weights=weights).objective
+        != fit(batch, "self-masking-gaussian").objective
+    )
 
 
 def test_the_statistics_of_a_gaussian_count_rows_by_their_weights():
@@ -188,7 +193,7 @@ def test_the_statistics_of_a_gaussian_count_rows_by_their_weights():
     torch.testing.assert_close(weighted.log_prob, gaussian.log_prob(batch), rtol=EXACT, atol=EXACT)
 
 
-@pytest.mark.parametrize("missingness", MISSINGNESS)
+@pytest.mark.parametrize("missingness", OFFERED)
 def test_values_under_the_mask_are_never_read(missingness):
     zero, nan = (fit(make_data(Bump(ALL, BUMPS), 150, poison=p), missingness) for p in (0.0, math.nan))
     assert zero.objective == nan.objective
@@ -196,18 +201,18 @@ def test_values_under_the_mask_are_never_read(missingness):
     assert torch.equal(zero.model.covariance, nan.model.covariance)
 
 
-@pytest.mark.parametrize("missingness", ["self-masking", "probit"])
+@pytest.mark.parametrize("missingness", ["self-masking-gaussian", "self-masking-probit"])
 def test_features_that_may_not_hide_stay_ignorable(missingness):
     batch = make_data(Bump(ALL, BUMPS), 300)
     some = fit(batch, missingness, may_hide=torch.tensor([True, False, True])).model
     assert some.mask.active.tolist() == [True, False, True]
     none = fit(batch, missingness, may_hide=~ALL, tolerance=1e-9, max_iterations=1000)
-    plain = fit(batch, "ignorable", tolerance=1e-9, max_iterations=1000)
+    plain = fit(batch, "mar", tolerance=1e-9, max_iterations=1000)
     torch.testing.assert_close(none.model.covariance, plain.model.covariance, rtol=0, atol=1e-3)
     assert none.objective[-1] == pytest.approx(plain.objective[-1], abs=1e-6)
 
 
-@pytest.mark.parametrize("missingness", ["self-masking", "probit"])
+@pytest.mark.parametrize("missingness", ["self-masking-gaussian", "self-masking-probit"])
 def test_features_with_too_few_cells_hidden_or_shown_stay_ignorable(missingness):
     batch = make_data(Bump(ALL, BUMPS), 300)
     observed = batch.observed.clone()
@@ -218,7 +223,7 @@ def test_features_with_too_few_cells_hidden_or_shown_stay_ignorable(missingness)
     assert model.covariance.isfinite().all()
 
 
-@pytest.mark.parametrize("missingness", ["self-masking", "probit"])
+@pytest.mark.parametrize("missingness", ["self-masking-gaussian", "self-masking-probit"])
 def test_one_far_value_does_no_harm(missingness):
     batch = make_data(Probit(ALL, PROBITS), 300)
     row = batch.observed[:, 0].nonzero()[0, 0]
@@ -234,16 +239,17 @@ def test_a_step_function_is_fitted_with_a_steep_slope():
     x = torch.randn(2000, 3, generator=generator, dtype=torch.float64) @ torch.linalg.cholesky(CORRELATED).T
     observed = torch.ones_like(x, dtype=torch.bool)
     observed[:, 0] = x[:, 0] < 0
-    model = fit(Incomplete(x, observed), "probit").model
+    model = fit(Incomplete(x, observed), "self-masking-probit").model
     assert 5 < model.mask.coefficients[0, 0] < 100
     error = (model.conditional_mean(Incomplete(x, observed)) - x)[~observed].square().mean().sqrt()
-    ignorable = fit(Incomplete(x, observed), "ignorable").model
+    ignorable = fit(Incomplete(x, observed), "mar").model
     worse = (ignorable.conditional_mean(Incomplete(x, observed)) - x)[~observed].square().mean().sqrt()
     assert error < 0.7 * worse
 
 
 @pytest.mark.parametrize(
-    ("missingness", "mask"), [("self-masking", Bump(ALL, BUMPS)), ("probit", Probit(ALL, PROBITS))]
+    ("missingness", "mask"),
+    [("self-masking-gaussian", Bump(ALL, BUMPS)), ("self-masking-probit", Probit(ALL, PROBITS))],
 )
 def test_a_large_table_starts_from_a_part_of_it(missingness, mask, monkeypatch):
     batch = make_data(mask, 1200)
@@ -261,12 +267,12 @@ def test_a_large_table_starts_from_a_part_of_it(missingness, mask, monkeypatch):
 
 
 def test_what_is_no_missingness_is_refused():
-    message = "missingness must be one of ignorable, probit, self-masking, got 'mnar'"
+    message = "missingness must be one of 'mar', 'self-masking-probit', 'self-masking-gaussian', got 'mnar'"
     with pytest.raises(ValueError, match=message):
         fit(make_data(Bump(ALL, BUMPS), 30), "mnar")
 
 
-@pytest.mark.parametrize("missingness", ["self-masking", "probit"])
+@pytest.mark.parametrize("missingness", ["self-masking-gaussian", "self-masking-probit"])
 def test_dependent_columns_without_ridge_are_explained(missingness):
     batch = make_data(Bump(ALL, BUMPS), 200)
     same = Incomplete(batch.x[:, [0, 0, 1]], batch.observed[:, [0, 0, 1]])
@@ -276,7 +282,7 @@ def test_dependent_columns_without_ridge_are_explained(missingness):
 
 def test_the_same_generator_gives_the_same_fit():
     batch = make_data(Bump(ALL, BUMPS), 200)
-    fits = [fit(batch, "self-masking", seed=s) for s in (1, 1)]
+    fits = [fit(batch, "self-masking-gaussian", seed=s) for s in (1, 1)]
     for one, two in itertools.pairwise(fits):
         assert one.objective == two.objective
         assert torch.equal(one.model.mask.coefficients, two.model.mask.coefficients)
@@ -294,7 +300,7 @@ def test_a_side_that_is_cut_off_is_found_though_no_other_feature_tells(side, see
     batch = Incomplete.from_array(np.where(np.arange(3) == 0, np.where(hidden, np.nan, x.T[0])[:, None], x))
     generator = torch.Generator().manual_seed(0)
     every = torch.ones(3, dtype=torch.bool)
-    fit = fit_masked_gaussian(batch, "probit", every, EMSettings(), generator=generator)
+    fit = fit_masked_gaussian(batch, "self-masking-probit", every, EMSettings(), generator=generator)
     expected = side * math.exp(-(0.5**2) / 2) / math.sqrt(2 * math.pi) / (0.5 * math.erfc(0.5 / math.sqrt(2)))
     filled = fit.model.conditional_mean(batch)[torch.from_numpy(hidden), 0]
     assert float(filled.mean()) == pytest.approx(expected, abs=0.1)

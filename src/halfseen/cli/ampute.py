@@ -14,6 +14,7 @@ from halfseen import missingness
 from halfseen.cli.atomic import check_apart
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
+from halfseen.vocabulary import Missingness
 
 _SHOWN_COLUMNS = 12
 
@@ -21,10 +22,10 @@ _SHOWN_COLUMNS = 12
 MECHANISMS: dict[str, Callable[..., missingness.Mechanism]] = {
     "mcar": lambda seed, **common: missingness.MCAR(**common),
     "rows": lambda seed, **common: missingness.MCAR(unit="rows", **common),
-    "mar": lambda seed, **common: missingness.MARLogistic(random_state=seed, **common),
-    "self-masking": lambda seed, **common: missingness.LogisticSelfMasking(**common),
-    "gaussian-self-masking": lambda seed, **common: missingness.GaussianSelfMasking(**common),
-    "probit-self-masking": lambda seed, **common: missingness.ProbitSelfMasking(**common),
+    Missingness.MAR: lambda seed, **common: missingness.MARLogistic(random_state=seed, **common),
+    Missingness.LOGISTIC: lambda seed, **common: missingness.LogisticSelfMasking(**common),
+    Missingness.PROBIT: lambda seed, **common: missingness.ProbitSelfMasking(**common),
+    Missingness.GAUSSIAN: lambda seed, **common: missingness.GaussianSelfMasking(**common),
     "censor-upper": lambda seed, **common: missingness.QuantileCensoring(tail="upper", **common),
     "censor-lower": lambda seed, **common: missingness.QuantileCensoring(tail="lower", **common),
     "censor-both": lambda seed, **common: missingness.QuantileCensoring(tail="both", **common),

@@ -12,6 +12,7 @@ from halfseen.cli import options
 from halfseen.cli.errors import TableError
 from halfseen.cli.methods import COMPARED, QUICK, Method, parse_methods
 from halfseen.cli.progress import Reporter
+from halfseen.vocabulary import Missingness
 
 app = typer.Typer(
     name="halfseen", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
@@ -49,8 +50,16 @@ def impute_command(
         typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output."),
     ] = None,
     method: Annotated[
-        Method, typer.Option(help="How to fill the holes; probit and not-miwae if values hide themselves.")
+        Method, typer.Option(help="The model that fills the missing values.")
     ] = Method.gaussian,
+    missingness: Annotated[
+        Missingness | None,
+        typer.Option(
+            help="The assumed reason for missing values; gaussian offers mar (its default), "
+            "self-masking-probit and self-masking-gaussian, not-miwae offers self-masking-logistic (its "
+            "default) and others, all other methods assume mar.",
+        ),
+    ] = None,
     draws: Annotated[
         int | None,
         typer.Option(
@@ -98,6 +107,7 @@ def impute_command(
         source=source,
         output=source if output is None else output,
         method=method.value,
+        missingness=missingness,
         draws=draws,
         seed=seed,
         schema=schema,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import halfseen
 from halfseen.cli.atomic import check_apart, check_writable, is_same_file, write_atomically
 from halfseen.cli.compare import Race, hold_race, thin_rows
-from halfseen.cli.methods import TRAINED, Method, build
+from halfseen.cli.methods import TRAINED, Method, build, offered
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
 from halfseen.report.compare import render_race, summarize_comparison
@@ -35,6 +35,7 @@ class Request:
     source: str
     output: str
     method: str = "gaussian"
+    missingness: str | None = None
     draws: int | None = None
     seed: int = 0
     schema: str | None = None
@@ -51,15 +52,21 @@ class Request:
     in_place: bool = False
     command: str = ""
 
+    @property
+    def named_method(self) -> str:
+        """The method, with its assumption about missingness if that is not the method's default."""
+        assumed = self.missingness or offered(self.method)[0]
+        return self.method if assumed == offered(self.method)[0] else f"{self.method}:{assumed}"
+
 
 def build_imputer(request: Request, overrides: dict[str, Any] | None, callback: Callable[[Any], None]) -> Any:
     """Return the imputer of a method, set up as asked."""
     common: dict[str, Any] = {"schema": overrides, "random_state": request.seed}
-    if request.method == Method.gaussian:  # a posterior draw of the parameters per table: proper draws
-        return build(request.method, n_posterior_draws=request.draws or 0, **common)
+    if request.named_method == Method.gaussian:  # a posterior draw of the parameters per table: proper draws
+        common["n_posterior_draws"] = request.draws or 0
     if request.method in TRAINED:
         common["callback"] = callback
-    return build(request.method, **common)
+    return build(request.named_method, **common)
 
 
 def impute(request: Request, reporter: Reporter) -> None:
@@ -77,7 +84,7 @@ def impute(request: Request, reporter: Reporter) -> None:
     overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
     file = _read(request, reporter)
     with reporter.noting_warnings():
-        with reporter.progress(f"fitting {request.method}") as callback:
+        with reporter.progress(f"fitting {request.named_method}") as callback:
             imputer = build_imputer(request, overrides, callback).fit(file.table)
         _say_kinds(imputer.schema_.columns, reporter)
         drawn = imputer.sample(file.table, n_draws=request.draws) if request.draws is not None else []
@@ -174,7 +181,7 @@ def _make_page(
         high,
         imputer.schema_,
         probabilities=probabilities,
-        method=request.method,
+        method=request.named_method,
         command=request.command,
         seconds=time.perf_counter() - started,
         notes=reporter.notes,
@@ -182,7 +189,7 @@ def _make_page(
         seed=request.seed,
         level=request.level,
         version=halfseen.__version__,
-        proper=request.method == "gaussian" and request.draws is not None,
+        proper=request.named_method == Method.gaussian and request.draws is not None,
     )
     if not request.evaluate:
         return render(summary)
@@ -192,7 +199,7 @@ def _make_page(
 
 def _evaluate(request: Request, reporter: Reporter, table: pa.Table) -> dict[str, Any]:
     """Race the method with simple ones on hidden cells of at most RACE_ROWS rows."""
-    methods = tuple(dict.fromkeys((request.method, "mean", "median", "iterative")))
+    methods = tuple(dict.fromkeys((request.named_method, "mean", "median", "iterative")))
     race = Race(request.source, methods, rate=RACE_RATE, repeats=RACE_REPEATS, seed=request.seed,
                 level=request.level, max_rows=RACE_ROWS, schema=request.schema)  # fmt: skip
     part = thin_rows(table, race)

@@ -6,6 +6,7 @@ from typing import Any
 
 import halfseen
 from halfseen.cli.errors import TableError
+from halfseen.vocabulary import Missingness, check_missingness
 
 
 class Method(StrEnum):
@@ -14,7 +15,6 @@ class Method(StrEnum):
     gaussian = "gaussian"
     mixture = "mixture"
     mean = "mean"
-    probit = "probit"
     mvae = "mvae"
     miwae = "miwae"
     not_miwae = "not-miwae"
@@ -25,30 +25,60 @@ class Method(StrEnum):
     demissvae = "demissvae"
 
 
-TRAINED = frozenset(Method) - {Method.gaussian, Method.mean, Method.probit}
+TRAINED = frozenset(Method) - {Method.gaussian, Method.mean}
 """Those that train by gradients, and tell of each epoch."""
+
+MODELLED: dict[str, tuple[Missingness, ...]] = {
+    Method.gaussian: (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN),
+    Method.not_miwae: (
+        Missingness.LOGISTIC,
+        Missingness.MONOTONE,
+        Missingness.SHARED_SLOPE,
+        Missingness.FLEXIBLE,
+        Missingness.LINEAR,
+        Missingness.NONLINEAR,
+    ),
+}
+"""The assumptions about missingness that a method offers, the default first; all others assume MAR."""
 
 RIVALS = ("median", "knn", "iterative")
 """Imputers of scikit-learn that take part in comparisons."""
 
-COMPARED = (*(method.value for method in Method), *RIVALS)
+COMPARED = (
+    *(method.value for method in Method),
+    *(f"{method}:{word}" for method, words in MODELLED.items() for word in words[1:]),
+    *RIVALS,
+)
 QUICK = ("gaussian", "mixture", "mean", *RIVALS)
 """What is compared if nothing is named: networks take minutes."""
 
 
-def build(method: str, **settings: Any) -> Any:
+def offered(method: str) -> tuple[Missingness, ...]:
+    """Return the assumptions about missingness that a method offers, the default first."""
+    return MODELLED.get(method, (Missingness.MAR,))
+
+
+def build(method: str, missingness: str | None = None, **settings: Any) -> Any:
     """Return the imputer of a method.
+
+    A method and the assumption that it makes about missingness may be given as one name, with a colon.
 
     Examples
     --------
     >>> build("miwae", random_state=1)
     MIWAEImputer(random_state=1)
+    >>> build("gaussian:self-masking-probit")
+    GaussianImputer(missingness='self-masking-probit')
     """
+    method, _, named = method.partition(":")
+    assumed = missingness or named or offered(method)[0].value
+    check_missingness(assumed, offered(method), besides=f" with the method {method}")
+    if assumed != offered(method)[0]:
+        settings["missingness"] = assumed
     makers: dict[str, Callable[..., Any]] = {
         Method.gaussian: halfseen.GaussianImputer,
         Method.mixture: halfseen.MixtureImputer,
         Method.mean: halfseen.MeanImputer,
-        Method.probit: lambda **given: halfseen.GaussianImputer(missingness="probit", **given),
         Method.mvae: halfseen.MVAEImputer,
         Method.miwae: halfseen.MIWAEImputer,
         Method.not_miwae: halfseen.NotMIWAEImputer,

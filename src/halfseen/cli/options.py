@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from halfseen.vocabulary import Missingness
+
 
 class Format(StrEnum):
     """The formats of table files."""
@@ -19,10 +21,10 @@ class Mechanism(StrEnum):
 
     mcar = "mcar"
     rows = "rows"
-    mar = "mar"
-    self_masking = "self-masking"
-    gaussian = "gaussian-self-masking"
-    probit = "probit-self-masking"
+    mar = Missingness.MAR.value
+    logistic = Missingness.LOGISTIC.value
+    probit = Missingness.PROBIT.value
+    gaussian = Missingness.GAUSSIAN.value
     censor_upper = "censor-upper"
     censor_lower = "censor-lower"
     censor_both = "censor-both"

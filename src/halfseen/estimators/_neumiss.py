@@ -24,9 +24,10 @@ from halfseen.nn.normal_scores import NormalScores
 from halfseen.objectives.protocols import Objective
 from halfseen.objectives.supervised import Labelled
 from halfseen.training.em import EMSettings
-from halfseen.training.em_self_masked import MISSINGNESS, fit_masked_gaussian
+from halfseen.training.em_self_masked import OFFERED, fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
+from halfseen.vocabulary import Missingness, check_missingness
 
 TRIAL_ROWS = 4000  # enough to see which model of missingness predicts best
 SMALLEST_TRIAL = 200  # with fewer rows a model of missingness is not worth its parameters
@@ -153,7 +154,7 @@ class NeuMissBase(Saveable, TableEstimator):
 
     def _fit_short(self, rows: Rows, settings: EMSettings, generator: torch.Generator) -> None:
         """Fits a table too short to hold rows out: the law alone."""
-        self.missingness_ = "ignorable" if self.missingness == "auto" else self.missingness
+        self.missingness_ = Missingness.MAR.value if self.missingness == "auto" else self.missingness
         self.validation_errors_: dict[str, float] = {}
         self.network_: EnsembleMLP | None = None
         self._scores: NormalScores | None = None
@@ -172,7 +173,7 @@ class NeuMissBase(Saveable, TableEstimator):
         errors = []
         for self._fence in (bounds, fence):
             part = replace(trial, batch=self._fenced(trial.batch))
-            law = self._fit_law(part, "ignorable", settings, generator)
+            law = self._fit_law(part, Missingness.MAR, settings, generator)
             errors.append(_errors(law, replace(judged, batch=self._fenced(judged.batch))).mean())
         return fence if errors[1] < errors[0] else bounds
 
@@ -187,7 +188,7 @@ class NeuMissBase(Saveable, TableEstimator):
         kinds = [self.missingness]
         if self.missingness == "auto":
             tell = len(train) >= SMALLEST_TRIAL and bool(self._incomplete.any())
-            kinds = list(MISSINGNESS) if tell else ["ignorable"]
+            kinds = [word.value for word in OFFERED] if tell else [Missingness.MAR.value]
         laws: dict[str, RowLaw] = {}
         errors: dict[str, Tensor] = {}
         law = None
@@ -304,10 +305,10 @@ class NeuMissBase(Saveable, TableEstimator):
         raise NotImplementedError
 
     def _check_parameters(self) -> None:
-        choices = {"missingness": ("auto", *MISSINGNESS), "head": ("auto", "linear", "mlp")}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
+        check_missingness(self.missingness, ("auto", *OFFERED))
+        heads = ("auto", "linear", "mlp")
+        if self.head not in heads:
+            raise ValueError(f"head must be one of {', '.join(heads)}, got {self.head!r}.")
         for name, lowest in {"n_networks": 1, "width": 1, "batch_size": 1, "max_epochs": 0}.items():
             check_whole(name, getattr(self, name), lowest)
         check_training(self)

@@ -22,6 +22,7 @@ from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.posterior import sample_posterior
 from halfseen.training.progress import Progress
+from halfseen.vocabulary import Missingness
 
 
 class GaussianImputer(BaseImputer):
@@ -47,16 +48,16 @@ class GaussianImputer(BaseImputer):
 
     Parameters
     ----------
-    missingness : {"ignorable", "probit", "self-masking"}, default="ignorable"
-        Why numbers are missing: at random; more often on one side, as when large incomes are not told; or
-        more often the nearer they are to some value (a bump, of a centre and width for each column).
+    missingness : {"mar", "self-masking-probit", "self-masking-gaussian"}, default="mar"
+        The assumed mechanism: missing at random; a probability that rises or falls with the value, as when
+        large incomes are not reported; or a probability that is largest around some value of the column.
     ridge : float or "auto", default="auto"
         Pseudo-rows of uncorrelated data added to the table; ``"auto"`` chooses by held-out likelihood
         when there are few rows for the number of features.
     n_posterior_draws : int, default=0
         Parameters drawn from their posterior in `fit`. With at least as many as the draws asked of `sample`,
         multiple imputation is proper: parameter uncertainty is in the draws and intervals. With 0 they are
-        conditional on the fitted parameters. Only with ``missingness="ignorable"``.
+        conditional on the fitted parameters. Only with ``missingness="mar"``.
     max_iter : int, default=200
         At most so many EM iterations.
     tol : float, default=2e-5
@@ -109,11 +110,11 @@ class GaussianImputer(BaseImputer):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.multivariate_normal([5, 5], [[1, 0.6], [0.6, 1]], size=2000)
     >>> X[X[:, 1] > rng.normal(5, 1, size=2000), 1] = np.nan
-    >>> for missingness in ("ignorable", "probit"):
+    >>> for missingness in ("mar", "self-masking-probit"):
     ...     filled = GaussianImputer(missingness=missingness).fit_transform(X)
     ...     print(missingness, filled[:, 1].mean().round(1))
-    ignorable 4.6
-    probit 5.0
+    mar 4.6
+    self-masking-probit 5.0
     """
 
     _saved = ("objective_", "n_iter_", "ridge_")
@@ -121,7 +122,7 @@ class GaussianImputer(BaseImputer):
     def __init__(
         self,
         *,
-        missingness: str = "ignorable",
+        missingness: str = Missingness.MAR.value,
         ridge: float | str = "auto",
         n_posterior_draws: int = 0,
         max_iter: int = 200,
@@ -139,9 +140,9 @@ class GaussianImputer(BaseImputer):
 
     def _fit_model(self, codes: Incomplete) -> TabularGaussian:
         check_whole("n_posterior_draws", self.n_posterior_draws, 0)
-        if self.n_posterior_draws and self.missingness != "ignorable":
+        if self.n_posterior_draws and self.missingness != Missingness.MAR:
             raise ValueError(
-                f"n_posterior_draws is available for missingness='ignorable' only, got "
+                f"n_posterior_draws is available for missingness='mar' only, got "
                 f"n_posterior_draws={self.n_posterior_draws!r} with missingness={self.missingness!r}."
             )
         generator = torch_generator(self.seed_)

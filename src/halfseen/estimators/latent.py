@@ -5,6 +5,7 @@ from typing import Any
 
 from halfseen.estimators.latent_base import BaseLatentImputer
 from halfseen.training.progress import Progress
+from halfseen.vocabulary import Missingness
 
 
 class LatentImputer(BaseLatentImputer):
@@ -31,14 +32,16 @@ class LatentImputer(BaseLatentImputer):
         What training maximises; ``"looser"`` guards stratified mixtures against collapse.
     gradient : {"full", "stl", "dreg"}, default="stl"
         The estimator of the gradient of the posterior.
-    missingness : str or function, default="ignorable"
-        Why cells are missing: ``"ignorable"`` (at random); ``"self-masking"``, by their own value, linearly;
-        ``"self-masking-known"`` and ``"monotone"``, in the direction of `signs`; ``"shared-slope"``,
-        ``"flexible"``, by their own value; ``"linear"``, ``"nonlinear"``, by the whole row. A function from
-        tables of numbers (a tensor) to the probabilities of cells to be missing, or a fitted mechanism of
-        `halfseen.missingness`, if it is known.
+    missingness : str, mechanism or function, default="mar"
+        The assumed mechanism: ``"mar"`` (missing at random); a probability that depends on the missing value
+        itself (``"self-masking-logistic"``, ``"self-masking-monotone"``, ``"self-masking-shared-slope"``,
+        ``"self-masking-flexible"``); or a probability that depends on the whole row (``"linear"``,
+        ``"nonlinear"``). If the mechanism is known, a fitted mechanism of `halfseen.missingness`, or a
+        function from tables of numbers (a tensor) to the probabilities that their cells are missing.
     signs : int, sequence or dict, optional
-        +1 where larger values are more often missing, -1 where smaller ones are; +1 by default.
+        The direction of ``"self-masking-logistic"`` and ``"self-masking-monotone"``: +1 if larger values are
+        missing more often, -1 if smaller values are. By default, a logistic mechanism learns its direction
+        and a monotone one rises.
     n_draws : int, default=5
         Draws per row in training; shared out among the components if stratified.
     n_latent : int or "auto", default="auto"
@@ -124,7 +127,7 @@ class LatentImputer(BaseLatentImputer):
         sampling: str = "ancestral",
         bound: str = "iwelbo",
         gradient: str = "stl",
-        missingness: Any = "ignorable",
+        missingness: Any = Missingness.MAR.value,
         signs: Any = None,
         n_draws: int = 5,
         n_latent: int | str = "auto",
@@ -254,7 +257,7 @@ class NotMIWAEImputer(BaseLatentImputer):
     def __init__(
         self,
         *,
-        missingness: Any = "self-masking",
+        missingness: Any = Missingness.LOGISTIC.value,
         signs: Any = None,
         n_draws: int = 5,
         n_latent: int | str = "auto",

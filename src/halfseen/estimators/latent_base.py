@@ -20,14 +20,14 @@ from halfseen.distributions.self_masks import Probit
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._table import ReadTable
 from halfseen.estimators.imputers import split_rows
-from halfseen.estimators.latent_choices import SELF_MASKING, check_choices
+from halfseen.estimators.latent_choices import SELF_MASKING, SIGNED, check_choices
 from halfseen.estimators.latent_trust import look_at_weights
 from halfseen.models.latent.completions import CompletedRows, Completions
 from halfseen.models.latent.images import ImageLatent, start_images
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed
 from halfseen.models.latent.start import Factors, start_from_edges, start_from_factors, start_from_probit
-from halfseen.models.latent.tabular import SIGNED, LatentArchitecture, LatentSampler, TabularLatent
+from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler, TabularLatent
 from halfseen.nn.mask_models import KnownMask, MaskModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.decomposed import DecomposedObjective
@@ -38,6 +38,7 @@ from halfseen.samplers.importance import ImportanceSampler
 from halfseen.training.latent_start import fit_start
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
+from halfseen.vocabulary import Missingness
 
 MOST_LATENTS, MOST_IMAGE_LATENTS = 16, 32
 MASKS = 1000  # from which the encoder learns what they do to the spread
@@ -62,7 +63,7 @@ class BaseLatentImputer(BaseImputer):
     sampling: Any = "ancestral"
     bound: Any = "iwelbo"
     gradient: Any = "stl"
-    missingness: Any = "ignorable"
+    missingness: Any = Missingness.MAR.value
     signs: Any = None
     n_starts: Any = 1
     image_shape: Any = None
@@ -123,7 +124,7 @@ class BaseLatentImputer(BaseImputer):
         """Trains from random weights: a Gaussian of all pixels would be slow to fit, and of no use."""
         features = pixel_features(self._modelled, codes)
         rows = features.encode(codes).to(torch.float32)
-        if self.missingness == "ignorable":
+        if self.missingness == Missingness.MAR:
             rows = rows[rows.observed.any(dim=1)]
         architecture = self._architecture(features, codes)
         known = self._known_mask(features)
@@ -153,7 +154,7 @@ class BaseLatentImputer(BaseImputer):
     def _fit_table(self, codes: Incomplete, generator: torch.Generator) -> tuple[TabularLatent, Guessed]:
         features = FeatureMap.fit(self._modelled, codes, all_indicators=True)
         batch = features.encode(codes)
-        if self.missingness == "ignorable":
+        if self.missingness == Missingness.MAR:
             batch = batch[batch.observed.any(dim=1)]
         architecture = self._architecture(features, codes)
         known = self._known_mask(features)
@@ -232,7 +233,7 @@ class BaseLatentImputer(BaseImputer):
             encoder=self.encoder,
             linear_decoder=self.decoder == "linear",
             numeric=self.numeric,
-            missingness="ignorable" if self._is_known or not hidden else self.missingness,
+            missingness=Missingness.MAR.value if self._is_known or not hidden else self.missingness,
             signs=self._modelled_signs(),
             hidden=tuple(hidden) or None,
             image_shape=None if self.image_shape is None else image_planes(self.image_shape, columns),
@@ -240,7 +241,9 @@ class BaseLatentImputer(BaseImputer):
 
     def _modelled_signs(self) -> tuple[int, ...] | None:
         """Returns the sign of each modelled column, from one for all, a sequence or a mapping by name."""
-        if self.missingness not in SIGNED:
+        if self.missingness not in SIGNED or (
+            self.signs is None and self.missingness == Missingness.LOGISTIC
+        ):
             return None
         every = list(self.schema_)
         if isinstance(self.signs, Mapping):

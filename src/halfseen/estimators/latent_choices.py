@@ -1,12 +1,13 @@
 """What latent imputers may be asked for."""
 
-from typing import Any, get_args
+from typing import Any
 
 from halfseen.estimators._parameters import check_training, check_whole
-from halfseen.models.latent.tabular import Missingness
+from halfseen.models.latent.tabular import OFFERED
+from halfseen.vocabulary import Missingness, check_missingness
 
-MISSINGNESS = get_args(Missingness)
-SELF_MASKING = ("self-masking", "self-masking-known", "monotone", "shared-slope", "flexible")
+SIGNED = (Missingness.LOGISTIC, Missingness.MONOTONE)
+SELF_MASKING = (*SIGNED, Missingness.SHARED_SLOPE, Missingness.FLEXIBLE)
 CHOICES: dict[str, tuple[str, ...]] = {
     "posterior": ("gaussian", "mixture", "imputations"),
     "sampling": ("ancestral", "stratified"),
@@ -23,15 +24,15 @@ def check_choices(imputer: Any) -> None:
     for name, choices in CHOICES.items():
         if getattr(imputer, name) not in choices:
             raise ValueError(f"{name} must be one of {choices}, got {getattr(imputer, name)!r}.")
-    if isinstance(imputer.missingness, str):
-        if imputer.missingness not in MISSINGNESS:
-            raise ValueError(f"missingness must be one of {MISSINGNESS}, got {imputer.missingness!r}.")
-    elif not callable(getattr(imputer.missingness, "probability", imputer.missingness)):
-        raise ValueError(f"missingness must be a name or a function, got {imputer.missingness!r}.")
-    if imputer.posterior == "imputations" and imputer.missingness != "ignorable":
+    if not callable(getattr(imputer.missingness, "probability", imputer.missingness)):
+        check_missingness(imputer.missingness, OFFERED, besides=", a mechanism or a function")
+    if imputer.signs is not None and imputer.missingness not in SIGNED:
         raise ValueError(
-            f"posterior='imputations' needs missingness='ignorable', got {imputer.missingness!r}."
+            f"signs is available for missingness={' and '.join(repr(str(word)) for word in SIGNED)} only, "
+            f"got missingness={imputer.missingness!r}."
         )
+    if imputer.posterior == "imputations" and imputer.missingness != Missingness.MAR:
+        raise ValueError(f"posterior='imputations' needs missingness='mar', got {imputer.missingness!r}.")
     lowest = {"n_components": 1, "n_starts": 1, "n_draws": 1, "width": 0, "n_blocks": 0}
     lowest |= {"n_imputation_draws": 1, "n_chain_steps": 0}
     for name, bound in lowest.items():

@@ -41,9 +41,10 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
 
     Parameters
     ----------
-    missingness : {"auto", "ignorable", "self-masking", "probit"}, default="auto"
-        Why cells are missing: at random, more often near a value, or more often on one side. ``"auto"`` takes
-        what predicts held-out targets best.
+    missingness : {"auto", "mar", "self-masking-probit", "self-masking-gaussian"}, default="auto"
+        The assumed mechanism: missing at random; a probability that rises or falls with the missing value; or
+        a probability that is largest around some value. ``"auto"`` takes the one that predicts held-out
+        targets best.
     head : {"auto", "linear", "mlp"}, default="auto"
         Whether networks correct the linear answer: as far as held-out rows ask for it, never, or fully.
     n_networks : int, default=4

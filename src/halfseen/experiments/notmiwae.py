@@ -35,6 +35,7 @@ from halfseen.estimators.latent import MIWAEImputer, NotMIWAEImputer
 from halfseen.experiments.claims import AsPublished, AtLeast, Better, Published, Setting
 from halfseen.experiments.spec import Budget, Experiment
 from halfseen.models.latent.tabular import TabularLatent
+from halfseen.vocabulary import Missingness
 
 RMSE = "RMSE"
 TABLES = ("banknote", "concrete", "red", "white", "yeast", "breast")
@@ -121,7 +122,7 @@ def published(setting: Setting, model: str, metric: str) -> Published | None:
 
 
 def _known(**choices: Any) -> NotMIWAEImputer:
-    return NotMIWAEImputer(missingness="self-masking-known", random_state=0, **choices)
+    return NotMIWAEImputer(missingness=Missingness.LOGISTIC, signs=1, random_state=0, **choices)
 
 
 EXPERIMENT = Experiment(
@@ -133,7 +134,7 @@ EXPERIMENT = Experiment(
         KNOWN: _known,
         LINEAR: lambda: _known(decoder="linear", numeric="shared-gaussian"),
         FREE: lambda: NotMIWAEImputer(random_state=0),
-        PROBIT: lambda: GaussianImputer(missingness="probit", random_state=0),
+        PROBIT: lambda: GaussianImputer(missingness=Missingness.PROBIT, random_state=0),
         MAR: lambda: MIWAEImputer(random_state=0),
         GAUSSIAN: lambda: GaussianImputer(random_state=0),
         CHAINED: lambda: IterativeImputer(random_state=0),

@@ -55,6 +55,7 @@ from halfseen.evaluation.energy import energy_distance
 from halfseen.experiments.claims import AtLeast, Better, Published, Setting
 from halfseen.experiments.notmiwae_disc import SHAPE, DiscTask, disc_error, hidden_if_bright, make_disc
 from halfseen.experiments.spec import Budget, Experiment
+from halfseen.vocabulary import Missingness
 
 Floats = npt.NDArray[np.float64]
 Law = CorrelatedGaussian | Ring
@@ -245,14 +246,14 @@ EXPERIMENT = Experiment(
         CHOSEN: _candidates,
         GIVEN: lambda: NotMIWAEImputer(missingness=hidden_at_the_top, n_latent=2, random_state=0),
         NOT: lambda: NotMIWAEImputer(random_state=0),
-        KNOWN: lambda: NotMIWAEImputer(missingness="self-masking-known", random_state=0),
-        PROBIT: lambda: GaussianImputer(missingness="probit", random_state=0),
+        KNOWN: lambda: NotMIWAEImputer(missingness=Missingness.LOGISTIC, signs=1, random_state=0),
+        PROBIT: lambda: GaussianImputer(missingness=Missingness.PROBIT, random_state=0),
         MAR: lambda: MIWAEImputer(random_state=0),
         LINEAR: lambda: GaussianImputer(random_state=0),
         NEAREST: KNNImputer,
         CHAINED: lambda: IterativeImputer(random_state=0),
         MEAN: MeanImputer,
-        IMAGES: lambda: _of_images(NotMIWAEImputer, missingness="self-masking-known"),
+        IMAGES: lambda: _of_images(NotMIWAEImputer, missingness=Missingness.LOGISTIC, signs=1),
         GIVEN_IMAGES: lambda: _of_images(NotMIWAEImputer, missingness=hidden_if_bright),
         MAR_IMAGES: lambda: _of_images(MIWAEImputer),
         WHITE: lambda: SimpleImputer(strategy="constant", fill_value=1.0, keep_empty_features=True),

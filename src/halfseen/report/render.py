@@ -13,7 +13,10 @@ _NETWORKS = (
     "what its row shows, by importance sampling."
 )
 _CALIBRATED = " Intervals and draws are widened where held-out cells ask for it."
-_HIDING = " It also models how values hide themselves, so holes are not taken as missing at random."
+_HIDING = (
+    " The probability that a value is missing is modelled too, as a function of the value itself, so "
+    "values are not assumed to be missing at random."
+)
 
 METHODS = {
     "gaussian": (
@@ -32,11 +35,6 @@ METHODS = {
         "Mean",
         "Each hole gets the mean or the most frequent level of its column, whatever the rest of the row "
         "says. A baseline: relations between columns are lost.",
-    ),
-    "probit": (
-        "Gaussian with self-masking",
-        "One multivariate normal distribution over all columns, fitted to the observed cells and to what is "
-        "missing by maximum likelihood. Each hole gets its distribution given what its row shows." + _HIDING,
     ),
     "mvae": ("MVAE", _NETWORKS + _CALIBRATED),
     "miwae": ("MIWAE", _NETWORKS + _CALIBRATED),
@@ -68,7 +66,7 @@ def render(
     str
         One page; every name and value of the table is escaped.
     """
-    name, assumption = METHODS.get(summary["method"], (summary["method"], ""))
+    name, assumption = _explain(summary["method"])
     return (
         _environment()
         .get_template("report.html.jinja")
@@ -89,6 +87,15 @@ def render(
             strips=_strips(summary["blocks"]),
         )
     )
+
+
+def _explain(method: str) -> tuple[str, str]:
+    """Return the name of a method and what it does; after a colon comes a model of missingness."""
+    base, _, missingness = method.partition(":")
+    name, assumption = METHODS.get(base, (base, ""))
+    if missingness and _HIDING not in assumption:
+        name, assumption = f"{name} with self-masking", assumption + _HIDING
+    return name, assumption
 
 
 def _environment() -> Environment:

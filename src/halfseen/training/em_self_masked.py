@@ -1,7 +1,6 @@
 r"""Maximum likelihood for a Gaussian whose features hide themselves, by EM on rows and masks together."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -23,6 +22,7 @@ from halfseen.training.em import (
     maximise,
     penalised_mean,
 )
+from halfseen.vocabulary import Missingness, check_missingness
 
 SETTLING = 5  # steps before the likelihood of sites that are far from their factors counts
 ROUGH_STEPS = 12  # to compare starts, and to find where a bump starts
@@ -30,9 +30,8 @@ STEEPNESSES = (1.0, 4.0)  # of probits that are tried beside a flat one, for fea
 SKEWED = 3.0  # standard errors of a Gaussian's skewness, beyond which a probit may have cut a side off
 MIN_CELLS = 10  # with fewer cells shown or hidden a feature tells nothing of how it hides
 
-Missingness = Literal["ignorable", "probit", "self-masking"]
-MISSINGNESS: tuple[str, ...] = get_args(Missingness)
-"""Why cells may be missing: at random, more often on one side, or more often near a value."""
+OFFERED = (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN)
+"""The assumptions about missingness that a Gaussian can be fitted under."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def fit_masked_gaussian(
     ----------
     batch : Incomplete
         (N, D), features on a common scale (unit variance).
-    missingness : {"ignorable", "self-masking", "probit"}
+    missingness : {"mar", "self-masking-gaussian", "self-masking-probit"}
         Cells are missing at random; by a `Bump` of their own value; or by a `Probit` of it.
     may_hide : Tensor
         (D), the features that may hide themselves; the others are missing at random.
@@ -73,20 +72,19 @@ def fit_masked_gaussian(
     weights : Tensor, optional
         (N), how much each row counts.
     start : Gaussian or SelfMaskedGaussian, optional
-        A fit to similar rows, of the same missingness or of one before it in `MISSINGNESS`.
+        A fit to similar rows, of the same missingness or of one before it in `OFFERED`.
 
     Raises
     ------
     ValueError
         If there is no such missingness, or features depend on each other exactly and there is no ridge.
     """
-    if missingness not in MISSINGNESS:
-        raise ValueError(f"missingness must be one of {', '.join(MISSINGNESS)}, got {missingness!r}.")
-    if missingness == "ignorable":
+    check_missingness(missingness, OFFERED)
+    if missingness == Missingness.MAR:
         known = start if isinstance(start, Gaussian) else None
         plain = fit_gaussian(batch, settings, generator=generator, weights=weights, start=known)
         return MaskedFit(plain.gaussian, plain.objective)
-    if isinstance(start, SelfMaskedGaussian) and start.mask.exact == (missingness == "self-masking"):
+    if isinstance(start, SelfMaskedGaussian) and start.mask.exact == (missingness == Missingness.GAUSSIAN):
         ascent = fit_self_masked(batch, start.gaussian, start.mask, settings, weights=weights)
         return MaskedFit(ascent.point, ascent.objective)
     some, some_weights = batch, weights
@@ -116,12 +114,12 @@ def _start(
     if not isinstance(probit, SelfMaskedGaussian):
         plain = probit or fit_gaussian(batch, settings, generator=generator, weights=weights).gaussian
         masks = _probits(batch, active, weights)
-        if missingness == "probit" and len(masks) == 1:
+        if missingness == Missingness.PROBIT and len(masks) == 1:
             return SelfMaskedGaussian(plain, masks[0])
         rough = replace(settings, max_iterations=ROUGH_STEPS)
         fits = [fit_self_masked(batch, plain, mask, rough, weights=weights) for mask in masks]
         probit = max(fits, key=lambda fit: fit.objective[-1]).point
-        if missingness == "probit":
+        if missingness == Missingness.PROBIT:
             return probit
     _, sites = probit.settle(batch)
     return SelfMaskedGaussian(probit.gaussian, Bump.start(active, sites, batch.observed))

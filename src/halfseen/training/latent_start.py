@@ -10,6 +10,7 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.training.em import EMSettings, choose_ridge, fit_gaussian
 from halfseen.training.em_self_masked import fit_masked_gaussian
+from halfseen.vocabulary import Missingness
 
 MOST_ROWS = 5000
 
@@ -33,4 +34,4 @@ def fit_start(
     settings = replace(settings, ridge=choose_ridge(some, settings, generator=generator))
     if may_hide is None:
         return fit_gaussian(some, settings, generator=generator).gaussian
-    return fit_masked_gaussian(some, "probit", may_hide, settings, generator=generator).model
+    return fit_masked_gaussian(some, Missingness.PROBIT, may_hide, settings, generator=generator).model

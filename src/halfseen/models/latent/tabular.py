@@ -25,18 +25,11 @@ from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import FlexibleSelfMask, MonotoneMask, SelfMask, SharedSlopeMask
 from halfseen.nn.set_encoder import SetEncoder
+from halfseen.vocabulary import Missingness
 
-Missingness = Literal[
-    "ignorable",
-    "self-masking",
-    "self-masking-known",
-    "monotone",
-    "shared-slope",
-    "flexible",
-    "linear",
-    "nonlinear",
-]
-SIGNED = ("self-masking-known", "monotone")
+OFFERED = tuple(word for word in Missingness if word not in (Missingness.PROBIT, Missingness.GAUSSIAN))
+"""The assumptions about missingness for which latent-variable models have a mask model."""
+
 MAPS = 4  # units of `width` that stand for one map of a convolutional network
 PATCHES = 8  # side by side, about
 MASK_MAPS = 8
@@ -89,9 +82,9 @@ class LatentArchitecture:
     numeric : {"gaussian", "shared-gaussian", "student-t"}
         The family of columns of numbers.
     missingness : str
-        The mask model.
+        The mask model, by its word in `Missingness`.
     signs : tuple of int, optional
-        The direction of each modelled column, for mask models with known ones.
+        The direction of each modelled column, for logistic and monotone mask models.
     hidden : tuple of int, optional
         The modelled columns that had missing cells in training: the mask of the others is not modelled.
     image_shape : tuple of int, optional
@@ -105,7 +98,7 @@ class LatentArchitecture:
     encoder: Literal["guess", "zero", "learned", "set"] = "guess"
     linear_decoder: bool = False
     numeric: RealFamily = "student-t"
-    missingness: Missingness = "ignorable"
+    missingness: str = Missingness.MAR
     signs: tuple[int, ...] | None = None
     hidden: tuple[int, ...] | None = None
     image_shape: tuple[int, int, int] | None = None
@@ -209,32 +202,30 @@ class LatentArchitecture:
 
     def _mask_model(self, observation: Observation) -> MaskModel:
         layout = self.layout(observation)
-        signs = 1 if self.signs is None else list(self.signs)
+        signs = None if self.signs is None else list(self.signs)
         makers: dict[str, Callable[[], MaskModel]] = {
-            "ignorable": lambda: Ignorable(layout),
-            "self-masking": lambda: SelfMask(layout),
-            "self-masking-known": lambda: SelfMask(layout, signs),
-            "monotone": lambda: MonotoneMask(layout, signs),
-            "shared-slope": lambda: SharedSlopeMask(layout),
-            "flexible": lambda: FlexibleSelfMask(layout),
-            "linear": lambda: LinearMask(layout),
-            "nonlinear": lambda: NonlinearMask(layout),
+            Missingness.MAR: lambda: Ignorable(layout),
+            Missingness.LOGISTIC: lambda: SelfMask(layout, signs),
+            Missingness.MONOTONE: lambda: MonotoneMask(layout, 1 if signs is None else signs),
+            Missingness.SHARED_SLOPE: lambda: SharedSlopeMask(layout),
+            Missingness.FLEXIBLE: lambda: FlexibleSelfMask(layout),
+            Missingness.LINEAR: lambda: LinearMask(layout),
+            Missingness.NONLINEAR: lambda: NonlinearMask(layout),
         }
         return makers[self.missingness]()
 
     def _pixel_mask(self, shape: tuple[int, int, int]) -> MaskModel:
         """Returns a bias for each position and, shared by all, what the value or its neighbours do."""
         layout = MaskLayout(range(math.prod(shape)))
-        sign = 1 if self.signs is None else self.signs[0]
+        sign = None if self.signs is None else self.signs[0]
         makers: dict[str, Callable[[], MaskModel]] = {
-            "ignorable": lambda: Ignorable(layout),
-            "self-masking": lambda: PixelMask(shape),
-            "self-masking-known": lambda: SharedSlopeMask(layout, sign),
-            "monotone": lambda: SharedSlopeMask(layout, sign),
-            "shared-slope": lambda: SharedSlopeMask(layout),
-            "flexible": lambda: PixelMask(shape, hidden=MASK_MAPS),
-            "linear": lambda: PixelMask(shape, kernel_size=3),
-            "nonlinear": lambda: PixelMask(shape, kernel_size=3, hidden=MASK_MAPS),
+            Missingness.MAR: lambda: Ignorable(layout),
+            Missingness.LOGISTIC: lambda: PixelMask(shape) if sign is None else SharedSlopeMask(layout, sign),
+            Missingness.MONOTONE: lambda: SharedSlopeMask(layout, sign or 1),
+            Missingness.SHARED_SLOPE: lambda: SharedSlopeMask(layout),
+            Missingness.FLEXIBLE: lambda: PixelMask(shape, hidden=MASK_MAPS),
+            Missingness.LINEAR: lambda: PixelMask(shape, kernel_size=3),
+            Missingness.NONLINEAR: lambda: PixelMask(shape, kernel_size=3, hidden=MASK_MAPS),
         }
         return makers[self.missingness]()
 
