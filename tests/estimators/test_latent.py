@@ -292,6 +292,11 @@ def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path
         ("bound", "vb", r"bound must be one of .*, got 'vb'"),
         ("missingness", "odd", r"missingness must be one of .*, got 'odd'"),
         ("missingness", 3, "a mechanism or a function, got 3"),
+        (
+            "signs",
+            1,
+            "signs is available for missingness='self-masking-logistic' and .*, got missingness='mar'",
+        ),
         ("n_components", 0, "n_components must be at least 1, got 0"),
         ("n_latent", 0, "n_latent must be 'auto' or at least 1, got 0"),
         ("n_latent", None, "n_latent must be 'auto' or a whole number of at least 1, got None"),

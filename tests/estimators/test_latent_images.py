@@ -220,20 +220,20 @@ def test_colours_are_the_first_axis_and_sides_need_not_be_even():
 
 
 @pytest.mark.parametrize(
-    ("missingness", "kind"),
+    ("missingness", "signs", "kind"),
     [
-        ("self-masking-logistic", PixelMask),
-        ("self-masking-known", SharedSlopeMask),
-        ("self-masking-monotone", SharedSlopeMask),
-        ("self-masking-shared-slope", SharedSlopeMask),
-        ("self-masking-flexible", PixelMask),
-        ("linear", PixelMask),
-        ("nonlinear", PixelMask),
+        ("self-masking-logistic", None, PixelMask),
+        ("self-masking-logistic", 1, SharedSlopeMask),
+        ("self-masking-monotone", None, SharedSlopeMask),
+        ("self-masking-shared-slope", None, SharedSlopeMask),
+        ("self-masking-flexible", None, PixelMask),
+        ("linear", None, PixelMask),
+        ("nonlinear", None, PixelMask),
     ],
 )
-def test_every_model_of_missingness_has_a_bias_for_each_pixel_and_shares_the_rest(missingness, kind):
+def test_every_model_of_missingness_has_a_bias_for_each_pixel_and_shares_the_rest(missingness, signs, kind):
     table = with_holes(halves(40))
-    imputer = fit(table, LatentImputer, missingness=missingness)
+    imputer = fit(table, LatentImputer, missingness=missingness, signs=signs)
     mask_model = imputer.model_.sampler.model.mask_model
     assert isinstance(mask_model, kind)
     assert mask_model.bias.shape == (64,)
