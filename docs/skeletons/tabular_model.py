@@ -11,7 +11,7 @@ from halfseen._random import Keys, row_normals, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
-from halfseen.models.tabular import decode_mean, invert_cdf, log_level, with_certainty
+from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, log_level
 from skeletons.model import DiagonalGaussian  # in the library: from halfseen.models.<name> import ...
 
 LEVEL_STREAM = 1  # noise that chooses levels is kept apart from noise for numbers
@@ -62,22 +62,32 @@ class TabularDiagonal:
         return torch.where(codes.observed, codes.x, result)
 
     @torch.no_grad()
-    def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
-        """Returns for each column with levels the probability (N, L) of each; 0 and 1 where observed."""
-        found = self._marginals(len(codes))
-        return {c: with_certainty(found[c], codes, c) for c in sorted(found)}
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns for each column with levels the probability of each."""
+        mean, scale = self.module.loc.expand(len(codes), -1), self.module.scale
+        found = level_probabilities(self.features, codes, mean)
+        for c in self.features.ordinal:  # an ordered level is a score that was rounded
+            position = self.features.numeric.index(c)
+            spread = (scale * self.features.scaler.scale)[position]
+            centre = self.features.numbers(mean)[:, position, None]
+            edges = torch.arange(len(self.columns[c].levels or ()) - 1, dtype=torch.float64) + 0.5
+            below = ndtr((edges - centre) / spread)
+            ends = below.new_zeros(len(codes), 1)
+            shares = torch.diff(torch.cat([ends, below, ends + 1.0], dim=1), dim=1)
+            found[c] = LevelProbabilities.of_levels(shares, codes, c)
+        return dict(sorted(found.items()))
 
     @torch.no_grad()
     def log_prob(self, codes: Incomplete) -> Tensor:
         """Returns the log density (N) of the observed cells: numbers by the module, levels by probability."""
-        marginals = self._marginals(len(codes))
+        marginals = self.level_probabilities(codes)
         seen = codes.observed.clone()
         seen[:, list(marginals)] = False
         numbers = Incomplete(codes.x, seen)
         total: Tensor = self.module(self.features.encode(numbers))
         total = total + self.features.log_jacobian(numbers)
-        for c, probabilities in marginals.items():
-            total = total + log_level(probabilities, codes, c)
+        for probabilities in marginals.values():
+            total = total + log_level(probabilities)
         return total
 
     def state(self) -> dict[str, Tensor]:
@@ -102,22 +112,6 @@ class TabularDiagonal:
         result[:, list(self.features.numeric)] = self.features.numbers(
             self.module.conditional_draw(batch, normals)
         )
-        for c, probabilities in self._marginals(len(codes)).items():
-            result[:, c] = invert_cdf(probabilities, uniforms[:, c]).to(result.dtype)
+        for c, found in self.level_probabilities(codes).items():
+            result[:, c] = found.block.draw(found.groups, uniforms[:, c]).to(result.dtype)
         return torch.where(codes.observed, codes.x, result)
-
-    def _marginals(self, n_rows: int) -> dict[int, Tensor]:
-        """Returns the probabilities (N, L) of each column with levels; here they are equal in all rows."""
-        mean, scale = self.module.loc.expand(n_rows, -1), self.module.scale
-        found = {
-            block.column: self.features.level_probabilities(mean, block) for block in self.features.blocks
-        }
-        for c in self.features.ordinal:  # an ordered level is a score that was rounded
-            position = self.features.numeric.index(c)
-            spread = (scale * self.features.scaler.scale)[position]
-            centre = self.features.numbers(mean)[:, position, None]
-            edges = torch.arange(len(self.columns[c].levels or ()) - 1, dtype=torch.float64) + 0.5
-            below = ndtr((edges - centre) / spread)
-            ends = below.new_zeros(n_rows, 1)
-            found[c] = torch.diff(torch.cat([ends, below, ends + 1.0], dim=1), dim=1)
-        return found

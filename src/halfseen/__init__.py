@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
 
 if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch alone takes seconds
-    from halfseen import datasets, missingness
+    from halfseen import config, datasets, missingness
     from halfseen.data.schema import Column, Schema
     from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
     from halfseen.estimators.latent import (
@@ -52,6 +52,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "TrainingError",
+    "config",
     "datasets",
     "describe",
     "load",
@@ -81,8 +82,8 @@ _MODULES = {
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _PACKAGES = (
-    "data", "datasets", "distributions", "estimators", "evaluation", "experiments", "missingness", "models",
-    "nn", "objectives", "report", "samplers", "training",
+    "config", "data", "datasets", "distributions", "estimators", "evaluation", "experiments", "missingness",
+    "models", "nn", "objectives", "report", "samplers", "training",
 )  # fmt: skip
 
 

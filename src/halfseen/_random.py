@@ -51,11 +51,10 @@ def row_keys(cells: Floats, seed: int) -> Keys:
     >>> bool(together[1] == alone[0]), bool(together[0] != together[2])
     (True, True)
     """
-    clean = np.where(np.isnan(cells), np.nan, cells) + 0.0  # one NaN, and -0.0 becomes 0.0
-    bits = np.ascontiguousarray(clean, dtype=np.float64).view(np.uint64)
-    keys = np.full(len(bits), _mix(np.array([seed], dtype=np.uint64))[0])
-    for column in bits.T:
-        keys = _mix(keys ^ _mix(column + _GOLDEN))
+    keys = np.full(len(cells), _mix(np.array([seed], dtype=np.uint64))[0])
+    for column in cells.T:
+        clean = np.where(np.isnan(column), np.nan, column) + 0.0  # one NaN, and -0.0 becomes 0.0
+        keys = _mix(keys ^ _mix(clean.view(np.uint64) + _GOLDEN))
     return _mix(keys + _duplicate_ranks(keys) * _GOLDEN)
 
 

@@ -93,9 +93,9 @@ class FakeImputer:
     def _end(choose, one, other):
         return one if pa.types.is_string(one.type) or pa.types.is_boolean(one.type) else choose(one, other)
 
-    def class_probabilities(self, table):
+    def top_probabilities(self, table):
         return {
-            column.name: np.full((table.num_rows, len(column.levels)), 1 / len(column.levels))
+            column.name: np.full(table.num_rows, 1 / len(column.levels))
             for column in self.schema_.columns
             if column.levels
         }

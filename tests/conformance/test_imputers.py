@@ -242,3 +242,10 @@ def test_transform_fills_in_the_most_probable_level(imputer, table, row, case):
         if column.name in found:
             best = found[column.name].argmax(axis=1)
             assert [column.levels[i] for i in best] == point[column.name], column.name
+
+
+def test_the_top_probability_is_the_greatest_of_the_class_probabilities(imputer, table):
+    dense, top = imputer.class_probabilities(table), imputer.top_probabilities(table)
+    assert list(top) == list(dense)
+    for name, probabilities in dense.items():
+        np.testing.assert_allclose(top[name], probabilities.max(axis=1), rtol=EXACT)

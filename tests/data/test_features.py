@@ -231,3 +231,47 @@ def test_tables_of_numbers_only_and_of_levels_only_and_without_rows():
             for block in features.blocks:
                 total = features.level_probabilities(encoded.filled(), block).sum(-1)
                 torch.testing.assert_close(total, torch.ones(len(batch)).double(), rtol=EXACT, atol=EXACT)
+
+
+def grouped_levels(n_levels=200, seed=0):
+    """A column of many levels, most of them rare, and random expected features."""
+    generator = torch.Generator().manual_seed(seed)
+    counts = torch.cat([torch.arange(40, 5, -1), torch.ones(n_levels - 35).long()])
+    counts = counts[torch.randperm(n_levels, generator=generator)]
+    codes = torch.arange(n_levels).repeat_interleave(counts).double()[:, None]
+    column = levelled("many", "categorical", n_levels)
+    features = FeatureMap.fit(
+        [column], Incomplete(codes, torch.ones_like(codes).bool()), all_indicators=False
+    )
+    wild = torch.randn(50, features.n_features, generator=generator, dtype=torch.float64)
+    return features, wild
+
+
+def test_the_likeliest_level_by_groups_is_that_of_all_levels():
+    features, wild = grouped_levels()
+    (block,) = features.blocks
+    groups, levels = features.group_probabilities(wild, block), features.level_probabilities(wild, block)
+    assert groups.shape[1] < levels.shape[1] == 200
+    assert torch.equal(block.likeliest(groups), levels.argmax(dim=1))
+    torch.testing.assert_close(block.of_leaders(groups).amax(dim=1), levels.amax(dim=1))
+
+
+def test_levels_drawn_by_groups_are_as_frequent_as_their_probabilities():
+    features, wild = grouped_levels()
+    (block,) = features.blocks
+    uniforms = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000  # every share shows up exactly
+    groups = features.group_probabilities(wild[:1], block)
+    drawn = block.draw(groups.expand(len(uniforms), -1), uniforms)
+    shares = torch.bincount(drawn, minlength=200) / len(uniforms)
+    expected = features.level_probabilities(wild[0], block)
+    torch.testing.assert_close(shares.double(), expected, rtol=0, atol=1.5e-5)
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1.0])
+def test_a_level_drawn_from_a_certain_group_is_of_that_group(uniform):
+    features, _ = grouped_levels()
+    (block,) = features.blocks
+    certain = torch.eye(block.n_groups, dtype=torch.float64)
+    drawn = block.draw(certain, torch.full((block.n_groups,), uniform, dtype=torch.float64))
+    assert block.group[drawn].tolist() == list(range(block.n_groups)) or uniform == 1.0
+    assert ((drawn >= 0) & (drawn < 200)).all()

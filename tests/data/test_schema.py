@@ -513,3 +513,25 @@ def test_constrained_times_are_whole_steps(code, step):
     result = column.constrain(np.array([code]))
     assert step is None or result[0] % step == 0
     np.testing.assert_array_equal(column.constrain(result), result)
+
+
+def test_levels_are_compared_as_often_as_there_are_levels_not_with_each_other():
+    """With 100,000 levels, comparing each with all would take minutes."""
+    compared = []
+
+    class Watched(str):
+        def __eq__(self, other):
+            compared.append(other)
+            return str(self) == str(other)
+
+        __hash__ = str.__hash__
+
+    cells = [f"level {i}" for i in range(300)] * 2
+    column = infer(cells, {"kind": "categorical", "levels": [Watched(cell) for cell in cells[:300]]})
+    assert len(column.levels) == 300
+    assert len(compared) < 3000
+
+
+def test_a_level_that_cannot_be_a_level_is_refused():
+    with pytest.raises(SchemaError, match=r"Column 'c' holds 'a', which is not among the levels"):
+        infer(["a", "b"] * 20, {"kind": "categorical", "levels": [["a"], "b"]})

@@ -48,7 +48,7 @@ def make_summary(name="x", n_rows=200, rate=0.3, **settings):
     schema = SimpleNamespace(
         columns=tuple(map(column, table.column_names, kinds, (None, levels, None, None, None, None)))
     )
-    probabilities = {f"{name} level": np.full((n_rows, 3), 1 / 3)}
+    probabilities = {f"{name} level": np.full(n_rows, 1 / 3)}
     defaults = {
         "method": "gaussian",
         "command": f"halfseen impute {HOSTILE}",

@@ -65,7 +65,7 @@ def test_counts_are_those_of_the_table():
 
 
 def test_the_summary_is_plain_data():
-    probabilities = {"s": np.array([[0.5, 0.5]] * 2 + [[0.9, 0.1]] + [[0.5, 0.5]] * 2)}
+    probabilities = {"s": np.array([0.5, 0.5, 0.9, 0.5, 0.5])}
     summary = summarize(*example(), probabilities=probabilities)
     assert json.loads(json.dumps(summary)) == summary
     assert summary["fills"][2]["top_probability"] == pytest.approx(0.9)

@@ -172,7 +172,7 @@ def _make_page(
     n_draws = REPORT_DRAWS if table.num_rows * table.num_columns <= _LARGE else REPORT_DRAWS // 4
     draws = drawn or imputer.sample(table, n_draws=n_draws)
     low, high = imputer.interval(table, level=request.level)
-    probabilities = imputer.class_probabilities(table)
+    probabilities = imputer.top_probabilities(table)
     summary = summarize(
         table,
         filled,

@@ -204,12 +204,13 @@ def _levels(raw: RawColumn, seen: Floats, said: dict[str, Any], kind: Kind) -> t
     levels = (
         tuple(plain(as_code(level, raw, "levels")) for level in said["levels"]) if "levels" in said else found
     )
-    strange = [level for level in present if level not in levels]
+    allowed, declared = set(levels), set(found)  # levels can be many
+    strange = [level for level in present if level not in allowed]
     if strange:
         raise SchemaError(
             f"Column {raw.name!r} holds {strange[0]!r}, which is not among the levels {levels!r}."
         )
-    undeclared = [level for level in levels if raw.declared and level not in found]
+    undeclared = [level for level in levels if raw.declared and level not in declared]
     if undeclared:
         raise SchemaError(f"Column {raw.name!r}: its dtype does not declare the level {undeclared[0]!r}.")
     if kind == "binary" and len(levels) > 2:

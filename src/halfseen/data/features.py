@@ -7,6 +7,7 @@ among them by their training frequencies, so every level stays possible.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -36,10 +37,47 @@ class Block:
     group: Tensor
     share: Tensor
 
-    @property
+    @cached_property
     def n_groups(self) -> int:
         """The number of groups of levels."""
         return int(self.group.max()) + 1
+
+    @cached_property
+    def leaders(self) -> Tensor:
+        """The level (G) with the greatest share of each group, in the order of levels."""
+        heaviest_first = torch.argsort(self.share, descending=True, stable=True)
+        by_group = heaviest_first[torch.argsort(self.group[heaviest_first], stable=True)]
+        starts = torch.searchsorted(self.group[by_group], torch.arange(self.n_groups))
+        return by_group[starts].sort().values
+
+    def of_leaders(self, groups: Tensor) -> Tensor:
+        """Returns the probability (*, G) of the leaders, from that of the groups (*, G)."""
+        return groups[..., self.group[self.leaders]] * self.share[self.leaders]
+
+    def likeliest(self, groups: Tensor) -> Tensor:
+        """Returns the most probable level (*), from the probability (*, G) of the groups."""
+        return self.leaders[self.of_leaders(groups).argmax(dim=-1)]
+
+    def draw(self, groups: Tensor, uniforms: Tensor) -> Tensor:
+        """Returns the level (*) that uniforms (*) choose: a group (*, G) first, then a level within it."""
+        cumulated = groups.cumsum(dim=-1)
+        reached = uniforms * cumulated[..., -1]
+        chosen = (reached.unsqueeze(-1) >= cumulated).sum(dim=-1).clamp(max=self.n_groups - 1)
+        weight = groups.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+        within = (reached - cumulated.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)) / weight + 1.0
+        ordered, edges, last = self._within_groups
+        position = torch.searchsorted(edges, chosen + within.clamp(0.0, 1.0), right=True)
+        return ordered[torch.minimum(position, last[chosen])]
+
+    @cached_property
+    def _within_groups(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The levels (L) by group, their cumulated shares added to the group, and each group's last place."""
+        ordered = torch.argsort(self.group, stable=True)
+        group = self.group[ordered]
+        last = torch.searchsorted(group, torch.arange(self.n_groups), right=True) - 1
+        cumulated = self.share[ordered].cumsum(dim=0)
+        before = torch.cat([cumulated.new_zeros(1), cumulated[last[:-1]]])
+        return ordered, group + cumulated - before[group], last
 
 
 @dataclass(frozen=True)
@@ -131,13 +169,16 @@ class FeatureMap:
 
     def level_probabilities(self, features: Tensor, block: Block) -> Tensor:
         """Returns the probability (*, L) of each level, from the expected indicators in features (*, D)."""
+        return self.group_probabilities(features, block)[..., block.group] * block.share
+
+    def group_probabilities(self, features: Tensor, block: Block) -> Tensor:
+        """Returns the probability (*, G) of each group of levels, of which there are never many."""
         part = slice(block.start, block.stop)
         expected = features[..., part] * self.scaler.scale[part] + self.scaler.loc[part]
         if not self.all_indicators:
             expected = torch.cat([expected, 1 - expected.sum(dim=-1, keepdim=True)], dim=-1)
         expected = expected.clamp(min=PROBABILITY_FLOOR)
-        expected = expected / expected.sum(dim=-1, keepdim=True)
-        return expected[..., block.group] * block.share
+        return expected / expected.sum(dim=-1, keepdim=True)
 
     def indicators(self, levels: Tensor, block: Block) -> Tensor:
         """Returns the standardised indicators (*, width) of level codes (*)."""

@@ -1,6 +1,7 @@
 """What all imputers share: everything but the model."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from halfseen._random import row_keys
 from halfseen._threads import task_threads
+from halfseen.data.features import MAX_INDICATORS
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import warn_user
 from halfseen.estimators._parameters import check_whole
@@ -45,7 +47,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
     def transform(self, X: Any) -> Any:
         """Returns the table with every hole filled by its best single value: mean, or most probable level."""
         read = self._read(X, reset=False)
-        return self._write(read, self._by_chunk(read, 1, lambda model, codes, rows: model.point(codes)))
+        (completed,) = self._by_chunk(read, 1, lambda model, codes, rows: model.point(codes)[None])
+        return self._write(read, completed)
 
     def sample(self, X: Any, n_draws: int = 1) -> Any:
         """Draws completed tables; cells of a row are drawn jointly.
@@ -64,8 +67,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         drawn = self._by_chunk(
             read, n_draws, lambda model, codes, rows: model.draws(codes, keys[rows], n_draws)
         )
-        tables = [self._write(read, drawn[s]) for s in range(n_draws)]
-        return np.stack(tables) if not read.table.named else tables
+        if read.table.named:
+            return [self._write(read, completed) for completed in drawn]
+        tables = np.empty((n_draws, *read.missing.shape), dtype=read.table.native.dtype)
+        for s, completed in enumerate(drawn):
+            tables[s] = self._write(read, completed)
+        return tables
 
     def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Returns two tables that enclose each missing cell with probability `level`, each cell by itself.
@@ -80,7 +87,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         ends = ((1 - level) / 2, (1 + level) / 2)
         read = self._read(X, reset=False)
         quantiles = self._by_chunk(read, 2, lambda model, codes, rows: model.quantiles(codes, ends))
-        return self._write(read, quantiles[0]), self._write(read, quantiles[1])
+        low, high = (self._write(read, completed) for completed in quantiles)
+        return low, high
 
     @task_threads()
     def class_probabilities(self, X: Any) -> dict[str, npt.NDArray[np.float64]]:
@@ -91,14 +99,36 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         read = self._read(X, reset=False)
         if self.model_ is None:
             return {}
-        names = [column.name for column in self._modelled]
-        parts: dict[str, list[npt.NDArray[np.float64]]] = {
-            column.name: [np.empty((0, len(column.levels)))] for column in self._modelled if column.levels
+        found = {
+            c: np.empty((read.table.n_rows, len(column.levels)))
+            for c, column in enumerate(self._modelled)
+            if column.levels is not None
         }
-        for codes in read.codes.chunks(rows_at_once(self._width)):
-            for c, probabilities in self.model_.level_probabilities(codes).items():
-                parts[names[c]].append(probabilities.numpy())
-        return {name: np.concatenate(pieces) for name, pieces in parts.items()}
+        size = rows_at_once(self._width + max((answer.shape[1] for answer in found.values()), default=0))
+        for start in range(0, read.table.n_rows, size):
+            probabilities = self.model_.level_probabilities(read.codes[start : start + size])
+            for c, answer in found.items():
+                answer[start : start + size] = probabilities[c].dense().numpy()
+        return {self._modelled[c].name: answer for c, answer in found.items()}
+
+    @task_threads()
+    def top_probabilities(self, X: Any) -> dict[str, npt.NDArray[np.float64]]:
+        """Returns for each column with levels the probability (n_samples,) of the most probable one.
+
+        That is the maximum of each row of `class_probabilities`, without the memory for all levels; where a
+        cell was observed it is 1.
+        """
+        read = self._read(X, reset=False)
+        if self.model_ is None:
+            return {}
+        levelled = [c for c, column in enumerate(self._modelled) if column.levels is not None]
+        found = {c: np.ones(read.table.n_rows) for c in levelled}
+        rows = np.flatnonzero(~read.codes.observed[:, levelled].all(dim=1).numpy())
+        for part in self._parts(rows):
+            probabilities = self.model_.level_probabilities(read.codes[torch.from_numpy(part)])
+            for c, answer in found.items():
+                answer[part] = probabilities[c].top().numpy()
+        return {self._modelled[c].name: answer for c, answer in found.items()}
 
     @task_threads()
     def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
@@ -110,10 +140,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         read = self._read(X, reset=False)
         if self.model_ is None:
             return np.zeros(read.table.n_rows)
-        pieces = [
-            self.model_.log_prob(codes).numpy() for codes in read.codes.chunks(rows_at_once(self._width))
-        ]
-        return np.concatenate([np.empty(0), *pieces])
+        scores = np.empty(read.table.n_rows)
+        for rows in self._parts(np.arange(read.table.n_rows)):
+            scores[rows] = self.model_.log_prob(read.codes[torch.from_numpy(rows)]).numpy()
+        return scores
 
     def score(self, X: Any, y: Any = None) -> float:
         """Returns the mean of `score_samples`: higher is better, so models can be searched over."""
@@ -136,8 +166,18 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
 
     @property
     def _width(self) -> int:
-        """An upper bound of the features per row, for planning memory."""
-        return sum(len(column.levels or "1") for column in self._modelled)
+        """An upper bound of the features per row, for planning memory; ordered levels may be all in use."""
+        most = [MAX_INDICATORS + 1 if column.kind != "ordinal" else math.inf for column in self._modelled]
+        return sum(
+            int(min(len(column.levels or "1"), many))
+            for column, many in zip(self._modelled, most, strict=True)
+        )
+
+    def _parts(self, rows: npt.NDArray[np.int64], n_draws: int = 1) -> Iterator[npt.NDArray[np.int64]]:
+        """Yields so many rows at a time as fit in the memory budget."""
+        size = rows_at_once(self._width, n_draws)
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size]
 
     @task_threads()
     def _by_chunk(
@@ -145,27 +185,28 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         read: ReadTable,
         n_draws: int,
         complete: Callable[[TabularModel, Incomplete, npt.NDArray[np.int64]], Tensor],
-    ) -> npt.NDArray[np.float64]:
-        """Completes rows that have holes, chunk by chunk; leading axes are draws.
+    ) -> list[list[npt.NDArray[np.float64]]]:
+        """Completes rows that have missing cells, some at a time, and keeps the codes of these cells alone.
 
-        `complete` gets the model, the codes of a chunk, and which rows they are.
+        `complete` gets the model, the codes of some rows, and which rows they are; it returns (S, N, C).
+        For each draw there is a list with the codes of the missing cells of each modelled column.
         """
-        rows = np.flatnonzero(read.missing.any(axis=1))
-        result = read.codes.x.numpy()
-        if self.model_ is None or len(rows) == 0:
-            return np.broadcast_to(result, (n_draws, *result.shape)) if n_draws > 1 else result
-        size = rows_at_once(self._width, n_draws)
-        pieces = []
-        for start in range(0, len(rows), size):
-            part = rows[start : start + size]
-            pieces.append(complete(self.model_, read.codes[torch.from_numpy(part)], part))
-        completed = torch.cat(pieces, dim=-2).numpy()
-        result = np.broadcast_to(result, (*completed.shape[:-2], *result.shape)).copy()
-        result[..., rows, :] = completed
-        return result
+        if self.model_ is None:
+            return [[] for _ in range(n_draws)]
+        modelled = [j for j, column in enumerate(self.schema_) if column.modelled]
+        missing = read.missing[:, modelled]  # (N, C)
+        kept = [np.empty((n_draws, n_missing)) for n_missing in missing.sum(axis=0)]
+        done = np.zeros(len(modelled), dtype=np.int64)
+        for rows in self._parts(np.flatnonzero(missing.any(axis=1)), n_draws):
+            completed = complete(self.model_, read.codes[torch.from_numpy(rows)], rows).numpy()
+            for c, values in enumerate(kept):
+                of_column = completed[:, missing[rows, c], c]
+                values[:, done[c] : done[c] + of_column.shape[1]] = of_column
+                done[c] += of_column.shape[1]
+        return [[values[s] for values in kept] for s in range(n_draws)]
 
-    def _write(self, read: ReadTable, completed: npt.NDArray[np.float64]) -> Any:
-        """Writes completed codes (N, C) into the cells that were missing, as values their column may take."""
+    def _write(self, read: ReadTable, completed: Sequence[npt.NDArray[np.float64]]) -> Any:
+        """Writes codes of each modelled column into the cells that were missing, as values it may take."""
         cells = {}
         position = -1
         for j, column in enumerate(self.schema_):
@@ -174,7 +215,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
             if len(rows) == 0 or (not column.modelled and column.fill is None):
                 continue
             if column.modelled:
-                values = column.decode(column.constrain(completed[rows, position]))
+                values = column.decode(column.constrain(completed[position]))
             else:
                 values = column.decode(np.full(len(rows), column.fill))
             cells[j] = rows, values

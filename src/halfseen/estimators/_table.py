@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from halfseen._random import seed_from
+from halfseen.config import memory_budget
 from halfseen.data.frames import Table, is_frame
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
 
-WORKING_BYTES = 256 * 2**20  # rows are handled in chunks that need about this much memory at once
-COPIES = 8  # arrays of the size of the features that an operation keeps alive at its peak
+COPIES = 12  # arrays of the size of the features that an operation keeps alive at its peak
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class TableEstimator(BaseEstimator):
             if column.modelled:
                 codes[:, position] = column.encode(raw)
                 position += 1
-        return ReadTable(table, missing, Incomplete.from_array(codes))
+        observed = ~np.isnan(codes)
+        codes[~observed] = 0.0  # in place: a table can be large
+        return ReadTable(table, missing, Incomplete(torch.from_numpy(codes), torch.from_numpy(observed)))
 
     def _open(self, X: Any, *, reset: bool) -> Table:
         if is_frame(X):
@@ -121,5 +124,5 @@ def _is_number(cell: npt.NDArray[Any]) -> bool:
 
 
 def rows_at_once(n_features: int, n_draws: int = 1) -> int:
-    """Returns how many rows fit in the working memory."""
-    return max(1, WORKING_BYTES // (8 * COPIES * max(1, n_features) * max(1, n_draws)))
+    """Returns how many rows fit in half of the memory budget; the other half is for tasks in threads."""
+    return max(1, memory_budget() // (2 * 8 * COPIES * max(1, n_features) * max(1, n_draws)))

@@ -1,15 +1,50 @@
 """What an imputer asks of a model over the codes of a table, and what such models share."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from halfseen._random import Keys
-from halfseen.data.features import FeatureMap
+from halfseen.data.features import Block, FeatureMap
 from halfseen.data.incomplete import Incomplete
+
+
+@dataclass(frozen=True)
+class LevelProbabilities:
+    r"""The probability of each level of a column in each row, by groups of levels, as levels can be many.
+
+    Shapes
+    ------
+    groups : :math:`(N, G)`, the probability of each group
+    block : of the levels
+    seen : :math:`(N)`, the level that was observed, -1 where the cell is missing
+    """
+
+    groups: Tensor
+    block: Block
+    seen: Tensor
+
+    @classmethod
+    def of_levels(cls, probabilities: Tensor, codes: Incomplete, column: int) -> "LevelProbabilities":
+        """Takes a probability (N, L) for each level, where levels are few."""
+        alone = torch.arange(probabilities.shape[1])
+        block = Block(column, 0, len(alone), alone, torch.ones(len(alone), dtype=probabilities.dtype))
+        return cls(probabilities, block, _seen_levels(codes, column))
+
+    def dense(self) -> Tensor:
+        """Returns the probability (N, L) of each level; 0 and 1 where the cell was observed."""
+        result = self.groups[:, self.block.group] * self.block.share
+        rows = (self.seen >= 0).nonzero().squeeze(1)
+        result[rows] = 0.0
+        result[rows, self.seen[rows]] = 1.0
+        return result
+
+    def top(self) -> Tensor:
+        """Returns the probability (N) of the most probable level; 1 where the cell was observed."""
+        return torch.where(self.seen >= 0, 1.0, self.block.of_leaders(self.groups).amax(dim=1))
 
 
 class TabularModel(Protocol):
@@ -31,8 +66,8 @@ class TabularModel(Protocol):
         """Returns quantiles (Q, N, C) of each cell by itself; most probable levels where there are levels."""
         ...
 
-    def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
-        """Returns the probability (N, L) of each level, for every column with levels."""
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of each level, for every column with levels."""
         ...
 
     def log_prob(self, codes: Incomplete) -> Tensor:
@@ -49,37 +84,29 @@ def decode_mean(features: FeatureMap, codes: Incomplete, mean: Tensor) -> Tensor
     result = codes.x.clone()
     result[:, list(features.numeric)] = features.numbers(mean)
     for block in features.blocks:
-        levels = features.level_probabilities(mean, block).argmax(dim=-1)
+        levels = block.likeliest(features.group_probabilities(mean, block))
         result[:, block.column] = levels.to(result.dtype)
     return torch.where(codes.observed, codes.x, result)
 
 
-def level_probabilities(features: FeatureMap, codes: Incomplete, mean: Tensor) -> dict[int, Tensor]:
-    """Returns the level probabilities (N, L) of each column with a block, from expected features (N, D)."""
+def level_probabilities(
+    features: FeatureMap, codes: Incomplete, mean: Tensor
+) -> dict[int, LevelProbabilities]:
+    """Returns the level probabilities of each column with a block, from expected features (N, D)."""
     return {
-        block.column: with_certainty(features.level_probabilities(mean, block), codes, block.column)
+        block.column: LevelProbabilities(
+            features.group_probabilities(mean, block), block, _seen_levels(codes, block.column)
+        )
         for block in features.blocks
     }
 
 
-def with_certainty(probabilities: Tensor, codes: Incomplete, column: int) -> Tensor:
-    """Returns level probabilities (N, L), with 0 and 1 in the rows where the column was observed."""
-    certain = functional.one_hot(_seen_levels(codes, column), probabilities.shape[1])
-    return torch.where(codes.observed[:, column, None], certain.to(probabilities.dtype), probabilities)
-
-
-def log_level(probabilities: Tensor, codes: Incomplete, column: int) -> Tensor:
+def log_level(probabilities: LevelProbabilities) -> Tensor:
     """Returns the log probability (N) of the level observed in a column; 0 where it is missing."""
-    chosen = probabilities.gather(1, _seen_levels(codes, column)[:, None]).squeeze(1).log()
-    return torch.where(codes.observed[:, column], chosen, 0.0)
-
-
-def invert_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
-    """Returns the level (*) at which the cumulated probabilities (*, L) pass the uniforms (*)."""
-    cumulated = probabilities.cumsum(dim=-1)
-    reached = (uniforms.unsqueeze(-1) * cumulated[..., -1:] >= cumulated).sum(dim=-1)
-    return reached.clamp(max=probabilities.shape[-1] - 1)
+    block, level = probabilities.block, probabilities.seen.clamp(min=0)
+    chosen = probabilities.groups.gather(1, block.group[level][:, None]).squeeze(1) * block.share[level]
+    return torch.where(probabilities.seen >= 0, chosen.log(), 0.0)
 
 
 def _seen_levels(codes: Incomplete, column: int) -> Tensor:
-    return torch.where(codes.observed[:, column], codes.x[:, column], 0.0).long()
+    return torch.where(codes.observed[:, column], codes.x[:, column], -1.0).long()

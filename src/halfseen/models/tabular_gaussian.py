@@ -20,7 +20,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.models.conditional import RowLaw, law_from_state, law_state
-from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities, log_level, with_certainty
+from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, log_level
 
 CATEGORY_STREAM = 1  # noise for categories is apart from noise for numbers, a stream each
 
@@ -81,13 +81,13 @@ class TabularGaussian:
         result[..., list(self.features.numeric)] = spread
         return torch.where(codes.observed, codes.x, result)
 
-    def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
-        """Returns the probability (N, L) of each level, by column with levels; 0 and 1 where observed."""
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of each level, by column with levels."""
         batch = self.features.encode(codes)
         mean, variance = self.gaussian.moments(batch)
         found = level_probabilities(self.features, codes, mean)
         for c in self.features.ordinal:
-            found[c] = with_certainty(self._ordinal_probabilities(mean, variance, c), codes, c)
+            found[c] = LevelProbabilities.of_levels(self._ordinal_probabilities(mean, variance, c), codes, c)
         return dict(sorted(found.items()))
 
     def log_prob(self, codes: Incomplete) -> Tensor:
@@ -107,8 +107,7 @@ class TabularGaussian:
         )
         for c in discrete:
             given = Incomplete(batch.x, shown)
-            probabilities = self._one_column(given, c)
-            total = total + log_level(probabilities, codes, c)
+            total = total + log_level(self._one_column(given, codes, c))
             positions = self._positions([c])
             shown[:, positions] = batch.observed[:, positions]
         return total
@@ -145,9 +144,9 @@ class TabularGaussian:
             if len(rows) == 0:
                 continue
             mean = gaussian.complete(x[:, rows], observed[rows])
-            probabilities = self.features.level_probabilities(mean, block)  # (S, R, L)
+            groups = self.features.group_probabilities(mean, block)  # (S, R, G)
             uniforms = [row_uniforms(keys[rows.numpy()], s, 1, CATEGORY_STREAM + number)[:, 0] for s in which]
-            levels = invert_cdf(probabilities, torch.from_numpy(np.stack(uniforms)))
+            levels = block.draw(groups, torch.from_numpy(np.stack(uniforms)))
             result[:, rows, block.column] = levels.to(result.dtype)
             x[:, rows, block.start : block.stop] = self.features.indicators(levels, block)
             observed[rows, block.start : block.stop] = True
@@ -157,11 +156,11 @@ class TabularGaussian:
         result[..., list(self.features.numeric)] = self.features.numbers(completed)
         return torch.where(codes.observed, codes.x, result)
 
-    def _one_column(self, batch: Incomplete, column: int) -> Tensor:
-        for block in self.features.blocks:
-            if block.column == column:
-                return self.features.level_probabilities(self.gaussian.conditional_mean(batch), block)
-        return self._ordinal_probabilities(*self.gaussian.moments(batch), column)
+    def _one_column(self, given: Incomplete, codes: Incomplete, column: int) -> LevelProbabilities:
+        if column not in self.features.ordinal:
+            return level_probabilities(self.features, codes, self.gaussian.conditional_mean(given))[column]
+        probabilities = self._ordinal_probabilities(*self.gaussian.moments(given), column)
+        return LevelProbabilities.of_levels(probabilities, codes, column)
 
     def _ordinal_probabilities(self, mean: Tensor, variance: Tensor, column: int) -> Tensor:
         """Returns the probability (N, L) that the latent score rounds to each level."""

@@ -11,7 +11,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.mixture import DiagonalMixture
-from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities
+from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities
 
 COMPONENT_STREAM, LEVEL_STREAM, RARE_STREAM = 1, 2, 3  # noise of different purposes is kept apart
 
@@ -63,8 +63,8 @@ class TabularMixture:
         return torch.where(codes.observed, codes.x, result)
 
     @torch.no_grad()
-    def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
-        """Returns the probability (N, L) of each level, by column with levels; 0 and 1 where observed."""
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of each level, by column with levels."""
         mean = self.module.conditional_mean(self.features.encode(codes))
         return level_probabilities(self.features, codes, mean)
 
@@ -106,6 +106,6 @@ class TabularMixture:
         result[:, list(self.features.numeric)] = self.features.numbers(drawn)
         rare = torch.from_numpy(row_uniforms(keys, draw, n_blocks, RARE_STREAM))
         for number, block in enumerate(self.features.blocks):
-            within = drawn[:, block.start : block.stop][:, block.group] * block.share  # (N, L)
-            result[:, block.column] = invert_cdf(within, rare[:, number]).to(result.dtype)
+            level = block.draw(drawn[:, block.start : block.stop], rare[:, number])
+            result[:, block.column] = level.to(result.dtype)
         return torch.where(codes.observed, codes.x, result)

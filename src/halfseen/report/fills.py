@@ -41,8 +41,8 @@ def summarize_fill(
         Completed tables drawn from the model.
     low, high : pyarrow.Table or None
         Interval ends per cell.
-    probability : array of shape (n_rows, n_levels), optional
-        The probability of each level in each row.
+    probability : array of shape (n_rows,), optional
+        The probability of the most probable level in each row.
 
     Returns
     -------
@@ -68,8 +68,7 @@ def summarize_fill(
     if known.kind in LEVEL_KINDS:
         fill |= _compare_levels(known.levels, table[name], [one[name] for one in tables], holes)
         if probability is not None:
-            top = np.asarray(probability)[holes].max(axis=1)
-            fill["top_probability"] = float(np.nanmean(top))
+            fill["top_probability"] = float(np.nanmean(np.asarray(probability)[holes]))
     elif known.kind in NUMBER_KINDS and not _is_text(table[name].type):
         ends = np.empty((2, 0))
         if low is not None and high is not None:

@@ -69,7 +69,7 @@ def summarize(
     schema : Schema
         Has ``columns``, each with ``name``, ``kind``, ``dtype``, ``levels`` and ``reason``.
     probabilities : mapping of str to array, optional
-        Per column of levels: the probability of each level in each row.
+        Per column of levels: the probability of the most probable level in each row.
     method, command, source, version : str
         What was run, as which command, on which file, by which version.
     seconds : float

@@ -14,7 +14,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler, module_state
-from halfseen.models.tabular import with_certainty
+from halfseen.models.tabular import LevelProbabilities
 from halfseen.nn.residual import ResidualMLP
 
 FIRST_SCALE = 0.1  # of posteriors, where that of the prior is 1
@@ -58,13 +58,13 @@ class ImageLatent:
             return self.point(codes).expand(len(probabilities), -1, -1)
         return self._completed(codes, self.sampler.quantiles(self.rows(codes), probabilities))
 
-    def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
-        """Returns the probability (N, 2) of both values of binary pixels; 0 and 1 where observed."""
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of both values of binary pixels."""
         if not self._is_binary:
             return {}
         high = self.point(codes)
         pairs = torch.stack([1.0 - high, high], dim=-1)  # (N, D, 2)
-        return {c: with_certainty(pairs[:, c], codes, c) for c in range(len(self.columns))}
+        return {c: LevelProbabilities.of_levels(pairs[:, c], codes, c) for c in range(len(self.columns))}
 
     def log_prob(self, codes: Incomplete) -> Tensor:
         """Returns a lower bound (N) of the log probability of the observed pixels; of numbers, density."""

@@ -18,7 +18,7 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import Observation, RealFamily
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed, GuessFill
-from halfseen.models.tabular import decode_mean, invert_cdf, level_probabilities
+from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder, PixelMask
 from halfseen.nn.fill import LearnedFill, ZeroFill
 from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel, NonlinearMask
@@ -285,8 +285,8 @@ class TabularLatent:
         for s in range(n_draws):
             rare = torch.from_numpy(row_uniforms(keys, s, len(blocks), RARE_STREAM))
             for number, block in enumerate(blocks):
-                within = drawn[s, :, block.start : block.stop][:, block.group] * block.share  # (N, L)
-                result[s, :, block.column] = invert_cdf(within, rare[:, number]).to(result.dtype)
+                level = block.draw(drawn[s, :, block.start : block.stop], rare[:, number])
+                result[s, :, block.column] = level.to(result.dtype)
         return torch.where(codes.observed, codes.x, result)
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
@@ -299,8 +299,8 @@ class TabularLatent:
             result[..., list(self.features.numeric)] = self.features.numbers(padded)
         return torch.where(codes.observed, codes.x, result)
 
-    def level_probabilities(self, codes: Incomplete) -> dict[int, Tensor]:
-        """Returns the probability (N, L) of each level, by column with levels; 0 and 1 where observed."""
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of each level, by column with levels."""
         return level_probabilities(self.features, codes, self.sampler.mean(self.rows(codes)))
 
     def log_prob(self, codes: Incomplete) -> Tensor:

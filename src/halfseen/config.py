@@ -1,0 +1,75 @@
+"""Settings of the whole library: how much memory a call may use beside its table and its answer.
+
+Rows, draws and levels are handled in pieces that fit in the memory budget together, whatever their number and
+that of threads. A smaller budget costs some speed, and changes answers by no more than rounding.
+
+Examples
+--------
+>>> import halfseen
+>>> halfseen.config.get()
+{'memory_budget': 536870912}
+>>> with halfseen.config.context(memory_budget="64 MiB"):
+...     halfseen.config.get()
+{'memory_budget': 67108864}
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+DEFAULT_MEMORY_BUDGET = 512 * 2**20
+SMALLEST_MEMORY_BUDGET = 16 * 2**20
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SIZE = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*")
+
+_everywhere = {"memory_budget": DEFAULT_MEMORY_BUDGET}
+_within: ContextVar[int | None] = ContextVar("memory_budget", default=None)
+
+
+def get() -> dict[str, int]:
+    """Returns the settings that hold here: ``memory_budget``, in bytes."""
+    return {"memory_budget": memory_budget()}
+
+
+def set(*, memory_budget: int | str) -> None:
+    """Changes settings for the whole process.
+
+    Parameters
+    ----------
+    memory_budget : int or str
+        How much memory a call may use beside its table and its answer: bytes, or a size such as ``"512 MiB"``
+        or ``"2 GB"``; at least 16 MiB.
+    """
+    _everywhere["memory_budget"] = _as_bytes(memory_budget)
+
+
+@contextmanager
+def context(*, memory_budget: int | str) -> Iterator[None]:
+    """Changes settings as `set` does, within a ``with`` statement and for this thread only."""
+    token = _within.set(_as_bytes(memory_budget))
+    try:
+        yield
+    finally:
+        _within.reset(token)
+
+
+def memory_budget() -> int:
+    """Returns the memory budget in bytes."""
+    here = _within.get()
+    return _everywhere["memory_budget"] if here is None else here
+
+
+def _as_bytes(size: int | str) -> int:
+    n_bytes = None
+    if isinstance(size, str):
+        if found := _SIZE.fullmatch(size):
+            n_bytes = int(float(found[1]) * _UNITS[found[2]])
+    elif isinstance(size, int) and not isinstance(size, bool):
+        n_bytes = size
+    if n_bytes is None or n_bytes < SMALLEST_MEMORY_BUDGET:
+        raise ValueError(
+            "memory_budget must be a number of bytes or a size such as '512 MiB', of at least 16 MiB, "
+            f"got {size!r}."
+        )
+    return n_bytes
