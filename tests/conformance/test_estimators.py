@@ -18,6 +18,7 @@ from conformance.registry import (
     PREDICTORS,
     REGRESSORS,
     SLOW,
+    in_their_suite,
 )
 from conformance.tables import ARRAY, PENGUINS, bits, names
 from sklearn.base import BaseEstimator, clone
@@ -99,6 +100,55 @@ def test_a_clone_has_the_parameters_and_nothing_that_was_learned(any_row, frame,
     assert copy.get_params() == fitted.get_params()
     assert not [name for name in vars(copy) if name.endswith("_")]
     np.testing.assert_array_equal(ask(copy.fit(frame, target), frame), ask(fitted, frame))
+
+
+class Stop(BaseException):
+    """Raised in the middle of a fit, as an interruption is."""
+
+
+@pytest.mark.parametrize("error", [Stop, KeyboardInterrupt, MemoryError])
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was(any_row, frame, target, monkeypatch, error):
+    """It fails at once after the columns are known: what is learned of them must not outlive it."""
+
+    def stop(codes):
+        raise error("stopped")
+
+    target = any_row.target(target)
+    unfitted = any_row.make(random_state=3)
+    fitted = any_row.make(random_state=3).fit(frame, target)
+    states = [dict(vars(one)) for one in (unfitted, fitted)]
+    answer = ask(fitted, frame)
+    with monkeypatch.context() as patch:
+        patch.setattr("halfseen.estimators._table.Incomplete.from_array", stop)
+        for one in (unfitted, fitted):
+            with pytest.raises(error, match="stopped"):
+                one.fit(frame[["c", "a"]].abs().round(), target)
+    for one, state in zip((unfitted, fitted), states, strict=True):
+        assert vars(one).keys() == state.keys()
+        assert all(value is state[name] for name, value in vars(one).items())
+    with pytest.raises(NotFittedError):
+        ask(unfitted, frame)
+    np.testing.assert_array_equal(ask(fitted, frame), answer)
+
+
+TRAINED = [row for row in ESTIMATORS if "callback" in row.make().get_params()]
+
+
+@pytest.mark.parametrize("trained", in_their_suite(TRAINED), ids=str)
+def test_an_interruption_in_training_leaves_the_estimator_as_it_was(trained, frame, target):
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    estimator = trained.make(random_state=3)
+    target = trained.target(target)
+    estimator.fit(frame, target)
+    answer = ask(estimator, frame)
+    estimator.set_params(callback=interrupt)
+    before = dict(vars(estimator))
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(2 * frame + 1, target)
+    assert vars(estimator) == before
+    np.testing.assert_array_equal(ask(estimator, frame), answer)
 
 
 def test_a_grid_search_goes_by_the_score(any_row, frame, target):

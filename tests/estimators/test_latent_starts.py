@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 
 from halfseen.estimators import latent_base
 from halfseen.estimators.latent import DeMissVAEImputer, LatentImputer, MIWAEImputer, NotMIWAEImputer
@@ -149,24 +150,9 @@ class Interrupting:
 def test_an_interrupt_ends_all_of_training(make):
     table, _ = cut_off(n_rows=80)
     callback = Interrupting(at=2)
-    imputer = make(callback=callback, random_state=0, **{**SMALL, "max_epochs": 6}).fit(table)
+    imputer = make(callback=callback, random_state=0, **{**SMALL, "max_epochs": 6})
+    with pytest.raises(KeyboardInterrupt):
+        imputer.fit(table)
     assert callback.n_calls == 2
-    assert imputer.history_.stopped == "interrupted"
-    assert len(imputer.history_.train_loss) == 2
-    assert np.isfinite(imputer.transform(table)).all()
-    model = imputer.model_.sampler.model
-    assert all(parameter.requires_grad for parameter in model.decoder.parameters())
-
-
-@pytest.mark.parametrize("epoch", [8, 10], ids=["phase without a mask", "last phase"])
-def test_an_interrupted_start_is_kept_only_if_it_is_better_than_the_whole_ones(epoch):
-    """A start has two epochs without the mask, whose losses are lower and do not compare, and six with it."""
-    table, _ = cut_off(n_rows=80)
-    settings = {"missingness": "linear", "random_state": 0, **SMALL, "max_epochs": 6, "n_starts": 3}
-    first = LatentImputer(**{**settings, "n_starts": 1}).fit(table)
-    imputer = LatentImputer(callback=Interrupting(at=epoch + 1), **settings).fit(table)
-    assert imputer.history_.stopped == "interrupted"
-    assert min(imputer.history_.monitored) <= min(first.history_.monitored)
-    if epoch == 8:
-        assert imputer.history_.monitored == first.history_.monitored
-        assert np.array_equal(imputer.transform(table), first.transform(table))
+    with pytest.raises(NotFittedError):
+        imputer.transform(table)

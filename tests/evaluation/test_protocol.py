@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import KNNImputer, SimpleImputer
 
-from halfseen import GaussianImputer, MeanImputer
+from halfseen import GaussianImputer, MeanImputer, MixtureImputer
 from halfseen.errors import SchemaError
 from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.protocol import compare, plan_jobs, plan_trials
@@ -205,6 +205,19 @@ def test_an_interrupted_race_resumes_where_it_stopped(numbers, tmp_path):
     whole = compare(numbers, methods, mechanism=MCAR(rate=0.3), n_repeats=3)
     for method in methods:
         np.testing.assert_array_equal(race.values("rmse")[method], whole.values("rmse")[method])
+
+
+def test_a_run_that_is_cut_short_is_neither_kept_nor_counted(numbers, tmp_path):
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    methods = {"zero": SimpleImputer(strategy="constant", fill_value=0)}
+    methods["mixture"] = MixtureImputer(2, max_epochs=2, callback=interrupt)
+    settings = {"mechanism": MCAR(rate=0.3), "n_repeats": 1, "folder": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        compare(numbers, methods, **settings)
+    [kept] = (tmp_path / "runs").iterdir()
+    assert json.loads(kept.read_text())["method"] == "zero"
 
 
 @pytest.mark.parametrize("change", ["data", "parameter", "rate", "seed", "level"])

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from halfseen import MixtureImputer
 from halfseen.experiments import Better, Budget, Experiment, Published, Within, run, runner
 
 
@@ -106,6 +107,31 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(tmp_path):
     results = run(experiment, "smoke", tmp_path, callback=lambda cell, *n: numbers.append(n))
     assert (results.n_reused, numbers) == (3, [(4, 8), (5, 8), (6, 8), (7, 8), (8, 8)])
     assert next(entry for entry in log if entry[0] == "score") == ("score", 0.0, 1, 1)
+
+
+def test_a_run_that_is_cut_short_is_not_stored(tmp_path):
+    def score(model, data):
+        if data:
+            model.set_params(callback=interrupt)
+        model.fit(np.arange(20.0).reshape(10, 2))
+        return {"epochs": float(len(model.history_.train_loss))}
+
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    experiment = make_experiment(
+        [],
+        make_data=lambda setting, seed: seed,
+        models={"mixture": lambda: MixtureImputer(2, max_epochs=2)},
+        score=score,
+        metrics={"epochs": "higher"},
+        budgets={"smoke": Budget.grid(2, d=[1])},
+        claims=[],
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment, "smoke", tmp_path)
+    [cell] = json.loads((tmp_path / "toy-smoke.json").read_text())["cells"]
+    assert (cell["seed"], cell["scores"]) == (0, {"epochs": 2.0})
 
 
 def test_runs_of_other_code_are_counted(tmp_path, monkeypatch):

@@ -227,9 +227,9 @@ def test_without_a_compiler_training_warns_and_goes_on_eagerly(monkeypatch):
 def test_compiling_is_decided_by_the_planned_number_of_steps(monkeypatch, max_epochs, compiled):
     asked = []
     monkeypatch.setattr(torch, "compile", lambda function, **options: asked.append(options) or function)
-    run(
-        replace(SETTINGS, max_epochs=max_epochs, compile="auto"), callback=stop_after(1)
-    )  # 5 batches an epoch
+    settings = replace(SETTINGS, max_epochs=max_epochs, compile="auto")  # 5 batches an epoch
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, callback=stop_after(1))
     assert asked == [{"fullgraph": True, "dynamic": False}] * compiled
 
 
@@ -237,14 +237,14 @@ def test_compiling_is_decided_by_the_planned_number_of_steps(monkeypatch, max_ep
 def test_an_interrupted_run_resumes_to_bit_identical_results(tmp_path, interrupted_after):
     expected, expected_history = run()
     path = tmp_path / "run.safetensors"
-    partial, first = run(checkpoint=path, callback=stop_after(interrupted_after))
-    module, history = run(checkpoint=path)
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint=path, callback=stop_after(interrupted_after))
+    resumed = []
+    module, history = run(checkpoint=path, callback=lambda progress: resumed.append(progress.epoch))
 
-    assert first.stopped == "interrupted"
-    assert len(first.train_loss) == interrupted_after
+    assert resumed[0] == interrupted_after + 1
     assert history == expected_history
     assert torch.equal(module.weights, expected.weights)
-    assert not torch.equal(partial.weights, expected.weights)
     assert [file.name for file in tmp_path.iterdir()] == ["run.safetensors"]
 
 
@@ -260,10 +260,16 @@ def test_a_run_made_longer_equals_one_that_was_long_from_the_start(tmp_path):
 def test_an_interruption_within_an_epoch_resumes_from_the_end_of_the_last(tmp_path):
     path = tmp_path / "run.safetensors"
     interrupted = Poisoned(NoisySquare(0.3), at=(), interrupted_at=23)  # 5 + 2 evaluations in an epoch
-    _, first = run(checkpoint=path, objective=interrupted)
-    module, history = run(checkpoint=path, objective=Poisoned(NoisySquare(0.3), at=()))
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint=path, objective=interrupted)
+    resumed = []
+    module, history = run(
+        checkpoint=path,
+        objective=Poisoned(NoisySquare(0.3), at=()),
+        callback=lambda progress: resumed.append(progress.epoch),
+    )
     expected, expected_history = run()
-    assert len(first.train_loss) == 3
+    assert resumed[0] == 4
     assert history == expected_history
     assert torch.equal(module.weights, expected.weights)
 
@@ -282,8 +288,12 @@ def test_a_run_that_backed_off_resumes_to_bit_identical_results(tmp_path, interr
     path = tmp_path / "run.safetensors"
     with pytest.warns(HalfseenWarning, match="goes on with the learning rate 0.025 instead of 0.05"):
         expected, expected_history = run(objective=Poisoned(NoisySquare(0.3), at=(8,)))
-    with pytest.warns(HalfseenWarning, match="the training loss was nan"):
-        run(objective=Poisoned(NoisySquare(0.3), at=(8,), interrupted_at=interrupted_at), checkpoint=path)
+    poisoned = Poisoned(NoisySquare(0.3), at=(8,), interrupted_at=interrupted_at)
+    with (
+        pytest.warns(HalfseenWarning, match="the training loss was nan"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run(objective=poisoned, checkpoint=path)
     module, history = run(objective=Poisoned(NoisySquare(0.3), at=()), checkpoint=path)
     assert history == expected_history
     assert torch.equal(module.weights, expected.weights)
@@ -440,12 +450,9 @@ def test_without_held_out_rows_a_plateau_of_the_training_loss_stops():
     assert history.train_loss[history.best_epoch] == min(history.train_loss) < 1e-2
 
 
-def test_an_interruption_returns_the_best_model_so_far():
-    module, history = run(replace(SETTINGS, learning_rate=5.0), callback=stop_after(9))
-    expected, _ = run(replace(SETTINGS, learning_rate=5.0, max_epochs=history.best_epoch + 1))
-    assert history.stopped == "interrupted"
-    assert history.best_epoch < 8
-    assert torch.equal(module.weights, expected.weights)
+def test_an_interruption_is_raised_and_not_taken_for_an_end_of_training():
+    with pytest.raises(KeyboardInterrupt):
+        run(callback=stop_after(9))
 
 
 def test_batches_of_an_epoch_have_one_size_and_few_rows_sit_out():

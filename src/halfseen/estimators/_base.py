@@ -17,6 +17,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.errors import warn_user
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
+from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.tabular import TabularModel
 
@@ -28,6 +29,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
     rebuilds it from saved tensors. `transform` never refits; observed cells come back unchanged, exactly.
     """
 
+    @all_or_nothing
     @task_threads()
     def fit(self, X: Any, y: Any = None) -> "BaseImputer":
         """Learns the columns' kinds and the model from a table.

@@ -16,6 +16,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.estimators._table import TableEstimator, rows_at_once
+from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.imputers import SMALLEST_SPLIT, check_ridge, em_settings
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.conditional import RowLaw, condition, law_from_state, law_state
@@ -111,6 +112,7 @@ class NeuMissBase(Saveable, TableEstimator):
         self.schema = schema
         self.random_state = random_state
 
+    @all_or_nothing
     @task_threads()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fits the law of rows, chooses how cells are missing, and trains the networks.

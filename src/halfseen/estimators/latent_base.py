@@ -145,9 +145,6 @@ class BaseLatentImputer(BaseImputer):
             loss, history, model = attempt()
             if best is None or loss < best[0]:
                 best, self.history_ = (loss, model), history
-            if history.stopped == "interrupted":
-                self.history_ = replace(self.history_, stopped="interrupted")
-                break
         assert best is not None
         return best[1]
 
@@ -307,7 +304,7 @@ class BaseLatentImputer(BaseImputer):
     ) -> tuple[float, History]:
         """Trains in one phase; where nothing is known yet of the mask, first as if it were ignorable.
 
-        Returns the loss by which starts compare, infinite if interrupted before the last phase, whose it is.
+        Returns the loss by which starts compare, that of the last phase.
         """
         # The same rows for every start and architecture, so that held-out bounds compare.
         train, validation = split_rows(rows, self.validation_fraction, torch_generator(self.seed_))
@@ -321,8 +318,6 @@ class BaseLatentImputer(BaseImputer):
         stratified = self.sampling == "stratified"
         loss = math.inf
         for mask_weight, phase in phases:
-            if history.stopped == "interrupted":
-                break
             objective = LatentObjective.for_model(
                 model,
                 bound=self.bound,

@@ -18,6 +18,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.estimators._table import TableEstimator, rows_at_once
+from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.imputers import em_settings
 from halfseen.estimators.model_file import Saveable
 from halfseen.training.em import fit_gaussian
@@ -84,6 +85,7 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
         self.schema = schema
         self.random_state = random_state
 
+    @all_or_nothing
     @task_threads()
     def fit(self, X: Any, y: Any) -> "GaussianRegressor":
         """Fits the joint Gaussian of the columns of X and one or more targets y, without holes."""

@@ -105,7 +105,7 @@ def fit_module(
     Training stops when the mean loss of `validation` (with the same noise each time), or without it the
     training loss, has not improved for a while; the weights of the best epoch are restored and the module is
     left in evaluation mode. A value that is not finite sends training back to the end of the last good
-    epoch with half the learning rate, and warns. ``KeyboardInterrupt`` ends training like any other stop.
+    epoch with half the learning rate, and warns. An interruption is raised, after a last checkpoint.
 
     Parameters
     ----------
@@ -216,7 +216,8 @@ class _Run(Generic[ModuleT, RowsT]):
                     self._write()
                     written = time.monotonic()
         except KeyboardInterrupt:
-            stopped = "interrupted"
+            self._write()
+            raise
         self._write()
         return replace(self.state.history, stopped=stopped)
 

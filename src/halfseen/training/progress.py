@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Stopped = Literal["max_epochs", "patience", "interrupted"]
+Stopped = Literal["max_epochs", "patience"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class History:
     best_epoch : int or None
         The index of the epoch whose weights were kept; None if no epoch was finished.
     stopped : str
-        ``"max_epochs"``, ``"patience"`` or ``"interrupted"``.
+        ``"max_epochs"`` or ``"patience"``.
     backoffs : tuple of Backoff
         Every time a value was not finite, and the learning rate was halved.
     compiled : bool
