@@ -47,3 +47,11 @@ def test_extreme_numbers_neither_overflow_nor_vanish(size):
     scaler = Standardizer.fit(Incomplete.from_array([[-size], [size]]))
     np.testing.assert_allclose(scaler.scale, [size], rtol=1e-3)
     assert scaler.forward(torch.tensor([[size]], dtype=torch.float64)).item() == pytest.approx(1, rel=1e-3)
+
+
+def test_values_further_apart_than_any_float_are_standardised():
+    x = torch.tensor([[-1.7e308], [1.7e308], [1.6e308], [1.7e308]], dtype=torch.float64)
+    batch = Incomplete(x, torch.ones(4, 1, dtype=torch.bool))
+    standard = Standardizer.fit(batch).forward(batch.x)
+    assert standard.isfinite().all()
+    torch.testing.assert_close(standard.std(correction=0), torch.ones((), dtype=torch.float64))

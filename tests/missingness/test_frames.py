@@ -12,6 +12,7 @@ from conformance.tables import nasty_pandas, nasty_polars, nasty_pyarrow
 
 from halfseen import missingness as ms
 from halfseen.datasets import load_penguins
+from halfseen.missingness.holes import put_nulls
 
 NASTY = {"pandas": nasty_pandas, "polars": nasty_polars, "pyarrow": nasty_pyarrow}
 
@@ -232,3 +233,12 @@ def test_another_table_than_the_fitted_one_is_refused():
         mechanism.sample(frame.assign(a=["x", "y"]))
     with pytest.raises(ValueError, match="lazy frame"):
         ms.MCAR(0.3).fit(pl.LazyFrame({"a": [1]}))
+
+
+@pytest.mark.parametrize("dtype", [pa.binary_view(), pa.string_view(), pa.binary(), pa.binary(2)], ids=str)
+def test_views_of_bytes_and_text_can_lose_cells(dtype):
+    cells = [b"ab", b"cd", b"ef"] if dtype != pa.string_view() else ["ab", "cd", "ef"]
+    table = pa.table({"x": pa.array(cells, dtype)})
+    holed = put_nulls(table, np.array([[True], [False], [False]]), [0])
+    assert holed["x"].type == dtype
+    assert holed["x"].to_pylist() == [None, *cells[1:]]

@@ -1,6 +1,7 @@
 """The summary behind a report: counts that can be checked by hand."""
 
 import json
+import re
 import time
 from types import SimpleNamespace
 
@@ -8,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import example as instance
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halfseen.report import fills
+from halfseen.report import fills, svg
 from halfseen.report.summarize import (
     MAX_BLOCKS,
     MAX_PATTERNS,
@@ -123,6 +125,44 @@ def test_bins_cover_what_they_show(observed, imputed):
     if not clipped:
         assert edges[0] <= min(observed + imputed)
         assert edges[-1] >= max(observed + imputed)
+
+
+FINITE = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=9)
+
+
+@given(FINITE, FINITE, st.booleans())
+@instance([-1.7e308], [1.7e308], False)
+@instance([5e-324], [1e-323], False)
+@instance([2.0**53], [2.0**53 + 2], False)
+@instance([1e300], [1e300], False)
+def test_bins_of_any_floats_are_apart_and_can_be_drawn(observed, imputed, time):
+    edges, _ = fills.choose_edges(np.array(observed), np.array(imputed))
+    assert np.all(np.isfinite(edges))
+    assert np.all(np.diff(edges) > 0)
+    assert 2 <= len(edges) <= fills.MAX_BINS + 1
+    shares = [1.0] + [0.0] * (len(edges) - 2)
+    same = dict.fromkeys(("observed", "imputed", "single", "low", "high"), shares)
+    cells = [[imputed[0], min(observed), max(observed)]]
+    for shown in ([], cells):
+        fill = {"name": "x", "edges": edges.tolist(), "time": "date" if time else None, "cells": shown} | same
+        assert not re.search(r"\b(nan|inf)\b", svg.histogram(fill))
+
+
+@given(FINITE)
+def test_moments_of_any_floats_are_finite(values):
+    moments = fills._moments("observed", np.array(values))
+    assert all(np.isfinite(value) for value in moments.values())
+    assert min(values) <= moments["observed_mean"] <= max(values) or len(values) > 1
+
+
+def test_dates_and_durations_of_every_unit_are_numbers_of_seconds():
+    for unit, per_second in (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
+        for dtype in (pa.timestamp(unit), pa.duration(unit)):
+            stored = pa.array([3 * per_second, None], pa.int64()).view(dtype)
+            numbers = fills.numbers_of(pa.chunked_array([stored]))
+            np.testing.assert_allclose(numbers, [3.0, np.nan])
+    days = pa.chunked_array([pa.array([2_932_896], pa.int32()).view(pa.date32())])  # 9999-12-31
+    assert fills.numbers_of(days).tolist() == [2_932_896 * 86_400.0]
 
 
 def test_whole_numbers_get_a_bin_each_and_outliers_do_not_squeeze_the_rest():

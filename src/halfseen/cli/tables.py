@@ -26,6 +26,7 @@ from halfseen.cli.cells import DEFAULT_NULLS, Style, format_cells, kind_of, pars
 from halfseen.cli.delimited import check_single, join_lines, parse_text
 from halfseen.cli.dialect import Dialect
 from halfseen.cli.errors import TableError
+from halfseen.cli.nulls import spell_nulls
 
 __all__ = [
     "DEFAULT_NULLS", "Dialect", "TableError", "TableFile", "check_output", "read_table", "write_tables",
@@ -143,7 +144,7 @@ def read_table(
         words = ["", *nulls, *(DEFAULT_NULLS if default_nulls else ())]
         file = _read_csv(data, source, delimiter, encoding, [word.strip() for word in words])
     else:
-        file = TableFile(_read_binary(data, source, kind), source, kind)
+        file = TableFile(spell_nulls(_read_binary(data, source, kind)), source, kind)
     _check_names(file.table.column_names, source)
     if file.table.num_rows == 0:
         raise TableError(f"{source}: the table has a header but no rows")

@@ -4,18 +4,21 @@ One small function per library for each of the two.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
+from halfseen.data._dtypes import storable
 from halfseen.data._objects import objects_like
 from halfseen.errors import SchemaError
 
 Codes = npt.NDArray[np.int64]
 Factors = tuple[Codes, list[Any], bool, bool]
 
+MICROSECONDS = {"D": 86_400e6, "s": 1e6, "ms": 1e3, "us": 1.0}
+EXACT_INTEGERS = 2.0**53  # from here on, floats do not tell all whole numbers apart
 MAX_SORTED = 100_000  # more labels than this that no dtype declares stay in the order they were found
 
 
@@ -46,14 +49,35 @@ def floats(series: nw.Series[Any]) -> npt.NDArray[np.float64]:
 
 def microseconds(series: nw.Series[Any]) -> npt.NDArray[np.float64]:
     """Returns a column of dates (since 1970, in UTC) or durations as float64, NaN where missing."""
-    span = isinstance(series.dtype, nw.Duration)
+    counts, missing, unit = _counts(series)
+    if unit == "ns":  # whole microseconds, without the detour over floats that hold fewer digits
+        moments = (counts // 1000).astype(np.float64)
+    else:
+        moments = counts.astype(np.float64) * MICROSECONDS[unit]
+    return np.where(missing, np.nan, moments)
+
+
+def _counts(series: nw.Series[Any]) -> tuple[Codes, npt.NDArray[np.bool_], str]:
+    """Returns dates or durations as the whole numbers that are stored, which are missing, and the unit."""
+    native, dtype = series.to_native(), cast(Any, series.dtype)
+    unit = "D" if isinstance(dtype, nw.Date) else dtype.time_unit
     if series.implementation.is_pandas_like():
-        moments = series.to_native().to_numpy(dtype="timedelta64[us]" if span else "datetime64[us]")
-        return np.where(np.isnat(moments), np.nan, moments.astype(np.int64))
-    if span:
-        return floats(series.dt.total_microseconds())
-    moments = series.cast(nw.Datetime("us")) if isinstance(series.dtype, nw.Date) else series
-    return floats(moments.dt.timestamp("us"))
+        kind = "timedelta64" if isinstance(dtype, nw.Duration) else "datetime64"
+        moments = native.to_numpy(dtype=f"{kind}[{unit}]")
+        return moments.astype(np.int64), np.isnat(moments), unit
+    missing = series.is_null().to_numpy()
+    if series.implementation.is_polars():
+        return native.to_physical().fill_null(0).cast(_polars().Int64).to_numpy(), missing, unit
+    width = "int32" if unit == "D" else "int64"
+    return native.cast(width).fill_null(0).to_numpy().astype(np.int64), missing, unit
+
+
+def show_dtype(series: nw.Series[Any]) -> str:
+    """Returns the name of a column's dtype, from which its range can be told."""
+    native = series.to_native()
+    if series.implementation.is_pyarrow() and str(native.type).startswith("decimal"):
+        return str(native.type)  # narwhals knows one width only
+    return str(getattr(native, "dtype", series.dtype))
 
 
 def factorize(series: nw.Series[Any]) -> Factors:
@@ -75,8 +99,11 @@ def plain(label: Any) -> Any:
     """Returns a label as JSON can hold it: text, whole number, number or boolean; anything else as text."""
     if isinstance(label, str | bool):
         return label
-    if isinstance(label, int | float | np.integer | np.floating):
-        return int(label) if float(label).is_integer() else float(label)
+    if isinstance(label, int | np.integer):
+        return int(label)
+    if isinstance(label, float | np.floating):
+        number = float(label)
+        return int(number) if number.is_integer() and abs(number) < EXACT_INTEGERS else number
     return bool(label) if isinstance(label, np.bool_) else str(label)
 
 
@@ -84,15 +111,20 @@ def write_cells(series: nw.Series[Any], rows: npt.NDArray[np.int64], values: npt
     """Returns the native column with `values` in the given rows, its dtype unchanged.
 
     Values are numbers, booleans, labels, ``datetime64[us]`` (UTC) or ``timedelta64[us]``. A column that is
-    missing as a whole, of a dtype that cannot hold them (such as float for text), takes a dtype that can. A
+    missing as a whole, of a dtype that cannot hold them (such as float for text), takes a dtype that can.
+    Numbers and moments that a dtype narrower than that in `fit` does not hold become the nearest it does. A
     pandas category or pyarrow dictionary without the label that is written is extended by it.
     """
     native = series.to_native()
     library = series.implementation
-    if not _holds(readable(series).dtype, values):
+    dtype = readable(series).dtype
+    if not _holds(dtype, values):
         if len(rows) < len(series):
             raise SchemaError(f"Column {series.name!r} of dtype {native.dtype} cannot hold {values[0]!r}.")
         return _fresh(series, values[np.argsort(rows)])
+    storage = _storage(dtype)
+    if storage is not None:
+        values = storable(values, storage, show_dtype(series))
     if library.is_pandas_like():
         return _write_pandas(native, rows, values)
     return (
@@ -134,6 +166,15 @@ def _holds(dtype: Any, values: npt.NDArray[Any]) -> bool:
     if dtype.is_numeric() or isinstance(dtype, nw.Boolean):
         return sort in "biuf"
     return not isinstance(dtype, nw.Unknown)
+
+
+def _storage(dtype: Any) -> str | None:
+    """Returns what a narwhals dtype with a range holds, None for labels and objects."""
+    if isinstance(dtype, nw.Datetime | nw.Date):
+        return "time"
+    if isinstance(dtype, nw.Duration | nw.Boolean):
+        return "span" if isinstance(dtype, nw.Duration) else "boolean"
+    return "number" if dtype.is_numeric() else None
 
 
 def _fresh(series: nw.Series[Any], values: npt.NDArray[Any]) -> Any:

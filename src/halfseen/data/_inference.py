@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from halfseen.data._cells import plain
+from halfseen.data._cells import EXACT_INTEGERS, plain
 from halfseen.data._contradictions import refuse_kind
+from halfseen.data._dtypes import dtype_bounds, smallest_positive
 from halfseen.data.columns import (
+    DAY,
     LEVELLED,
     NUMERIC,
     Column,
     Kind,
-    dtype_bounds,
     parse_numbers,
     refuse_infinite,
 )
-from halfseen.data.frames import EXACT_INTEGERS, Floats, RawColumn
+from halfseen.data.frames import Floats, RawColumn
 from halfseen.errors import SchemaError
 
 IDENTIFIER_NAME = re.compile(r"((^|[_\W])(id|uuid|guid)|^(index|rownames?|unnamed: ?0))$", re.IGNORECASE)
@@ -27,7 +28,6 @@ CODE_NAME = re.compile(r"(^|[_\W])(zip|zip_?code|post_?code|postal_?code|area_?c
 IDENTIFIER_ROWS = 20  # fewer rows than this and "all different" says nothing
 IDENTIFIER_SHARE = 0.5  # of text values that occur in a column, the share that is distinct
 BINARY_ROWS = 10  # two distinct numbers other than 0 and 1 in fewer cells are numbers, not codes
-DAY = 86_400e6  # microseconds
 TIME_STEPS = (DAY, 3_600e6, 60e6, 1e6)
 LIMITS = ("minimum", "maximum", "integer")
 
@@ -171,7 +171,8 @@ def _inferred_bounds(column: Column, raw: RawColumn, seen: Floats) -> dict[str, 
     if column.storage == "boolean":
         return {"integer": True, "minimum": 0.0, "maximum": 1.0}
     if column.kind == "positive":
-        changes["minimum"] = float(seen.min()) / 2
+        least = float(seen.min())
+        changes["minimum"] = least / 2 if least / 2 >= smallest_positive(raw.dtype) else least
     if column.kind == "count":
         changes["minimum"] = 0.0
     return changes

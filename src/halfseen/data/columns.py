@@ -1,6 +1,6 @@
 """One column of a table: its kind, the values it may take, and the way from cells to codes and back."""
 
-import re
+import datetime
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen.data._cells import plain
+from halfseen.data._dtypes import dtype_bounds
 from halfseen.data.frames import Floats, RawColumn, Storage
 from halfseen.errors import SchemaError
 
@@ -18,13 +19,10 @@ Kind = Literal[
 KINDS: tuple[str, ...] = get_args(Kind)
 NUMERIC = ("continuous", "positive", "count")
 LEVELLED = ("binary", "categorical", "ordinal")
+DAY = 86_400e6  # microseconds
+MAX_SPAN = 999_999_999 * DAY  # of Python's durations
+MAX_MOMENT = 2.0**63  # microseconds since 1970 that numpy's moments count up to
 UNMODELLED = ("constant", "all-missing", "identifier")
-
-_INTEGER = re.compile(r"(u?)int(8|16|32|64|128)(\[pyarrow\])?")
-_HALF = re.compile(r"(float16|halffloat)(\[pyarrow\])?")
-_SINGLE = re.compile(r"(float32|float\[pyarrow\])")
-_DECIMAL = re.compile(r"decimal\d*\((?:precision=)?(\d+), (?:scale=)?(-?\d+)\)(\[pyarrow\])?")
-_YEARS_1_TO_9999 = (-62_135_596_800e6, 253_402_300_799e6)
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,7 @@ class Column:
             unit = "datetime64[us]" if self.storage == "time" else "timedelta64[us]"
             return np.round(moments).astype(np.int64).astype(unit)
         if self.levels is not None:
-            table = np.empty(len(self.levels), dtype=object)
-            table[:] = self.levels
-            return table[codes.astype(np.int64)]
+            return self._storable_levels()[codes.astype(np.int64)]
         if self.storage == "boolean":
             return codes.astype(bool)
         numbers = _as_integers(codes) if self.integer else codes
@@ -129,6 +125,16 @@ class Column:
         name = self.name if self.name.isprintable() else repr(self.name)
         return f"{name}: {self.kind}{bounds}, {self.n_missing} missing. {self.reason}"
 
+    def _storable_levels(self) -> npt.NDArray[Any]:
+        """Returns the levels as values that the dtype holds; the float of a large whole number may not be."""
+        assert self.levels is not None
+        levels = np.empty(len(self.levels), dtype=object)
+        levels[:] = self.levels
+        if self.storage == "number":
+            low, high = dtype_bounds(self.storage, self.dtype)
+            levels[:] = [min(max(level, low), high) for level in self.levels]
+        return levels
+
     def _show(self, value: Any) -> str:
         if self.storage in ("time", "span"):
             return show_moment(value, self.storage)
@@ -155,7 +161,11 @@ class Column:
 def show_moment(code: float, storage: Storage) -> str:
     """Returns a date (without its time at midnight) or a duration, given in microseconds, as text."""
     if storage == "span":
-        return str(np.timedelta64(int(code), "us").item())
+        return (
+            str(datetime.timedelta.resolution * int(code)) if abs(code) < MAX_SPAN else f"{code / DAY:g} days"
+        )
+    if abs(code) >= MAX_MOMENT:
+        return str(np.datetime64(int(code // DAY), "D"))
     return str(np.datetime64(int(code), "us")).removesuffix("T00:00:00.000000").removesuffix(".000000")
 
 
@@ -209,30 +219,3 @@ def _as_integers(codes: Floats) -> npt.NDArray[Any]:
     if largest < 2.0**63:
         return codes.astype(np.int64)
     return codes.astype(np.uint64) if largest < 2.0**64 and codes.min() >= 0 else codes
-
-
-def dtype_bounds(storage: Storage, dtype: str) -> tuple[float, float]:
-    """Returns the range of codes that a dtype can store."""
-    kind = dtype.lower()
-    if storage == "boolean":
-        return 0.0, 1.0
-    if storage in ("time", "span"):
-        if "ns" in kind:
-            return -9.2e15, 9.2e15  # the years 1678 to 2261
-        return _YEARS_1_TO_9999 if storage == "time" else (-9.2e18, 9.2e18)
-    if width := _INTEGER.fullmatch(kind):
-        bits, signed = int(width[2]), not width[1]
-        high = 2.0 ** (bits - signed)
-        return -high if signed else 0.0, high * (1 - 2**-53) if bits >= 64 else high - 1
-    if decimal := _DECIMAL.fullmatch(kind):
-        high = _largest_decimal(int(decimal[1]), int(decimal[2]))
-        return -high, high
-    largest = 65504.0 if _HALF.fullmatch(kind) else float(np.finfo(np.float32).max)
-    largest = largest if _HALF.fullmatch(kind) or _SINGLE.fullmatch(kind) else float(np.finfo(np.float64).max)
-    return -largest, largest
-
-
-def _largest_decimal(precision: int, scale: int) -> float:
-    """Returns the largest float that a decimal of so many digits, `scale` of them fractional, can hold."""
-    nearest = float(f"{'9' * precision}e{-scale}")
-    return min(nearest, float(np.nextafter(float(f"1e{precision - scale}"), 0.0)))

@@ -15,18 +15,20 @@ import numpy.typing as npt
 from narwhals.exceptions import DuplicateError
 
 from halfseen.data._cells import (
+    EXACT_INTEGERS,
     factorize,
     floats,
     microseconds,
     put_columns,
     readable,
+    show_dtype,
     write_cells,
 )
+from halfseen.data._dtypes import storable
 from halfseen.data._objects import read_objects
 from halfseen.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]
-EXACT_INTEGERS = 2.0**53  # from here on, floats do not tell all whole numbers apart
 Storage = Literal["number", "boolean", "label", "time", "span", "nothing"]
 
 
@@ -94,7 +96,7 @@ class Table:
         if self._frame is None:
             array = np.array(self.native, order="K")
             for position, (rows, values) in cells.items():
-                array[rows, position] = values
+                array[rows, position] = storable(values, "number", str(array.dtype))
             return array
         columns = {
             position: write_cells(self._series[position], rows, values)
@@ -140,7 +142,7 @@ def _refuse_names(native: Any) -> None:
 def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
     native = original.to_native()
     native_dtype = getattr(native, "dtype", None)
-    shown = _show_dtype(original)
+    shown = show_dtype(original)
     if native_dtype == np.dtype(object):
         storage, values = read_objects(native, name)
         if storage == "label":
@@ -169,13 +171,6 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
         f"Column {name!r} has dtype {shown}, which cannot be imputed. Drop it, or turn it into "
         "numbers, text, booleans or dates."
     )
-
-
-def _show_dtype(series: nw.Series[Any]) -> str:
-    native = series.to_native()
-    if series.implementation.is_pyarrow() and str(native.type).startswith("decimal"):
-        return str(native.type)  # narwhals knows one width only
-    return str(getattr(native, "dtype", series.dtype))
 
 
 def _count_merged(series: nw.Series[Any], values: Floats) -> int:

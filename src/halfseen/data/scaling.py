@@ -39,7 +39,9 @@ class Standardizer:
 
     def forward(self, x: Tensor) -> Tensor:
         """Standardises values (*, D)."""
-        return (x - self.loc) / self.scale
+        centred = x - self.loc
+        apart = x / self.scale - self.loc / self.scale  # for differences beyond the largest float
+        return torch.where(centred.isinf(), apart, centred / self.scale)
 
     def inverse(self, x: Tensor) -> Tensor:
         """Puts standardised values (*, D) back on their own scale."""

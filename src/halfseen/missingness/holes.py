@@ -74,8 +74,14 @@ def _pyarrow(native: Any, hidden: Cells, affected: Sequence[int]) -> Any:
     for j in affected:
         column = native.column(j)
         taken = pa.array(np.arange(len(column)), mask=hidden[:, j])
-        view = pa.types.is_string_view(column.type)  # which nothing can be taken from
-        holed = (column.cast(pa.string()) if view else column).take(taken)
-        field = native.schema.field(j).with_nullable(True)
-        native = native.set_column(j, field, holed.cast(column.type) if view else holed)
+        holed = _takeable(column).take(taken).cast(column.type)
+        native = native.set_column(j, native.schema.field(j).with_nullable(True), holed)
     return native
+
+
+def _takeable(column: Any) -> Any:
+    """Returns the same cells in a type from which some can be taken: views of text and bytes lack that."""
+    import pyarrow as pa
+
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return column.cast(plain.get(column.type, column.type))

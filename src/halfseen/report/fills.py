@@ -17,6 +17,12 @@ NUMBER_KINDS = ("continuous", "positive", "count", "datetime", "duration")
 BAND = (0.05, 0.95)
 """The quantiles, over the draws, of the share of imputed values in a bin."""
 
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+HUGE, TINY = 1e140, 1e-140
+"""Beyond these, sums or squares leave the range of floats; pictures are computed in other units."""
+
+EXACT_INTEGERS = 2.0**52  # up to here, floats tell whole numbers and their halves apart
+
 Fill = dict[str, Any]
 
 
@@ -51,9 +57,10 @@ def summarize_fill(
         and ``single`` (the best single values).
     """
     name = known.name
-    holes = pc.is_null(table[name], nan_is_null=True).to_numpy()
+    column, answers = _filterable(table[name]), [_filterable(one[name]) for one in (filled, *draws)]
+    holes = pc.is_null(column, nan_is_null=True).to_numpy()
     n_missing = int(holes.sum())
-    n_filled = n_missing - int(filled[name].filter(pa.array(holes)).null_count)
+    n_filled = n_missing - int(answers[0].filter(pa.array(holes)).null_count)
     fill: Fill = {
         "name": name,
         "kind": known.kind,
@@ -64,16 +71,15 @@ def summarize_fill(
     }
     if n_filled == 0 or n_missing == len(holes):
         return fill
-    tables = [filled, *draws]
     if known.kind in LEVEL_KINDS:
-        fill |= _compare_levels(known.levels, table[name], [one[name] for one in tables], holes)
+        fill |= _compare_levels(known.levels, column, answers, holes)
         if probability is not None:
             fill["top_probability"] = float(np.nanmean(np.asarray(probability)[holes]))
-    elif known.kind in NUMBER_KINDS and not _is_text(table[name].type):
+    elif known.kind in NUMBER_KINDS and not _is_text(column.type):
         ends = np.empty((2, 0))
         if low is not None and high is not None:
             ends = np.stack([numbers_of(end[name].filter(pa.array(holes))) for end in (low, high)])
-        fill |= _compare_numbers(table[name], [one[name] for one in tables], holes, ends)
+        fill |= _compare_numbers(column, answers, holes, ends)
         fill |= _summarize_widths(ends, fill["observed_sd"])
     return fill
 
@@ -82,18 +88,22 @@ def _is_text(dtype: pa.DataType) -> bool:
     return bool(pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_dictionary(dtype))
 
 
+def _filterable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the same cells in a type that can be filtered, which views of text cannot."""
+    return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
+
+
 def numbers_of(column: pa.ChunkedArray) -> np.ndarray:
     """Return a column as floats; dates and durations count in seconds."""
-    dtype = column.type
-    if pa.types.is_date(dtype):
-        column = column.cast(pa.timestamp("s"))
-    if pa.types.is_timestamp(dtype) or pa.types.is_date(dtype):
-        column = pc.divide(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64()), 1e6)
-    elif pa.types.is_duration(dtype):
-        column = pc.divide(column.cast(pa.duration("us")).cast(pa.int64()).cast(pa.float64()), 1e6)
-    elif pa.types.is_boolean(dtype) or pa.types.is_decimal(dtype):
-        column = column.cast(pa.float64())
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    dtype, seconds = column.type, 1.0
+    if pa.types.is_date32(dtype):
+        column, seconds = column.cast(pa.int32()), 86_400.0
+    elif pa.types.is_date64(dtype):
+        column, seconds = column.cast(pa.int64()), 1e-3
+    elif pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):
+        column, seconds = column.cast(pa.int64()), SECONDS[dtype.unit]
+    numbers = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(numbers, dtype=np.float64) * seconds
 
 
 def _shares(counts: np.ndarray) -> np.ndarray:
@@ -132,11 +142,24 @@ def _compare_numbers(
         "observed": _shares(np.histogram(np.clip(observed, *inside), edges)[0]).round(6).tolist(),
         **_spread(per_draw),
         "cells": sorted(np.stack([imputed[0], *ends], axis=1).tolist()) if few else [],
-        "observed_mean": float(observed.mean()),
-        "observed_sd": float(observed.std()),
-        "imputed_mean": float(drawn.mean()),
-        "imputed_sd": float(drawn.std()),
+        **_moments("observed", observed),
+        **_moments("imputed", drawn),
     }
+
+
+def _moments(what: str, values: np.ndarray) -> Fill:
+    """Return mean and standard deviation, of numbers as large or small as floats can be."""
+    unit = _unit(values)
+    values = values / unit
+    return {f"{what}_mean": float(values.mean() * unit), f"{what}_sd": float(values.std() * unit)}
+
+
+def _unit(values: np.ndarray) -> float:
+    """Return a power of two; sums and squares of the values divided by it stay within the range of floats."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > HUGE:
+        return 2.0**600
+    return 2.0**-600 if 0 < largest < TINY else 1.0
 
 
 def choose_edges(observed: np.ndarray, imputed: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -146,10 +169,24 @@ def choose_edges(observed: np.ndarray, imputed: np.ndarray) -> tuple[np.ndarray,
     cent, the outer bins gather them, else one odd value would press all others into a single bar.
     """
     both = np.concatenate([observed, imputed])
+    unit = _unit(both)
+    edges, clipped = _edges(both / unit, len(observed))
+    limit = np.finfo(np.float64).max / unit if unit > 1 else np.inf
+    edges = np.unique(np.clip(edges, -limit, limit) * unit)  # floats may be too coarse for so many bins
+    return (edges if len(edges) > 1 else _around(float(both[0]))), clipped
+
+
+def _around(value: float) -> np.ndarray:
+    """Return the edges of one bin with a value in the middle, as near as floats allow."""
+    half = max(0.5, abs(value) * 2.0**-50)
+    return np.array([value - half, value + half])
+
+
+def _edges(both: np.ndarray, n_observed: int) -> tuple[np.ndarray, bool]:
     low, high = float(both.min()), float(both.max())
     if low == high:
-        return np.array([low - 0.5, low + 0.5]), False
-    whole = bool((observed == np.round(observed)).all() and (imputed == np.round(imputed)).all())
+        return _around(low), False
+    whole = bool((both == np.round(both)).all()) and max(-low, high) < EXACT_INTEGERS
     if whole and high - low < MAX_BINS:
         return np.arange(low - 0.5, high + 1.0), False
     inner_low, inner_high = np.quantile(both, [0.01, 0.99])
@@ -157,7 +194,7 @@ def choose_edges(observed: np.ndarray, imputed: np.ndarray) -> tuple[np.ndarray,
     clipped = bool(span > 0 and high - low > 3 * span)
     if clipped:
         low, high = max(low, inner_low - 0.25 * span), min(high, inner_high + 0.25 * span)
-    n_bins = int(np.clip(2 * np.cbrt(len(observed)), 8, MAX_BINS))
+    n_bins = int(np.clip(2 * np.cbrt(n_observed), 8, MAX_BINS))
     if whole:  # each bin holds as many whole numbers as the next, else the picture has false teeth
         low, high = np.floor(low), np.ceil(high)
         width = np.ceil((high - low + 1) / n_bins)
@@ -166,7 +203,8 @@ def choose_edges(observed: np.ndarray, imputed: np.ndarray) -> tuple[np.ndarray,
 
 
 def _summarize_widths(ends: np.ndarray, scale: float) -> Fill:
-    width = ends[1] - ends[0]
+    with np.errstate(over="ignore"):  # two ends may be further apart than any float
+        width = ends[1] - ends[0]
     width = width[np.isfinite(width)]
     if len(width) == 0:
         return {}

@@ -8,6 +8,8 @@ from typing import Any
 
 WIDTH, HEIGHT = 340.0, 168.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 4.0, 4.0, 8.0, 34.0
+SMALLEST_STEP = 1e-300  # between ticks; below it floats have few digits
+SECONDS_PER_YEAR = 31_556_952.0
 _CELL, _CELL_WIDTH = 16.0, 22.0
 _RUG = 5.0
 
@@ -41,8 +43,8 @@ def moment(seconds: float, span: float) -> str:
     """Return a time, given in seconds since 1970, with as much detail as the span of an axis asks for."""
     try:
         when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-    except OverflowError:
-        return number(seconds)
+    except OverflowError:  # before the year 1 or after 9999
+        return f"{1970 + seconds / SECONDS_PER_YEAR:.0f}"
     day = 86_400.0
     if span > 3 * 365 * day:
         return when.strftime("%Y")
@@ -53,7 +55,9 @@ def moment(seconds: float, span: float) -> str:
 
 def nice_ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Return round numbers within an axis."""
-    raw = (high - low) / about
+    raw = high / about - low / about
+    if not SMALLEST_STEP <= raw < math.inf:
+        return [low, high]
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
@@ -106,7 +110,7 @@ def _intervals(fill: dict[str, Any], floor: float) -> list[str]:
     for place, cell in enumerate(fill["cells"]):
         y = floor - 14 - gap * place
         value, start, end = (
-            _LEFT + (WIDTH - _LEFT - _RIGHT) * (min(max(one, low), high) - low) / (high - low) for one in cell
+            _LEFT + (WIDTH - _LEFT - _RIGHT) * _place(min(max(one, low), high), low, high) for one in cell
         )
         title = f"imputed {label(cell[0])}, interval {label(cell[1])} to {label(cell[2])}"
         parts.append(
@@ -131,23 +135,30 @@ def _labeller(edges: Sequence[float], time: str | None) -> Callable[[float], str
     span = edges[-1] - edges[0]
     if time:
         return lambda value: moment(value, span)
-    biggest = max(abs(edges[0]), abs(edges[-1]), 1e-300)
-    digits = max(3, math.ceil(math.log10(biggest / span)) + 3) if span > 0 else 3
+    biggest = max(abs(edges[0]), abs(edges[-1]))
+    digits = max(3, math.ceil(math.log10(biggest / span)) + 3) if 0 < span < math.inf else 3
     return lambda value: number(value, digits)
+
+
+def _place(value: float, low: float, high: float) -> float:
+    """Return where a value is between two others, as a share; they may be further apart than any float."""
+    if math.isinf(high - low):
+        value, low, high = value / 2, low / 2, high / 2
+    return (value - low) / (high - low)
 
 
 def _ticks(edges: Sequence[float], y: float, time: str | None) -> list[str]:
     low, high = edges[0], edges[-1]
     label = _labeller(edges, time)
     if time:
-        values = [low + (high - low) * part for part in (0.12, 0.5, 0.88)]
+        values = [low * (1 - part) + high * part for part in (0.12, 0.5, 0.88)]
     elif len(edges) == 2:
-        values = [(low + high) / 2]
+        values = [low / 2 + high / 2]
     else:
         values = nice_ticks(low, high)
     parts = []
     for value in values:
-        x = _LEFT + (WIDTH - _LEFT - _RIGHT) * (value - low) / (high - low)
+        x = _LEFT + (WIDTH - _LEFT - _RIGHT) * _place(value, low, high)
         x = min(max(x, 14.0), WIDTH - 14.0)
         parts.append(f'<line class="axis" x1="{x:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{y + 4:.1f}"/>')
         parts.append(_text("tick", x, y + 17, label(value), anchor="middle"))
