@@ -15,7 +15,7 @@ from halfseen.datasets.gaussian import GaussianProblem
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.distributions.self_masks import Probit
-from halfseen.estimators.imputers import SMALLEST_SPLIT, split_rows
+from halfseen.estimators._holdout import SMALLEST_SPLIT, split_rows
 from halfseen.training.progress import History, Progress
 
 

@@ -1,5 +1,7 @@
 """NeuMiss against the best predictions that there are, and its own promises."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +15,6 @@ import halfseen
 from halfseen import NeuMissClassifier, NeuMissRegressor
 from halfseen.data.incomplete import Incomplete
 from halfseen.datasets import GaussianClassificationProblem, GaussianProblem
-from halfseen.estimators import _neumiss
 
 SMALL = {"n_networks": 2, "width": 16, "max_epochs": 5, "random_state": 0}
 REGRESSOR, CLASSIFIER = NeuMissRegressor(**SMALL), NeuMissClassifier(**SMALL)
@@ -113,7 +114,7 @@ def test_intervals_know_errors_that_are_not_gaussian():
 def test_a_linear_head_has_no_network(estimator):
     X, y = incomplete()
     model = clone(estimator).set_params(head="linear").fit(X, target_of(estimator, y))
-    assert model.network_ is None
+    assert model.model_.correction is None
     assert model.head_weight_ == 0.0
     assert model.history_.train_loss == ()
 
@@ -128,9 +129,9 @@ def test_how_bold_scores_are_does_not_change_what_networks_see():
     X, y = incomplete()
     model = clone(CLASSIFIER).fit(X, y > 0)
     batch = model._features.encode(model._read(X, reset=False).codes)
-    before = model._view(batch).inputs
-    model.temperature_ = 17.0
-    assert torch.equal(model._view(batch).inputs, before)
+    warmer = replace(model.model_, calibration=replace(model.model_.calibration, temperature=17.0))
+    assert torch.equal(warmer.first(batch).inputs, model.model_.first(batch).inputs)
+    assert not torch.equal(warmer.predict(batch)[0], model.model_.predict(batch)[0])
 
 
 @BOTH
@@ -139,7 +140,8 @@ def test_values_under_the_mask_are_never_read(estimator):
     model = clone(estimator).fit(X, target_of(estimator, y))
     batch = model._features.encode(model._read(X, reset=False).codes)
     poison = Incomplete(torch.where(batch.observed, batch.x, torch.nan), batch.observed)
-    for one, other in zip(vars(model._view(batch)).values(), vars(model._view(poison)).values(), strict=True):
+    first = model.model_.first
+    for one, other in zip(vars(first(batch)).values(), vars(first(poison)).values(), strict=True):
         assert torch.equal(one, other)
 
 
@@ -247,7 +249,7 @@ def test_a_wild_value_does_not_spoil_the_rest():
     X, y = incomplete(n_rows=600)
     X[np.flatnonzero(~np.isnan(X[:, 0]))[:3], 0] *= 1e5
     model = NeuMissRegressor(head="linear", random_state=0).fit(X[:500], y[:500])
-    assert model._fence.isfinite().any()
+    assert model.model_.first.bounds.isfinite().any()
     assert model.score(X[500:], y[500:]) > 0.8
 
 
@@ -256,7 +258,7 @@ def test_a_long_tail_that_tells_of_the_target_is_kept():
     X = np.exp(1.2 * rng.normal(size=(600, 2)))
     y = X.sum(axis=1) + 0.1 * rng.normal(size=600)
     model = NeuMissRegressor(head="linear", random_state=0).fit(X, y)
-    assert not model._fence.isfinite().any()
+    assert not model.model_.first.bounds.isfinite().any()
     assert model.score(X, y) > 0.99
 
 
@@ -390,7 +392,7 @@ def test_weights_that_cannot_be_used_are_refused(estimator, weights, message):
 )
 def test_parameters_out_of_range_are_refused(estimator, parameters, message, monkeypatch):
     X, y = incomplete(60)
-    monkeypatch.setattr(_neumiss, "fit_masked_gaussian", None)  # not before the law is fitted
+    monkeypatch.setattr("halfseen.training.neumiss.fit_masked_gaussian", None)  # refused before any fit
     with pytest.raises(ValueError, match=message):
         clone(estimator).set_params(**parameters).fit(X, target_of(estimator, y))
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tolerances import EXACT
 
+from halfseen.models.neumiss import CorrectedPrediction, CorrectionRows
 from halfseen.nn.ensemble import EnsembleMLP
 from halfseen.objectives.supervised import CrossEntropy, Labelled, SquaredError
 
@@ -23,9 +24,15 @@ def setting(generator, n_outputs):
     return networks, draw(6, 4), draw(6, n_outputs), draw(6, n_outputs), draw(6).abs()
 
 
+def corrected(objective, networks, inputs, base, target, weight):
+    """The loss of first predictions that an ensemble corrects."""
+    rows = CorrectionRows(inputs, base)
+    return objective(CorrectedPrediction(networks), Labelled(rows, target, weight), ())
+
+
 def test_squared_error_is_the_weighted_mean_over_networks(generator):
     networks, inputs, base, target, weight = setting(generator, 2)
-    losses = SquaredError()(networks, Labelled(inputs, base, target, weight), ())
+    losses = corrected(SquaredError(), networks, inputs, base, target, weight)
     answers = networks(inputs)
     for n in range(6):
         errors = [
@@ -37,7 +44,7 @@ def test_squared_error_is_the_weighted_mean_over_networks(generator):
 def test_cross_entropy_is_the_weighted_mean_over_networks(generator):
     networks, inputs, base, _, weight = setting(generator, 3)
     target = torch.tensor([0, 1, 2, 2, 0, 1])
-    losses = CrossEntropy()(networks, Labelled(inputs, base, target, weight), ())
+    losses = corrected(CrossEntropy(), networks, inputs, base, target, weight)
     answers = networks(inputs)
     for n in range(6):
         total = 0.0
@@ -55,7 +62,7 @@ def test_a_row_without_weight_teaches_nothing(objective, generator):
 
     def gradient(inputs):
         networks.zero_grad()
-        objective(networks, Labelled(inputs, base, target, weight), ()).sum().backward()
+        corrected(objective, networks, inputs, base, target, weight).sum().backward()
         return [parameter.grad.clone() for parameter in networks.parameters()]
 
     one = gradient(inputs)
@@ -67,16 +74,36 @@ def test_a_row_without_weight_teaches_nothing(objective, generator):
 @pytest.mark.parametrize("objective", [SquaredError(), CrossEntropy()], ids=lambda o: type(o).__name__)
 def test_the_losses_need_no_noise(objective, generator):
     before = generator.get_state()
-    assert objective.draw_noise(Labelled(*[torch.zeros(2, 1)] * 4), generator) == ()
+    assert objective.draw_noise(Labelled(*[torch.zeros(2, 1)] * 3), generator) == ()
     assert torch.equal(generator.get_state(), before)
 
 
 def test_rows_are_taken_together():
-    rows = Labelled(*(torch.arange(5.0)[:, None] + k for k in range(3)), torch.arange(5.0) + 3)
+    first, second, third = (torch.arange(5.0)[:, None] + k for k in range(3))
+    rows = Labelled(CorrectionRows(first, second), third, torch.arange(5.0) + 3)
     some = rows[torch.tensor([4, 1])]
     assert len(some) == 2
-    assert some.inputs.flatten().tolist() == [4, 1]
-    assert some.base.flatten().tolist() == [5, 2]
+    assert some.rows.inputs.flatten().tolist() == [4, 1]
+    assert some.rows.base.flatten().tolist() == [5, 2]
     assert some.target.flatten().tolist() == [6, 3]
     assert some.weight.tolist() == [7, 4]
     assert rows[1:3].weight.tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("objective", [SquaredError(), CrossEntropy()], ids=lambda o: type(o).__name__)
+def test_a_single_network_is_an_ensemble_of_one(objective, generator):
+    networks, inputs, _, target, weight = setting(generator, 2)
+    target = torch.tensor([0, 1, 0, 1, 0, 1]) if isinstance(objective, CrossEntropy) else target
+
+    class First(torch.nn.Module):
+        def __init__(self, outputs):
+            super().__init__()
+            self.outputs = outputs
+
+        def forward(self, x):
+            return networks(x)[self.outputs]
+
+    labelled = Labelled(inputs, target, weight)
+    alone, of_one = (objective(First(which), labelled, ()) for which in (0, slice(1)))
+    assert alone.shape == (6,)
+    torch.testing.assert_close(alone, of_one, rtol=EXACT, atol=EXACT)

@@ -7,7 +7,8 @@ from scipy import integrate, special, stats
 from sklearn.linear_model import LogisticRegression
 from tolerances import EXACT
 
-from halfseen.training.logistic import BLEND_ROWS, SHYEST, Logistic, fit_blend, fit_logistic
+from halfseen.models.logistic_link import LogisticLink
+from halfseen.training.logistic import BLEND_ROWS, SHYEST, fit_blend, fit_logistic
 
 MACKAY_ERROR = 0.02
 """The largest error of MacKay's probability, found on a fine grid of means and variances."""
@@ -64,7 +65,7 @@ def test_it_goes_on_from_a_start():
 @pytest.mark.parametrize("mean", [-4.0, -1.0, 0.0, 0.5, 2.0, 6.0])
 @pytest.mark.parametrize("variance", [0.0, 0.1, 1.0, 5.0, 30.0])
 def test_an_uncertain_score_gives_nearly_the_expected_probability(mean, variance):
-    line = Logistic(torch.ones(1, 1, dtype=torch.float64), torch.tensor([0.3], dtype=torch.float64))
+    line = LogisticLink(torch.ones(1, 1, dtype=torch.float64), torch.tensor([0.3], dtype=torch.float64))
     logits = line(
         torch.tensor([[mean]], dtype=torch.float64), torch.tensor([[variance]], dtype=torch.float64)
     )

@@ -1,10 +1,8 @@
 """The imputers: each is its parameters and the choice of a model."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,11 +11,12 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.estimators._base import BaseImputer
-from halfseen.estimators._parameters import check_number, check_training, check_whole
+from halfseen.estimators._em_settings import em_settings
+from halfseen.estimators._holdout import split_rows
+from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.models.tabular_gaussian import TabularGaussian
 from halfseen.models.tabular_mixture import TabularMixture
 from halfseen.objectives.likelihood import NegativeLogLikelihood
-from halfseen.training.em import EMSettings, choose_ridge
 from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.posterior import sample_posterior
@@ -308,36 +307,3 @@ class MixtureImputer(BaseImputer):
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularMixture:
         return TabularMixture.from_state(self._modelled, state)
-
-
-SMALLEST_SPLIT = 50  # with fewer rows, holding some out costs more than it tells
-
-
-def split_rows(
-    batch: Incomplete, fraction: float, generator: torch.Generator
-) -> tuple[Incomplete, Incomplete | None]:
-    """Returns rows to train on and rows held out, chosen at random; None held out from a short table."""
-    n_held_out = int(np.ceil(fraction * len(batch)))
-    if n_held_out == 0 or len(batch) < SMALLEST_SPLIT:
-        return batch, None
-    order = torch.randperm(len(batch), generator=generator)
-    return batch[order[n_held_out:]], batch[order[:n_held_out]]
-
-
-def check_ridge(ridge: float | str) -> None:
-    """Raises a ValueError if an estimator cannot have such a ridge."""
-    if not isinstance(ridge, str) or ridge != "auto":
-        check_number("ridge", ridge, lambda v: v >= 0, "'auto' or a number of at least 0")
-
-
-def em_settings(
-    batch: Incomplete, ridge: float | str, max_iter: int, tol: float, generator: torch.Generator
-) -> EMSettings:
-    """Checks an estimator's parameters and chooses the ridge if it is left to the data."""
-    check_whole("max_iter", max_iter, 1)
-    check_number("tol", tol, lambda v: v >= 0, "a number of at least 0")
-    check_ridge(ridge)
-    if ridge == "auto":
-        settings = EMSettings(max_iterations=max_iter, tolerance=tol)
-        return replace(settings, ridge=choose_ridge(batch, settings, generator=generator))
-    return EMSettings(max_iter, tol, float(ridge))

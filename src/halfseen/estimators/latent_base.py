@@ -18,8 +18,8 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.distributions.self_masks import Probit
 from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._table import ReadTable
-from halfseen.estimators.imputers import split_rows
 from halfseen.estimators.latent_choices import SELF_MASKING, SIGNED, check_choices
 from halfseen.estimators.latent_trust import look_at_weights
 from halfseen.models.latent.completions import CompletedRows, Completions

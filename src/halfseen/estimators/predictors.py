@@ -8,7 +8,6 @@ import numpy.typing as npt
 import torch
 from scipy.special import ndtri
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length
 from torch import Tensor
 
 from halfseen._random import torch_generator
@@ -17,9 +16,10 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.estimators._em_settings import em_settings
 from halfseen.estimators._table import TableEstimator, rows_at_once
+from halfseen.estimators._targets import read_numbers
 from halfseen.estimators._transaction import all_or_nothing
-from halfseen.estimators.imputers import em_settings
 from halfseen.estimators.model_file import Saveable
 from halfseen.training.em import fit_gaussian
 
@@ -90,7 +90,8 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
     def fit(self, X: Any, y: Any) -> "GaussianRegressor":
         """Fits the joint Gaussian of the columns of X and one or more targets y, without holes."""
         read = self._read(X, reset=True)
-        targets = self._targets(y, read.table.n_rows)
+        numbers, self._one_dimensional = read_numbers(y, read.table.n_rows, self)
+        targets = Incomplete(numbers, torch.ones_like(numbers, dtype=torch.bool))
         generator = torch_generator(self.seed_)
         self._features = FeatureMap.fit(self._modelled, read.codes, all_indicators=False)
         self._target_scaler = Standardizer.fit(targets)
@@ -130,14 +131,6 @@ class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
             deviations.append((variance.sqrt() * self._target_scaler.scale).numpy())
         shape = (-1,) if self._one_dimensional else (-1, n_targets)
         return np.concatenate(means).reshape(shape), np.concatenate(deviations).reshape(shape)
-
-    def _targets(self, y: Any, n_rows: int) -> Incomplete:
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        array = check_array(y, input_name="y", ensure_2d=False, dtype=np.float64)
-        check_consistent_length(np.empty(n_rows), array)
-        self._one_dimensional = array.ndim == 1
-        return Incomplete.from_array(array.reshape(n_rows, -1))
 
     def _joined(self, codes: Incomplete, targets: Incomplete) -> Incomplete:
         features = self._features.encode(codes)

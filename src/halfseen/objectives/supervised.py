@@ -1,65 +1,77 @@
-"""How far predictions are from targets."""
+"""Losses of predictions: any module, any rows, one target and one weight per row."""
 
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from halfseen.objectives.protocols import Rows
+
+RowsT = TypeVar("RowsT", bound=Rows)
+
 
 @dataclass(frozen=True)
-class Labelled:
-    r"""Rows for a network that corrects a first prediction.
+class Labelled(Generic[RowsT]):
+    r"""Rows with their targets and weights, for supervised training.
 
     Shapes
     ------
-    inputs : :math:`(N, P)`, what the network sees.
-    base : :math:`(N, T)`, the first prediction: targets, or logits of classes.
+    rows : whatever the module takes, of length :math:`N`.
     target : :math:`(N, T)` numbers, or :math:`(N)` classes.
-    weight : :math:`(N)`, how much each row counts.
+    weight : :math:`(N)`
     """
 
-    inputs: Tensor
-    base: Tensor
+    rows: RowsT
     target: Tensor
     weight: Tensor
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return len(self.target)
 
-    def __getitem__(self, rows: slice | Tensor) -> "Labelled":
-        return Labelled(self.inputs[rows], self.base[rows], self.target[rows], self.weight[rows])
+    def __getitem__(self, rows: slice | Tensor) -> "Labelled[RowsT]":
+        return Labelled(self.rows[rows], self.target[rows], self.weight[rows])
 
 
 class SquaredError:
-    r"""Scores an ensemble by the mean squared error of its networks.
+    r"""Computes the weighted squared error of predictions, averaged over the networks of an ensemble.
 
-    .. math:: \ell = \frac{w}{E} \sum_e \lVert t + f_e(x) - y \rVert^2
+    .. math:: \ell = \frac{w}{E} \sum_e \lVert f_e(x) - y \rVert^2
+
+    The module returns predictions of shape :math:`(N, T)`, or :math:`(E, N, T)` for an ensemble.
     """
 
-    def draw_noise(self, batch: Labelled, generator: torch.Generator) -> tuple[Tensor, ...]:
+    def draw_noise(self, batch: Labelled[Any], generator: torch.Generator) -> tuple[Tensor, ...]:
         """Returns nothing: the loss is deterministic."""
         return ()
 
-    def __call__(self, module: nn.Module, batch: Labelled, noise: tuple[Tensor, ...]) -> Tensor:
+    def __call__(self, module: nn.Module, batch: Labelled[Any], noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
-        error: Tensor = batch.base + module(batch.inputs) - batch.target  # (E, N, T)
-        return batch.weight * error.square().sum(dim=-1).mean(dim=0)
+        error: Tensor = module(batch.rows) - batch.target
+        return batch.weight * _mean_over_networks(error.square().sum(dim=-1))
 
 
 class CrossEntropy:
-    r"""Scores an ensemble by the mean log-loss of its networks.
+    r"""Computes the weighted log-loss of logits, averaged over the networks of an ensemble.
 
-    .. math:: \ell = -\frac{w}{E} \sum_e \log \mathrm{softmax}(t + f_e(x))_y
+    .. math:: \ell = -\frac{w}{E} \sum_e \log \mathrm{softmax}(f_e(x))_y
+
+    The module returns logits of shape :math:`(N, K)`, or :math:`(E, N, K)` for an ensemble.
     """
 
-    def draw_noise(self, batch: Labelled, generator: torch.Generator) -> tuple[Tensor, ...]:
+    def draw_noise(self, batch: Labelled[Any], generator: torch.Generator) -> tuple[Tensor, ...]:
         """Returns nothing: the loss is deterministic."""
         return ()
 
-    def __call__(self, module: nn.Module, batch: Labelled, noise: tuple[Tensor, ...]) -> Tensor:
+    def __call__(self, module: nn.Module, batch: Labelled[Any], noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
-        logits = batch.base + module(batch.inputs)  # (E, N, T)
-        target = batch.target.expand(len(logits), -1)
-        loss = functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")
-        return batch.weight * loss.view(len(logits), -1).mean(dim=0)
+        logits: Tensor = module(batch.rows)
+        target = batch.target.expand(logits.shape[:-1])
+        loss = functional.cross_entropy(logits.flatten(end_dim=-2), target.flatten(), reduction="none")
+        return batch.weight * _mean_over_networks(loss.view(logits.shape[:-1]))
+
+
+def _mean_over_networks(loss: Tensor) -> Tensor:
+    """Returns the mean (N) of losses of shape (E, N); a single network has the shape (N) already."""
+    return loss if loss.dim() == 1 else loss.mean(dim=0)

@@ -1,8 +1,6 @@
 r"""Logistic regression on expected features; what was not seen makes its probabilities less sure."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import pi
 from typing import Any
 
 import numpy as np
@@ -12,45 +10,12 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn import functional
 
+from halfseen.models.logistic_link import LogisticLink
+
 MAX_ITERATIONS = 200
 GRADIENT_TOLERANCE = 1e-6  # of the mean loss of a row
-PROBIT_SCALE = pi / 8  # a logistic curve is a normal one of this squared slope, as nearly as can be
 SHYEST = 0.05  # the least share of the first logits in a blend
 BLEND_ROWS = 4.0  # how strongly a blend of few rows is drawn to one of each
-
-
-@dataclass(frozen=True)
-class Logistic:
-    r"""Logits of classes that are linear in features of which only moments are known.
-
-    .. math:: \eta_k = \frac{b_k + w_k^\top \mathrm{E}[x]}{\sqrt{1 + \frac{\pi}{8} \mathrm{Var}[w_k^\top x]}}
-
-    Two classes have one score, the log-odds of the second; more have one each. For two classes this is
-    MacKay's approximation of the expected probability under a Gaussian score, off by less than 0.02; for more
-    it treats each score as if it were alone.
-
-    Shapes
-    ------
-    weights : :math:`(D, T)`; bias : :math:`(T)`
-
-    References
-    ----------
-    MacKay (1992), The evidence framework applied to classification networks.
-
-    Examples
-    --------
-    >>> line = Logistic(torch.tensor([[1.0]]), torch.tensor([0.0]))
-    >>> line(torch.tensor([[2.0], [2.0]]), torch.tensor([[0.0], [8.0]])).softmax(dim=1)[:, 1]
-    tensor([0.8808, 0.7277])
-    """
-
-    weights: Tensor
-    bias: Tensor
-
-    def __call__(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """Returns logits (N, K) from means and variances (N, T) of the scores without bias."""
-        scores = (mean + self.bias) / (1 + PROBIT_SCALE * variance).sqrt()
-        return functional.pad(scores, (1, 0)) if scores.shape[1] == 1 else scores
 
 
 def fit_logistic(
@@ -61,8 +26,8 @@ def fit_logistic(
     *,
     weights: Tensor,
     ridge: float = 1.0,
-    start: Logistic | None = None,
-) -> Logistic:
+    start: LogisticLink | None = None,
+) -> LogisticLink:
     r"""Minimises the log-loss, with a ridge on the weights, by L-BFGS.
 
     .. math:: \min_{W, b} \; -\sum_n \omega_n \log \mathrm{softmax}(\eta_n)_{y_n}
@@ -82,7 +47,7 @@ def fit_logistic(
         (N), how much each row counts.
     ridge : float
         The :math:`\lambda`; biases are free.
-    start : Logistic, optional
+    start : LogisticLink, optional
         Where to start.
 
     Examples
@@ -101,13 +66,13 @@ def fit_logistic(
 
     def loss(point: Tensor) -> Tensor:
         w, b = point.view(first.shape).split([len(first) - 1, 1])
-        logits = Logistic(w, b)(mean @ w, variance)
+        logits = LogisticLink(w, b)(mean @ w, variance)
         fit = (weights * functional.cross_entropy(logits, target, reduction="none")).sum()
         penalised: Tensor = fit + 0.5 * ridge * w.square().sum()
         return penalised / total
 
     found = _minimise(loss, first.flatten()).view(first.shape)
-    return Logistic(found[:-1], found[-1])
+    return LogisticLink(found[:-1], found[-1])
 
 
 def fit_blend(

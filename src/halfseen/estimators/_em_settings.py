@@ -1,0 +1,28 @@
+"""How estimators that fit a Gaussian set up EM: their parameters, checked, and a ridge if it is "auto"."""
+
+from dataclasses import replace
+
+import torch
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.estimators._parameters import check_number, check_whole
+from halfseen.training.em import EMSettings, choose_ridge
+
+
+def check_ridge(ridge: float | str) -> None:
+    """Raises a ValueError if an estimator cannot have such a ridge."""
+    if not isinstance(ridge, str) or ridge != "auto":
+        check_number("ridge", ridge, lambda v: v >= 0, "'auto' or a number of at least 0")
+
+
+def em_settings(
+    batch: Incomplete, ridge: float | str, max_iter: int, tol: float, generator: torch.Generator
+) -> EMSettings:
+    """Checks an estimator's parameters and chooses the ridge if it is left to the data."""
+    check_whole("max_iter", max_iter, 1)
+    check_number("tol", tol, lambda v: v >= 0, "a number of at least 0")
+    check_ridge(ridge)
+    if ridge == "auto":
+        settings = EMSettings(max_iterations=max_iter, tolerance=tol)
+        return replace(settings, ridge=choose_ridge(batch, settings, generator=generator))
+    return EMSettings(max_iter, tol, float(ridge))

@@ -1,0 +1,78 @@
+"""The targets and weights of predictors: read, checked and turned into tensors in one place."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+)
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a classifier, sorted, in the type that the user gave them."""
+
+    labels: npt.NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Returns what JSON can hold: times as whole numbers."""
+        is_time = self.labels.dtype.kind in "mM"
+        return {
+            "labels": (self.labels.view(np.int64) if is_time else self.labels).tolist(),
+            "dtype": self.labels.dtype.str,
+        }
+
+    @classmethod
+    def from_plain(cls, content: dict[str, Any]) -> "Classes":
+        """Reads what `to_plain` wrote."""
+        return cls(np.array(content["labels"], dtype=content["dtype"]))
+
+
+def read_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, bool]:
+    """Returns numeric targets (N, T), and whether the user gave one dimension."""
+    _require(y, estimator)
+    array = check_array(y, input_name="y", ensure_2d=False, dtype=np.float64)
+    check_consistent_length(np.empty(n_rows), array)
+    return torch.from_numpy(array.reshape(n_rows, -1).copy()), array.ndim == 1
+
+
+def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:
+    """Returns class codes (N) and the classes; raises unless there are at least two and none is missing."""
+    _require(y, estimator)
+    labels = column_or_1d(y, warn=True)
+    if labels.dtype.kind in "OmM" and any(label is None or label != label for label in labels):
+        raise ValueError("Input y contains NaN or None: leave out the rows whose class is not known.")
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    check_consistent_length(np.empty(n_rows), labels)
+    found, codes = np.unique(labels, return_inverse=True)
+    if len(found) < 2:
+        only = found.tolist()[0]
+        raise ValueError(f"{type(estimator).__name__} needs at least two classes, got 1 class: {only!r}.")
+    return torch.from_numpy(codes.astype(np.int64)), Classes(found)
+
+
+def read_weights(sample_weight: Any, n_rows: int) -> Tensor:
+    """Returns weights (N) whose mean over the rows with a positive weight is one."""
+    weights: npt.NDArray[np.float64] = _check_sample_weight(
+        sample_weight, np.empty((n_rows, 1)), dtype=np.float64, ensure_non_negative=True
+    )
+    relative = torch.from_numpy(weights / weights.max())  # sums of the largest floats overflow
+    return relative / relative[relative > 0].mean()
+
+
+def _require(y: Any, estimator: object) -> None:
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
