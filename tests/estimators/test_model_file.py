@@ -133,6 +133,14 @@ def test_a_model_gives_the_same_answers_in_a_new_process_also_from_a_path_in_any
     assert dict(zip(expected, found, strict=True)) == expected
 
 
+def test_a_process_that_has_imported_nothing_else_loads_a_model(model_file):
+    program = "import sys, halfseen; print(type(halfseen.load(sys.argv[1])).__name__)"
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(model_file)], capture_output=True, text=True, check=False
+    )
+    assert run.stdout.strip() == type(halfseen.load(model_file)).__name__, run.stderr
+
+
 def test_a_truncated_file_is_refused(model_file, tmp_path):
     content = model_file.read_bytes()
     for size in (1, 7, 8, 100, len(content) // 2, len(content) - 1):

@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Mapping
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -94,7 +95,11 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file is no model file, is damaged, or comes from a newer version.
     """
     manifest, tensors = _read(Path(path))
-    cls = Saveable._saveable.get(str(manifest["class"]))
+    name = str(manifest["class"])
+    package = import_module("halfseen")
+    if name in package.__all__:
+        getattr(package, name)  # public names are imported when they are first asked for
+    cls = Saveable._saveable.get(name)
     if cls is None:
         raise ModelFileError(
             f"{str(path)!r} holds a {manifest['class']!r}, which is not known here. If it is a class of your "

@@ -226,8 +226,9 @@ def _compare_levels(
     filled = [_count_levels(one.filter(pa.array(holes))) for one in tables]
     listed = pa.array(list(levels or ())).cast(pa.string()).to_pylist()
     names = [name for name in listed if name in seen] or sorted(seen)
-    names += [name for name in {**seen, **{key: 0 for one in filled for key in one}} if name not in names]
-    shown = sorted(sorted(names, key=lambda name: -seen.get(name, 0))[:MAX_LEVELS], key=names.index)
+    names = [*dict.fromkeys([*names, *seen, *(name for one in filled for name in one)])]  # levels can be many
+    place = {name: i for i, name in enumerate(names)}
+    shown = sorted(sorted(names, key=lambda name: -seen.get(name, 0))[:MAX_LEVELS], key=place.__getitem__)
     other = [name for name in names if name not in shown]
 
     def shares(counts: dict[str, int]) -> np.ndarray:
