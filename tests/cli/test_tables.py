@@ -15,8 +15,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from halfseen.cli.cells import Style, format_cells, parse_column
+from halfseen.cli.cells import Style, format_cells
 from halfseen.cli.dialect import parse_delimiter, sniff_delimiter
+from halfseen.cli.recognition import read_columns
+from halfseen.cli.rules import Rules
 from halfseen.cli.tables import DEFAULT_NULLS, TableError, check_output, read_table, write_tables
 
 
@@ -37,6 +39,11 @@ def fill(table):
         for column in table.columns
     ]
     return pa.table(columns, names=table.column_names)
+
+
+def parse(cells, delimiter=","):
+    """What becomes of one column."""
+    return read_columns(pa.table({"x": pa.array(cells, pa.large_string())}), Rules(), delimiter)["x"]
 
 
 def types_of(file):
@@ -193,7 +200,7 @@ def test_a_tsv_gets_tabs_and_a_csv_made_of_a_tsv_gets_commas(tmp_path):
     ],
 )
 def test_types_are_found(cells, dtype):
-    typed, _, _ = parse_column(pa.array(cells, pa.large_string()), DEFAULT_NULLS, ",")
+    typed = parse(cells).typed
     assert str(typed.type) == dtype
     assert typed.null_count == sum(cell.strip() in DEFAULT_NULLS for cell in cells)
 
@@ -207,8 +214,8 @@ def test_decimal_commas_are_read_and_written(tmp_path):
 
 
 def spell(cells, values, delimiter=","):
-    typed, style, _ = parse_column(pa.array(cells, pa.large_string()), DEFAULT_NULLS, delimiter)
-    return format_cells(pa.array(values, typed.type), style).to_pylist()
+    column = parse(cells, delimiter)
+    return format_cells(pa.array(values, column.typed.type), column.style).to_pylist()
 
 
 @pytest.mark.parametrize(

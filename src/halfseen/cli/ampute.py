@@ -47,6 +47,8 @@ class Request:
     encoding: str | None = None
     nulls: tuple[str, ...] = ()
     default_nulls: bool = True
+    number_formats: tuple[str, ...] = ()
+    date_orders: tuple[str, ...] = ()
     source_format: str | None = None
     output_format: str | None = None
 
@@ -71,6 +73,8 @@ def ampute(request: Request, reporter: Reporter) -> None:
         encoding=request.encoding,
         nulls=request.nulls,
         default_nulls=request.default_nulls,
+        number_formats=request.number_formats,
+        date_orders=request.date_orders,
     )
     n_rows, n_columns = file.table.shape
     reporter.say("read", f"{file.source} ({file.format}): {n_rows:,} rows, {n_columns:,} columns")

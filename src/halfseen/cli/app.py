@@ -85,6 +85,8 @@ def impute_command(
     encoding: options.Encoding = None,
     null: options.Nulls = None,
     no_default_nulls: options.NoDefaultNulls = False,
+    number_format: options.NumberFormats = None,
+    date_order: options.DateOrders = None,
     source_format: options.SourceFormat = None,
     output_format: options.OutputFormat = None,
     save_model: Annotated[str | None, typer.Option(metavar="PATH", help="Keep the fitted model.")] = None,
@@ -118,6 +120,8 @@ def impute_command(
         encoding=encoding,
         nulls=tuple(null or ()),
         default_nulls=not no_default_nulls,
+        number_formats=tuple(number_format or ()),
+        date_orders=tuple(date_order or ()),
         source_format=source_format,
         output_format=output_format,
         model=save_model,
@@ -144,6 +148,8 @@ def describe_command(
     encoding: options.Encoding = None,
     null: options.Nulls = None,
     no_default_nulls: options.NoDefaultNulls = False,
+    number_format: options.NumberFormats = None,
+    date_order: options.DateOrders = None,
     source_format: options.SourceFormat = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but --json.")] = False,
 ) -> None:
@@ -158,6 +164,8 @@ def describe_command(
         "encoding": encoding,
         "nulls": tuple(null or ()),
         "default_nulls": not no_default_nulls,
+        "number_formats": tuple(number_format or ()),
+        "date_orders": tuple(date_order or ()),
     }
     request = Request(source, target, against, report, as_json, seed, reading, context.obj or "")
     run_describe(request, Reporter(quiet=quiet), source_format)
@@ -196,6 +204,13 @@ def compare_command(
     max_rows: Annotated[int, typer.Option(min=4, help="Of longer tables so many rows race.")] = 10_000,
     jobs: Annotated[int, typer.Option(help="Runs at a time; times are comparable with 1 only.")] = 1,
     schema: Annotated[str | None, typer.Option(metavar="S.json", help="Column kinds and bounds.")] = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    null: options.Nulls = None,
+    no_default_nulls: options.NoDefaultNulls = False,
+    number_format: options.NumberFormats = None,
+    date_order: options.DateOrders = None,
+    source_format: options.SourceFormat = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing unless it fails.")] = False,
 ) -> None:
     """Race imputers on known cells that are hidden from them; failures count as failures."""
@@ -209,6 +224,11 @@ def compare_command(
     race = Race(
         source, parse_methods(methods), rate, mechanism, repeats, seed, output, report,
         level, draws, test_fraction, max_rows, jobs, schema, context.obj or "",
+        {
+            "format": source_format, "delimiter": delimiter, "encoding": encoding, "nulls": tuple(null or ()),
+            "default_nulls": not no_default_nulls, "number_formats": tuple(number_format or ()),
+            "date_orders": tuple(date_order or ()),
+        },
     )  # fmt: skip
     run_race(race, Reporter(quiet=quiet))
 
@@ -231,6 +251,8 @@ def ampute_command(
     encoding: options.Encoding = None,
     null: options.Nulls = None,
     no_default_nulls: options.NoDefaultNulls = False,
+    number_format: options.NumberFormats = None,
+    date_order: options.DateOrders = None,
     source_format: options.SourceFormat = None,
     output_format: options.OutputFormat = None,
     quiet: options.Quiet = False,
@@ -253,6 +275,8 @@ def ampute_command(
         encoding=encoding,
         nulls=tuple(null or ()),
         default_nulls=not no_default_nulls,
+        number_formats=tuple(number_format or ()),
+        date_orders=tuple(date_order or ()),
         source_format=source_format,
         output_format=output_format,
     )

@@ -6,7 +6,6 @@ and levels; afterwards only the cells that were missing are formatted, the way t
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,13 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Kind = Literal["integer", "float", "boolean", "date", "timestamp", "text"]
+from halfseen.cli.dates import DateFormat
+from halfseen.cli.distinct import all_match, any_match
+from halfseen.cli.numbers import NumberFormat
 
-DEFAULT_NULLS = (
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
-    "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "?",
-)  # fmt: skip
-"""Cell texts read as missing unless ``--no-default-nulls``: those of pandas, and the question mark."""
+Kind = Literal["integer", "float", "boolean", "date", "timestamp", "text"]
 
 _NUMBER = r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _PATTERNS: dict[Kind, str] = {
@@ -30,8 +27,9 @@ _PATTERNS: dict[Kind, str] = {
     "date": r"^\d{4}-\d\d-\d\d$",
     "timestamp": r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?$",
 }
-_COMMA_NUMBER = r"^[+-]?\d*,?\d+([eE][+-]?\d+)?$"
-_CODE = r"^[+-]?0\d"
+CODE = r"^[+-]?0\d"
+"""The beginning of numbers that are codes."""
+
 _SAMPLE = 500
 _STYLE_SAMPLE = 5000
 _MAX_EXACT = 2.0**53
@@ -48,8 +46,6 @@ class Style:
         What the column holds.
     decimals : int or None
         Digits after the decimal mark; None means six significant digits.
-    mark : str
-        The decimal mark.
     spelling : tuple of str
         How False and True are spelt.
     pattern : str
@@ -58,72 +54,69 @@ class Style:
         Digits of the fraction of a second: 0, 3 or 6.
     zone : str
         What follows a timestamp: nothing, ``Z`` or an offset.
+    number : NumberFormat or None
+        Separators, currency and unit of numbers that are not plain.
+    date : DateFormat or None
+        The format of dates that are not plain.
+    limits : tuple of Limit
+        What is written instead of a number beyond a detection limit.
     """
 
     kind: Kind
     decimals: int | None = None
-    mark: str = "."
     spelling: tuple[str, str] = ("false", "true")
     pattern: str = "%Y-%m-%d"
     fraction: int = 0
     zone: str = ""
+    number: NumberFormat | None = None
+    date: DateFormat | None = None
+    limits: tuple["Limit", ...] = ()
 
 
-def parse_column(text: pa.Array, nulls: Sequence[str], delimiter: str) -> tuple[pa.Array, Style, str | None]:
-    """Return the typed column, its style, and a sentence about what a user may not expect.
+@dataclass(frozen=True)
+class Limit:
+    """A detection limit: numbers strictly beyond `value`, on one side, are written as `text`."""
 
-    Blanks around a cell do not count when the type is found. Numbers that begin with a zero (``007``) are
-    codes: the column stays text, and so does one whose integers do not fit into 64 bits.
+    side: Literal["below", "above"]
+    value: float
+    text: str
+
+
+def find_kind(observed: pa.Array) -> Kind:
+    """Return what all observed cells are, written the plain way; blanks around them are gone.
+
+    Numbers that begin with a zero (``007``) are codes, which are text.
     """
-    trimmed = pc.utf8_trim_whitespace(text)
-    missing = pc.is_in(trimmed, value_set=pa.array(nulls, trimmed.type))
-    observed = trimmed.filter(pc.invert(missing))
-    if len(observed) == 0:
-        return pa.nulls(len(text), pa.float64()), Style("text"), None
-    absent = pa.scalar(None, text.type)
-    kind, mark, note = _find_kind(observed, delimiter)
-    if kind != "text":
-        try:
-            typed = _cast(pc.if_else(missing, absent, trimmed), kind, mark)
-            return typed, style_of(kind, observed, mark), note
-        except pa.ArrowInvalid:  # 2021-02-30, or an integer of 30 digits: it looks like one but is none
-            note = None
-    texts = pc.if_else(missing, absent, text)
-    fits = texts.nbytes < 1 << 31  # the offsets of the usual string type are 32 bits wide
-    return texts.cast(pa.string()) if fits else texts, Style("text"), note
-
-
-def _find_kind(observed: pa.Array, delimiter: str) -> tuple[Kind, str, str | None]:
     head = observed[:_SAMPLE]
     for kind, pattern in _PATTERNS.items():
-        if not _all_match(head, pattern) or not _all_match(observed, pattern):
-            continue
-        if kind in ("integer", "float") and _any_match(observed, _CODE):
-            return "text", ".", "has numbers that begin with 0, kept as text codes"
-        return kind, ".", None
-    if delimiter != "," and _all_match(head, _COMMA_NUMBER) and _all_match(observed, _COMMA_NUMBER):
-        return "float", ",", "has decimal commas"
-    return "text", ".", None
+        if all_match(head, pattern) and all_match(observed, pattern):
+            return "text" if kind in ("integer", "float") and any_match(observed, CODE) else kind
+    return "text"
 
 
-def _all_match(values: pa.Array, pattern: str) -> bool:
-    return bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
+def cast_cells(trimmed: pa.Array, kind: Kind) -> pa.Array | None:
+    """Return the typed column, None if a cell is not what it looks like: 2021-02-30, or 30 digits."""
+    try:
+        return _cast(trimmed, kind)
+    except pa.ArrowInvalid:
+        return None
 
 
-def _any_match(values: pa.Array, pattern: str) -> bool:
-    return bool(pc.any(pc.match_substring_regex(values, pattern)).as_py())
+def as_text(cells: pa.Array, missing: pa.Array) -> pa.Array:
+    """Return the cells as they are, null where missing."""
+    texts = pc.if_else(missing, pa.scalar(None, cells.type), cells)
+    fits = texts.nbytes < 1 << 31  # the offsets of the usual string type are 32 bits wide
+    return texts.cast(pa.string()) if fits else texts
 
 
-def _cast(trimmed: pa.Array, kind: Kind, mark: str) -> pa.Array:
+def _cast(trimmed: pa.Array, kind: Kind) -> pa.Array:
     if kind == "boolean":
         return pc.equal(pc.utf8_lower(trimmed), "true")
     if kind == "date":
         return trimmed.cast(pa.date32())
     if kind == "timestamp":
-        zoned = _any_match(trimmed.drop_null(), r":\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)$")
+        zoned = any_match(trimmed.drop_null(), r":\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)$")
         return trimmed.cast(pa.timestamp("us", "UTC" if zoned else None))
-    if mark == ",":
-        trimmed = pc.replace_substring(trimmed, ",", ".")
     if kind == "integer":
         return pc.replace_substring_regex(trimmed, r"^\+", "").cast(pa.int64())
     return trimmed.cast(pa.float64())
@@ -142,10 +135,10 @@ def kind_of(dtype: pa.DataType) -> Kind:
     return "timestamp" if pa.types.is_timestamp(dtype) else "text"
 
 
-def style_of(kind: Kind, observed: pa.Array, mark: str = ".") -> Style:
+def style_of(kind: Kind, observed: pa.Array) -> Style:
     """Return how the observed cells of a column are written; `observed` holds their texts."""
     if kind == "float":
-        return Style(kind, decimals=_count_decimals(observed, mark), mark=mark)
+        return Style(kind, decimals=_count_decimals(observed))
     if kind == "boolean":
         seen = Counter(observed[:_STYLE_SAMPLE].to_pylist())
         spelt = {word.lower(): word for word, _ in reversed(seen.most_common())}
@@ -162,13 +155,13 @@ def _like(other: str | None, word: str) -> str:
     return word.upper() if other.isupper() else word.capitalize()
 
 
-def _count_decimals(observed: pa.Array, mark: str) -> int | None:
+def _count_decimals(observed: pa.Array) -> int | None:
     """Return the most decimals that a cell shows, at most those that a spread of 1e-5 needs."""
-    if len(observed) == 0 or _any_match(observed, "[eE]"):
+    if len(observed) == 0 or any_match(observed, "[eE]"):
         return None
-    tails = pc.replace_substring_regex(observed, rf"^[^{mark}]*\{mark}?", "")
+    tails = pc.replace_substring_regex(observed, r"^[^.]*\.?", "")
     shown = int(pc.max(pc.utf8_length(tails)).as_py())
-    numbers = pc.replace_substring(observed, ",", ".").cast(pa.float64()).to_numpy(zero_copy_only=False)
+    numbers = observed.cast(pa.float64()).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):  # infinite cells are refused later, with a sentence
         spread = float(np.std(numbers))
     if not math.isfinite(spread) or spread == 0:
@@ -197,6 +190,16 @@ def _zone(cell: str) -> str:
 
 def format_cells(values: pa.Array, style: Style) -> pa.Array:
     """Return typed values as texts in the style of their column."""
+    texts = _format_plain(values, style)
+    if style.number is not None and style.kind in ("float", "integer"):
+        texts = style.number.write(texts)
+    for limit in style.limits:
+        beyond = pc.less if limit.side == "below" else pc.greater
+        texts = pc.if_else(beyond(values, limit.value), pa.scalar(limit.text, texts.type), texts)
+    return texts
+
+
+def _format_plain(values: pa.Array, style: Style) -> pa.Array:
     if style.kind == "float":
         return _format_floats(values, style)
     if style.kind == "integer":
@@ -206,7 +209,7 @@ def format_cells(values: pa.Array, style: Style) -> pa.Array:
         false, true = style.spelling
         return pc.if_else(values.cast(pa.bool_()), true, false).cast(pa.large_string())
     if style.kind in ("date", "timestamp") and pa.types.is_temporal(values.type):
-        return _format_times(values, style)
+        return style.date.write(values) if style.date is not None else _format_times(values, style)
     return values.cast(pa.large_string())
 
 
@@ -220,8 +223,6 @@ def _format_floats(values: pa.Array, style: Style) -> pa.Array:
         vanished = (np.abs(finite) < 0.5 * 10.0**-style.decimals) & (finite != 0)
         if vanished.any():  # a positive quantity must not become zero by rounding
             texts = pc.replace_with_mask(texts, pa.array(vanished), _significant(finite[vanished], 2))
-    if style.mark != ".":
-        texts = pc.replace_substring(texts, ".", style.mark)
     return pc.if_else(pa.array(np.isnan(numbers)), pa.scalar(None, pa.large_string()), texts)
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,7 @@ class Race:
     jobs: int = 1
     schema: str | None = None
     command: str = ""
+    reading: dict[str, Any] = field(default_factory=dict)
 
 
 def build_methods(names: Sequence[str]) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def run_race(race: Race, reporter: Reporter) -> Comparison:
     """
     started = time.perf_counter()
     _check(race)
-    comparison = hold_race(race, _read(race, reporter), reporter)
+    comparison = hold_race(race, *_read(race, reporter), reporter)
     reporter.release()
     seconds = time.perf_counter() - started
     summary = summarize_comparison(
@@ -107,10 +108,9 @@ def run_race(race: Race, reporter: Reporter) -> Comparison:
     return comparison
 
 
-def hold_race(race: Race, table: Any, reporter: Reporter) -> Comparison:
+def hold_race(race: Race, table: Any, schema: dict[str, Any] | None, reporter: Reporter) -> Comparison:
     """Hide known cells of a table and let the methods fill them."""
     n_runs = len(race.methods) * race.repeats
-    overrides = halfseen.Schema.read_overrides(race.schema) if race.schema is not None else None
     done: list[Record] = []
     with reporter.noting_warnings(), reporter.progress("racing") as move:
 
@@ -126,7 +126,7 @@ def hold_race(race: Race, table: Any, reporter: Reporter) -> Comparison:
             test_fraction=race.test_fraction,
             n_draws=race.draws,
             level=race.level,
-            schema=overrides,
+            schema=schema,
             random_state=race.seed,
             n_jobs=race.jobs,
             folder=race.output,
@@ -172,8 +172,9 @@ def _check(race: Race) -> None:
     check_apart({"IN": race.source, "--schema": race.schema}, outputs)
 
 
-def _read(race: Race, reporter: Reporter) -> Any:
-    file = read_table(race.source)
+def _read(race: Race, reporter: Reporter) -> tuple[Any, dict[str, Any] | None]:
+    said = halfseen.Schema.read_overrides(race.schema) if race.schema is not None else None
+    file = read_table(race.source, said=said, **race.reading)
     table = file.table
     reporter.say("read", f"{file.source}: {table.num_rows:,} rows, {table.num_columns:,} columns")
     for note in file.notes:
@@ -181,7 +182,7 @@ def _read(race: Race, reporter: Reporter) -> Any:
     thinned = thin_rows(table, race)
     if thinned.num_rows < table.num_rows:
         reporter.note(f"{race.max_rows:,} of {table.num_rows:,} rows race; --max-rows changes that")
-    return thinned
+    return thinned, file.settings or None
 
 
 def thin_rows(table: Any, race: Race) -> Any:

@@ -46,6 +46,8 @@ class Request:
     encoding: str | None = None
     nulls: tuple[str, ...] = ()
     default_nulls: bool = True
+    number_formats: tuple[str, ...] = ()
+    date_orders: tuple[str, ...] = ()
     source_format: str | None = None
     output_format: str | None = None
     model: str | None = None
@@ -81,11 +83,11 @@ def impute(request: Request, reporter: Reporter) -> None:
     """
     started = time.perf_counter()
     _check_targets(request)
-    overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
-    file = _read(request, reporter)
+    said = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
+    file = _read(request, said, reporter)
     with reporter.noting_warnings():
         with reporter.progress(f"fitting {request.named_method}") as callback:
-            imputer = build_imputer(request, overrides, callback).fit(file.table)
+            imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
         _say_kinds(imputer.schema_.columns, reporter)
         drawn = imputer.sample(file.table, n_draws=request.draws) if request.draws is not None else []
         filled = (
@@ -125,7 +127,7 @@ def _check_targets(request: Request) -> None:
     )
 
 
-def _read(request: Request, reporter: Reporter) -> TableFile:
+def _read(request: Request, said: dict[str, Any] | None, reporter: Reporter) -> TableFile:
     file = read_table(
         request.source,
         format=request.source_format,
@@ -133,6 +135,9 @@ def _read(request: Request, reporter: Reporter) -> TableFile:
         encoding=request.encoding,
         nulls=request.nulls,
         default_nulls=request.default_nulls,
+        number_formats=request.number_formats,
+        date_orders=request.date_orders,
+        said=said,
     )
     n_rows, n_columns = file.table.shape
     if file.n_missing == n_rows * n_columns:
@@ -193,17 +198,18 @@ def _make_page(
     )
     if not request.evaluate:
         return render(summary)
-    race = _evaluate(request, reporter, table)
+    race = _evaluate(request, reporter, file)
     return render(summary, race, render_race(race))
 
 
-def _evaluate(request: Request, reporter: Reporter, table: pa.Table) -> dict[str, Any]:
+def _evaluate(request: Request, reporter: Reporter, file: TableFile) -> dict[str, Any]:
     """Race the method with simple ones on hidden cells of at most RACE_ROWS rows."""
     methods = tuple(dict.fromkeys((request.named_method, "mean", "median", "iterative")))
     race = Race(request.source, methods, rate=RACE_RATE, repeats=RACE_REPEATS, seed=request.seed,
-                level=request.level, max_rows=RACE_ROWS, schema=request.schema)  # fmt: skip
-    part = thin_rows(table, race)
-    summary = summarize_comparison(hold_race(race, part, reporter), version=halfseen.__version__)
+                level=request.level, max_rows=RACE_ROWS)  # fmt: skip
+    part = thin_rows(file.table, race)
+    comparison = hold_race(race, part, file.settings or None, reporter)
+    summary = summarize_comparison(comparison, version=halfseen.__version__)
     return summary | {"n_rows": part.num_rows}
 
 

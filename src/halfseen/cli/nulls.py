@@ -4,6 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen.cli.cells import kind_of
+from halfseen.cli.codes import is_number, suspect_numbers
+from halfseen.cli.rules import Rules
+
 
 def spell_nulls(table: pa.Table) -> pa.Table:
     """Return the table with null, and nothing else, where a cell is missing."""
@@ -33,3 +37,31 @@ def _without_null_value(array: pa.DictionaryArray) -> pa.DictionaryArray:
     indices = position.take(array.indices).cast(array.indices.type)
     values = array.dictionary.filter(pa.array(~missing))
     return pa.DictionaryArray.from_arrays(indices, values, ordered=array.type.ordered)
+
+
+def blank_codes(table: pa.Table, rules: Rules) -> pa.Table:
+    """Return typed columns without the values that a user says mean missing."""
+    for place, field in enumerate(table.schema):
+        texts = [text for text in (*rules.nulls, *rules.of(field.name).nulls) if text]
+        if not texts or pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
+            continue
+        coded = _is_coded(table.column(place), texts)
+        if pc.any(coded).as_py():
+            column = pc.if_else(coded, pa.scalar(None, field.type), table.column(place))
+            table = table.set_column(place, field.with_nullable(True), column)
+    return table
+
+
+def _is_coded(column: pa.ChunkedArray, texts: list[str]) -> pa.ChunkedArray:
+    """Tell which cells hold one of the values: numbers by value, others by their text."""
+    if kind_of(column.type) in ("integer", "float"):
+        codes = pa.array([float(text) for text in texts if is_number(text)], pa.float64())
+        return pc.is_in(column.cast(pa.float64(), safe=False), value_set=codes)
+    return pc.is_in(column.cast(pa.large_string()), value_set=pa.array(texts, pa.large_string()))
+
+
+def suspect_codes(table: pa.Table) -> list[str]:
+    """Return sentences about numbers that may mean missing."""
+    numeric = (name for name in table.column_names if kind_of(table[name].type) in ("integer", "float"))
+    notes = (suspect_numbers(name, table[name]) for name in numeric)
+    return [note for note in notes if note is not None]

@@ -55,7 +55,28 @@ Delimiter = Annotated[
 Encoding = Annotated[str | None, typer.Option(help="Encoding of a csv. Found if not given.")]
 Nulls = Annotated[
     list[str] | None,
-    typer.Option("--null", metavar="TEXT", help="A cell text that means missing; repeat for more."),
+    typer.Option(
+        "--null",
+        metavar="[COLUMN=]TEXT",
+        help="A cell text that means missing, in all columns or in one; repeat for more.",
+    ),
+]
+NumberFormats = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--number-format",
+        metavar="[COLUMN=]1.234,56",
+        help="How 1234.56 is written, in columns that do not tell or in one; COLUMN=text keeps one as text. "
+        "Found if not given.",
+    ),
+]
+DateOrders = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--date-order",
+        metavar="[COLUMN=]dmy",
+        help="The order of day, month and year: dmy, mdy or ymd. Found if not given.",
+    ),
 ]
 NoDefaultNulls = Annotated[
     bool,

@@ -9,11 +9,11 @@ import io
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,11 +22,14 @@ import pyarrow.parquet
 
 from halfseen.cli import dialect as dialects
 from halfseen.cli.atomic import check_writable, write_atomically
-from halfseen.cli.cells import DEFAULT_NULLS, Style, format_cells, kind_of, parse_column, style_of
+from halfseen.cli.cells import Style, format_cells, kind_of, style_of
 from halfseen.cli.delimited import check_single, join_lines, parse_text
 from halfseen.cli.dialect import Dialect
 from halfseen.cli.errors import TableError
-from halfseen.cli.nulls import spell_nulls
+from halfseen.cli.nulls import blank_codes, spell_nulls, suspect_codes
+from halfseen.cli.outcomes import describe_outcomes
+from halfseen.cli.recognition import read_columns
+from halfseen.cli.rules import DEFAULT_NULLS, make_rules, merge_settings
 
 __all__ = [
     "DEFAULT_NULLS", "Dialect", "TableError", "TableFile", "check_output", "read_table", "write_tables",
@@ -63,6 +66,10 @@ class TableFile:
         How the cells of each column of a csv are written.
     notes : tuple of str
         What was decided while reading.
+    kept : dict of str to pyarrow.Array
+        Cells of a csv that are null in the table but not missing: no model sees them, and their text stays.
+    settings : dict of str to object
+        The schema settings for models: what was found while reading, under what the user said.
     """
 
     table: pa.Table
@@ -72,11 +79,14 @@ class TableFile:
     text: pa.Table | None = None
     styles: dict[str, Style] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    kept: dict[str, pa.Array] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_missing(self) -> int:
         """The number of missing cells."""
-        return sum(column.null_count for column in self.table.columns)
+        n_kept = sum(kept.true_count for kept in self.kept.values())
+        return sum(column.null_count for column in self.table.columns) - n_kept
 
 
 def find_format(path: str, given: str | None, option: str) -> Format:
@@ -108,6 +118,9 @@ def read_table(
     encoding: str | None = None,
     nulls: Sequence[str] = (),
     default_nulls: bool = True,
+    number_formats: Sequence[str] = (),
+    date_orders: Sequence[str] = (),
+    said: Mapping[str, Any] | None = None,
 ) -> TableFile:
     """Read a table file.
 
@@ -120,9 +133,15 @@ def read_table(
     delimiter, encoding : str, optional
         Found in the text if not given.
     nulls : sequence of str
-        Cell texts that mean missing.
+        Cell texts that mean missing, or ``COLUMN=TEXT`` for one column; numbers also in a binary format.
     default_nulls : bool
         Whether `DEFAULT_NULLS` mean missing too. The empty cell always does.
+    number_formats : sequence of str
+        How 1234.56 is written in a csv, ``1.234,56`` for example, or ``COLUMN=1.234,56`` or ``COLUMN=text``.
+    date_orders : sequence of str
+        The order of dates in a csv: ``dmy``, ``mdy``, ``ymd``, or ``COLUMN=dmy``.
+    said : mapping, optional
+        The settings of a schema file, by column. Columns that are said to have levels stay text.
 
     Returns
     -------
@@ -140,11 +159,18 @@ def read_table(
     data = _unpack(_read_bytes(path, source), source)
     if not data.strip():
         raise TableError(f"{source}: the file is empty")
+    given: dict[str, Any] = {
+        "nulls": nulls, "default_nulls": default_nulls, "number_formats": number_formats,
+        "date_orders": date_orders, "said": said,
+    }  # fmt: skip
     if kind == "csv":
-        words = ["", *nulls, *(DEFAULT_NULLS if default_nulls else ())]
-        file = _read_csv(data, source, delimiter, encoding, [word.strip() for word in words])
+        file = _read_csv(data, source, delimiter, encoding, given)
     else:
-        file = TableFile(spell_nulls(_read_binary(data, source, kind)), source, kind)
+        table = spell_nulls(_read_binary(data, source, kind))
+        rules = make_rules(table.column_names, **given | {"default_nulls": False})
+        table = blank_codes(table, rules)
+        notes = (*rules.notes, *suspect_codes(table))
+        file = TableFile(table, source, kind, notes=notes, settings=merge_settings({}, said))
     _check_names(file.table.column_names, source)
     if file.table.num_rows == 0:
         raise TableError(f"{source}: the table has a header but no rows")
@@ -202,7 +228,7 @@ def _check_names(names: Sequence[str], source: str) -> None:
 
 
 def _read_csv(
-    data: bytes, source: str, delimiter: str | None, encoding: str | None, nulls: list[str]
+    data: bytes, source: str, delimiter: str | None, encoding: str | None, given: dict[str, Any]
 ) -> TableFile:
     text, encoding, notes = dialects.decode(data, source, encoding)
     sample = dialects.first_lines(text)
@@ -215,12 +241,21 @@ def _read_csv(
     check_single(source, header, chosen, sniffed)
     _check_names(header, source)
     cells = parse_text(text, source, layout, header)
-    columns, styles = [], {}
-    for name in header:
-        typed, styles[name], note = parse_column(cells[name].combine_chunks(), nulls, chosen)
-        columns.append(typed)
-        notes += [f"column {name!r} {note}"] if note else []
-    return TableFile(pa.table(columns, names=header), source, "csv", layout, cells, styles, tuple(notes))
+    rules = make_rules(header, **given)
+    outcomes = read_columns(cells, rules, chosen)
+    return TableFile(
+        pa.table([outcome.typed for outcome in outcomes.values()], names=header),
+        source,
+        "csv",
+        layout,
+        cells,
+        {name: outcome.style for name, outcome in outcomes.items()},
+        (*notes, *rules.notes, *describe_outcomes(outcomes)),
+        {name: outcome.kept for name, outcome in outcomes.items() if outcome.kept is not None},
+        merge_settings(
+            {name: outcome.settings for name, outcome in outcomes.items() if outcome.settings}, given["said"]
+        ),
+    )
 
 
 def check_output(path: str, format: str | None = None) -> None:
@@ -282,6 +317,7 @@ def _write_binary(
 ) -> None:
     whole = []
     for number, table in enumerate(tables, start=1):
+        table = _spell_limits(table, like)
         if draw is not None:
             table = table.add_column(0, draw, pa.repeat(pa.scalar(number, pa.int32()), table.num_rows))
         whole.append(table)
@@ -311,7 +347,8 @@ def _write_csv(
     tail = {"utf-16": f"utf-16-{sys.byteorder[0]}e", "utf-32": f"utf-32-{sys.byteorder[0]}e"}
     for number, table in enumerate(tables, start=1):
         columns = [
-            _splice(text[name], like.table[name], table[name], styles[name]) for name in text.column_names
+            _splice(text[name], like.table[name], table[name], styles[name], like.kept.get(name))
+            for name in text.column_names
         ]
         for start in range(0, table.num_rows, _ROWS_AT_ONCE):
             block = [column[start : start + _ROWS_AT_ONCE] for column in columns]
@@ -319,6 +356,16 @@ def _write_csv(
                 block.insert(0, pa.repeat(pa.scalar(str(number), pa.large_string()), len(block[0])))
             lines = join_lines(block, layout)
             file.write(lines.decode().encode(tail.get(layout.encoding, layout.encoding)) if encode else lines)
+
+
+def _spell_limits(table: pa.Table, like: TableFile) -> pa.Table:
+    """Return a table in which columns with cells that no number holds, such as ``<0.05``, are text."""
+    for place, name in enumerate(table.column_names):
+        style, kept = like.styles.get(name), like.kept.get(name)
+        if like.text is not None and style is not None and (style.limits or kept is not None):
+            texts = _splice(like.text[name], like.table[name], table[name], style, kept)
+            table = table.set_column(place, name, texts)
+    return table
 
 
 def _spell_out(table: pa.Table) -> tuple[pa.Table, dict[str, Style]]:
@@ -333,10 +380,18 @@ def _spell_out(table: pa.Table) -> tuple[pa.Table, dict[str, Style]]:
     return pa.table(columns, names=table.column_names), styles
 
 
-def _splice(text: pa.ChunkedArray, given: pa.ChunkedArray, filled: pa.ChunkedArray, style: Style) -> pa.Array:
+def _splice(
+    text: pa.ChunkedArray,
+    given: pa.ChunkedArray,
+    filled: pa.ChunkedArray,
+    style: Style,
+    kept: pa.Array | None,
+) -> pa.Array:
     """Return the cells as they were written, with those that were missing and now are not replaced."""
     texts = pc.fill_null(text.combine_chunks(), "")
     holes = pc.and_(given.is_null(), filled.is_valid()).combine_chunks()
+    if kept is not None:
+        holes = pc.and_not(holes, kept)
     if not pc.any(holes).as_py():
         return texts
     values = filled.combine_chunks().filter(holes)

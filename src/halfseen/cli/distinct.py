@@ -1,0 +1,38 @@
+"""Small questions about the distinct texts of a column, and how many cells hold each."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+
+
+def as_mask(values: pa.Array) -> Mask:
+    """Return booleans as an array; null is false."""
+    return pc.fill_null(values, False).to_numpy(zero_copy_only=False)
+
+
+def shown(part: pa.Array) -> Mask:
+    """Tell which texts are not empty; null is."""
+    return as_mask(pc.not_equal(part, pa.scalar("", part.type)))
+
+
+def any_match(values: pa.Array, pattern: str) -> bool:
+    """Tell whether a pattern is found in any text."""
+    return bool(pc.any(pc.match_substring_regex(values, pattern)).as_py())
+
+
+def all_match(values: pa.Array, pattern: str) -> bool:
+    """Tell whether a pattern is found in every text."""
+    return bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
+
+
+def usual(part: pa.Array, counts: Integers, valid: Mask) -> str:
+    """Return the text that most cells show, of those that are valid."""
+    if not valid.any():
+        return ""
+    encoded = part.filter(pa.array(valid)).dictionary_encode()
+    weights = np.bincount(encoded.indices.to_numpy(zero_copy_only=False), weights=counts[valid])
+    return str(encoded.dictionary[int(weights.argmax())].as_py())

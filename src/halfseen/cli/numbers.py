@@ -1,0 +1,276 @@
+"""Numbers as people write them: separators, currency, percent, units, detection limits; read and written.
+
+All work is on the distinct texts of a column, by Arrow kernels.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from halfseen.cli.distinct import Integers, Mask, any_match, as_mask, shown, usual
+from halfseen.cli.errors import TableError
+
+Group = Literal["other", "blank", "apostrophe"]
+Negative = Literal["outer", "inner", "parentheses", "trailing"]
+
+BLANKS = " \u00a0\u2007\u2009\u202f"
+APOSTROPHES = "'\u2019"
+_MINUS = "\u2212"
+_ISO = (
+    "AED|ARS|AUD|BGN|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|GBP|HKD|HUF|IDR|ILS|INR|ISK|JPY|KRW|MXN|MYR|NOK|"
+    "NZD|PHP|PLN|RON|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|ZAR"  # codespell:ignore
+)
+_CURRENCY = rf"(?:(?:US|CA?|AU?|NZ|HK|R)?\$|[$¢£¥৳฿₠-₿]|{_ISO}|Euro|Fr\.|kr\.?|Kč|zł|Rs\.?)"
+_MULTIPLES = "k|K|M|B|bn|mn|Mio\\.?|Mrd\\.?"
+_UNITS = (  # units that may follow a number without a blank; with a blank any constant word may
+    "kg|g|mg|[µμu]g|ng|pg|t|lbs?|oz|l|L|ml|mL|dl|dL|[µμu]l|km|m|cm|mm|[µμu]m|nm|mi|ft|in|yd|ha|km²|m²|cm²|m³|cm³|"
+    "h|hrs?|min|mins|sec|ms|days|yrs?|°C|°F|°|mmHg|bpm|ppm|ppb|Hz|kHz|MHz|GHz|Pa|hPa|kPa|MPa|bar|mbar|psi|W|kW|MW|"
+    "kWh|MWh|Wh|J|kJ|kcal|cal|V|mV|kV|mA|N|kN|dB|rpm|mph|km/h|kmh|m/s|mol|mmol|[µμu]mol|[kMGT]B|px|dpi|pcs"
+)
+_PER = r"(?:/(?:l|L|dl|dL|ml|mL|h|s|min|d|kg|g|m²|m³|km²|mol))?"
+_UNIT_WORD = r"[^\d\s!-/:-@\[-`{-~][^\d<>=()\[\]{}\"]*"
+_LONGEST_UNIT = 16
+_BODY = rf"[.,]?\d(?:[\d.,{APOSTROPHES}{BLANKS}]*\d)?[.,]?"
+_CELL = (
+    rf"^(?P<limit>(?:[<>]=?|[≤≥])?)[{BLANKS}]*(?P<open>\(?)(?P<sign>[+\-{_MINUS}]?)[{BLANKS}]?"
+    rf"(?P<before>(?:{_CURRENCY}[{BLANKS}]*)?)(?P<inner>[+\-{_MINUS}]?)(?P<body>{_BODY})"
+    rf"(?P<exponent>(?:[eE][+-]?\d+)?)"
+    rf"(?P<after>(?:[{BLANKS}]*(?:{_CURRENCY}|[%‰]|(?:{_UNITS}){_PER}|{_MULTIPLES})|[{BLANKS}]+{_UNIT_WORD})?)"
+    r"(?P<trail>-?)(?P<close>\)?)$"
+)
+_GROUPS: dict[Group, str] = {"other": "", "blank": f"[{BLANKS}]", "apostrophe": f"[{APOSTROPHES}]"}
+_SIGNS: dict[str, Negative] = {
+    "sign": "outer", "inner": "inner", "open": "parentheses", "trail": "trailing",
+}  # fmt: skip
+_EXAMPLE = re.compile(rf"1(?P<group>[.,{APOSTROPHES}{BLANKS}]?)234(?:(?P<decimal>[.,])(?P<tail>\d+))?")
+_EMPTY = pa.scalar("", pa.large_string())
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The decimal mark and the kind of thousands separator; `group` None allows all of them."""
+
+    decimal: str
+    group: Group | None = None
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """How the numbers of a column are written around their digits.
+
+    Parameters
+    ----------
+    decimal, group : str
+        The decimal mark, and what stands between thousands: nothing if it is empty.
+    group_from : int
+        The number of digits before the decimal mark from which thousands are separated.
+    before, after : str
+        Currency, percent sign or unit, with its blanks.
+    negative : {"outer", "inner", "parentheses", "trailing"}
+        Where a negative number shows it: ``-$5``, ``$-5``, ``($5)`` or ``5-``.
+    plus : bool
+        Whether positive numbers have a plus sign.
+    """
+
+    decimal: str = "."
+    group: str = ""
+    group_from: int = 4
+    before: str = ""
+    after: str = ""
+    negative: Negative = "outer"
+    plus: bool = False
+
+    def write(self, texts: pa.Array) -> pa.Array:
+        """Return plain numbers, with a point and a minus sign, in this format."""
+        negative = pc.starts_with(texts, "-")
+        digits = pc.utf8_ltrim(texts, "-")
+        if self.decimal != ".":
+            digits = pc.replace_substring(digits, ".", self.decimal)
+        if self.group:
+            digits = self._separate(digits)
+        before, after = pa.scalar(self.before, texts.type), pa.scalar(self.after, texts.type)
+        opening, inner, closing = {
+            "outer": ("-", "", ""), "inner": ("", "-", ""),
+            "parentheses": ("(", "", ")"), "trailing": ("", "", "-"),
+        }[self.negative]  # fmt: skip
+        plus = ("", "+") if self.plus and self.negative == "inner" else ("+" if self.plus else "", "")
+        parts = [
+            pc.if_else(negative, pa.scalar(mark, texts.type), pa.scalar(other, texts.type))
+            for mark, other in ((opening, plus[0]), (inner, plus[1]), (closing, ""))
+        ]
+        return pc.binary_join_element_wise(parts[0], before, parts[1], digits, after, parts[2], _EMPTY)
+
+    def _separate(self, digits: pa.Array) -> pa.Array:
+        long = pc.match_substring_regex(digits, rf"^\d{{{self.group_from},}}")
+        grouped = digits
+        while pc.any(pc.match_substring_regex(grouped, r"^\d{4,}")).as_py():  # one separator each time
+            grouped = pc.replace_substring_regex(grouped, r"^(\d+)(\d{3})", rf"\1{self.group}\2")
+        return pc.if_else(long, grouped, digits)
+
+    def describe(self, *, whole: bool) -> str:
+        """Return what is unusual about the format, in words; whole numbers show no decimal mark."""
+        unit = self.before.strip(BLANKS) or self.after.strip(BLANKS)
+        marks = []
+        if self.decimal == "," and not whole:
+            marks.append("decimal commas")
+        if self.group:
+            name = {",": "commas", ".": "points"}.get(self.group)
+            name = name or ("blanks" if self.group in BLANKS else "apostrophes")
+            marks.append(f"{name} between thousands")
+        what = "numbers"
+        if unit in ("%", "‰"):
+            what = "percentages"
+        elif unit and re.fullmatch(_CURRENCY, unit):
+            what = f"amounts in {unit}"
+        elif unit:
+            marks.insert(0, f"the unit {unit}")
+        return f"{what} with {' and '.join(marks)}" if marks else what
+
+
+def parse_number_format(text: str) -> Marks:
+    """Return the marks of an example such as ``1.234,56``; refuse what is none."""
+    found = _EXAMPLE.fullmatch(text.strip())
+    if found is None or (found["group"] and found["group"] == found["decimal"]):
+        raise TableError(
+            f"--number-format {text!r} is not understood; write the number 1234.56 the way the file does, "
+            "for example 1,234.56 or 1.234,56 or 1234,56, or say COLUMN=text"
+        )
+    group, decimal = found["group"], found["decimal"]
+    if decimal is None:
+        decimal = "," if group == "." else "."
+    kind: Group | None = None
+    if group:
+        kind = "other" if group in ".," else "blank" if group in BLANKS else "apostrophe"
+    return Marks(decimal, kind)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The distinct texts of a column, cut into the parts of a number.
+
+    Parameters
+    ----------
+    parts : dict of str to pyarrow.Array
+        The groups of the pattern; null where a text is no number.
+    counts : numpy.ndarray
+        How many cells hold each text.
+    valid : numpy.ndarray
+        The texts that are numbers with the usual currency or unit of the column, whatever the separators.
+    fits : dict of Marks to numpy.ndarray
+        The texts that are numbers under each reading of the separators.
+    """
+
+    parts: dict[str, pa.Array]
+    counts: Integers
+    valid: Mask
+    fits: dict[Marks, Mask]
+
+    def weight(self, marks: Marks) -> int:
+        """Return the number of cells that are numbers under a reading."""
+        return int(self.counts[self.fits[marks]].sum())
+
+    @property
+    def readings(self) -> list[Marks]:
+        """The readings under which the most cells are numbers."""
+        most = max(map(self.weight, self.fits))
+        return [marks for marks in self.fits if self.weight(marks) == most]
+
+    @property
+    def has_currency(self) -> bool:
+        """Whether the numbers are amounts of money."""
+        unit = usual(self.parts["before"], self.counts, self.valid).strip(BLANKS)
+        unit = unit or usual(self.parts["after"], self.counts, self.valid).strip(BLANKS)
+        return re.fullmatch(_CURRENCY, unit) is not None
+
+    def used_group(self, marks: Marks) -> bool:
+        """Tell whether a thousands separator occurs under a reading."""
+        fits = pa.array(self.fits[marks])
+        return any_match(self.parts["body"].filter(fits), rf"\d(?:{_group_pattern(marks)})\d{{3}}")
+
+
+def _group_pattern(marks: Marks) -> str:
+    other = r"\." if marks.decimal == "," else ","
+    if marks.group is not None:
+        return _GROUPS[marks.group] or other
+    return "|".join((other, _GROUPS["blank"], _GROUPS["apostrophe"]))
+
+
+def split_numbers(texts: pa.Array, counts: Integers) -> Numbers:
+    """Cut the distinct texts of a column into parts; `counts` says how many cells hold each."""
+    cut = pc.extract_regex(texts, pattern=_CELL)
+    whole = cut.is_valid()
+    parts = {
+        field.name: pc.if_else(whole, cut.field(field.name), pa.scalar(None, pa.large_string()))
+        for field in cut.type
+    }
+    seen = {name: shown(part) for name, part in parts.items()}
+    signs = sum(seen[name].astype(int) for name in _SIGNS)
+    valid = as_mask(whole) & (signs <= 1) & (seen["open"] == seen["close"])
+    multiple = as_mask(pc.match_substring_regex(parts["after"], rf"^(?:{_MULTIPLES})$"))
+    valid &= seen["before"] | ~multiple
+    valid &= as_mask(pc.less_equal(pc.utf8_length(parts["after"]), _LONGEST_UNIT))
+    for name in ("before", "after"):  # one currency, one unit: the usual one
+        bare = pc.utf8_trim(parts[name], BLANKS)
+        valid &= as_mask(pc.equal(bare, usual(bare, counts, valid)))
+    body = parts["body"]
+    fits = {
+        marks: valid & as_mask(pc.match_substring_regex(body, _body_pattern(marks))) for marks in _all_marks()
+    }
+    long = as_mask(pc.match_substring_regex(body, r"^\d{5,}"))
+    numbers = Numbers(parts, counts, valid, fits)
+    if (long & valid).any():  # who separates thousands does not write 15770
+        fits = {marks: fit for marks, fit in fits.items() if not numbers.used_group(marks)} or fits
+    return replace(numbers, fits=fits)
+
+
+def _all_marks() -> list[Marks]:
+    return [Marks(decimal, group) for decimal in ".," for group in _GROUPS]
+
+
+def _body_pattern(marks: Marks) -> str:
+    decimal = re.escape(marks.decimal)
+    whole = rf"0|[1-9]\d*|[1-9]\d{{0,2}}(?:{_group_pattern(marks)}\d{{3}})+"
+    return rf"^(?:(?:{whole})(?:{decimal}\d*)?|{decimal}\d+)$"
+
+
+def plain_texts(numbers: Numbers, marks: Marks) -> pa.Array:
+    """Return the numbers with a point and a minus sign, null where a text is none."""
+    parts = numbers.parts
+    digits = pc.replace_substring_regex(parts["body"], f"[{BLANKS}{APOSTROPHES}]", "")
+    digits = pc.replace_substring(digits, "." if marks.decimal == "," else ",", "")
+    digits = pc.replace_substring(digits, ",", ".")
+    minus = np.zeros(len(digits), dtype=bool)
+    for name in _SIGNS:
+        minus |= _is_minus(parts[name])
+    sign = pc.if_else(pa.array(minus), pa.scalar("-", pa.large_string()), _EMPTY)
+    texts = pc.binary_join_element_wise(sign, digits, parts["exponent"], _EMPTY)
+    return pc.if_else(pa.array(numbers.fits[marks]), texts, pa.scalar(None, pa.large_string()))
+
+
+def number_format(numbers: Numbers, marks: Marks) -> NumberFormat:
+    """Return how the numbers of a column are written."""
+    parts, counts, fits = numbers.parts, numbers.counts, numbers.fits[marks]
+    group, group_from = "", 4
+    pattern = rf"\d(?P<group>{_group_pattern(marks)})\d{{3}}"
+    grouped = pc.extract_regex(parts["body"], pattern=pattern)
+    held = as_mask(grouped.is_valid()) & fits
+    if held.any():
+        group = usual(grouped.field("group"), counts, held)
+        group_from = 5 if any_match(parts["body"].filter(pa.array(fits)), r"^\d{4}\b") else 4
+    before, after = (usual(parts[name], counts, fits) for name in ("before", "after"))
+    weights = {name: counts[_is_minus(parts[name]) & fits].sum() for name in _SIGNS}
+    most = max(weights, key=lambda name: weights[name])
+    if not weights[most]:
+        most = "inner" if before.strip(BLANKS).isalpha() else "sign"
+    pluses = as_mask(pc.equal(parts["sign"], "+")) | as_mask(pc.equal(parts["inner"], "+"))
+    plus = counts[pluses & fits].sum()
+    unsigned = counts[fits].sum() - sum(weights.values()) - plus
+    return NumberFormat(marks.decimal, group, group_from, before, after, _SIGNS[most], bool(plus > unsigned))
+
+
+def _is_minus(part: pa.Array) -> Mask:
+    return as_mask(pc.is_in(part, value_set=pa.array(["-", _MINUS, "("], pa.large_string())))

@@ -1,0 +1,364 @@
+"""What becomes of a column: numbers, dates or text, the format of its cells, and what the user is told."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from halfseen.cli.cells import CODE, Kind, Style, as_text, cast_cells, style_of
+from halfseen.cli.codes import is_missing_word, is_number, say_counts, suspect_numbers, suspect_words
+from halfseen.cli.dates import ORDER_WORDS, Dates, Order
+from halfseen.cli.distinct import Integers, Mask, all_match, any_match
+from halfseen.cli.limits import replace_limits
+from halfseen.cli.numbers import Marks, Numbers, number_format, plain_texts, split_numbers
+from halfseen.cli.rules import ColumnRules
+
+MOSTLY, MOSTLY_CELLS = 0.9, 10
+"""The share and number of cells that must be numbers or dates for the others to be called exceptions."""
+
+_FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5
+_SAMPLE = 500
+_SHOWN = 5
+_THREE_DECIMALS = r"^[+-]?(?:\d{1,3}|[1-9]\d{0,2}\.\d{3})$"
+_UNMODELLED = {"kind": "identifier"}
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is known of a column before the file has decided.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    cells, trimmed : pyarrow.Array
+        Its texts; and without blanks around them, null where missing.
+    rules : ColumnRules
+        What the user said of it.
+    kind : str
+        What it is if it is written the plain way.
+    words : tuple
+        Texts that mean missing, with their counts.
+    texts : pyarrow.DictionaryArray or None
+        The cells as distinct texts, if they may be numbers or dates in disguise.
+    counts : numpy.ndarray
+        How many cells hold each.
+    numbers, dates : Numbers, Dates or None
+        These texts taken apart.
+    """
+
+    name: str
+    cells: pa.Array
+    trimmed: pa.Array
+    rules: ColumnRules
+    kind: Kind = "text"
+    words: tuple[tuple[str, int], ...] = ()
+    texts: pa.DictionaryArray | None = None
+    counts: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    numbers: Numbers | None = None
+    dates: Dates | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the columns of a file agree on: the decimal mark, the order of dates; None if they do not tell."""
+
+    decimal: str | None
+    order: Order | None
+    delimiter: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a column.
+
+    Parameters
+    ----------
+    typed : pyarrow.Array
+        Its values; null where missing, or where models must not see the cell.
+    style : Style
+        How its cells are written.
+    kept : pyarrow.Array or None
+        The cells whose text stays although models do not see it.
+    settings : dict
+        What the schema is told of it.
+    formats : tuple of str
+        What is unusual about its cells, in words.
+    notes : tuple of str
+        Sentences about it.
+    """
+
+    typed: pa.Array
+    style: Style
+    kept: pa.Array | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    formats: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
+    """Return what to tell the user: one sentence for columns that are written alike, then what is special."""
+    alike: dict[str, list[str]] = {}
+    for name, outcome in outcomes.items():
+        for form in outcome.formats:
+            alike.setdefault(form, []).append(name)
+    notes = []
+    for form, names in alike.items():
+        shown = ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+        notes.append(f"column {shown} holds {form}" if len(names) == 1 else f"columns {shown} hold {form}")
+    return notes + [note for outcome in outcomes.values() for note in outcome.notes]
+
+
+def finish(draft: Draft, decision: Decision, cells: pa.Table) -> Outcome:
+    """Return what becomes of a column, now that the file has decided; `cells` is the whole table as text."""
+    return _suspect(draft, _finish(draft, decision, cells))
+
+
+def has_three_decimals(draft: Draft) -> bool:
+    """Tell whether every point of a plain column might as well separate thousands."""
+    observed = draft.trimmed.drop_null()
+    return all_match(observed[:_SAMPLE], _THREE_DECIMALS) and all_match(observed, _THREE_DECIMALS)
+
+
+def _finish(draft: Draft, decision: Decision, cells: pa.Table) -> Outcome:
+    if draft.kind == "float" and decision.delimiter != "," and has_three_decimals(draft):
+        return _finish_three_decimals(draft, decision, cells)
+    if draft.kind != "text":
+        typed = cast_cells(draft.trimmed, draft.kind)
+        if typed is not None:
+            return _typed(draft, typed, style_of(draft.kind, draft.trimmed.drop_null()))
+    n_numbers = _n_best(draft.numbers)
+    n_dates = 0
+    if draft.dates is not None:
+        n_dates = int(draft.counts[draft.dates.days(draft.dates.orders[0])[1]].sum())
+    if draft.dates is not None and n_dates > n_numbers:
+        return _finish_dates(draft, draft.dates, decision, cells)
+    if draft.numbers is not None and n_numbers > 0:
+        return _finish_numbers(draft, draft.numbers, decision, cells)
+    return _text(draft)
+
+
+def _n_best(numbers: Numbers | None) -> int:
+    return 0 if numbers is None else numbers.weight(numbers.readings[0])
+
+
+def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
+    codes = [float(text) for text in draft.rules.nulls if is_number(text)]
+    if codes and style.kind in ("integer", "float"):
+        equal = pc.is_in(typed.cast(pa.float64(), safe=False), value_set=pa.array(codes))
+        typed = pc.if_else(equal, pa.scalar(None, typed.type), typed)
+    notes = more.pop("notes", ())
+    if draft.words:
+        said = say_counts([(repr(word), count) for word, count in draft.words])
+        notes = (*notes, f"column {draft.name!r}: {said}, taken as missing")
+    return Outcome(typed, style, notes=notes, **more)
+
+
+def _text(draft: Draft, note: str | None = None, settings: dict[str, Any] | None = None) -> Outcome:
+    """Return the column as text, words for missing values with it."""
+    if len(draft.trimmed) == draft.trimmed.null_count and not draft.words:
+        return Outcome(pa.nulls(len(draft.cells), pa.float64()), Style("text"))
+    missing = draft.trimmed.is_null()
+    if draft.words:  # in a column of text they are levels
+        words = pc.fill_null(is_missing_word(pc.utf8_trim_whitespace(draft.cells)), False)
+        missing = pc.and_not(missing, words)
+    if note is None and draft.rules.wanted is None and _is_coded(draft):
+        note = "has numbers that begin with 0, kept as text codes"
+    notes = () if note is None else (f"column {draft.name!r} {note}",)
+    return Outcome(as_text(draft.cells, missing), Style("text"), settings=settings or {}, notes=notes)
+
+
+def _is_coded(draft: Draft) -> bool:
+    observed = draft.trimmed.drop_null()
+    return all_match(observed[:_SAMPLE], r"^[+-]?\d+(\.\d*)?$") and any_match(observed, CODE)
+
+
+def _suspect(draft: Draft, outcome: Outcome) -> Outcome:
+    """Add what a user should look at: numbers and words that may mean missing."""
+    note = None
+    if outcome.style.kind in ("integer", "float"):
+        note = suspect_numbers(draft.name, outcome.typed)
+    elif outcome.style.kind == "text" and pa.types.is_string(outcome.typed.type) and not outcome.settings:
+        note = suspect_words(draft.name, outcome.typed.drop_null())
+    return outcome if note is None else replace(outcome, notes=(*outcome.notes, note))
+
+
+# ------------------------------------------------------------------------------------------ numbers
+
+
+def _finish_three_decimals(draft: Draft, decision: Decision, cells: pa.Table) -> Outcome:
+    """Return a column of 1.577, which may be thousands: so read where the file has decimal commas."""
+    if decision.decimal == ",":
+        texts = draft.trimmed.dictionary_encode()
+        counts = np.bincount(texts.indices.drop_null().to_numpy(zero_copy_only=False))
+        numbers = split_numbers(texts.dictionary, counts)
+        return _finish_numbers(replace(draft, texts=texts, counts=counts), numbers, decision, cells)
+    typed = cast_cells(draft.trimmed, "float")
+    doubts = () if decision.decimal else (_doubt(draft, Marks("."), "as nothing in the file tells"),)
+    return _typed(draft, typed, style_of("float", draft.trimmed.drop_null()), formats=doubts)
+
+
+def _choose_marks(draft: Draft, numbers: Numbers, decision: Decision) -> tuple[Marks, str | None]:
+    """Return how separators are read, and what decided it if the cells of the column did not."""
+    readings = numbers.readings
+    if draft.rules.marks is not None:
+        said = draft.rules.marks
+        fitting = [marks for marks in numbers.fits if marks.decimal == said.decimal]
+        fitting = [marks for marks in fitting if said.group in (None, marks.group)] or fitting
+        return _grouped(numbers, sorted(fitting, key=numbers.weight, reverse=True)[:1] or readings), None
+    decimals = {marks.decimal for marks in readings}
+    if len(decimals) == 1 or not any_match(numbers.parts["body"].drop_null(), "[.,]"):
+        return _grouped(numbers, readings), None
+    if decision.decimal is not None:
+        return _grouped(numbers, readings, decision.decimal), "as in the other columns"
+    if numbers.has_currency:
+        separated = [marks for marks in readings if numbers.used_group(marks)]
+        return _grouped(numbers, separated or readings), "as usual for amounts of money"
+    if decision.delimiter == ",":
+        return _grouped(numbers, readings, "."), "as commas separate the cells"
+    plain = [marks for marks in readings if not numbers.used_group(marks)]
+    return _grouped(numbers, plain or readings), "as nothing in the file tells"
+
+
+def _grouped(numbers: Numbers, readings: Sequence[Marks], decimal: str | None = None) -> Marks:
+    fitting = [marks for marks in readings if decimal in (None, marks.decimal)] or list(readings)
+    return next((marks for marks in fitting if numbers.used_group(marks)), fitting[0])
+
+
+def _doubt(draft: Draft, marks: Marks, why: str) -> str:
+    """Return how cells are read that could also be read otherwise."""
+    comma = any_match(draft.trimmed.drop_null(), r"\d,\d")
+    cell, decimal = ("1,234", ",") if comma else ("1.234", ".")
+    read, other, option = "1.234", "1234", cell
+    if decimal != marks.decimal:
+        read, other, option = "1234", "1.234", f"1234{decimal}567"
+    return (
+        f"cells like {cell}, read as {read} ({why}), which could also be {other}; --number-format "
+        f"COLUMN={option} says so"
+    )
+
+
+def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision, cells: pa.Table) -> Outcome:
+    marks, why = _choose_marks(draft, numbers, decision)
+    fits = numbers.fits[marks]
+    forced = draft.rules.wanted == "number"
+    if not forced and not fits.all():
+        example = f"1{number_format(numbers, marks).group}234{marks.decimal}56"
+        return _leave(draft, fits, "numbers", "--number-format", example, cells)
+    plain = plain_texts(numbers, marks)
+    held = plain.drop_null()
+    kind: Kind = "float" if any_match(held, r"[.eE]") else "integer"
+    values = cast_cells(plain, kind)
+    if len(held) == 0 or values is None:
+        return _text(draft)
+    form = number_format(numbers, marks)
+    style = replace(style_of(kind, held), number=form if form != type(form)() else None)
+    assert draft.texts is not None
+    limited = replace_limits(draft.name, numbers, marks, values, draft.texts.dictionary)
+    if limited is None:
+        return _text(draft)
+    formats = (form.describe(whole=kind == "integer"),) if style.number is not None else ()
+    formats = formats if why is None else (*formats, _doubt(draft, marks, why))
+    notes = limited.notes
+    hidden = limited.hidden | ~fits
+    if not fits.all():
+        notes = (*notes, f"column {draft.name!r}: {_list_misfits(draft, fits, cells)} {_NO_NUMBERS}")
+    return _typed(
+        draft,
+        limited.values.take(draft.texts.indices),
+        replace(style, limits=limited.limits),
+        kept=_spread(hidden, draft.texts) if hidden.any() else None,
+        settings=limited.settings,
+        formats=formats,
+        notes=notes,
+    )
+
+
+_NO_NUMBERS = "cannot be read and stay as they are; --null COLUMN=TEXT makes them missing"
+
+
+def _spread(hidden: Mask, texts: pa.DictionaryArray) -> pa.Array:
+    return pc.fill_null(pa.array(hidden).take(texts.indices), False)
+
+
+def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, cells: pa.Table) -> Outcome:
+    """Return a column in which not every cell is a number or date: as text, and left alone if most are."""
+    total, n_fits = int(draft.counts.sum()), int(draft.counts[fits].sum())
+    if n_fits < max(MOSTLY * total, MOSTLY_CELLS):
+        return _text(draft)
+    said = f"holds {what} but for {_list_misfits(draft, fits, cells)}"
+    remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the others as {what}"
+    if len(draft.counts) <= _FEW_LEVELS and total >= _CELLS_PER_LEVEL * len(draft.counts):
+        return _text(draft, f"{said}: kept as text, with levels; {remedy}")
+    return _text(draft, f"{said}: left as text and not filled; {remedy}", _UNMODELLED)
+
+
+def _list_misfits(draft: Draft, fits: Mask, cells: pa.Table) -> str:
+    """Return the cells that do not fit, with their lines."""
+    assert draft.texts is not None
+    rows = np.flatnonzero(_spread(~fits, draft.texts).to_numpy(zero_copy_only=False))
+    shown = []
+    for row in rows[:_SHOWN].tolist():
+        before = cells.slice(0, row)
+        breaks = sum(pc.sum(pc.count_substring(column, "\n")).as_py() or 0 for column in before.columns)
+        shown.append(f"{draft.cells[row].as_py()!r} in line {row + 2 + breaks}")
+    more = f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
+    return ", ".join(shown) + more
+
+
+# ------------------------------------------------------------------------------------------ dates
+
+
+def _finish_dates(draft: Draft, dates: Dates, decision: Decision, cells: pa.Table) -> Outcome:
+    orders, why = dates.orders, ""
+    order = draft.rules.order or orders[0]
+    if dates.family == "numbers" and draft.rules.order is None and len(orders) > 1:
+        if decision.order in orders:
+            order, why = decision.order, ", as in the other columns"
+        elif dates.by_convention:
+            order, why = "dmy", ", as usual with points"
+        else:
+            return _leave_order(draft, dates)
+    if order not in orders and dates.family != "numbers":
+        order = orders[0]
+    values, fits = dates.moments(order)
+    forced = draft.rules.wanted == "date"
+    if not forced and not fits.all():
+        return _leave(draft, fits, "dates", "--date-order", order, cells)
+    if not fits.any():
+        return _text(draft)
+    form = dates.format(order)
+    assert draft.texts is not None
+    example = draft.texts.dictionary.filter(pa.array(fits))[0].as_py()
+    said = f"dates like {example!r}"
+    if dates.family in ("numbers", "ymd"):
+        said = f"dates ({ORDER_WORDS[order]}{why})"
+    if form.year_digits == 2:
+        said += ", with years from 1969 to 2068"
+    notes: tuple[str, ...] = ()
+    if not fits.all():
+        notes = (f"column {draft.name!r}: {_list_misfits(draft, fits, cells)} {_NO_NUMBERS}",)
+    return _typed(
+        draft,
+        values.take(draft.texts.indices),
+        Style("timestamp" if dates.timed else "date", date=form),
+        kept=_spread(~fits, draft.texts) if not fits.all() else None,
+        formats=(said,),
+        notes=notes,
+    )
+
+
+def _leave_order(draft: Draft, dates: Dates) -> Outcome:
+    example = draft.trimmed.drop_null()[0].as_py()
+    if draft.counts[dates.valid].sum() < MOSTLY * draft.counts.sum():
+        return _text(draft)
+    return _text(
+        draft,
+        f"holds dates such as {example!r}, in which day and month cannot be told apart: left as text and not "
+        f"filled; say --date-order {draft.name}=dmy or {draft.name}=mdy",
+        _UNMODELLED,
+    )

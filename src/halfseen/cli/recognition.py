@@ -1,0 +1,135 @@
+"""From the cells of a text table to typed columns: what each column is, decided by the whole file.
+
+Columns whose cells are all plain numbers, dates or booleans are typed at once. In the others words for
+missing values are set aside, then numbers and dates in disguise are looked for. What is ambiguous in one
+column is decided by the others. A column that is mostly, but not wholly, numbers or dates stays text and is
+left alone.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from halfseen.cli.cells import find_kind
+from halfseen.cli.codes import is_missing_word
+from halfseen.cli.dates import Order, split_dates
+from halfseen.cli.distinct import any_match
+from halfseen.cli.numbers import split_numbers
+from halfseen.cli.outcomes import MOSTLY, Decision, Draft, Outcome, finish, has_three_decimals
+from halfseen.cli.rules import Rules
+
+_SAMPLE = 500
+_LIKELY = 0.5
+
+
+def read_columns(cells: pa.Table, rules: Rules, delimiter: str) -> dict[str, Outcome]:
+    """Return what became of every column of a text table.
+
+    Parameters
+    ----------
+    cells : pyarrow.Table
+        The cells as they are written.
+    rules : Rules
+        What the user said.
+    delimiter : str
+        What separates the cells: where commas do, they are no decimal marks unless a cell proves it.
+    """
+    drafts = [_draft(name, cells[name].combine_chunks(), rules) for name in cells.column_names]
+    decision = _decide(drafts, rules, delimiter)
+    return {draft.name: finish(draft, decision, cells) for draft in drafts}
+
+
+# ------------------------------------------------------------------------------------------ one column
+
+
+def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
+    own = rules.of(name)
+    trimmed = pc.utf8_trim_whitespace(cells)
+    missing = pc.is_in(trimmed, value_set=pa.array([*rules.nulls, *own.nulls], trimmed.type))
+    trimmed = pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
+    draft = Draft(name, cells, trimmed, own)
+    observed = trimmed.drop_null()
+    if len(observed) == 0 or own.wanted == "text":
+        return draft
+    if own.marks is None and (kind := find_kind(observed)) != "text":
+        return replace(draft, kind=kind)
+    forced = own.wanted in ("number", "date")
+    if own.wanted == "levels" or not (forced or _is_likely(observed)):
+        return draft
+    if rules.words:
+        draft = _set_words_aside(draft)
+        observed = draft.trimmed.drop_null()
+        if draft.words and own.marks is None and (kind := find_kind(observed)) not in ("text", "boolean"):
+            return replace(draft, kind=kind)
+    texts = draft.trimmed.dictionary_encode()
+    counts = np.bincount(texts.indices.drop_null().to_numpy(zero_copy_only=False))
+    if len(counts) == 0:
+        return draft
+    dates = split_dates(texts.dictionary, counts) if own.wanted != "number" else None
+    numbers = split_numbers(texts.dictionary, counts) if own.wanted != "date" else None
+    return replace(draft, texts=texts, counts=counts, numbers=numbers, dates=dates)
+
+
+def _is_likely(observed: pa.Array) -> bool:
+    """Tell from a sample whether a column may hold numbers or dates in disguise."""
+    rows = np.linspace(0, len(observed) - 1, min(_SAMPLE, len(observed))).astype(np.int64)
+    sample = observed.take(pa.array(rows))
+    sample = sample.filter(pc.invert(is_missing_word(sample)))
+    if len(sample) == 0 or not any_match(sample, r"\d"):
+        return False
+    counts = np.ones(len(sample), dtype=np.int64)
+    numbers, dates = split_numbers(sample, counts), split_dates(sample, counts)
+    n_dates = 0 if dates is None else int(dates.valid.sum())
+    return max(numbers.weight(numbers.readings[0]), n_dates) > _LIKELY * len(sample)
+
+
+def _set_words_aside(draft: Draft) -> Draft:
+    """Take words for missing values out of a column, unless they are the greater part of it."""
+    words = pc.fill_null(is_missing_word(draft.trimmed), False)
+    held = draft.trimmed.filter(words)
+    n_spelt = pc.sum(pc.match_substring_regex(held, r"\pL")).as_py() or 0
+    if len(held) == 0 or n_spelt > len(draft.trimmed) - draft.trimmed.null_count - len(held):
+        return draft
+    trimmed = pc.if_else(words, pa.scalar(None, draft.trimmed.type), draft.trimmed)
+    return replace(draft, trimmed=trimmed, words=tuple(Counter(held.to_pylist()).items()))
+
+
+# ------------------------------------------------------------------------------------------ the file
+
+
+def _decide(drafts: Sequence[Draft], rules: Rules, delimiter: str) -> Decision:
+    decimal = rules.marks.decimal if rules.marks is not None else None
+    if decimal is None and (delimiter != "," or any(draft.numbers is not None for draft in drafts)):
+        decimal = _agree({vote for draft in drafts if (vote := _vote_decimal(draft)) is not None})
+    order = rules.order
+    if order is None:
+        order = _agree({vote for draft in drafts if (vote := _vote_order(draft)) is not None})
+    return Decision(decimal, order, delimiter)
+
+
+def _agree(votes: set[Any]) -> Any:
+    return votes.pop() if len(votes) == 1 else None
+
+
+def _vote_decimal(draft: Draft) -> str | None:
+    if draft.kind == "float":
+        return None if has_three_decimals(draft) else "."
+    if draft.numbers is None:
+        return None
+    readings = draft.numbers.readings
+    if draft.numbers.weight(readings[0]) < MOSTLY * draft.counts.sum():
+        return None
+    return _agree({marks.decimal for marks in readings})
+
+
+def _vote_order(draft: Draft) -> Order | None:
+    if draft.dates is None or draft.dates.family != "numbers":
+        return None
+    orders = draft.dates.orders
+    n_dates = draft.counts[draft.dates.days(orders[0])[1]].sum()
+    return orders[0] if len(orders) == 1 and n_dates >= MOSTLY * draft.counts.sum() else None

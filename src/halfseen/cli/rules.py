@@ -1,0 +1,180 @@
+"""What a user says about reading cells: texts that mean missing, formats of numbers, orders of dates."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from halfseen.cli.dates import Order, parse_date_order
+from halfseen.cli.errors import TableError
+from halfseen.cli.numbers import Marks, parse_number_format
+from halfseen.data.schema import OVERRIDES
+
+DEFAULT_NULLS = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
+    "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "?",
+)  # fmt: skip
+"""Cell texts read as missing unless ``--no-default-nulls``: those of pandas, and the question mark."""
+
+READING_KEYS = ("number_format", "date_order", "null")
+"""Settings of a schema file that say how cells are read; models do not see them."""
+
+_LEVELS = ("binary", "categorical", "ordinal", "identifier", "constant")
+_NUMBERS = ("continuous", "positive", "count")
+
+
+@dataclass(frozen=True)
+class ColumnRules:
+    """What a user says about one column.
+
+    Parameters
+    ----------
+    nulls : tuple of str
+        Texts that mean missing here.
+    marks : Marks or None
+        How its numbers are written.
+    order : {"dmy", "mdy", "ymd"} or None
+        The order of its dates.
+    wanted : {"text", "levels", "number", "date"} or None
+        What it is: text even if every cell is a number, levels unless every cell is a plain number, or
+        numbers or dates even if some cells are none.
+    """
+
+    nulls: tuple[str, ...] = ()
+    marks: Marks | None = None
+    order: Order | None = None
+    wanted: Literal["text", "levels", "number", "date"] | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a user says about a file.
+
+    Parameters
+    ----------
+    nulls : tuple of str
+        Texts that mean missing in every column.
+    words : bool
+        Whether words such as ``unknown`` mean missing in a column of numbers.
+    marks, order : Marks, str, or None
+        How numbers and dates are written in columns that do not tell.
+    columns : dict of str to ColumnRules
+        What holds for single columns.
+    notes : tuple of str
+        What a user may not expect.
+    """
+
+    nulls: tuple[str, ...] = DEFAULT_NULLS
+    words: bool = True
+    marks: Marks | None = None
+    order: Order | None = None
+    columns: dict[str, ColumnRules] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def of(self, name: str) -> ColumnRules:
+        """Return the rules of a column."""
+        return self.columns.get(name, ColumnRules())
+
+
+def make_rules(
+    names: Sequence[str],
+    *,
+    nulls: Iterable[str] = (),
+    default_nulls: bool = True,
+    number_formats: Iterable[str] = (),
+    date_orders: Iterable[str] = (),
+    said: Mapping[str, Any] | None = None,
+) -> Rules:
+    """Return the rules for a table with these columns.
+
+    A null text that begins with the name of a column and ``=`` holds for that column, any other for all.
+    What the options say of a column comes before what the schema file says.
+    """
+    rules = Rules(nulls=("", *(DEFAULT_NULLS if default_nulls else ())), words=default_nulls)
+    columns = {name: _from_schema(name, said[name]) for name in names if said and name in said}
+    everywhere, notes = list(rules.nulls), []
+    for given in nulls:
+        column, text = _split(given, names)
+        if column is None:
+            everywhere.append(given.strip())
+            if "=" in given:
+                notes.append(
+                    f"--null {given!r}: no column has a name before '=', so the whole text means missing"
+                )
+        else:
+            old = columns.get(column, ColumnRules())
+            columns[column] = replace(old, nulls=(*old.nulls, text.strip()))
+    for given in number_formats:
+        column, text = _split_last(given, names, "--number-format")
+        marks = None if text == "text" else parse_number_format(text)
+        if column is None and marks is None:
+            raise TableError("--number-format text needs a column: --number-format COLUMN=text")
+        if column is None:
+            rules = replace(rules, marks=marks)
+        else:
+            old = columns.get(column, ColumnRules())
+            columns[column] = replace(old, marks=marks, wanted="text" if marks is None else "number")
+    for given in date_orders:
+        column, text = _split_last(given, names, "--date-order")
+        order = parse_date_order(text)
+        if column is None:
+            rules = replace(rules, order=order)
+        else:
+            columns[column] = replace(columns.get(column, ColumnRules()), order=order, wanted="date")
+    return replace(rules, nulls=tuple(everywhere), columns=columns, notes=tuple(notes))
+
+
+def _split(given: str, names: Sequence[str]) -> tuple[str | None, str]:
+    """Return the longest name of a column that the text begins with, before ``=``, and what follows."""
+    ends = [end for end, letter in enumerate(given) if letter == "=" and given[:end] in names]
+    return (given[: ends[-1]], given[ends[-1] + 1 :]) if ends else (None, given)
+
+
+def _split_last(given: str, names: Sequence[str], option: str) -> tuple[str | None, str]:
+    column, found, text = given.rpartition("=")
+    if found and column not in names:
+        known = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+        raise TableError(f"{option} {given!r}: no column {column!r}; there are {known}")
+    return (column if found else None), text
+
+
+def _from_schema(name: str, settings: Any) -> ColumnRules:
+    settings = {"kind": settings} if isinstance(settings, str) else settings
+    if not isinstance(settings, Mapping):
+        return ColumnRules()  # refused later, with a sentence
+    kind, wanted = settings.get("kind"), None
+    if kind in _LEVELS or settings.get("levels"):
+        wanted = "levels"
+    elif kind in _NUMBERS or any(settings.get(key) is not None for key in ("minimum", "maximum", "integer")):
+        wanted = "number"
+    elif kind == "datetime":
+        wanted = "date"
+    given = settings.get("null", ())
+    nulls = tuple(str(text).strip() for text in (given if isinstance(given, list | tuple) else [given]))
+    rules = ColumnRules(nulls=nulls, wanted=wanted)  # type: ignore[arg-type]
+    try:
+        if (text := settings.get("number_format")) is not None:
+            marks = None if text == "text" else parse_number_format(str(text))
+            rules = replace(rules, marks=marks, wanted="text" if marks is None else "number")
+        if (text := settings.get("date_order")) is not None:
+            rules = replace(rules, order=parse_date_order(str(text)), wanted="date")
+    except TableError as error:
+        raise TableError(f"schema of column {name!r}: {error}") from None
+    return rules
+
+
+def merge_settings(found: Mapping[str, dict[str, Any]], said: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the schema settings that models see: what was found in the cells, under what the user said."""
+    found = {
+        name: {key: value for key, value in settings.items() if key in OVERRIDES}
+        for name, settings in found.items()
+    }
+    merged: dict[str, Any] = {name: settings for name, settings in found.items() if settings}
+    for name, settings in (said or {}).items():
+        if isinstance(settings, Mapping):
+            kept = {key: value for key, value in settings.items() if key not in READING_KEYS}
+            merged[name] = {**found.get(name, {}), **kept}
+        elif name in found and isinstance(settings, str):
+            merged[name] = {**found[name], "kind": settings}
+        else:
+            merged[name] = settings
+    return merged

@@ -1,0 +1,61 @@
+"""Files as people export them: every column becomes what was written down before the code."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from corpus.expected_cells import EXPECTED
+
+from halfseen.cli.cells import format_cells
+from halfseen.cli.tables import read_table, write_tables
+from halfseen.data.schema import OVERRIDES
+
+FOLDER = Path(__file__).parents[1] / "corpus" / "formats"
+COLUMNS = [(file, column) for file, columns in EXPECTED.items() for column in columns]
+
+
+@cache
+def read(name):
+    return read_table(str(FOLDER / name))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_column_of_a_file_has_an_expected_outcome(name):
+    assert read(name).table.column_names == list(EXPECTED[name])
+
+
+@pytest.mark.parametrize(("name", "column"), COLUMNS)
+def test_a_column_is_read_as_expected(name, column):
+    file, expected = read(name), EXPECTED[name][column]
+    typed = file.table[column]
+    assert str(typed.type) == expected.dtype
+    assert typed[0].as_py() == expected.first
+    kept = file.kept[column].true_count if column in file.kept else 0
+    assert (typed.null_count - kept, kept) == (expected.missing, expected.kept)
+    settings = {key: value for key, value in expected.settings.items() if key in OVERRIDES}
+    assert file.settings.get(column, {}) == settings
+
+
+@pytest.mark.parametrize(("name", "column"), COLUMNS)
+def test_a_column_is_announced_as_expected(name, column):
+    notes = [note for note in read(name).notes if repr(column) in note]
+    expected = EXPECTED[name][column].says
+    for pattern in expected:
+        assert any(re.search(pattern, note) for note in notes), (pattern, notes)
+    assert bool(notes) == bool(expected), notes
+
+
+@pytest.mark.parametrize(("name", "column"), COLUMNS)
+def test_a_missing_cell_is_filled_in_the_format_of_its_column(name, column):
+    file, expected = read(name), EXPECTED[name][column]
+    values = pa.array(list(expected.writes), file.table[column].type)
+    assert format_cells(values, file.styles[column]).to_pylist() == list(expected.writes.values())
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_was_observed_is_written_as_it_was(name, tmp_path):
+    file = read(name)
+    write_tables([file.table], str(tmp_path / name), file)
+    assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
