@@ -12,6 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from halfseen.data.masked import unmask
+
 
 @dataclass(frozen=True)
 class Incomplete:
@@ -44,7 +46,7 @@ class Incomplete:
     @classmethod
     def from_array(cls, array: npt.ArrayLike, dtype: torch.dtype = torch.float64) -> "Incomplete":
         """Splits an array with NaN; always copies, so the caller's memory is never shared."""
-        values = np.array(array, dtype=np.float64, copy=True)
+        values = np.array(unmask(array), dtype=np.float64, copy=True)
         seen = ~np.isnan(values)
         return cls(torch.from_numpy(np.where(seen, values, 0.0)).to(dtype), torch.from_numpy(seen))
 

@@ -14,6 +14,7 @@ from halfseen._random import seed_from
 from halfseen.config import memory_budget
 from halfseen.data.frames import Table, is_frame
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.masked import unmask
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
 
@@ -62,6 +63,7 @@ class TableEstimator(BaseEstimator):
         return ReadTable(table, missing, Incomplete(torch.from_numpy(codes), torch.from_numpy(observed)))
 
     def _open(self, X: Any, *, reset: bool) -> Table:
+        X = unmask(X)
         if is_frame(X):
             table = Table(X)
             validate_data(self, X, reset=reset, skip_check_array=True)

@@ -16,6 +16,8 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
+from halfseen.data.masked import refuse_masked
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -43,7 +45,7 @@ class Classes:
 def read_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, bool]:
     """Returns numeric targets (N, T), and whether the user gave one dimension."""
     _require(y, estimator)
-    array = check_array(y, input_name="y", ensure_2d=False, dtype=np.float64)
+    array = check_array(refuse_masked(y, "y"), input_name="y", ensure_2d=False, dtype=np.float64)
     check_consistent_length(np.empty(n_rows), array)
     return torch.from_numpy(array.reshape(n_rows, -1).copy()), array.ndim == 1
 
@@ -51,7 +53,7 @@ def read_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, bool]:
 def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:
     """Returns class codes (N) and the classes; raises unless there are at least two and none is missing."""
     _require(y, estimator)
-    labels = column_or_1d(y, warn=True)
+    labels = column_or_1d(refuse_masked(y, "y"), warn=True)
     if labels.dtype.kind in "OmM" and any(label is None or label != label for label in labels):
         raise ValueError("Input y contains NaN or None: leave out the rows whose class is not known.")
     assert_all_finite(labels, input_name="y")
@@ -67,7 +69,10 @@ def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classe
 def read_weights(sample_weight: Any, n_rows: int) -> Tensor:
     """Returns weights (N) whose mean over the rows with a positive weight is one."""
     weights: npt.NDArray[np.float64] = _check_sample_weight(
-        sample_weight, np.empty((n_rows, 1)), dtype=np.float64, ensure_non_negative=True
+        refuse_masked(sample_weight, "sample_weight"),
+        np.empty((n_rows, 1)),
+        dtype=np.float64,
+        ensure_non_negative=True,
     )
     relative = torch.from_numpy(weights / weights.max())  # sums of the largest floats overflow
     return relative / relative[relative > 0].mean()

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen.data.frames import Floats, Table, is_frame
+from halfseen.data.masked import unmask
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
 
@@ -64,7 +65,7 @@ def open_table(X: Any) -> Table:
     if is_frame(X):
         table = Table(X)
     else:
-        array = np.asarray(X, dtype=np.float64)
+        array = np.asarray(unmask(X), dtype=np.float64)
         if array.ndim != 2:
             raise SchemaError(f"Expected a table or a two-dimensional array, got shape {array.shape}.")
         table = Table(array)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from halfseen.data.columns import NUMERIC
 from halfseen.data.frames import Table, is_frame
+from halfseen.data.masked import unmask
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
 
@@ -48,7 +49,7 @@ class CodedTable:
     @classmethod
     def read(cls, X: Any, schema: Any = None) -> "CodedTable":
         """Reads a pandas, polars or pyarrow table, or an array; `schema` as in the imputers."""
-        table = Table(X) if is_frame(X) else Table(np.asarray(X, dtype=np.float64))
+        table = Table(X) if is_frame(X) else Table(np.asarray(unmask(X), dtype=np.float64))
         inferred = Schema.infer(table, schema)
         positions = tuple(j for j, column in enumerate(inferred) if column.modelled)
         if not positions or table.n_rows == 0:
@@ -84,7 +85,7 @@ def take_rows(X: Any, rows: npt.NDArray[np.int64]) -> Any:
     if is_frame(X):
         frame: Any = nw.from_native(X, eager_only=True)
         return frame[rows.tolist()].to_native()
-    return np.asarray(X)[rows]
+    return np.asarray(unmask(X))[rows]
 
 
 def _settings(column: Column) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from halfseen._random import seed_from
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.masked import refuse_masked
 from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.contestants import enter
 
@@ -90,7 +91,7 @@ def downstream_score(
     True
     """
     table = CodedTable.read(X, schema)
-    target = np.asarray(y)
+    target = np.asarray(refuse_masked(y, "y"))
     if len(target) != len(table.codes):
         raise ValueError(f"X has {len(table.codes)} rows, y has {len(target)}.")
     seed = seed_from(random_state)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from halfseen._random import seed_from
+from halfseen.data.masked import unmask
 from halfseen.evaluation.scores import Scale
 
 Floats = npt.NDArray[np.float64]
@@ -42,7 +43,7 @@ def row_features(codes: npt.ArrayLike, n_levels: Sequence[int | None], scale: Sc
     >>> row_features([[5.0, 1.0]], [None, 2], scale).round(4)
     array([[2.    , 0.    , 0.7071]])
     """
-    array = np.asarray(codes, dtype=np.float64)
+    array = np.asarray(unmask(codes), dtype=np.float64)
     standardised = scale.forward(array)
     parts = []
     for j, levels in enumerate(n_levels):
@@ -166,7 +167,7 @@ def _samples(
 
 
 def _as_rows(sample: npt.ArrayLike) -> Floats:
-    array = np.asarray(sample, dtype=np.float64)
+    array = np.asarray(unmask(sample), dtype=np.float64)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or len(array) == 0:
         raise ValueError(f"Expected at least one row of shape (n_rows, n_features), got {array.shape}.")

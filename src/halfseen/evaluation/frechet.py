@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.masked import unmask
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed
 from halfseen.nn.fill import encoder_input
@@ -99,7 +100,7 @@ def draw_rows(model: LatentModel, n_rows: int, *, generator: torch.Generator) ->
 
 def _moments(sample: npt.ArrayLike | Tensor) -> tuple[Floats, Floats]:
     given = sample.detach().numpy() if isinstance(sample, Tensor) else sample
-    array = np.asarray(given, dtype=np.float64)
+    array = np.asarray(unmask(given), dtype=np.float64)
     if array.ndim != 2 or len(array) < 2:
         raise ValueError(f"Expected two rows or more of shape (n_rows, n_features), got {array.shape}.")
     if not np.isfinite(array).all():

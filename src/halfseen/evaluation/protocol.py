@@ -20,6 +20,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from halfseen._random import seed_from
+from halfseen.data.masked import unmask
 from halfseen.errors import SchemaError
 from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.comparison import Comparison
@@ -105,6 +106,7 @@ def compare(
     True
     """
     _check(imputers, n_repeats, test_fraction, n_draws, level)
+    X, reference = unmask(X), unmask(reference)
     table = CodedTable.read(X, schema)
     seed = seed_from(random_state)
     trials = plan_trials(

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from halfseen.data.masked import unmask
+
 Floats = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]
 
@@ -39,7 +41,7 @@ class Scale:
     @classmethod
     def fit(cls, train: npt.ArrayLike) -> "Scale":
         """Learns mean and standard deviation of the cells that are not NaN."""
-        array = np.asarray(train, dtype=np.float64)
+        array = np.asarray(unmask(train), dtype=np.float64)
         seen = ~np.isnan(array)
         total = np.maximum(seen.sum(axis=0), 1)
         loc = np.where(seen, array, 0.0).sum(axis=0) / total
@@ -48,7 +50,7 @@ class Scale:
 
     def forward(self, x: npt.ArrayLike) -> Floats:
         """Standardises values (*, D)."""
-        standardised: Floats = (np.asarray(x, dtype=np.float64) - self.loc) / self.scale
+        standardised: Floats = (np.asarray(unmask(x), dtype=np.float64) - self.loc) / self.scale
         return standardised
 
 
@@ -96,8 +98,8 @@ def accuracy(truth: npt.ArrayLike, filled: npt.ArrayLike) -> float:
 
 def level_log_losses(truth: npt.ArrayLike, probabilities: npt.ArrayLike) -> Floats:
     """Returns the log-loss of each cell; see `log_loss`."""
-    codes = np.asarray(truth)
-    chances = np.asarray(probabilities, dtype=np.float64)
+    codes = np.asarray(unmask(truth))
+    chances = np.asarray(unmask(probabilities), dtype=np.float64)
     if chances.ndim != 2 or len(chances) != len(codes):
         raise ValueError(f"Expected probabilities of shape ({len(codes)}, n_levels), got {chances.shape}.")
     if len(codes) and not (0 <= codes.min() and codes.max() < chances.shape[1]):
@@ -159,8 +161,8 @@ def crps_draws(truth: npt.ArrayLike, draws: npt.ArrayLike, *, fair: bool = True)
     >>> crps_draws([1.0], [[0.0], [2.0]]), crps_draws([1.0], [[0.0], [2.0]], fair=False)
     (array([0.]), array([0.5]))
     """
-    z = np.asarray(truth, dtype=np.float64)
-    x = np.asarray(draws, dtype=np.float64)
+    z = np.asarray(unmask(truth), dtype=np.float64)
+    x = np.asarray(unmask(draws), dtype=np.float64)
     if x.ndim != 2 or x.shape[1] != len(z):
         raise ValueError(f"Expected draws of shape (n_draws, {len(z)}), got {x.shape}.")
     n_draws = len(x)
@@ -192,7 +194,9 @@ def crps_gaussian(truth: npt.ArrayLike, loc: npt.ArrayLike, scale: npt.ArrayLike
     >>> crps_gaussian(0.0, 0.0, 1.0).round(4)
     np.float64(0.2337)
     """
-    z, mean, spread = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in (truth, loc, scale)))
+    z, mean, spread = np.broadcast_arrays(
+        *(np.asarray(unmask(one), dtype=np.float64) for one in (truth, loc, scale))
+    )
     safe = np.where(spread > 0, spread, 1.0)
     w = (z - mean) / safe
     density = np.exp(-0.5 * w**2) / np.sqrt(2 * np.pi)
@@ -209,8 +213,8 @@ def coverage(truth: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> f
     >>> coverage([1.0, 2.0, 9.0, 4.0], [0.0, 2.0, 3.0, 3.0], [1.0, 3.0, 4.0, 5.0])
     0.75
     """
-    z = np.asarray(truth, dtype=np.float64)
-    inside = (np.asarray(low) <= z) & (z <= np.asarray(high))
+    z = np.asarray(unmask(truth), dtype=np.float64)
+    inside = (np.asarray(unmask(low)) <= z) & (z <= np.asarray(unmask(high)))
     return float(inside.mean()) if len(inside) else float("nan")
 
 
@@ -222,7 +226,7 @@ def width(low: npt.ArrayLike, high: npt.ArrayLike) -> float:
     >>> width([0.0, 1.0], [1.0, 4.0])
     2.0
     """
-    widths = np.asarray(high, dtype=np.float64) - np.asarray(low, dtype=np.float64)
+    widths = np.asarray(unmask(high), dtype=np.float64) - np.asarray(unmask(low), dtype=np.float64)
     return float(widths.mean()) if len(widths) else float("nan")
 
 
@@ -247,7 +251,7 @@ def interval_score(
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
-    z, lower, upper = (np.asarray(one, dtype=np.float64) for one in (truth, low, high))
+    z, lower, upper = (np.asarray(unmask(one), dtype=np.float64) for one in (truth, low, high))
     missed = np.maximum(lower - z, 0) + np.maximum(z - upper, 0)
     scores = upper - lower + 2 / (1 - level) * missed
     return float(scores.mean()) if len(scores) else float("nan")
@@ -273,7 +277,7 @@ def r2_minus_bayes(y: npt.ArrayLike, predicted: npt.ArrayLike, bayes: npt.ArrayL
     >>> round(r2_minus_bayes([0.0, 1.0, 2.0, 3.0], [0.5, 1.0, 2.0, 2.5], [0.0, 1.0, 2.0, 3.0]), 6)
     -0.1
     """
-    target = np.asarray(y, dtype=np.float64)
+    target = np.asarray(unmask(y), dtype=np.float64)
     total = float(((target - target.mean()) ** 2).sum())
     if total == 0:
         raise ValueError("R2 is undefined: the target has one value only.")
@@ -282,7 +286,7 @@ def r2_minus_bayes(y: npt.ArrayLike, predicted: npt.ArrayLike, bayes: npt.ArrayL
 
 def _pair(truth: npt.ArrayLike, filled: npt.ArrayLike) -> Floats:
     """Returns filled minus truth, both one-dimensional and of one length."""
-    z, guess = np.asarray(truth, dtype=np.float64), np.asarray(filled, dtype=np.float64)
+    z, guess = np.asarray(unmask(truth), dtype=np.float64), np.asarray(unmask(filled), dtype=np.float64)
     if z.ndim != 1 or z.shape != guess.shape:
         raise ValueError(f"Expected cells of one shape (n_cells,), got {z.shape} and {guess.shape}.")
     difference: Floats = guess - z
@@ -320,7 +324,7 @@ def expected_calibration_error(y: npt.ArrayLike, probabilities: npt.ArrayLike, n
     >>> round(expected_calibration_error([0, 1, 1, 1], [0.2, 0.3, 0.8, 0.9], n_bins=2), 6)
     0.2
     """
-    classes, chances = np.asarray(y), np.asarray(probabilities, dtype=np.float64)
+    classes, chances = np.asarray(unmask(y)), np.asarray(unmask(probabilities), dtype=np.float64)
     if n_bins < 1:
         raise ValueError(f"n_bins must be at least 1, got {n_bins!r}.")
     if classes.ndim != 1 or chances.ndim not in (1, 2) or len(chances) != len(classes):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from halfseen.data.masked import unmask
 from halfseen.errors import SchemaError
 from halfseen.missingness.base import Mechanism
 from halfseen.missingness.parameters import check_count
@@ -25,7 +26,7 @@ class ImageTable(OpenTable):
 
     def __init__(self, X: Any, shape: tuple[int, int] | None) -> None:
         if not isinstance(X, Tensor):
-            X = np.asarray(X)
+            X = np.asarray(unmask(X))
         if X.ndim not in (2, 3, 4) or (X.ndim == 2 and shape is None):
             raise ValueError(
                 f"Images must be (N, H, W), (N, C, H, W) or (N, H W) with a shape, got {X.shape}."

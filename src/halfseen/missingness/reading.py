@@ -17,6 +17,7 @@ from torch import Tensor
 
 from halfseen.data.columns import Column, refuse_infinite
 from halfseen.data.frames import RawColumn, Table, is_frame
+from halfseen.data.masked import unmask
 from halfseen.data.schema import Schema
 from halfseen.errors import SchemaError
 from halfseen.missingness.holes import put_nulls
@@ -39,6 +40,7 @@ class OpenTable:
     """
 
     def __init__(self, X: Any, *, batched: bool = False) -> None:
+        X = unmask(X)
         self.native = X
         self.framed = not isinstance(X, Tensor | np.ndarray) and is_frame(X)
         if self.framed:
