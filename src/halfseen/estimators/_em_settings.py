@@ -1,12 +1,10 @@
 """How estimators that fit a Gaussian set up EM: their parameters, checked, and a ridge if it is "auto"."""
 
-from dataclasses import replace
-
 import torch
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators._parameters import check_number, check_whole
-from halfseen.training.em import EMSettings, choose_ridge
+from halfseen.training.em import EMSettings, choose_shrinkage
 
 
 def check_ridge(ridge: float | str) -> None:
@@ -24,5 +22,5 @@ def em_settings(
     check_ridge(ridge)
     if ridge == "auto":
         settings = EMSettings(max_iterations=max_iter, tolerance=tol)
-        return replace(settings, ridge=choose_ridge(batch, settings, generator=generator))
+        return choose_shrinkage(batch, settings, generator=generator)
     return EMSettings(max_iter, tol, float(ridge))

@@ -52,7 +52,8 @@ class GaussianImputer(BaseImputer):
         large incomes are not reported; or a probability that is largest around some value of the column.
     ridge : float or "auto", default="auto"
         Pseudo-rows of uncorrelated data added to the table; ``"auto"`` chooses by held-out likelihood
-        when there are few rows for the number of features.
+        when there are few rows for the number of features, and from 150 features on it may also choose a
+        covariance of low rank plus a diagonal.
     n_posterior_draws : int, default=0
         Parameters drawn from their posterior in `fit`. With at least as many as the draws asked of `sample`,
         multiple imputation is proper: parameter uncertainty is in the draws and intervals. With 0 they are

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.distributions.self_masks import Bump, Probit, SelfMask
 
@@ -60,7 +61,11 @@ def condition(law: RowLaw, batch: Incomplete, n_unseen: int) -> tuple[Tensor, Te
 def law_state(law: RowLaw) -> dict[str, Tensor]:
     """Returns the tensors of a law, to be saved."""
     gaussian = law.gaussian if isinstance(law, SelfMaskedGaussian) else law
-    state = {"law.loc": gaussian.loc, "law.covariance": gaussian.covariance}
+    state = {"law.loc": gaussian.loc}
+    if isinstance(gaussian, LowRankGaussian):
+        state |= {"law.loadings": gaussian.loadings, "law.noise": gaussian.noise}
+    else:
+        state["law.covariance"] = gaussian.covariance
     if isinstance(law, SelfMaskedGaussian):
         kind = type(law.mask).__name__.lower()
         state |= {f"law.{kind}.active": law.mask.active, f"law.{kind}.coefficients": law.mask.coefficients}
@@ -69,15 +74,26 @@ def law_state(law: RowLaw) -> dict[str, Tensor]:
 
 def law_from_state(state: Mapping[str, Tensor]) -> RowLaw:
     """Rebuilds a law from what `law_state` returned."""
-    loc, covariance = state["law.loc"], state["law.covariance"]
-    if covariance.shape != (*loc.shape, *loc.shape) or covariance.dtype != loc.dtype:
-        raise ValueError("law.loc and law.covariance do not fit together.")
-    gaussian = Gaussian(loc, covariance)
+    gaussian = _gaussian_from_state(state)
     for kind, mask in (("bump", Bump), ("probit", Probit)):
         if f"law.{kind}.active" in state:
             found = mask(state[f"law.{kind}.active"], state[f"law.{kind}.coefficients"])
             return SelfMaskedGaussian(gaussian, found)
     return gaussian
+
+
+def _gaussian_from_state(state: Mapping[str, Tensor]) -> Gaussian:
+    loc = state["law.loc"]
+    if "law.loadings" in state:
+        loadings, noise = state["law.loadings"], state["law.noise"]
+        fits = loadings.ndim == 2 and loadings.shape[:1] == loc.shape == noise.shape
+        if not fits or not loc.dtype == loadings.dtype == noise.dtype:
+            raise ValueError("law.loc, law.loadings and law.noise do not fit together.")
+        return LowRankGaussian(loc, loadings, noise)
+    covariance = state["law.covariance"]
+    if covariance.shape != (*loc.shape, *loc.shape) or covariance.dtype != loc.dtype:
+        raise ValueError("law.loc and law.covariance do not fit together.")
+    return Gaussian(loc, covariance)
 
 
 def _with_cells(mask: SelfMask, active: Tensor, coefficients: Tensor) -> SelfMask:
@@ -86,6 +102,10 @@ def _with_cells(mask: SelfMask, active: Tensor, coefficients: Tensor) -> SelfMas
 
 
 def _leading(gaussian: Gaussian, n_features: int) -> Gaussian:
+    if isinstance(gaussian, LowRankGaussian):
+        return LowRankGaussian(
+            gaussian.loc[:n_features], gaussian.loadings[:n_features], gaussian.noise[:n_features]
+        )
     return Gaussian(gaussian.loc[:n_features], gaussian.covariance[:n_features, :n_features])
 
 

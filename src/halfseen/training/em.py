@@ -10,14 +10,19 @@ from torch import Tensor
 from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.patterns import Bucket, plan_buckets
 from halfseen.training.ascent import AscentSettings, ascend, squared_step
+from halfseen.training.em_factors import allowed_ranks, choose_rank, fit_low_rank
 
 WARM_UP_ROWS = 4000  # a start from this many rows is within a few iterations of the fit to all
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DEFAULT_RIDGE = 1.0
 AMPLE_ROWS = 20  # rows per feature from which the ridge no longer matters
 N_FOLDS = 3
+ENOUGH_CELLS = 20_000  # observed and held out: then one fold tells ridges apart
+WIDE = 150  # features from which a covariance of low rank is considered
+MOST_FREE = 500  # features up to which each covariance may be learned, however few the rows
 EIGENVALUE_FLOOR = 0.005  # of the mean eigenvalue; pairwise covariances need not be positive definite
 
 
@@ -33,9 +38,12 @@ class EMSettings(AscentSettings):
         Stop when a pass gains less than this log-likelihood per row and feature.
     ridge : float
         The number of pseudo-rows of uncorrelated unit-variance data that are added to the table.
+    rank : int, optional
+        With a rank the covariance is of that rank plus a diagonal, as wide tables need; else it is free.
     """
 
     ridge: float = DEFAULT_RIDGE
+    rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,12 @@ def fit_gaussian(
     ValueError
         If features depend on each other exactly and there is no ridge.
     """
+    if settings.rank is not None:
+        known = start if isinstance(start, LowRankGaussian) else None
+        ascent = fit_low_rank(
+            batch, settings, settings.rank, settings.ridge, weights=weights, start=known, callback=callback
+        )
+        return EMResult(ascent.point, ascent.objective, ascent.converged)
     with explain_singular(settings.ridge):
         first = _start(batch, settings, generator, weights) if start is None else start
         result = _Climb(batch, settings, weights).run(first, callback)
@@ -122,21 +136,41 @@ def _start(
     return _Climb(batch[rows], settings, some).run(pairwise, callback=None).gaussian
 
 
+@task_threads()
+def choose_shrinkage(batch: Incomplete, settings: EMSettings, *, generator: torch.Generator) -> EMSettings:
+    """Returns the settings with the ridge, and for a wide table the rank, that held-out cells prefer.
+
+    A table is wide from 150 features on, unless it has 20 rows for each. If of a table of at most 500
+    features the cells prefer the largest rank, then its covariance is free, with the same ridge.
+    """
+    if batch.n_features < WIDE or len(batch) >= AMPLE_ROWS * batch.n_features:
+        return replace(settings, ridge=choose_ridge(batch, settings, generator=generator))
+    rank, ridge = choose_rank(batch, settings, generator=generator)
+    free = batch.n_features <= MOST_FREE and len(batch) > 1 and rank == allowed_ranks(batch)[-1]
+    return replace(settings, ridge=ridge, rank=None if free else rank)
+
+
 def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Generator) -> float:
     """Returns the ridge with the best log-likelihood of held-out rows; the default where rows abound.
 
-    From the default the search goes up or down while the held-out score improves.
+    From the default the search goes up or down while the held-out score improves. A fold of many cells is
+    enough by itself.
     """
     if len(batch) >= AMPLE_ROWS * batch.n_features or len(batch) < 2 * N_FOLDS:
         return DEFAULT_RIDGE
-    folds = torch.randperm(len(batch), generator=generator) % N_FOLDS
+    fold_of = torch.randperm(len(batch), generator=generator) % N_FOLDS
+    folds = 1 if batch.observed[fold_of == 0].sum() >= ENOUGH_CELLS else N_FOLDS
     rough = replace(settings, tolerance=10 * settings.tolerance)
+    fits: list[Gaussian | None] = [None] * folds  # each ridge starts from the fit with the one before
 
     def score(ridge: float) -> float:
         total = 0.0
-        for fold in range(N_FOLDS):
-            fit = fit_gaussian(batch[folds != fold], replace(rough, ridge=ridge), generator=generator)
-            total += float(fit.gaussian.log_prob(batch[folds == fold]).sum())
+        for fold in range(folds):
+            train = batch[fold_of != fold]
+            fits[fold] = fit = fit_gaussian(
+                train, replace(rough, ridge=ridge), generator=generator, start=fits[fold]
+            ).gaussian
+            total += float(fit.log_prob(batch[fold_of == fold]).sum())
         return total
 
     scores = {DEFAULT_RIDGE: score(DEFAULT_RIDGE)}

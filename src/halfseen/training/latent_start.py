@@ -1,14 +1,12 @@
 """The Gaussian from which latent-variable models of tables start."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.training.em import EMSettings, choose_ridge, fit_gaussian
+from halfseen.training.em import EMSettings, choose_shrinkage, fit_gaussian
 from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.vocabulary import Missingness
 
@@ -31,7 +29,7 @@ def fit_start(
     """
     some = batch[torch.randperm(len(batch), generator=generator)[:MOST_ROWS]]
     settings = EMSettings(max_iterations=100, tolerance=1e-4)
-    settings = replace(settings, ridge=choose_ridge(some, settings, generator=generator))
+    settings = choose_shrinkage(some, settings, generator=generator)
     if may_hide is None:
         return fit_gaussian(some, settings, generator=generator).gaussian
     return fit_masked_gaussian(some, Missingness.PROBIT, may_hide, settings, generator=generator).model
