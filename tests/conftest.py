@@ -30,6 +30,12 @@ def shared_data():
 
 
 @pytest.fixture(autouse=True)
+def defects_are_raised(monkeypatch):
+    """The command line turns no defect into one line; a test of what users see deletes the variable."""
+    monkeypatch.setenv("HALFSEEN_DEBUG", "1")
+
+
+@pytest.fixture(autouse=True)
 def global_generators_stay_where_they_are(request):
     """Fails a test after which the next number of torch's or numpy's global generator differs."""
     torch_before, numpy_before = torch.random.get_rng_state(), np.random.get_state()  # noqa: NPY002

@@ -12,10 +12,18 @@ from typing import BinaryIO
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Opens a file beside `path` that takes its name when the block ends well, and vanishes otherwise."""
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():  # a pipe or a device has no name to swap
-        with target.open("wb") as file:
+    is_special = target.exists() and not target.is_file()  # a pipe or a device has no name to swap
+    try:
+        with target.open("wb") if is_special else _swapping(target) as file:
             yield file
-        return
+    except OSError as error:
+        if error.filename is None:  # as when the disk is full
+            error.filename = os.fspath(path)
+        raise
+
+
+@contextmanager
+def _swapping(target: Path) -> Iterator[BinaryIO]:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     temporary = Path(name)
     try:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 import halfseen
+from halfseen.cli import progress
 from halfseen.cli.main import main
 from halfseen.errors import SchemaError
 
@@ -102,6 +103,12 @@ class FakeImputer:
 
     def save(self, path):
         Path(path).write_bytes(b"model")
+
+
+@pytest.fixture(autouse=True)
+def no_beats(monkeypatch):
+    """Lines that appear after a while would make what is said depend on the speed of the machine."""
+    monkeypatch.setattr(progress, "BEATS", (1e6,))
 
 
 @pytest.fixture

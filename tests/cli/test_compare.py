@@ -60,7 +60,9 @@ def test_the_race_of_the_bundled_table_is_printed_kept_and_reported(run, tmp_pat
     assert len(re.findall(r"│ (gaussian|mean|median) ", out)) == 6  # new rows and fitted rows
     assert out.count("0/2") == 6
     assert "RMSE: gaussian" in out
-    assert [line.split()[0] for line in err.splitlines()] == ["read", "hidden", "wrote", "report", "done"]
+    assert [line.split()[0] for line in err.splitlines()] == [
+        "read", "running", "hidden", "wrote", "report", "done",
+    ]  # fmt: skip
     assert sorted(path.name for path in (tmp_path / "race").iterdir()) == [
         "results.json", "results.parquet", "runs",
     ]  # fmt: skip
@@ -146,9 +148,8 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(run, table, tmp_path
     (tmp_path / "same.csv").write_text("a,b\n" + "1,2\n" * 30)
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1
-    assert err.startswith("halfseen: error: ")
-    assert message in err
+    assert message in err.splitlines()[-1]
+    assert err.count("halfseen: error: ") == 1
 
 
 @pytest.fixture

@@ -88,7 +88,6 @@ def ampute(request: Request, reporter: Reporter) -> None:
     except ValueError as error:
         raise TableError(str(error)) from None
     holed = _without_text(file, amputed)
-    reporter.release()
     write_tables([holed.table], request.output, holed, format=request.output_format)
     _say_shares(file, holed, mechanism, reporter)
     reporter.say("wrote", "standard output" if request.output == "-" else request.output)

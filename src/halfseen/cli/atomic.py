@@ -2,8 +2,10 @@
 
 import os
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +25,13 @@ def check_writable(path: str) -> None:
         raise TableError(f"{path}: cannot write: {str(folder)!r} is not a directory")
     if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
         raise TableError(f"{path}: cannot write: permission denied")
+
+
+def check_report(path: str | None) -> None:
+    """Refuse a report that could not be made or written, before the work begins."""
+    if path is not None:
+        check_writable(path)
+        import_module("jinja2")  # of an extra; if it is missing, `main` says what to install
 
 
 def check_apart(
@@ -76,9 +85,19 @@ def _status(path: str, stream: int) -> os.stat_result | None:
 
 @contextmanager
 def write_atomically(path: str) -> Iterator[BinaryIO]:
-    """Open a file that takes its name when the block ends well; what goes wrong is a TableError."""
+    """Open a file that takes its name when the block ends well; what goes wrong is a TableError.
+
+    ``-`` is standard output.
+    """
+    name = "standard output" if path == "-" else path
     try:
+        if path == "-":
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+            return
         with _files.write_atomically(path) as file:
             yield file
+    except BrokenPipeError:
+        raise  # nobody reads on
     except OSError as error:
-        raise TableError(f"{path}: cannot write: {(error.strerror or str(error)).lower()}") from error
+        raise TableError(f"{name}: cannot write: {(error.strerror or str(error)).lower()}") from error

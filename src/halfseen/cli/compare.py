@@ -16,7 +16,7 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import halfseen
-from halfseen.cli.atomic import check_apart, check_writable, write_atomically
+from halfseen.cli.atomic import check_apart, check_report, write_atomically
 from halfseen.cli.methods import QUICK, build
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, read_table
@@ -91,7 +91,6 @@ def run_race(race: Race, reporter: Reporter) -> Comparison:
     started = time.perf_counter()
     _check(race)
     comparison = hold_race(race, *_read(race, reporter), reporter)
-    reporter.release()
     seconds = time.perf_counter() - started
     summary = summarize_comparison(
         comparison,
@@ -112,7 +111,7 @@ def hold_race(race: Race, table: Any, schema: dict[str, Any] | None, reporter: R
     """Hide known cells of a table and let the methods fill them."""
     n_runs = len(race.methods) * race.repeats
     done: list[Record] = []
-    with reporter.noting_warnings(), reporter.progress("racing") as move:
+    with reporter.noting_warnings(), reporter.progress("running", f"{n_runs:,} runs", "run") as move:
 
         def count(record: Record) -> None:
             done.append(record)
@@ -157,8 +156,7 @@ def _check(race: Race) -> None:
         raise TableError(f"--rate must be between 0 and 1, got {race.rate:g}")
     if race.mechanism not in MECHANISMS:
         raise TableError(f"unknown mechanism {race.mechanism!r}; choose from {', '.join(MECHANISMS)}")
-    if race.report is not None:
-        check_writable(race.report)
+    check_report(race.report)
     if race.output is not None:
         folder = Path(race.output)
         if folder.exists() and not folder.is_dir():

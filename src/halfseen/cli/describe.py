@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 import halfseen
-from halfseen.cli.atomic import check_apart, check_writable, write_atomically
-from halfseen.cli.progress import Reporter, one_line
+from halfseen.cli.atomic import check_apart, check_report, write_atomically
+from halfseen.cli.errors import one_line
+from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, read_table
 from halfseen.evaluation.diagnosis import Diagnosis, describe
 from halfseen.evaluation.diagnosis_text import headline
 from halfseen.evaluation.wording import effect_words, names_words, p_words, pair_words, share_words
-from halfseen.report.describe import render_diagnosis, summarize_diagnosis
 
 _TOP, _TOP_COLUMNS, _BAR = 8, 15, 24
 
@@ -50,13 +50,14 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
     if request.against is not None:
         reference = read_table(request.against, **request.reading or {})
         reporter.say("against", f"{reference.source}: {reference.table.num_rows:,} rows")
-    with reporter.noting_warnings():
+    with reporter.noting_warnings(), reporter.progress("looking", "for what missing cells go with"):
         diagnosis = describe(
             file.table, request.target, None if reference is None else reference.table,
             random_state=request.seed,
         )  # fmt: skip
-    reporter.release()
     if request.report is not None:
+        from halfseen.report.describe import render_diagnosis, summarize_diagnosis
+
         summary = summarize_diagnosis(
             diagnosis,
             source=Path(file.source).name,
@@ -79,8 +80,7 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
 def _check_paths(request: Request) -> None:
     if request.source == "-" and request.against == "-":
         raise TableError("only one of the two tables can be standard input")
-    if request.report is not None:
-        check_writable(request.report)
+    check_report(request.report)
     check_apart({"IN": request.source, "--against": request.against}, {"--report": request.report})
 
 

@@ -1,5 +1,76 @@
-"""The one error that table files raise."""
+"""What goes wrong on the command line: the error of table files, and one line with an exit code for any."""
+
+import os
+import sys
+
+EXTRAS = {"typer": "cli", "rich": "cli", "pyarrow": "cli", "jinja2": "report", "markupsafe": "report"}
+"""Packages that only an extra installs, and which."""
+
+FAILED, INTERNAL = 2, 70
+"""Exit codes: for what a user can mend, and for a defect of this program."""
+
+_NO_MEMORY = ("can't allocate memory", "not enough memory")  # torch raises a RuntimeError
 
 
 class TableError(ValueError):
     """A table file cannot be read or written; the message is one line that names the file."""
+
+
+def debugging() -> bool:
+    """Tell whether errors are raised with their traceback instead of being turned into one line."""
+    return bool(os.environ.get("HALFSEEN_DEBUG"))
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """Return what to say of an error, and the exit code."""
+    code = FAILED
+    if isinstance(error, ModuleNotFoundError) and _package(error) in EXTRAS:
+        package = _package(error)
+        message = f"this needs the package {package}: pip install 'halfseen[{EXTRAS[package]}]'"
+    elif isinstance(error, OSError):
+        reason = (error.strerror or str(error)).lower()
+        message = f"{error.filename}: {reason}" if error.filename is not None else reason
+    elif is_ours(error):
+        message = str(error)
+    elif isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
+        message = "there is not enough memory; ask for fewer draws, or give a part of the rows"
+    elif isinstance(error, ValueError) or _is_of_arrow(error):
+        message = f"{error or type(error).__name__} (HALFSEEN_DEBUG=1 shows where)"
+    else:
+        message = f"internal error, please report it: {type(error).__name__}: {error} "
+        message += "(HALFSEEN_DEBUG=1 shows the traceback)"
+        code = INTERNAL
+    notes: list[str] = getattr(error, "__notes__", [])
+    return "; ".join([message, *notes]), code
+
+
+def is_ours(error: BaseException) -> bool:
+    """Tell whether an error was raised for users to read."""
+    return type(error).__module__.partition(".")[0] == "halfseen"
+
+
+def is_expected(error: BaseException) -> bool:
+    """Tell whether an error is no sign of a defect, so that its traceback is of no use."""
+    return is_ours(error) or isinstance(error, OSError) or _package(error) in EXTRAS
+
+
+def _package(error: BaseException) -> str:
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    return (name or "").partition(".")[0]
+
+
+def _is_of_arrow(error: BaseException) -> bool:
+    arrow = sys.modules.get("pyarrow")
+    return arrow is not None and isinstance(error, arrow.ArrowException)
+
+
+def one_line(text: str) -> str:
+    """Return a text as one printable line, whatever a file or column name holds."""
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in " ".join(text.split())
+    )
+
+
+def print_error(message: str) -> None:
+    """Print the one line that an error gets."""
+    print(f"halfseen: error: {one_line(message)}", file=sys.stderr)

@@ -1,7 +1,8 @@
 """The steps of ``halfseen impute``: read, fit, fill, write, report."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 import halfseen
-from halfseen.cli.atomic import check_apart, check_writable, is_same_file, write_atomically
-from halfseen.cli.compare import Race, hold_race, thin_rows
+from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_atomically
+from halfseen.cli.errors import debugging, explain, is_expected
 from halfseen.cli.methods import TRAINED, Method, build, offered
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
-from halfseen.report.compare import render_race, summarize_comparison
-from halfseen.report.render import render
-from halfseen.report.summarize import summarize
 
 RACE_ROWS, RACE_RATE, RACE_REPEATS = 1000, 0.1, 3
 """The self-evaluation of a report: rows that take part, the share of cells hidden, and how often."""
@@ -84,37 +82,60 @@ def impute(request: Request, reporter: Reporter) -> None:
     started = time.perf_counter()
     _check_targets(request)
     said = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
-    file = _read(request, said, reporter)
     with reporter.noting_warnings():
-        with reporter.progress(f"fitting {request.named_method}") as callback:
+        file = _read(request, said, reporter)
+        with reporter.progress("fitting", request.named_method) as callback:
             imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
         _say_kinds(imputer.schema_.columns, reporter)
-        drawn = imputer.sample(file.table, n_draws=request.draws) if request.draws is not None else []
-        filled = (
-            imputer.transform(file.table) if request.draws is None or request.report is not None else None
-        )
-        page = None
+        filled, drawn = _fill(request, reporter, imputer, file.table)
+        _write(request, reporter, file, [filled] if request.draws is None else drawn)
+        if request.model is not None:
+            with _after_the_table("the model", request):
+                imputer.save(request.model)
+            reporter.say("model", request.model)
         if request.report is not None:
-            page = _make_page(request, reporter, imputer, file, filled, drawn, started)
-    reporter.release()
-    _write(request, reporter, file, [filled] if request.draws is None else drawn)
-    if request.report is not None and page is not None:
-        with write_atomically(request.report) as target:
-            target.write(page.encode("utf-8"))
-        reporter.say("report", request.report)
-    if request.model is not None:
-        imputer.save(request.model)
-        reporter.say("model", request.model)
+            with _after_the_table("the report", request):
+                page = _make_page(request, reporter, imputer, file, filled, drawn, started)
+                with write_atomically(request.report) as target:
+                    target.write(page.encode("utf-8"))
+            reporter.say("report", request.report)
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+
+
+def _fill(request: Request, reporter: Reporter, imputer: Any, table: pa.Table) -> tuple[Any, list[Any]]:
+    """Return the table with the best single values, if they are needed, and the draws asked for."""
+    filled, drawn = None, []
+    if request.draws is not None:
+        with reporter.progress("drawing", f"{request.draws:,} tables"):
+            drawn = imputer.sample(table, n_draws=request.draws)
+    if request.draws is None or request.report is not None:
+        with reporter.progress("filling", "best single values"):
+            filled = imputer.transform(table)
+    return filled, drawn
+
+
+@contextmanager
+def _after_the_table(what: str, request: Request) -> Iterator[None]:
+    """Say of a failure that it cost nothing of the table, which was written before."""
+    written = f"the table was written to {_where(request)}"
+    try:
+        yield
+    except KeyboardInterrupt as interruption:
+        interruption.add_note(written)
+        raise
+    except Exception as error:  # raised again, as it is or as what a user can read
+        if debugging() and not is_expected(error):
+            raise
+        raise TableError(f"{what} could not be made: {explain(error)[0]}; {written}") from error
 
 
 def _check_targets(request: Request) -> None:
     if request.evaluate and request.report is None:
         raise TableError("--evaluate adds a section to the report: give --report too")
     check_output(request.output, request.output_format)
-    for path in (request.report, request.model):
-        if path is not None:
-            check_writable(path)
+    check_report(request.report)
+    if request.model is not None:
+        check_writable(request.model)
     if request.in_place and not is_same_file(request.output, request.source):
         raise TableError(
             f"{request.output}: --in-place writes to the input, {request.source}: leave out --output, "
@@ -173,11 +194,16 @@ def _make_page(
     drawn: Sequence[pa.Table],
     started: float,
 ) -> str:
+    """Return the report; its packages are imported here, for who has not installed them."""
+    from halfseen.report.render import render
+    from halfseen.report.summarize import summarize
+
     table = file.table
     n_draws = REPORT_DRAWS if table.num_rows * table.num_columns <= _LARGE else REPORT_DRAWS // 4
-    draws = drawn or imputer.sample(table, n_draws=n_draws)
-    low, high = imputer.interval(table, level=request.level)
-    probabilities = imputer.top_probabilities(table)
+    with reporter.progress("asking", "for draws and intervals, which the report shows"):
+        draws = drawn or imputer.sample(table, n_draws=n_draws)
+        low, high = imputer.interval(table, level=request.level)
+        probabilities = imputer.top_probabilities(table)
     summary = summarize(
         table,
         filled,
@@ -198,19 +224,23 @@ def _make_page(
     )
     if not request.evaluate:
         return render(summary)
-    race = _evaluate(request, reporter, file)
-    return render(summary, race, render_race(race))
+    race, panel = _evaluate(request, reporter, file)
+    return render(summary, race, panel)
 
 
-def _evaluate(request: Request, reporter: Reporter, file: TableFile) -> dict[str, Any]:
+def _evaluate(request: Request, reporter: Reporter, file: TableFile) -> tuple[dict[str, Any], Any]:
     """Race the method with simple ones on hidden cells of at most RACE_ROWS rows."""
+    from halfseen.cli.compare import Race, hold_race, thin_rows
+    from halfseen.report.compare import render_race, summarize_comparison
+
     methods = tuple(dict.fromkeys((request.named_method, "mean", "median", "iterative")))
     race = Race(request.source, methods, rate=RACE_RATE, repeats=RACE_REPEATS, seed=request.seed,
                 level=request.level, max_rows=RACE_ROWS)  # fmt: skip
     part = thin_rows(file.table, race)
     comparison = hold_race(race, part, file.settings or None, reporter)
     summary = summarize_comparison(comparison, version=halfseen.__version__)
-    return summary | {"n_rows": part.num_rows}
+    summary |= {"n_rows": part.num_rows}
+    return summary, render_race(summary)
 
 
 def _write(request: Request, reporter: Reporter, file: TableFile, tables: Sequence[pa.Table]) -> None:
@@ -221,8 +251,11 @@ def _write(request: Request, reporter: Reporter, file: TableFile, tables: Sequen
         draw = next(name for name in candidates if name not in names)
     write_tables(tables, request.output, file, format=request.output_format, draw=draw)
     left = sum(column.null_count for column in tables[0].columns)
-    where = "standard output" if request.output == "-" else request.output
     what = (
         f"{len(tables)} draws below each other, numbered in column {draw!r}" if draw else "best single values"
     )
-    reporter.say("wrote", f"{where} ({what}{f'; {left:,} cells left missing' if left else ''})")
+    reporter.say("wrote", f"{_where(request)} ({what}{f'; {left:,} cells left missing' if left else ''})")
+
+
+def _where(request: Request) -> str:
+    return "standard output" if request.output == "-" else request.output

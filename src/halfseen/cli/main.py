@@ -1,19 +1,22 @@
 """The program ``halfseen``: runs a command, and turns what goes wrong into one line and an exit code."""
 
+import os
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-import typer
+from halfseen.cli.errors import FAILED, debugging, explain, is_expected, print_error
 
-from halfseen.cli.app import app
-from halfseen.cli.errors import TableError
-from halfseen.cli.progress import print_error
-from halfseen.errors import SchemaError, TrainingError
+TERMINATING = ("SIGTERM", "SIGHUP")
+"""Signals that end a run as Ctrl-C does: nothing is left half-written. Not every system has both."""
 
-# Typer carries its own copy of click in some versions and uses the package in others.
-UsageError: Any = typer.BadParameter.__bases__[0]
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end by a signal other than that of Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,30 +30,66 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0 when all went well, 2 when the user can mend it and one line says what is wrong.
+        The exit code: 0 when all went well; 1 when runs of an experiment failed; 2 when the user can mend it
+        and one line says what is wrong; 70 for a defect; 130 when interrupted, 143 when terminated.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
-        code = app(
-            args=arguments,
-            prog_name="halfseen",
-            standalone_mode=False,
-            obj=shlex.join(["halfseen", *arguments]),
-        )
+        with _no_foreign_warnings():
+            return _call(arguments)
+    except KeyboardInterrupt as interruption:
+        word = "terminated" if isinstance(interruption, Terminated) else "interrupted"
+        print_error("; ".join([word, *getattr(interruption, "__notes__", [])]))
+        return 128 + (interruption.args[0] if isinstance(interruption, Terminated) else signal.SIGINT)
+    except BrokenPipeError:  # who reads standard output has heard enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:  # nothing is swallowed: it is raised, or told and turned into an exit code
+        if debugging() and not is_expected(error):
+            raise
+        message, code = explain(error)
+        print_error(message)
+        return code
+
+
+def _call(arguments: Sequence[str]) -> int:
+    import typer
+
+    from halfseen.cli.app import app
+
+    # Typer carries its own copy of click in some versions and uses the package in others.
+    UsageError: Any = typer.BadParameter.__bases__[0]
+    command = typer.main.get_command(app)
+    try:
+        words = shlex.join(["halfseen", *arguments])
+        with command.make_context("halfseen", list(arguments), obj=words) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as end:
+        return int(end.exit_code)
     except UsageError as error:
         print_error(f"{error.format_message()} (see halfseen --help)")
-    except OSError as error:
-        print_error(f"{error.filename}: {(error.strerror or '').lower()}" if error.filename else str(error))
-    except (TableError, SchemaError, TrainingError) as error:
-        print_error(str(error))
-    except (typer.Abort, KeyboardInterrupt):
-        print_error("interrupted")
-        return 130
-    else:
-        return int(code or 0)
-    return 2
+        return FAILED
+    return 0
+
+
+@contextmanager
+def _no_foreign_warnings() -> Iterator[None]:
+    """Keep the warnings of other packages from users, who can do nothing about them."""
+    with warnings.catch_warnings():
+        if not debugging():
+            warnings.simplefilter("ignore")
+        yield
+
+
+def _terminate(number: int, frame: Any) -> None:
+    raise Terminated(number)
 
 
 def run() -> None:
     """Run the command line and leave the process with its exit code."""
+    for name in TERMINATING:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
+            signal.signal(number, _terminate)
     sys.exit(main())

@@ -1,9 +1,11 @@
 """What the command line says while it works: on standard error, so that standard output carries data only."""
 
-import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain, count
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -17,21 +19,15 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from halfseen.cli.errors import one_line
 from halfseen.errors import HalfseenWarning
 
-
-def one_line(text: str) -> str:
-    """Return a text as one printable line, whatever a file or column name holds."""
-    return "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in " ".join(text.split())
-    )
+BEATS = (1.0, 3.0, 10.0)
+"""Seconds after which a step that goes on says so, away from a terminal; then again after each ten."""
 
 
 class Reporter:
-    """Says what is done, one line each; warnings too.
-
-    In a terminal a line appears at once. Elsewhere lines wait for `release`, so that a run that fails says
-    one thing only: why.
+    """Says what is done, one line each and at once; warnings too.
 
     Parameters
     ----------
@@ -45,17 +41,12 @@ class Reporter:
         self.quiet = quiet
         self.console = console or Console(stderr=True)
         self.notes: list[str] = []
-        self._waiting: list[Text] | None = None if self.console.is_terminal else []
 
     def say(self, what: str, text: str, style: str = "bold") -> None:
         """Say one line: a word that is made to stand out, and the rest."""
-        line = Text.assemble((f"{what:>8}", style), "  ", one_line(text))
-        if self.quiet:
-            return
-        if self._waiting is None:
-            self._print(line)
-        else:
-            self._waiting.append(line)
+        if not self.quiet:
+            line = Text.assemble((f"{what:>8}", style), "  ", one_line(text))
+            self.console.print(line, highlight=False, soft_wrap=True)
 
     def note(self, text: str, style: str = "yellow") -> None:
         """Say something that belongs into the report too; what was said already is not repeated."""
@@ -63,15 +54,6 @@ class Reporter:
         if text not in self.notes:
             self.notes.append(text)
             self.say("note", text, style)
-
-    def release(self) -> None:
-        """Say what was held back, and from now on everything at once."""
-        lines, self._waiting = self._waiting or [], None
-        for line in lines:
-            self._print(line)
-
-    def _print(self, line: Text) -> None:
-        self.console.print(line, highlight=False, soft_wrap=True)
 
     @contextmanager
     def noting_warnings(self) -> Iterator[None]:
@@ -97,11 +79,33 @@ class Reporter:
             yield
 
     @contextmanager
-    def progress(self, title: str) -> Iterator[Callable[[Any], None]]:
-        """Show a bar in a terminal; yields the callback that moves it, given a record of an epoch."""
-        if self.quiet or not self.console.is_terminal:
+    def progress(self, what: str, title: str, unit: str = "epoch") -> Iterator[Callable[[Any], None]]:
+        """Show that a step goes on: by a bar in a terminal, by a line now and then elsewhere.
+
+        Parameters
+        ----------
+        what, title : str
+            The step, as in ``fitting``, ``miwae``.
+        unit : str
+            What its records count.
+
+        Yields
+        ------
+        callable
+            Takes a record with ``epoch`` and ``max_epochs``, whatever the step counts.
+        """
+        if self.quiet:
             yield lambda record: None
-            return
+        elif self.console.is_terminal:
+            with self._bar(f"{what} {title}") as move:
+                yield move
+        else:
+            self.say(what, title)
+            with self._beating(what, unit) as move:
+                yield move
+
+    @contextmanager
+    def _bar(self, title: str) -> Iterator[Callable[[Any], None]]:
         columns = (
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
             TextColumn("{task.fields[detail]}"), TimeElapsedColumn(), TimeRemainingColumn(),
@@ -115,7 +119,27 @@ class Reporter:
 
             yield move
 
+    @contextmanager
+    def _beating(self, what: str, unit: str) -> Iterator[Callable[[Any], None]]:
+        """Say from a thread of its own how far the step is, so that a long epoch is no silence."""
+        last: list[Any] = []
+        ended = threading.Event()
+        began = time.monotonic()
 
-def print_error(message: str) -> None:
-    """Print the one line that a user error gets."""
-    print(f"halfseen: error: {one_line(message)}", file=sys.stderr)
+        def beat() -> None:
+            for moment in chain(BEATS, count(2 * BEATS[-1], BEATS[-1])):
+                if ended.wait(max(0.0, began + moment - time.monotonic())):
+                    return
+                done = f"{unit} {last[0].epoch:,} of {last[0].max_epochs:,}, " if last else ""
+                self.say(what, f"{done}{moment:,.0f} s so far")
+
+        def move(record: Any) -> None:
+            last[:] = [record]
+
+        thread = threading.Thread(target=beat, name="halfseen progress", daemon=True)
+        thread.start()
+        try:
+            yield move
+        finally:
+            ended.set()
+            thread.join()

@@ -35,7 +35,6 @@ def reproduce(name: str | None, scale: str, output: str, fresh: bool, reporter: 
 
 def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter: Reporter) -> Results:
     """Runs what is not stored yet, saying how far it is."""
-    reporter.release()
     reporter.say("question", experiment.question)
 
     def tell(cell: Cell, number: int, total: int) -> None:

@@ -293,7 +293,7 @@ def write_tables(
     check_output(path, format)
     kind = find_format(path, format, "--to")
     with ExitStack() as stack:
-        file: BinaryIO = sys.stdout.buffer if path == "-" else stack.enter_context(write_atomically(path))
+        file: BinaryIO = stack.enter_context(write_atomically(path))
         if path.lower().endswith(".gz"):
             file = cast(BinaryIO, stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0)))
         if kind == "csv":

@@ -118,12 +118,21 @@ def summarize(
         "patterns": summarize_patterns(holes, table.column_names),
         "blocks": summarize_blocks(holes, table.column_names),
         "fills": [
-            summarize_fill(known[name], table, filled, draws, low, high, (probabilities or {}).get(name))
+            _summarize_fill(known[name], table, filled, draws, low, high, (probabilities or {}).get(name))
             for name in _emptiest(columns)
             if name in known
         ],
         "n_with_holes": int((per_column > 0).sum()),
     }
+
+
+def _summarize_fill(column: ColumnLike, *given: Any) -> Summary:
+    """Return what `summarize_fill` does; whatever goes wrong says in which column."""
+    try:
+        return summarize_fill(column, *given)
+    except Exception as error:  # raised again, with the name
+        error.add_note(f"column {column.name!r}")
+        raise
 
 
 def _emptiest(columns: Sequence[Summary]) -> list[str]:

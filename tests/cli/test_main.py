@@ -1,0 +1,290 @@
+"""What users see when something goes wrong: one line, an exit code, and nothing half-written."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import halfseen
+from halfseen.cli import impute as impute_module
+from halfseen.cli.main import main
+from halfseen.errors import TrainingError
+from halfseen.report import summarize as summarize_module
+
+PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
+TABLE = "name,x,y\nann,1.50,4\nbob,,5\ncat,2.25,\n"
+
+
+@pytest.fixture
+def as_a_user(monkeypatch):
+    monkeypatch.delenv("HALFSEEN_DEBUG")
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "in.csv").write_text(TABLE)
+    return tmp_path / "in.csv"
+
+
+def fail_with(monkeypatch, error, where="fit"):
+    """Makes the imputer of the tests raise."""
+
+    def broken(self, *args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(halfseen.GaussianImputer, where, broken)
+
+
+def last_line(err):
+    assert err.count("halfseen: error: ") == 1
+    return err.splitlines()[-1]
+
+
+# -------------------------------------------------------------------------------------------- errors
+
+WHERE = "(HALFSEEN_DEBUG=1 shows where)"
+NO_MEMORY = "there is not enough memory; ask for fewer draws, or give a part of the rows"
+ERRORS = {
+    "a value": (ValueError("ridge must be positive"), 2, f"ridge must be positive {WHERE}"),
+    "arrow": (pa.ArrowNotImplementedError("no kernel"), 2, f"no kernel {WHERE}"),
+    "arrow, a value": (pa.ArrowInvalid("not valid"), 2, f"not valid {WHERE}"),
+    "memory": (MemoryError(), 2, NO_MEMORY),
+    "memory of torch": (
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+        2,
+        NO_MEMORY,
+    ),
+    "a file": (PermissionError(errno.EACCES, "Permission denied", "m.half"), 2, "m.half: permission denied"),
+    "training": (TrainingError("In epoch 3 the loss was nan."), 2, "In epoch 3 the loss was nan."),
+    "a defect": (
+        TypeError("'int' object is not\niterable"),
+        70,
+        "internal error, please report it: TypeError: 'int' object is not iterable "
+        "(HALFSEEN_DEBUG=1 shows the traceback)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_is_one_line_and_an_exit_code(run, table, tmp_path, monkeypatch, as_a_user, case):
+    error, expected, message = ERRORS[case]
+    fail_with(monkeypatch, error)
+    code, out, err = run("impute", table, "-o", "out.csv")
+    assert (code, out) == (expected, "")
+    assert last_line(err) == f"halfseen: error: {message}"
+    assert os.listdir(tmp_path) == ["in.csv"]
+
+
+@pytest.mark.parametrize("case", ["a value", "arrow", "memory", "a defect"])
+def test_tests_see_a_defect_with_its_traceback(run, table, monkeypatch, case):
+    error, _, _ = ERRORS[case]
+    fail_with(monkeypatch, error)
+    with pytest.raises(type(error)):
+        run("impute", table, "-o", "out.csv")
+
+
+def test_warnings_of_other_packages_do_not_reach_a_user(run, table, monkeypatch, as_a_user):
+    fit = halfseen.GaussianImputer.fit
+
+    def warn(self, given):
+        warnings.warn("overflow encountered", RuntimeWarning, stacklevel=1)
+        np.asarray([1e308]) * 10
+        return fit(self, given)
+
+    monkeypatch.setattr(halfseen.GaussianImputer, "fit", warn)
+    code, _, err = run("impute", table, "-o", "out.csv")
+    assert code == 0
+    assert "overflow" not in err
+    monkeypatch.setenv("HALFSEEN_DEBUG", "1")
+    with pytest.raises(RuntimeWarning, match="overflow encountered"):
+        run("impute", table, "-o", "out.csv")
+
+
+# ----------------------------------------------------------------------------------- after the table
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("year 9999 is out of range"), "year 9999 is out of range (HALFSEEN_DEBUG=1 shows where)"),
+        (IndexError("list index"), "internal error, please report it: IndexError: list index"),
+        (OSError(errno.ENOSPC, "No space left on device", "r.html"), "r.html: no space left on device"),
+    ],
+)
+def test_a_report_that_fails_costs_nothing_of_the_table(run, table, monkeypatch, as_a_user, error, reason):
+    def broken(*args):
+        error.add_note("column 'x'")
+        raise error
+
+    monkeypatch.setattr(impute_module, "_make_page", broken)
+    code, _, err = run("impute", table, "-o", "out.csv", "--report", "r.html", "--save-model", "m.half")
+    assert code == 2
+    assert last_line(err).startswith(f"halfseen: error: the report could not be made: {reason}")
+    assert last_line(err).endswith("; column 'x'; the table was written to out.csv")
+    assert (table.parent / "out.csv").read_text().startswith("name,x,y\n")
+    assert sorted(os.listdir(table.parent)) == ["in.csv", "m.half", "out.csv"]
+
+
+def test_a_report_that_fails_names_the_column(run, table, monkeypatch, as_a_user):
+    def broken(column, *given):
+        raise OverflowError("date value out of range")
+
+    monkeypatch.setattr(summarize_module, "summarize_fill", broken)
+    code, _, err = run("impute", table, "-o", "out.csv", "--report", "r.html")
+    assert code == 2
+    assert "OverflowError: date value out of range" in last_line(err)
+    assert last_line(err).endswith("; column 'x'; the table was written to out.csv")
+
+
+def test_a_model_that_fails_costs_nothing_of_the_table(run, table, monkeypatch, as_a_user):
+    fail_with(monkeypatch, OSError(errno.ENOSPC, "No space left on device", "m.half"), where="save")
+    code, _, err = run("impute", table, "-o", "out.csv", "--save-model", "m.half")
+    assert code == 2
+    assert last_line(err) == (
+        "halfseen: error: the model could not be made: m.half: no space left on device; "
+        "the table was written to out.csv"
+    )
+    assert sorted(os.listdir(table.parent)) == ["in.csv", "out.csv"]
+
+
+def test_an_interrupted_report_says_that_the_table_was_written(run, table, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(impute_module, "_make_page", interrupt)
+    code, _, err = run("impute", table, "-o", "out.csv", "--report", "r.html")
+    assert code == 130
+    assert last_line(err) == "halfseen: error: interrupted; the table was written to out.csv"
+
+
+# ----------------------------------------------------------------------------------------- full disks
+
+full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+
+@full_device
+@pytest.mark.parametrize("option", ["--output", "--report", "--save-model"])
+def test_a_full_disk_names_the_file(tmp_path, capfd, option):
+    paths = {"--output": str(tmp_path / "out.csv"), option: "/dev/full"}
+    given = [word for pair in paths.items() for word in pair]
+    assert main(["impute", PENGUINS, "--method", "mean", *given]) == 2
+    assert "/dev/full: " in last_line(capfd.readouterr().err)
+    assert os.listdir(tmp_path) == ([] if option == "--output" else ["out.csv"])
+
+
+@full_device
+def test_a_full_disk_behind_standard_output_is_named(tmp_path):
+    command = [sys.executable, "-m", "halfseen", "ampute", PENGUINS, "-o", "-"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert "halfseen: error: standard output: cannot write: no space left on device" in done.stderr
+
+
+# --------------------------------------------------------------------------------------- interruption
+
+
+@pytest.fixture
+def long_run(tmp_path):
+    """A process that trains for minutes, and has begun to."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(4000, 6)).round(3)
+    lines = [",".join("" if rng.random() < 0.2 else str(cell) for cell in row) for row in rows]
+    (tmp_path / "in.csv").write_text("\n".join(["a,b,c,d,e,f", *lines]) + "\n")
+    (tmp_path / "old.csv").write_text("old")
+    command = [sys.executable, "-m", "halfseen", "impute", "in.csv", "-o", "old.csv", "--method", "miwae",
+               "--report", "r.html", "--save-model", "m.half"]  # fmt: skip
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if "epoch" in line:
+            break
+    assert process.poll() is None, "".join(said)
+    yield process
+    process.kill()
+    process.wait()
+    process.stderr.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_run_that_is_stopped_in_training_writes_nothing(long_run, tmp_path, number, code, word):
+    long_run.send_signal(number)
+    err = long_run.stderr.read()
+    assert long_run.wait() == code
+    assert last_line(err) == f"halfseen: error: {word}"
+    assert "Traceback" not in err
+    assert sorted(os.listdir(tmp_path)) == ["in.csv", "old.csv"]
+    assert (tmp_path / "old.csv").read_text() == "old"
+
+
+def test_an_interruption_is_one_line_and_nothing_is_written(run, table, monkeypatch):
+    fail_with(monkeypatch, KeyboardInterrupt())
+    code, out, err = run("impute", table, "-o", "out.csv", "--quiet")
+    assert (code, out, err) == (130, "", "halfseen: error: interrupted\n")
+    assert os.listdir(table.parent) == ["in.csv"]
+
+
+def test_a_reader_that_has_heard_enough_is_no_error(tmp_path):
+    command = f"'{sys.executable}' -m halfseen ampute '{PENGUINS}' -o - | head -c 10; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "error" not in done.stderr
+
+
+# ---------------------------------------------------------------------------------------------- extras
+
+WITHOUT = """
+import sys
+
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {hidden}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hide())
+from halfseen.cli.main import main
+sys.exit(main({arguments}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("hidden", "arguments", "package", "extra"),
+    [
+        (("typer", "rich", "pyarrow", "jinja2"), ["--version"], "typer", "cli"),
+        (("rich",), ["impute", PENGUINS, "-o", "out.csv"], "rich", "cli"),
+        (("pyarrow",), ["impute", PENGUINS, "-o", "out.csv"], "pyarrow", "cli"),
+        (("jinja2",), ["impute", PENGUINS, "-o", "out.csv", "--report", "r.html"], "jinja2", "report"),
+        (("jinja2",), ["describe", PENGUINS, "--report", "r.html"], "jinja2", "report"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named_with_its_extra(tmp_path, hidden, arguments, package, extra):
+    code = WITHOUT.format(hidden=hidden, arguments=arguments)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"halfseen: error: this needs the package {package}: pip install 'halfseen[{extra}]'\n"
+    )
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_table_is_imputed_without_the_packages_of_reports(tmp_path):
+    arguments = ["impute", PENGUINS, "-o", "out.csv", "--method", "mean", "-q"]
+    code = WITHOUT.format(hidden=("jinja2", "markupsafe"), arguments=arguments)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
