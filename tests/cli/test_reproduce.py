@@ -1,10 +1,12 @@
 """The command `halfseen reproduce`, with a small experiment in place of the real ones."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from halfseen.cli import reproduce
+from halfseen.datasets import describe
 from halfseen.experiments import Better, Budget, Experiment, Published
 
 
@@ -33,7 +35,8 @@ def experiments(monkeypatch):
 
 def test_numbers_stand_beside_the_papers_and_claims_get_verdicts(run, tmp_path):
     code, out, err = run("reproduce", "toy")
-    assert code == 0
+    assert code == 1
+    assert err.splitlines()[-1].startswith("halfseen: error: 2 runs failed; the same command runs them")
     [ours] = [line for line in out.splitlines() if "ours" in line and "rmse" in line and "0.5500" in line]
     assert "0.5500 ± 0.0707" in ours
     assert "0.7000 ± 0.1000 (them)" in ours
@@ -64,7 +67,33 @@ def test_scale_and_folder_are_chosen_and_stored_runs_reused(run, tmp_path):
     assert "2 of 4 runs" in err
     assert "ours on" not in err  # only what had failed was tried again
     _, out, err = run("reproduce", "toy", "--scale", "small", "-o", "elsewhere", "--fresh", "-q")
-    assert (err, "0.5500" in out) == ("", True)
+    assert (err.count("\n"), "2 runs failed" in err, "0.5500" in out) == (1, True, True)
+
+
+def test_an_experiment_without_failures_ends_well(run, monkeypatch):
+    good = replace(reproduce.EXPERIMENTS["toy"], models={"ours": lambda: "good"}, claims=[])
+    monkeypatch.setattr(reproduce, "EXPERIMENTS", {"toy": good})
+    assert run("reproduce", "toy", "-q")[0] == 0
+
+
+@pytest.mark.parametrize("folder", [None, "data"])
+def test_data_sets_that_are_not_there_are_named_in_one_message(run, tmp_path, monkeypatch, folder):
+    needing = replace(reproduce.EXPERIMENTS["toy"], data_sets=lambda setting: ("adult", "mnist", "adult"))
+    monkeypatch.setattr(reproduce, "EXPERIMENTS", {"toy": needing})
+    monkeypatch.delenv("HALFSEEN_DATA", raising=False)
+    where = "a folder and set HALFSEEN_DATA to it"
+    if folder is not None:
+        (tmp_path / folder).mkdir()
+        monkeypatch.setenv("HALFSEEN_DATA", folder)
+        where = "the folder 'data', which HALFSEEN_DATA names"
+    code, out, err = run("reproduce", "toy", "-q")
+    assert (code, out) == (2, "")
+    assert err == (
+        "halfseen: error: Experiment 'toy' at scale 'smoke' needs data sets that are not there. "
+        f"Put these files into {where}: adult/adult.csv.gz (adult), {describe('mnist').path} (mnist). "
+        "`halfseen datasets NAME` says where each comes from.\n"
+    )
+    assert not (tmp_path / "results").exists()
 
 
 def test_experiments_are_listed(run):

@@ -9,7 +9,7 @@ import typer
 
 import halfseen
 from halfseen.cli import options
-from halfseen.cli.errors import TableError
+from halfseen.cli.errors import TableError, print_error
 from halfseen.cli.methods import COMPARED, QUICK, Method, parse_methods
 from halfseen.cli.progress import Reporter
 from halfseen.vocabulary import Missingness
@@ -321,4 +321,7 @@ def reproduce_command(
     """Run a paper's experiment again and print its numbers beside ours."""
     from halfseen.cli.reproduce import reproduce
 
-    reproduce(name, scale.value, output, fresh, Reporter(quiet=quiet))
+    n_failed = reproduce(name, scale.value, output, fresh, Reporter(quiet=quiet))
+    if n_failed:
+        print_error(f"{n_failed} runs failed; the same command runs them, and only them, again")
+        raise typer.Exit(1)

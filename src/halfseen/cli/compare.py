@@ -18,7 +18,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 import halfseen
 from halfseen.cli.atomic import check_apart, check_report, write_atomically
 from halfseen.cli.methods import QUICK, build
-from halfseen.cli.progress import Reporter
+from halfseen.cli.progress import Reporter, Step
 from halfseen.cli.tables import TableError, read_table
 from halfseen.evaluation.comparison import RESULT_FILES, Comparison
 from halfseen.evaluation.contestants import OnNumbers
@@ -141,14 +141,6 @@ def hold_race(race: Race, table: Any, schema: dict[str, Any] | None, reporter: R
     if resumed:
         reporter.say("resumed", f"{resumed} of {n_runs} runs were finished before")
     return comparison
-
-
-@dataclass(frozen=True)
-class Step:
-    """How far a race has come, as a progress bar counts it."""
-
-    epoch: int
-    max_epochs: int
 
 
 def _check(race: Race) -> None:

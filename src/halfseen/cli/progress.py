@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, TextIO
 
@@ -24,6 +25,14 @@ from halfseen.errors import HalfseenWarning
 
 BEATS = (1.0, 3.0, 10.0)
 """Seconds after which a step that goes on says so, away from a terminal; then again after each ten."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far something has come that does not count epochs."""
+
+    epoch: int
+    max_epochs: int
 
 
 class Reporter:

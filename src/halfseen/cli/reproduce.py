@@ -8,7 +8,7 @@ from rich.text import Text
 
 from halfseen._files import write_atomically
 from halfseen.cli.errors import TableError
-from halfseen.cli.progress import Reporter
+from halfseen.cli.progress import Reporter, Step
 from halfseen.experiments import EXPERIMENTS, SCALES, Cell, Experiment, Results, Row, run
 from halfseen.experiments.claims import show_setting
 from halfseen.report.experiment_figures import FIGURES
@@ -18,19 +18,20 @@ _STYLES = {"met": "green", "not met": "red", "not testable": "dim"}
 _WIDTH = 120  # of a table that goes into a file
 
 
-def reproduce(name: str | None, scale: str, output: str, fresh: bool, reporter: Reporter) -> None:
-    """Run an experiment and print its numbers, or list the experiments."""
+def reproduce(name: str | None, scale: str, output: str, fresh: bool, reporter: Reporter) -> int:
+    """Run an experiment and print its numbers, or list the experiments; return how many runs failed."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH)
     if name is None:
         console.print(_listing())
-        return
+        return 0
     if name not in EXPERIMENTS:
         raise TableError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
     results = _run(EXPERIMENTS[name], scale, output, fresh, reporter)
     console.print(results_table(results))
     console.print(_verdicts(results))
+    return sum(cell.failed for cell in results.cells)
 
 
 def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter: Reporter) -> Results:
@@ -38,14 +39,16 @@ def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter:
     reporter.say("question", experiment.question)
 
     def tell(cell: Cell, number: int, total: int) -> None:
+        move(Step(number, total))
         ending = f"failed: {cell.error}" if cell.failed else f"in {cell.seconds:.1f} s"
         where = f"{cell.model} on {show_setting(cell.setting)}, seed {cell.seed}"
         reporter.say(f"{number}/{total}", f"{where}, {ending}", "bold red" if cell.failed else "bold")
 
-    try:
-        results = run(experiment, scale, output, fresh=fresh, callback=tell)
-    except ValueError as error:
-        raise TableError(str(error)) from error
+    with reporter.noting_warnings(), reporter.progress("running", experiment.name, "run") as move:
+        try:
+            results = run(experiment, scale, output, fresh=fresh, callback=tell)
+        except ValueError as error:
+            raise TableError(str(error)) from error
     if results.n_reused:
         reporter.say("reused", f"{results.n_reused} of {len(results.cells)} runs")
     if results.n_of_other_code:

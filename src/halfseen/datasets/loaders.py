@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,28 @@ def is_present(known: DataSet, data_home: str | os.PathLike[str] | None = None) 
         return locate(known, data_home).is_file()
     except DataSetError:
         return False
+
+
+def check_present(names: Iterable[str], purpose: str) -> None:
+    """Raises one error that says which of some data sets are not there, and where their files belong.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Names that `load` knows.
+    purpose : str
+        What needs them, as the beginning of a sentence.
+    """
+    lost = [known for known in map(describe, dict.fromkeys(names)) if not is_present(known)]
+    if not lost:
+        return
+    named = os.environ.get(VARIABLE)
+    files = ", ".join(f"{known.path} ({known.name})" for known in lost)
+    where = f"the folder {named!r}, which {VARIABLE} names" if named else f"a folder and set {VARIABLE} to it"
+    raise DataSetError(
+        f"{purpose} needs data sets that are not there. Put these files into {where}: {files}. "
+        "`halfseen datasets NAME` says where each comes from."
+    )
 
 
 def _folder(data_home: str | os.PathLike[str] | None) -> Path:

@@ -68,6 +68,7 @@ DISTANCE = "distance of drawn images"
 SEEN, SECONDS = "images seen", "training seconds"
 MVAE, MIWAE, MISSIWAE, PIXELS = "MVAE", "MIWAE", "MissIWAE", "pixel means"
 MNIST, OMNIGLOT = "mnist", "omniglot"
+DATA_SETS = {MNIST: "mnist", OMNIGLOT: "omniglot/28x28"}
 
 SHAPE = (28, 28)
 N_PIXELS = 784
@@ -199,10 +200,10 @@ def _complete(images: Tensor) -> Incomplete:
 def _shades(data: str) -> tuple[Floats, Floats]:
     """Returns training and test images as rows of shades between 0 and 1."""
     if data == MNIST:
-        found = load("mnist")
+        found = load(DATA_SETS[MNIST])
         train, test = found["x_train"][: N_TRAIN[MNIST]], found["x_test"]
     else:
-        images = load("omniglot/28x28")["images"]
+        images = load(DATA_SETS[OMNIGLOT])["images"]
         order = np.random.default_rng(SPLIT_SEED).permutation(len(images))
         first = N_TRAIN[OMNIGLOT]
         train, test = images[order[:first]], images[order[first + N_VALIDATION[OMNIGLOT] :]]
@@ -337,6 +338,7 @@ EXPERIMENT = Experiment(
     question="Do mixture posteriors help autoencoders to learn from images of which half is missing?",
     paper="Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data",
     make_data=make_task,
+    data_sets=lambda setting: (DATA_SETS[setting["data"]],),
     models=_models(),
     score=score,
     metrics={

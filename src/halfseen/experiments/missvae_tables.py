@@ -46,6 +46,7 @@ MVAE, MISSVAE, MISSSVAE = "MVAE", "MissVAE", "MissSVAE"
 MIWAE, MISSIWAE, MISSSIWAE = "MIWAE", "MissIWAE", "MissSIWAE"
 DEMISSVAE = "DeMissVAE"
 CALIFORNIA, LETTER, MINIBOONE = "california", "letter", "miniboone"
+DATA_SETS = {CALIFORNIA: "california_housing", LETTER: "letter", MINIBOONE: "miniboone_maf"}
 
 N_PASSES = 5
 DEMISS_CLIP = 1.0
@@ -126,19 +127,19 @@ def make_task(setting: Setting, seed: int) -> Task:
 
 
 def _miniboone() -> tuple[Floats, Floats]:
-    found = load("miniboone_maf")
+    found = load(DATA_SETS[MINIBOONE])
     return np.asarray(found["val"], dtype=np.float64), np.asarray(found["test"], dtype=np.float64)
 
 
 def _letter() -> tuple[Floats, Floats]:
     rng = np.random.default_rng(SPLIT_SEED)
-    whole = load("letter").drop(columns="lettr").to_numpy(dtype=np.float64)
+    whole = load(DATA_SETS[LETTER]).drop(columns="lettr").to_numpy(dtype=np.float64)
     return _split(whole + rng.random(whole.shape), rng)
 
 
 def _california() -> tuple[Floats, Floats]:
     rng = np.random.default_rng(SPLIT_SEED)
-    frame = load("california_housing")
+    frame = load(DATA_SETS[CALIFORNIA])
     frame = frame[(frame["SalePrice"] < 5) & (frame["MedInc"] < 15)].astype(float)
     for name, width in (("HouseAge", 1.0), ("Population", 1.0), ("Latitude", 0.01), ("Longitude", 0.01)):
         frame[name] += width * rng.random(len(frame))
@@ -211,6 +212,7 @@ EXPERIMENT = Experiment(
     question="Do posteriors made of several Gaussians help autoencoders to learn from tables with holes?",
     paper="Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data",
     make_data=make_task,
+    data_sets=lambda setting: (DATA_SETS[setting["table"]],),
     models=_models(),
     score=score,
     metrics={SCORE: "higher"},

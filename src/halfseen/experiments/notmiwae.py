@@ -130,6 +130,7 @@ EXPERIMENT = Experiment(
     question="How well are values filled in that are missing because they are large?",
     paper="Ipsen, Mattei & Frellsen (2021), not-MIWAE",
     make_data=make_task,
+    data_sets=lambda setting: (_SOURCES[setting["table"]][0],),
     models={
         KNOWN: _known,
         LINEAR: lambda: _known(decoder="linear", numeric="shared-gaussian"),

@@ -18,6 +18,7 @@ import torch
 from halfseen.datasets.loaders import load
 from halfseen.missingness import Disc
 
+DATA_SET = "mnist"
 SHAPE = (28, 28)
 RADIUS, THRESHOLD = 5.0, 0.5
 SOFTNESS = 0.05  # of the threshold, where the mechanism is given: it must have a gradient
@@ -44,7 +45,7 @@ def hide_bright(X: npt.NDArray[np.float64]) -> DiscTask:
 
 def make_disc(n_images: int) -> DiscTask:
     """Returns the first digits of MNIST."""
-    images = load("mnist")["x_train"][:n_images].reshape(n_images, -1)
+    images = load(DATA_SET)["x_train"][:n_images].reshape(n_images, -1)
     return hide_bright(images / 255.0)
 
 

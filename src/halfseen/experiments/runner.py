@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen._files import write_atomically
+from halfseen.datasets.loaders import check_present
 from halfseen.evaluation.provenance import code_digest, provenance
 from halfseen.experiments.claims import Cell, Published, Setting, Verdict, show_setting
 from halfseen.experiments.spec import Experiment
@@ -119,10 +120,14 @@ def run(
         Whether to forget stored runs, for instance because the code has changed.
     callback : callable, optional
         Called after each run with the run, its number (from 1) and how many there are.
+
+    Raises
+    ------
+    DataSetError
+        Before anything is run, if data sets are not there.
     """
     planned = experiment.cells(scale)
     folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{experiment.name}-{scale}.json"
     stored = {} if fresh else _read(path, experiment)
     done = {key: stored[key] for key in map(_key, planned) if key in stored}
@@ -134,6 +139,9 @@ def run(
         return Results(experiment, scale, ordered, origin, path, n_reused)
 
     missing = [cell for cell in planned if _key(cell) not in done]
+    needed = (name for cell in missing for name in experiment.data_sets(cell.setting))
+    check_present(needed, f"Experiment {experiment.name!r} at scale {scale!r}")
+    folder.mkdir(parents=True, exist_ok=True)
     for cell in experiment.run_cells(missing):
         done[_key(cell)] = replace(cell, code=code_digest())
         _write(results())

@@ -80,6 +80,8 @@ class Experiment:
         Declared before anything runs.
     numbers : callable
         From a setting, a model and a metric to the paper's number, or None.
+    data_sets : callable
+        From a setting to the names of the public data sets that it cannot do without.
     version : int
         Raised when a change makes stored results incomparable; they are then run again.
     """
@@ -94,6 +96,7 @@ class Experiment:
     budgets: Mapping[str, Budget]
     claims: Sequence[Claim]
     numbers: Callable[[Setting, str, str], Published | None] = field(default=lambda *_: None)
+    data_sets: Callable[[Setting], Sequence[str]] = field(default=lambda setting: ())
     version: int = 1
 
     def budget(self, scale: str) -> Budget:

@@ -138,6 +138,7 @@ EXPERIMENT = Experiment(
     question="How well do deep latent-variable models fill the holes of real tables?",
     paper="no paper: scikit-learn's imputers are the rivals",
     make_data=make_task,
+    data_sets=lambda setting: (_SOURCES[setting["table"]][0],),
     models=_models(),
     score=score,
     metrics={

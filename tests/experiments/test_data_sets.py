@@ -1,0 +1,45 @@
+"""What an experiment needs is known before it runs."""
+
+import pytest
+
+from halfseen.experiments import (
+    EXPERIMENTS,
+    missvae_images,
+    missvae_tables,
+    notmiwae,
+    notmiwae_disc,
+    tables,
+)
+
+LOADING = {
+    "tables": tables,
+    "notmiwae": notmiwae,
+    "notmiwae-toys": notmiwae_disc,
+    "missvae-tables": missvae_tables,
+    "missvae-images": missvae_images,
+}
+
+
+@pytest.mark.parametrize("name", LOADING)
+def test_an_experiment_declares_every_data_set_that_it_loads(name, monkeypatch):
+    class Asked(Exception):
+        """Raised in place of loading."""
+
+    def load(wanted):
+        raise Asked(wanted)
+
+    monkeypatch.setattr(LOADING[name], "load", load)
+    experiment = EXPERIMENTS[name]
+    for setting in {str(cell.setting): cell.setting for cell in experiment.cells("paper")}.values():
+        declared = experiment.data_sets(setting)
+        if declared:
+            with pytest.raises(Asked, match=declared[0]):
+                experiment.make_data(setting, 0)
+        else:
+            experiment.make_data(setting, 0)
+
+
+def test_other_experiments_need_no_files():
+    for name in set(EXPERIMENTS) - set(LOADING):
+        experiment = EXPERIMENTS[name]
+        assert {experiment.data_sets(cell.setting) for cell in experiment.cells("paper")} == {()}
