@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
 
 if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch alone takes seconds
-    from halfseen import config, datasets, missingness
+    from halfseen import config, datasets, missingness, nn
     from halfseen.data.schema import Column, Schema
     from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
     from halfseen.estimators.latent import (
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     )
     from halfseen.estimators.model_file import load
     from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
+    from halfseen.estimators.neumiss_networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
     from halfseen.estimators.predictors import GaussianRegressor
     from halfseen.evaluation.diagnosis import Diagnosis, describe
     from halfseen.evaluation.pooling import Pooled, pool
@@ -46,6 +47,8 @@ __all__ = [
     "MixtureImputer",
     "ModelFileError",
     "NeuMissClassifier",
+    "NeuMissNetworkClassifier",
+    "NeuMissNetworkRegressor",
     "NeuMissRegressor",
     "NotMIWAEImputer",
     "Pooled",
@@ -57,6 +60,7 @@ __all__ = [
     "describe",
     "load",
     "missingness",
+    "nn",
     "pool",
 ]
 
@@ -76,6 +80,7 @@ _MODULES = {
     ),
     "estimators.model_file": ("load",),
     "estimators.neumiss": ("NeuMissClassifier", "NeuMissRegressor"),
+    "estimators.neumiss_networks": ("NeuMissNetworkClassifier", "NeuMissNetworkRegressor"),
     "estimators.predictors": ("GaussianRegressor",),
     "evaluation.diagnosis": ("Diagnosis", "describe"),
     "evaluation.pooling": ("Pooled", "pool"),

@@ -28,6 +28,8 @@ from halfseen import (
     MixtureImputer,
     MVAEImputer,
     NeuMissClassifier,
+    NeuMissNetworkClassifier,
+    NeuMissNetworkRegressor,
     NeuMissRegressor,
     NotMIWAEImputer,
 )
@@ -127,13 +129,18 @@ IMPUTERS = (
 )
 
 SMALL_NETWORKS = {"n_networks": 2, "width": 16, "max_epochs": 5}
+SMALL_NETWORK = {"depth": 3, "width": 16, "max_epochs": 20}
 REGRESSORS = (
     Row("gaussian-regressor", GaussianRegressor, {"ridge": [0.1, 10.0]}),
     Row("neumiss-regressor", partial(NeuMissRegressor, **SMALL_NETWORKS), {"head": ["linear", "auto"]}),
+    Row("neumiss-network-regressor", partial(NeuMissNetworkRegressor, **SMALL_NETWORK), {"depth": [0, 2]}),
 )
 CLASSIFIERS = (
     ClassifierRow(
         "neumiss-classifier", partial(NeuMissClassifier, **SMALL_NETWORKS), {"head": ["linear", "auto"]}
+    ),
+    ClassifierRow(
+        "neumiss-network-classifier", partial(NeuMissNetworkClassifier, **SMALL_NETWORK), {"depth": [0, 2]}
     ),
 )
 PREDICTORS = (*REGRESSORS, *CLASSIFIERS)
@@ -154,6 +161,8 @@ UNEQUAL = "rows are split at random, and a ridge counts in rows: weights are not
 FAILED_CHECKS = {
     "NeuMissRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
     "NeuMissClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
+    "NeuMissNetworkRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
+    "NeuMissNetworkClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
 }
 """Checks of scikit-learn that an estimator is known to fail, and why."""
 

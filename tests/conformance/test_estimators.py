@@ -110,7 +110,7 @@ class Stop(BaseException):
 def test_a_fit_that_fails_leaves_the_estimator_as_it_was(any_row, frame, target, monkeypatch, error):
     """It fails at once after the columns are known: what is learned of them must not outlive it."""
 
-    def stop(codes):
+    def stop(*content):
         raise error("stopped")
 
     target = any_row.target(target)
@@ -119,7 +119,7 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was(any_row, frame, target,
     states = [dict(vars(one)) for one in (unfitted, fitted)]
     answer = ask(fitted, frame)
     with monkeypatch.context() as patch:
-        patch.setattr("halfseen.estimators._table.Incomplete.from_array", stop)
+        patch.setattr("halfseen.estimators._table.ReadTable", stop)
         for one in (unfitted, fitted):
             with pytest.raises(error, match="stopped"):
                 one.fit(frame[["c", "a"]].abs().round(), target)

@@ -1,1 +1,19 @@
-"""Network layers that read incomplete rows."""
+"""Network layers that read incomplete rows, for those who write their own PyTorch.
+
+Layers take an `Incomplete`, a pair of values and a boolean mask that is True where a value was observed; get
+one with ``Incomplete.from_array(X)`` from an array with NaN. Values where the mask is False are never read,
+neither in the forward nor in the backward pass.
+"""
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.nn.gaussian_block import GaussianBlock
+from halfseen.nn.neumiss import NeuMissBlock, NeuMissLayers, NeuMissNetwork, NeuMissPredictor
+
+__all__ = [
+    "GaussianBlock",
+    "Incomplete",
+    "NeuMissBlock",
+    "NeuMissLayers",
+    "NeuMissNetwork",
+    "NeuMissPredictor",
+]

@@ -6,9 +6,88 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.nn.residual import ResidualMLP
 
 
-class NeuMissNetwork(nn.Module):
+class NeuMissLayers(nn.Module):
+    r"""The layers of the NeuMiss network of 2020, without its linear output.
+
+    With :math:`\bar m` the indicator of observed and :math:`m` of missing features, :math:`d` the depth,
+    and :math:`r = \bar m \odot (x - \mu)`:
+
+    .. math::
+        h_1 = \bar m \odot (W_0 r), \qquad
+        h_{k+1} = \bar m \odot (W_k h_k) \; [+ \, r], \qquad
+        \hat x = \bar m \odot x + m \odot (\mu + W_{mix} h_d)
+
+    At depth 0, :math:`h_0 = r`. The output is the row with missing values filled by what the last layer mixes
+    for them; any network can be put on top of it.
+
+    Parameters
+    ----------
+    n_features : int
+        The number of features :math:`D`.
+    depth : int
+        The number of Neumann layers :math:`d`; they share no weights.
+    residual : bool
+        Whether to add :math:`r` after each layer but the first. The published results do not.
+
+    Shapes
+    ------
+    batch : :math:`(*, D)`; entries of `x` where `observed` is False are never read.
+    output : :math:`(*, D)`
+
+    Examples
+    --------
+    >>> layers = NeuMissLayers(n_features=2, depth=1)
+    >>> layers(Incomplete(torch.tensor([[3.0, 5.0]]), torch.tensor([[True, False]]))).detach()
+    tensor([[3., 0.]])
+    """
+
+    def __init__(self, n_features: int, depth: int, residual: bool = False) -> None:
+        super().__init__()
+        _check_sizes(n_features, depth)
+        self.n_features = n_features
+        self.depth = depth
+        self.residual = residual
+
+        self.layers = nn.Parameter(torch.zeros(depth, n_features, n_features))  # (depth, D, D)
+        self.mix = nn.Parameter(torch.zeros(n_features, n_features))  # (D, D)
+        self.loc = nn.Parameter(torch.zeros(n_features))  # (D,)
+
+    def extra_repr(self) -> str:
+        """Returns the arguments of the constructor."""
+        return f"n_features={self.n_features}, depth={self.depth}, residual={self.residual}"
+
+    def forward(self, batch: Incomplete) -> Tensor:
+        """Returns the completed rows."""
+        return self.complete(batch)
+
+    def complete(self, batch: Incomplete) -> Tensor:
+        """Returns the rows (*, D) with missing values filled by what the last layer mixes for them."""
+        return batch.filled(self.loc + self.hidden(batch) @ self.mix.mT)
+
+    def hidden(self, batch: Incomplete) -> Tensor:
+        """Returns the last hidden layer (*, D): the Neumann series, zero where nothing was observed."""
+        residual = batch.filled(self.loc) - self.loc
+        h = residual
+        for index, layer in enumerate(self.layers):
+            h = torch.where(batch.observed, h @ layer.mT, 0.0)
+            if self.residual and index > 0:
+                h = h + residual
+
+        return h
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        r"""Draws matrices from :math:`\mathcal{N}(0, 1 / D)` and all else from :math:`\mathcal{N}(0, 1)`."""
+        for parameter in self.parameters():
+            parameter.normal_(generator=generator)
+        for matrix in (self.layers, self.mix):
+            matrix.div_(math.sqrt(self.n_features))
+
+
+class NeuMissNetwork(NeuMissLayers):
     r"""The NeuMiss network of 2020: one weight matrix for each term of the Neumann series.
 
     With :math:`\bar m` the indicator of observed and :math:`m` of missing features, :math:`d` the depth,
@@ -57,48 +136,13 @@ class NeuMissNetwork(nn.Module):
     """
 
     def __init__(self, n_features: int, depth: int, residual: bool = False) -> None:
-        super().__init__()
-        _check_sizes(n_features, depth)
-        self.n_features = n_features
-        self.depth = depth
-        self.residual = residual
-
-        self.layers = nn.Parameter(torch.zeros(depth, n_features, n_features))  # (depth, D, D)
-        self.mix = nn.Parameter(torch.zeros(n_features, n_features))  # (D, D)
-        self.loc = nn.Parameter(torch.zeros(n_features))  # (D,)
+        super().__init__(n_features, depth, residual)
         self.coef = nn.Parameter(torch.zeros(n_features))  # (D,)
         self.intercept = nn.Parameter(torch.zeros(()))
-
-    def extra_repr(self) -> str:
-        """Returns the arguments of the constructor."""
-        return f"n_features={self.n_features}, depth={self.depth}, residual={self.residual}"
 
     def forward(self, batch: Incomplete) -> Tensor:
         """Returns the prediction of each row."""
         return self.complete(batch) @ self.coef + self.intercept
-
-    def complete(self, batch: Incomplete) -> Tensor:
-        """Returns the rows (*, D) with the holes filled by what the last layer mixes for them."""
-        return batch.filled(self.loc + self.hidden(batch) @ self.mix.mT)
-
-    def hidden(self, batch: Incomplete) -> Tensor:
-        """Returns the last hidden layer (*, D): the Neumann series, zero where nothing was observed."""
-        residual = batch.filled(self.loc) - self.loc
-        h = residual
-        for index, layer in enumerate(self.layers):
-            h = torch.where(batch.observed, h @ layer.mT, 0.0)
-            if self.residual and index > 0:
-                h = h + residual
-
-        return h
-
-    @torch.no_grad()
-    def reset_parameters(self, generator: torch.Generator) -> None:
-        r"""Draws matrices from :math:`\mathcal{N}(0, 1 / D)` and all else from :math:`\mathcal{N}(0, 1)`."""
-        for parameter in self.parameters():
-            parameter.normal_(generator=generator)
-        for matrix in (self.layers, self.mix):
-            matrix.div_(math.sqrt(self.n_features))
 
 
 class NeuMissBlock(nn.Module):
@@ -171,6 +215,75 @@ class NeuMissBlock(nn.Module):
         bound = 0.5 * math.sqrt(3.0 / self.n_features)
         self.weight.uniform_(-bound, bound, generator=generator)
         self.loc.normal_(generator=generator)
+
+
+class NeuMissPredictor(nn.Module):
+    r"""NeuMiss layers below a feed-forward head with any number of outputs, to be trained end to end.
+
+    .. math:: f(x_o, m) = g(h(x_o, m))
+
+    where :math:`h` is a `NeuMissBlock` (one matrix shared by all steps) or `NeuMissLayers` (a matrix for each
+    step) and :math:`g` is linear, or a network with hidden layers beside a linear path.
+
+    Parameters
+    ----------
+    n_features, n_outputs : int
+        The number of features and of outputs.
+    depth : int
+        The number of Neumann steps.
+    shared_weights : bool
+        Whether all steps share one matrix, as in the block of 2021.
+    residual : bool
+        Whether separate steps have residual connections; the shared block always has them.
+    width : int
+        Units of each hidden layer of the head; 0 for a linear head.
+    n_blocks : int
+        Residual blocks of the head after its first hidden layer.
+
+    Shapes
+    ------
+    batch : :math:`(*, D)`; entries of `x` where `observed` is False are never read.
+    output : :math:`(*, T)`
+
+    References
+    ----------
+    Le Morvan, Josse, Scornet & Varoquaux (2021), What's a good imputation to predict with missing values?
+
+    Examples
+    --------
+    >>> module = NeuMissPredictor(n_features=3, n_outputs=2, depth=4)
+    >>> module.reset_parameters(torch.Generator().manual_seed(0))
+    >>> module(Incomplete(torch.zeros(5, 3), torch.ones(5, 3, dtype=torch.bool))).shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_outputs: int,
+        depth: int,
+        *,
+        shared_weights: bool = True,
+        residual: bool = False,
+        width: int = 0,
+        n_blocks: int = 0,
+    ) -> None:
+        super().__init__()
+        self.body: NeuMissBlock | NeuMissLayers
+        self.body = (
+            NeuMissBlock(n_features, depth) if shared_weights else NeuMissLayers(n_features, depth, residual)
+        )
+        self.head = ResidualMLP(n_features, n_outputs, width=width, n_blocks=n_blocks, linear_skip=True)
+
+    def forward(self, batch: Incomplete) -> Tensor:
+        """Returns the outputs (*, T) of each row."""
+        output: Tensor = self.head(self.body(batch))
+        return output
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Draws the parameters of the layers and of the head."""
+        self.body.reset_parameters(generator)
+        self.head.reset_parameters(generator)
 
 
 def _check_sizes(n_features: int, depth: int) -> None:

@@ -113,7 +113,7 @@ class Regression:
             residual = residual - weight * correction
         relative = residual.abs() / head.spread.clamp(min=1e-9)
         levels = torch.linspace(0, 1, min(N_QUANTILES, len(relative)), dtype=torch.float64)
-        return Calibration(weight, 1.0, _weighted_quantiles(relative, rows.weights, levels), len(relative))
+        return Calibration(weight, 1.0, weighted_quantiles(relative, rows.weights, levels), len(relative))
 
 
 @dataclass(frozen=True)
@@ -387,7 +387,7 @@ def _robust_bounds(batch: Incomplete, n_numbers: int) -> Tensor:
     return bounds
 
 
-def _weighted_quantiles(values: Tensor, weights: Tensor, levels: Tensor) -> Tensor:
+def weighted_quantiles(values: Tensor, weights: Tensor, levels: Tensor) -> Tensor:
     """Returns (L, T): the smallest of values (N, T) up to which rows have each share of the weight (N)."""
     ordered, order = values.sort(dim=0)
     share = weights[order].cumsum(dim=0) / weights.sum()  # (N, T)
