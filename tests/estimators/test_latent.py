@@ -341,6 +341,25 @@ def test_a_known_mechanism_that_returns_no_tensor_is_refused_with_what_it_return
         imputer.fit(table)
 
 
+@pytest.mark.parametrize(
+    "wrap", [lambda module: module, lambda module: lambda x: module(x)], ids=["module", "function"]
+)
+@pytest.mark.parametrize("make", [LatentImputer, NotMIWAEImputer])
+def test_a_module_whose_parameters_would_not_be_trained_is_refused_unless_frozen(make, wrap):
+    table = line(40)
+    linear = torch.nn.utils.skip_init(torch.nn.Linear, table.shape[1], table.shape[1], dtype=torch.float64)
+    torch.nn.init.zeros_(linear.weight)
+    torch.nn.init.zeros_(linear.bias)
+    module = torch.nn.Sequential(linear, torch.nn.Sigmoid())
+    imputer = make(missingness=wrap(module), random_state=0, **SMALL)
+    with pytest.raises(
+        ValueError, match=r"parameters .* are not trained\. Freeze them, .* choose one of 'mar'"
+    ):
+        imputer.fit(table)
+    module.requires_grad_(False)
+    assert np.isfinite(imputer.fit(table).transform(table)).all()
+
+
 def test_warnings_of_fit_name_the_line_that_called_it(monkeypatch):
     trusted = latent_trust.ImportanceSampler.trust
 

@@ -36,8 +36,8 @@ class LatentImputer(BaseLatentImputer):
         The assumed mechanism: ``"mar"`` (missing at random); a probability that depends on the missing value
         itself (``"self-masking-logistic"``, ``"self-masking-monotone"``, ``"self-masking-shared-slope"``,
         ``"self-masking-flexible"``); or a probability that depends on the whole row (``"linear"``,
-        ``"nonlinear"``). If the mechanism is known, a fitted mechanism of `halfseen.missingness`, or a
-        function from tables of numbers (a tensor) to the probabilities that their cells are missing.
+        ``"nonlinear"``). If known, a fitted mechanism of `halfseen.missingness`, or a function (also a torch
+        module, if frozen) from tables of numbers (a tensor) to the probabilities that cells are missing.
     signs : int, sequence or dict, optional
         The direction of ``"self-masking-logistic"`` and ``"self-masking-monotone"``: +1 if larger values are
         missing more often, -1 if smaller values are. By default, a logistic mechanism learns its direction

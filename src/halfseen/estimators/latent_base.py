@@ -20,7 +20,7 @@ from halfseen.distributions.self_masks import Probit
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._table import ReadTable
-from halfseen.estimators.latent_choices import SELF_MASKING, SIGNED, check_choices
+from halfseen.estimators.latent_choices import SELF_MASKING, SIGNED, check_choices, check_nothing_to_learn
 from halfseen.estimators.latent_trust import look_at_weights
 from halfseen.models.latent.completions import CompletedRows, Completions
 from halfseen.models.latent.images import ImageLatent, start_images
@@ -268,6 +268,7 @@ class BaseLatentImputer(BaseImputer):
         if any(column.levels not in (None, (0.0, 1.0)) for column in self.schema_):
             raise ValueError("A known missingness of binary pixels needs the values 0 and 1.")
         probability = getattr(self.missingness, "probability", self.missingness)
+        check_nothing_to_learn(probability, features.numbers(torch.zeros(1, features.n_features).double()))
 
         def missing(x: Tensor) -> Tensor:
             answer: Tensor = probability(features.numbers(x.double()))

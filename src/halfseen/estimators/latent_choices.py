@@ -1,6 +1,10 @@
 """What latent imputers may be asked for."""
 
+from collections.abc import Callable
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.models.latent.tabular import OFFERED
@@ -17,6 +21,18 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "encoder": ("guess", "zero", "learned", "set"),
     "decoder": ("residual", "linear"),
 }
+
+
+def check_nothing_to_learn(probability: Callable[[Tensor], Any], row: Tensor) -> None:
+    """Raises a ValueError if a known missingness has parameters that training would leave as they are."""
+    with torch.enable_grad():
+        answer = probability(row.detach())
+    if isinstance(answer, Tensor) and answer.requires_grad:
+        raise ValueError(
+            "missingness is a function with parameters that require gradients, which are not trained. Freeze "
+            "them, for instance by module.requires_grad_(False), if they are known; to learn how cells are "
+            f"missing choose one of {', '.join(map(repr, map(str, OFFERED)))}."
+        )
 
 
 def check_choices(imputer: Any) -> None:
