@@ -1,6 +1,7 @@
 """Model files: whole, exact in another process, and refused in one line when they are anything else."""
 
 import datetime
+import errno
 import json
 import os
 import pickle
@@ -204,7 +205,7 @@ def test_foreign_safetensors_are_refused(tmp_path):
 
 def test_what_is_no_file_is_refused(tmp_path):
     assert_refused(tmp_path / "nothing", "There is no model file")
-    assert_refused(tmp_path, "There is no model file")
+    assert_refused(tmp_path, "is a folder, not a model file")
 
 
 @pytest.mark.parametrize("version", [FORMAT + 1, 99, "1", None])
@@ -279,7 +280,7 @@ def test_saving_over_a_file_is_all_or_nothing(model_file, tmp_path, monkeypatch)
     before = path.read_bytes()
 
     def fail(descriptor):
-        raise OSError("no space left on device")
+        raise OSError(errno.ENOSPC, "no space left on device")
 
     with monkeypatch.context() as context:
         context.setattr(os, "fsync", fail)

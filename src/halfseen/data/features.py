@@ -129,8 +129,13 @@ class FeatureMap:
             for c in range(len(columns))
             if f"features.group.{c}" in state
         }
+        for c, (group, share) in groups.items():
+            _check_groups(columns[c], group, share)
         scaler = Standardizer(state["features.loc"], state["features.scale"])
-        return cls._arranged(columns, groups, scaler, all_indicators)
+        features = cls._arranged(columns, groups, scaler, all_indicators)
+        if scaler.loc.shape != (features.n_features,) or scaler.scale.shape != scaler.loc.shape:
+            raise ValueError(f"There are {features.n_features} features and {scaler.loc.numel()} scales.")
+        return features
 
     @classmethod
     def _arranged(
@@ -209,6 +214,14 @@ class FeatureMap:
             x.append((group[:, None] == groups).to(torch.float64))
             observed.append(seen[:, None].expand(-1, len(groups)))
         return Incomplete(torch.cat(x, dim=1), torch.cat(observed, dim=1))
+
+
+def _check_groups(column: Column, group: Tensor, share: Tensor) -> None:
+    """Raises unless each level of a column has a group, and a share of it."""
+    n_levels = len(column.levels or ())
+    fits = group.shape == share.shape == (n_levels,) and group.dtype == torch.int64
+    if not n_levels or not fits or group.min() < 0 or group.max() >= n_levels:
+        raise ValueError(f"The groups of levels of column {column.name!r} do not fit its {n_levels} levels.")
 
 
 def _group_levels(counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -34,6 +34,7 @@ class NeuMissBase(Saveable, TableEstimator):
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("missingness_", "validation_errors_")
+    _unbounded = ("bounds",)
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import platform
+import stat
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
@@ -23,13 +24,17 @@ from torch import Tensor
 from halfseen._files import write_atomically
 from halfseen.data.schema import Schema
 from halfseen.errors import ModelFileError
+from halfseen.estimators.model_checks import BoundedTensors, check_schema, check_tensors
 from halfseen.training.progress import History
 
 FORMAT = 1
 KEY, DIGEST = "halfseen", "sha256"
 ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_", "history_")
 ENTRIES = ("class", "parameters", "attributes", "schema")  # of the manifest, besides the format
-REBUILDING_ERRORS = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+REBUILDING_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
 ITEMS = "items"  # the only key of a mapping whose keys are not all text: JSON knows no others
 
 
@@ -38,6 +43,7 @@ class Saveable:
 
     _saveable: ClassVar[dict[str, type["Saveable"]]] = {}
     _saved: ClassVar[tuple[str, ...]] = ()  # further attributes to keep, of values that JSON can hold
+    _unbounded: ClassVar[tuple[str, ...]] = ()  # tensors that may hold infinity
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -106,7 +112,8 @@ def load(path: str | os.PathLike[str]) -> Any:
             "own, import it before loading."
         )
     try:
-        return _rebuilt(cls, manifest, tensors)
+        with BoundedTensors(tensors):
+            return _rebuilt(cls, manifest, tensors)
     except REBUILDING_ERRORS as error:  # the content is what was written, yet it is no such estimator
         what = f"{type(error).__name__}: {_one_line(error)}"
         raise ModelFileError(f"{str(path)!r} does not describe a {cls.__name__} ({what}).") from error
@@ -123,14 +130,15 @@ def _rebuilt(cls: type[Saveable], manifest: Mapping[str, Any], tensors: Mapping[
         if name in attributes:
             setattr(estimator, name, attributes[name])
     estimator.schema_ = Schema.from_dict(manifest["schema"])
+    check_schema(estimator.schema_, estimator.n_features_in_)
+    check_tensors(tensors, cls._unbounded)
     estimator._restore(tensors)
     return estimator
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    if not path.is_file():
-        raise ModelFileError(f"There is no model file {str(path)!r}.")
     try:
+        _refuse_odd_file(path)
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}
@@ -138,11 +146,25 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ModelFileError(
             f"{str(path)!r} is not a halfseen model file, or is damaged: {_one_line(error)}"
         ) from error
+    except OSError as error:
+        reason = (error.strerror or _one_line(error)).lower()
+        raise ModelFileError(f"The model file {str(path)!r} cannot be read: {reason}.") from error
     if KEY not in metadata or DIGEST not in metadata:
         raise ModelFileError(f"{str(path)!r} is a safetensors file, but not a halfseen model.")
     if _digest(metadata[KEY], tensors) != metadata[DIGEST]:
         raise ModelFileError(f"{str(path)!r} is damaged: its content does not match its checksum.")
     return _read_manifest(path, metadata[KEY]), tensors
+
+
+def _refuse_odd_file(path: Path) -> None:
+    """Raises unless the path is that of a regular file: pipes and devices may have no end."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelFileError(f"There is no model file {str(path)!r}.") from None
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        raise ModelFileError(f"{str(path)!r} is {what}, not a model file.")
 
 
 def _read_manifest(path: Path, text: str) -> dict[str, Any]:
@@ -170,7 +192,7 @@ def _digest(manifest: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

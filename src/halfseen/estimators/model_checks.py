@@ -1,0 +1,90 @@
+"""What a model file says is held against what is in it, before memory is spent on it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from halfseen.data.columns import KINDS
+from halfseen.data.frames import Storage
+from halfseen.data.schema import Schema
+
+DTYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8, torch.bool)
+SPARE_ELEMENTS, ELEMENTS_PER_ELEMENT = 2**22, 16
+SPARE_STEPS, STEPS_PER_TENSOR = 2_000, 100
+STORAGES = get_args(Storage)
+
+
+class BoundedTensors(TorchDispatchMode):
+    """Refuses to make tensors that are out of proportion to those which a file holds.
+
+    A description of a few bytes can ask for networks of any size; what belongs to the weights of a file has
+    about their size.
+
+    Parameters
+    ----------
+    tensors : mapping of str to Tensor
+        What the file holds.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        n_elements = sum(tensor.numel() for tensor in tensors.values())
+        self.elements_left = SPARE_ELEMENTS + ELEMENTS_PER_ELEMENT * n_elements
+        self.steps_left = SPARE_STEPS + STEPS_PER_TENSOR * len(tensors)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Counts what a function would allocate, and calls it if there is room."""
+        given = kwargs or {}
+        self.steps_left -= 1
+        self.elements_left -= _n_new(func, args, given)
+        if self.elements_left < 0 or self.steps_left < 0:
+            raise ValueError("it describes far more than the tensors it holds")
+        return func(*args, **given)
+
+
+def _n_new(func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> int:
+    """Returns how many elements a function makes that none of its arguments has."""
+    if func.is_view:
+        return 0
+    names = [argument.name for argument in func._schema.arguments]
+    named = {**dict(zip(names, args, strict=False)), **given}
+    if "size" in named:
+        return math.prod(named["size"])
+    if "end" in named:  # a range
+        return int(max(0, (named["end"] - named.get("start", 0)) / named.get("step", 1)))
+    return int(named["n"]) ** 2 if "n" in named and isinstance(named["n"], int) else 0
+
+
+def check_tensors(tensors: Mapping[str, Tensor], unbounded: Sequence[str]) -> None:
+    """Raises if a tensor is of an odd type or not finite; those named in `unbounded` may be infinite."""
+    for name, tensor in tensors.items():
+        if tensor.dtype not in DTYPES:
+            raise ValueError(f"{name!r} has the type {tensor.dtype}")
+        broken = tensor.isnan() if name in unbounded else ~tensor.isfinite()
+        if broken.any():
+            raise ValueError(f"{name!r} holds a number that is not finite")
+
+
+def check_schema(schema: Schema, n_features: Any) -> None:
+    """Raises if columns are not described as `Schema.to_dict` describes them."""
+    if n_features != len(schema):
+        raise ValueError(f"it has {len(schema)} columns and n_features_in_ is {n_features!r}")
+    for column in schema:
+        for name, kinds in {"name": str, "dtype": str, "reason": str, "integer": bool}.items():
+            if not isinstance(getattr(column, name), kinds):
+                raise TypeError(f"a column has the {name} {getattr(column, name)!r:.60}")
+        if column.kind not in KINDS or column.storage not in STORAGES:
+            raise ValueError(f"column {column.name!r:.60} is {column.kind!r:.60} of {column.storage!r:.60}")
+        for level in column.levels or ():
+            if not isinstance(level, str | int | float):
+                raise TypeError(f"column {column.name!r:.60} has the level {level!r:.60}")
+        for name in ("minimum", "maximum", "step"):
+            value = getattr(column, name)
+            if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+                raise ValueError(f"column {column.name!r:.60} has the {name} {value!r:.60}")
