@@ -32,6 +32,7 @@ CODE = r"^[+-]?0\d"
 
 _SAMPLE = 500
 _STYLE_SAMPLE = 5000
+_USUAL_DECIMALS = 4
 _MAX_EXACT = 2.0**53
 _EMPTY = pa.scalar("", pa.large_string())
 
@@ -156,11 +157,14 @@ def _like(other: str | None, word: str) -> str:
 
 
 def _count_decimals(observed: pa.Array) -> int | None:
-    """Return the most decimals that a cell shows, at most those that a spread of 1e-5 needs."""
+    """Return the decimals that all cells show; else the most, at most those that a spread of 1e-5 needs."""
     if len(observed) == 0 or any_match(observed, "[eE]"):
         return None
     tails = pc.replace_substring_regex(observed, r"^[^.]*\.?", "")
-    shown = int(pc.max(pc.utf8_length(tails)).as_py())
+    ends = pc.min_max(pc.utf8_length(tails)).as_py()
+    shown = int(ends["max"])
+    if ends["min"] == shown <= _USUAL_DECIMALS:
+        return shown
     numbers = observed.cast(pa.float64()).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):  # infinite cells are refused later, with a sentence
         spread = float(np.std(numbers))

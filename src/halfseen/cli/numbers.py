@@ -34,14 +34,19 @@ _UNITS = (  # units that may follow a number without a blank; with a blank any c
 _PER = r"(?:/(?:l|L|dl|dL|ml|mL|h|s|min|d|kg|g|m²|m³|km²|mol))?"
 _UNIT_WORD = r"[^\d\s!-/:-@\[-`{-~][^\d<>=()\[\]{}\"]*"
 _LONGEST_UNIT = 16
-_BODY = rf"[.,]?\d(?:[\d.,{APOSTROPHES}{BLANKS}]*\d)?[.,]?"
-_CELL = (
+_DIGITS = rf"\d.,{APOSTROPHES}"
+_BEFORE = (  # what may stand before the first digit
     rf"^(?P<limit>(?:[<>]=?|[≤≥])?)[{BLANKS}]*(?P<open>\(?)(?P<sign>[+\-{_MINUS}]?)[{BLANKS}]?"
-    rf"(?P<before>(?:{_CURRENCY}[{BLANKS}]*)?)(?P<inner>[+\-{_MINUS}]?)(?P<body>{_BODY})"
-    rf"(?P<exponent>(?:[eE][+-]?\d+)?)"
+    rf"(?P<before>(?:{_CURRENCY}[{BLANKS}]*)?)(?P<inner>[+\-{_MINUS}]?)$"
+)
+_AFTER = (  # what may stand after the last
+    rf"^(?P<exponent>(?:[eE][+-]?\d+)?)"
     rf"(?P<after>(?:[{BLANKS}]*(?:{_CURRENCY}|[%‰]|(?:{_UNITS}){_PER}|{_MULTIPLES})|[{BLANKS}]+{_UNIT_WORD})?)"
     r"(?P<trail>-?)(?P<close>\)?)$"
 )
+_TO_FIRST_DIGIT = r"^(?:[^\d.,]*(?:Fr|kr|Rs)\.)?[^\d.,]*"
+_TO_LAST_DIGIT = rf"^[{_DIGITS}]*(?:[{BLANKS}]+[{_DIGITS}]+)*"
+_FROM_LAST_DIGIT = rf"[{BLANKS}]*(?:[^{_DIGITS}{BLANKS}].*)?$"
 _GROUPS: dict[Group, str] = {"other": "", "blank": f"[{BLANKS}]", "apostrophe": f"[{APOSTROPHES}]"}
 _SIGNS: dict[str, Negative] = {
     "sign": "outer", "inner": "inner", "open": "parentheses", "trail": "trailing",
@@ -113,7 +118,7 @@ class NumberFormat:
 
     def describe(self, *, whole: bool) -> str:
         """Return what is unusual about the format, in words; whole numbers show no decimal mark."""
-        unit = self.before.strip(BLANKS) or self.after.strip(BLANKS)
+        unit = f"{self.before.strip(BLANKS)} {self.after.strip(BLANKS)}".strip()
         marks = []
         if self.decimal == "," and not whole:
             marks.append("decimal commas")
@@ -124,7 +129,7 @@ class NumberFormat:
         what = "numbers"
         if unit in ("%", "‰"):
             what = "percentages"
-        elif unit and re.fullmatch(_CURRENCY, unit):
+        elif re.match(_CURRENCY, unit):
             what = f"amounts in {unit}"
         elif unit:
             marks.insert(0, f"the unit {unit}")
@@ -201,15 +206,19 @@ def _group_pattern(marks: Marks) -> str:
 
 def split_numbers(texts: pa.Array, counts: Integers) -> Numbers:
     """Cut the distinct texts of a column into parts; `counts` says how many cells hold each."""
-    cut = pc.extract_regex(texts, pattern=_CELL)
-    whole = cut.is_valid()
+    rest = pc.replace_substring_regex(texts, _TO_FIRST_DIGIT, "")
+    before = pc.replace_substring_regex(texts, r"[\d.,].*$", "")
+    if any_match(before, "(?:Fr|kr|Rs)$"):
+        before = pc.replace_substring_regex(texts, r"\d.*$", "")
+    parts = _cut(before, _BEFORE) | _cut(pc.replace_substring_regex(rest, _TO_LAST_DIGIT, ""), _AFTER)
+    whole = pc.and_(parts["limit"].is_valid(), parts["after"].is_valid())
+    parts["body"] = pc.replace_substring_regex(rest, _FROM_LAST_DIGIT, "")
     parts = {
-        field.name: pc.if_else(whole, cut.field(field.name), pa.scalar(None, pa.large_string()))
-        for field in cut.type
+        name: pc.if_else(whole, part, pa.scalar(None, pa.large_string())) for name, part in parts.items()
     }
     seen = {name: shown(part) for name, part in parts.items()}
     signs = sum(seen[name].astype(int) for name in _SIGNS)
-    valid = as_mask(whole) & (signs <= 1) & (seen["open"] == seen["close"])
+    valid = as_mask(whole) & seen["body"] & (signs <= 1) & (seen["open"] == seen["close"])
     multiple = as_mask(pc.match_substring_regex(parts["after"], rf"^(?:{_MULTIPLES})$"))
     valid &= seen["before"] | ~multiple
     valid &= as_mask(pc.less_equal(pc.utf8_length(parts["after"]), _LONGEST_UNIT))
@@ -225,6 +234,17 @@ def split_numbers(texts: pa.Array, counts: Integers) -> Numbers:
     if (long & valid).any():  # who separates thousands does not write 15770
         fits = {marks: fit for marks, fit in fits.items() if not numbers.used_group(marks)} or fits
     return replace(numbers, fits=fits)
+
+
+def _cut(texts: pa.Array, pattern: str) -> dict[str, pa.Array]:
+    """Return the groups of a pattern, null where it does not match; few of the texts differ."""
+    encoded = texts.dictionary_encode()
+    cut = pc.extract_regex(encoded.dictionary, pattern=pattern)
+    absent = pa.scalar(None, pa.large_string())
+    return {
+        field.name: pc.if_else(cut.is_valid(), cut.field(field.name), absent).take(encoded.indices)
+        for field in cut.type
+    }
 
 
 def _all_marks() -> list[Marks]:

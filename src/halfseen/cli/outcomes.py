@@ -65,11 +65,13 @@ class Draft:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the columns of a file agree on: the decimal mark, the order of dates; None if they do not tell."""
+    """Decimal mark and order of dates that columns agree on, or the user says; None if nothing tells."""
 
     decimal: str | None
     order: Order | None
     delimiter: str
+    said_decimal: bool = False
+    said_order: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,19 +133,11 @@ def _finish(draft: Draft, decision: Decision, cells: pa.Table) -> Outcome:
         typed = cast_cells(draft.trimmed, draft.kind)
         if typed is not None:
             return _typed(draft, typed, style_of(draft.kind, draft.trimmed.drop_null()))
-    n_numbers = _n_best(draft.numbers)
-    n_dates = 0
     if draft.dates is not None:
-        n_dates = int(draft.counts[draft.dates.days(draft.dates.orders[0])[1]].sum())
-    if draft.dates is not None and n_dates > n_numbers:
         return _finish_dates(draft, draft.dates, decision, cells)
-    if draft.numbers is not None and n_numbers > 0:
+    if draft.numbers is not None:
         return _finish_numbers(draft, draft.numbers, decision, cells)
     return _text(draft)
-
-
-def _n_best(numbers: Numbers | None) -> int:
-    return 0 if numbers is None else numbers.weight(numbers.readings[0])
 
 
 def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
@@ -214,7 +208,8 @@ def _choose_marks(draft: Draft, numbers: Numbers, decision: Decision) -> tuple[M
     if len(decimals) == 1 or not any_match(numbers.parts["body"].drop_null(), "[.,]"):
         return _grouped(numbers, readings), None
     if decision.decimal is not None:
-        return _grouped(numbers, readings, decision.decimal), "as in the other columns"
+        why = None if decision.said_decimal else "as in the other columns"
+        return _grouped(numbers, readings, decision.decimal), why
     if numbers.has_currency:
         separated = [marks for marks in readings if numbers.used_group(marks)]
         return _grouped(numbers, separated or readings), "as usual for amounts of money"
@@ -266,7 +261,7 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision, cells: p
     notes = limited.notes
     hidden = limited.hidden | ~fits
     if not fits.all():
-        notes = (*notes, f"column {draft.name!r}: {_list_misfits(draft, fits, cells)} {_NO_NUMBERS}")
+        notes = (*notes, _say_kept(draft, fits, "numbers", cells))
     return _typed(
         draft,
         limited.values.take(draft.texts.indices),
@@ -278,7 +273,11 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision, cells: p
     )
 
 
-_NO_NUMBERS = "cannot be read and stay as they are; --null COLUMN=TEXT makes them missing"
+def _say_kept(draft: Draft, fits: Mask, what: str, cells: pa.Table) -> str:
+    return (
+        f"column {draft.name!r} is read as {what} but for {_list_misfits(draft, fits, cells)}: kept as text, "
+        f"unseen by models; --null {shlex.quote(f'{draft.name}=TEXT')} makes such cells missing"
+    )
 
 
 def _spread(hidden: Mask, texts: pa.DictionaryArray) -> pa.Array:
@@ -298,16 +297,19 @@ def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, cells
 
 
 def _list_misfits(draft: Draft, fits: Mask, cells: pa.Table) -> str:
-    """Return the cells that do not fit, with their lines."""
+    """Return the texts that do not fit, each with the line where it comes first."""
     assert draft.texts is not None
-    rows = np.flatnonzero(_spread(~fits, draft.texts).to_numpy(zero_copy_only=False))
+    places = np.flatnonzero(~fits)
     shown = []
-    for row in rows[:_SHOWN].tolist():
-        before = cells.slice(0, row)
-        breaks = sum(pc.sum(pc.count_substring(column, "\n")).as_py() or 0 for column in before.columns)
-        shown.append(f"{draft.cells[row].as_py()!r} in line {row + 2 + breaks}")
-    more = f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
-    return ", ".join(shown) + more
+    for place in places[:_SHOWN].tolist():
+        row = pc.index(draft.texts.indices, place).as_py()
+        breaks = (pc.sum(pc.count_substring(column, "\n")).as_py() for column in cells.slice(0, row).columns)
+        more = f" and {draft.counts[place] - 1:,} more" if draft.counts[place] > 1 else ""
+        line = row + 2 + sum(count or 0 for count in breaks)
+        shown.append(f"{draft.texts.dictionary[place].as_py()!r} in line {line}{more}")
+    if len(places) > _SHOWN:
+        shown.append(f"{len(places) - _SHOWN:,} other texts")
+    return ", ".join(shown)
 
 
 # ------------------------------------------------------------------------------------------ dates
@@ -315,10 +317,12 @@ def _list_misfits(draft: Draft, fits: Mask, cells: pa.Table) -> str:
 
 def _finish_dates(draft: Draft, dates: Dates, decision: Decision, cells: pa.Table) -> Outcome:
     orders, why = dates.orders, ""
+    if not dates.days(orders[0])[1].any():
+        return _text(draft)
     order = draft.rules.order or orders[0]
     if dates.family == "numbers" and draft.rules.order is None and len(orders) > 1:
         if decision.order in orders:
-            order, why = decision.order, ", as in the other columns"
+            order, why = decision.order, "" if decision.said_order else ", as in the other columns"
         elif dates.by_convention:
             order, why = "dmy", ", as usual with points"
         else:
@@ -341,7 +345,7 @@ def _finish_dates(draft: Draft, dates: Dates, decision: Decision, cells: pa.Tabl
         said += ", with years from 1969 to 2068"
     notes: tuple[str, ...] = ()
     if not fits.all():
-        notes = (f"column {draft.name!r}: {_list_misfits(draft, fits, cells)} {_NO_NUMBERS}",)
+        notes = (_say_kept(draft, fits, "dates", cells),)
     return _typed(
         draft,
         values.take(draft.texts.indices),

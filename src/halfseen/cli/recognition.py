@@ -58,8 +58,8 @@ def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
         return draft
     if own.marks is None and (kind := find_kind(observed)) != "text":
         return replace(draft, kind=kind)
-    forced = own.wanted in ("number", "date")
-    if own.wanted == "levels" or not (forced or _is_likely(observed)):
+    wanted = own.wanted if own.wanted is not None else _find_likely(observed)
+    if wanted not in ("number", "date"):
         return draft
     if rules.words:
         draft = _set_words_aside(draft)
@@ -70,22 +70,26 @@ def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
     counts = np.bincount(texts.indices.drop_null().to_numpy(zero_copy_only=False))
     if len(counts) == 0:
         return draft
-    dates = split_dates(texts.dictionary, counts) if own.wanted != "number" else None
-    numbers = split_numbers(texts.dictionary, counts) if own.wanted != "date" else None
-    return replace(draft, texts=texts, counts=counts, numbers=numbers, dates=dates)
+    draft = replace(draft, texts=texts, counts=counts)
+    if wanted == "date":
+        return replace(draft, dates=split_dates(texts.dictionary, counts))
+    return replace(draft, numbers=split_numbers(texts.dictionary, counts))
 
 
-def _is_likely(observed: pa.Array) -> bool:
-    """Tell from a sample whether a column may hold numbers or dates in disguise."""
+def _find_likely(observed: pa.Array) -> str | None:
+    """Return what a column may hold in disguise, ``number`` or ``date``, judged by a sample of its cells."""
     rows = np.linspace(0, len(observed) - 1, min(_SAMPLE, len(observed))).astype(np.int64)
     sample = observed.take(pa.array(rows))
     sample = sample.filter(pc.invert(is_missing_word(sample)))
     if len(sample) == 0 or not any_match(sample, r"\d"):
-        return False
+        return None
     counts = np.ones(len(sample), dtype=np.int64)
     numbers, dates = split_numbers(sample, counts), split_dates(sample, counts)
+    n_numbers = numbers.weight(numbers.readings[0])
     n_dates = 0 if dates is None else int(dates.valid.sum())
-    return max(numbers.weight(numbers.readings[0]), n_dates) > _LIKELY * len(sample)
+    if max(n_numbers, n_dates) <= _LIKELY * len(sample):
+        return None
+    return "date" if n_dates > n_numbers else "number"
 
 
 def _set_words_aside(draft: Draft) -> Draft:
@@ -109,7 +113,7 @@ def _decide(drafts: Sequence[Draft], rules: Rules, delimiter: str) -> Decision:
     order = rules.order
     if order is None:
         order = _agree({vote for draft in drafts if (vote := _vote_order(draft)) is not None})
-    return Decision(decimal, order, delimiter)
+    return Decision(decimal, order, delimiter, rules.marks is not None, rules.order is not None)
 
 
 def _agree(votes: set[Any]) -> Any:

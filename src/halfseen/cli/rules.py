@@ -172,7 +172,8 @@ def merge_settings(found: Mapping[str, dict[str, Any]], said: Mapping[str, Any] 
     for name, settings in (said or {}).items():
         if isinstance(settings, Mapping):
             kept = {key: value for key, value in settings.items() if key not in READING_KEYS}
-            merged[name] = {**found.get(name, {}), **kept}
+            if kept or name in found or not settings:
+                merged[name] = {**found.get(name, {}), **kept}
         elif name in found and isinstance(settings, str):
             merged[name] = {**found[name], "kind": settings}
         else:

@@ -1,0 +1,428 @@
+"""Numbers, dates and missing codes in text files: what decides, what options change, what stays."""
+
+import datetime
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from halfseen.cli.cells import format_cells
+from halfseen.cli.codes import suspect_numbers
+from halfseen.cli.recognition import read_columns
+from halfseen.cli.rules import Rules
+from halfseen.cli.tables import TableError, read_table, write_tables
+
+
+def parse(cells, delimiter=","):
+    return read_columns(pa.table({"x": pa.array(cells, pa.large_string())}), Rules(), delimiter)["x"]
+
+
+def values(cells, delimiter=","):
+    return parse(cells, delimiter).typed.to_pylist()
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text, **options):
+        (tmp_path / "in.csv").write_text(text, encoding="utf-8")
+        return read_table(str(tmp_path / "in.csv"), **options)
+
+    return read
+
+
+# ------------------------------------------------------------------------------------------ numbers
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["1.577,37", "2,5"], [1577.37, 2.5]),
+        (["1,577.37", "2.5"], [1577.37, 2.5]),
+        (["1 577,37", "2,5"], [1577.37, 2.5]),
+        (["1\u202f577,37", "2,5"], [1577.37, 2.5]),
+        (["1'577.37", "2.5"], [1577.37, 2.5]),
+        (["1\u2019577", "2"], [1577, 2]),
+        (["1.577,37-", "2,50"], [-1577.37, 2.5]),
+        (["$1,577", "-$5", "$7"], [1577, -5, 7]),
+        (["$-5", "$7"], [-5, 7]),
+        (["($5)", "$1,000"], [-5, 1000]),
+        (["EUR 5", "EUR -7"], [5, -7]),
+        (["5 €", "7 €"], [5, 7]),
+        (["Fr. 5.50", "Fr. 7.25"], [5.5, 7.25]),
+        (["$5M", "$3.2M"], [5.0, 3.2]),
+        (["29,8 %", "5,0 %"], [29.8, 5.0]),
+        (["72.9 kg", "80 kg"], [72.9, 80.0]),
+        (["72.9kg", "80kg"], [72.9, 80.0]),
+        (["3 bedrooms", "12 bedrooms"], [3, 12]),
+        (["1,5e3", "2,25"], [1500.0, 2.25]),
+        (["\u22125.5 m", "2.5 m"], [-5.5, 2.5]),
+        ([",5", "2,25"], [0.5, 2.25]),
+        (["9,007,199,254,740,993", "12"], [9007199254740993, 12]),
+    ],
+)
+def test_numbers_in_disguise_are_read(cells, numbers):
+    assert values(cells) == numbers
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["5'11\"", "6'0\""],
+        ["5 kg", "11 lb"],
+        ["20s", "30s", "40s"],
+        ["Q1", "Q2", "Q3"],
+        ["5M", "3M"],
+        ["1.2.3", "1.3.0"],
+        ["030 123 456", "040 555 666"],
+        ["192.168.1.1", "10.0.0.1"],
+        ["18-25", "26-35", ">65"],
+        ["<30", ">30", "<30"],
+        ["NO", "<30", ">30"],
+        ["12:30", "13:45"],
+        ["($5", "$7)"],
+        ["12,34,56", "1,2"],
+        ["123,456,789,012,345,678,901,234", "1,000"],
+        ["31/02/2021", "30/02/2021"],
+    ],
+)
+def test_text_that_only_resembles_numbers_stays_text(cells):
+    column = parse(cells)
+    assert column.typed.to_pylist() == cells
+    assert not column.settings
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "why"),
+    [
+        ("a;b\n1.577;2,5\n2.340;3,5\n", [1577, 2340], "other columns"),
+        ("a;b\n1.577;2.5\n2.340;3.5\n", [1.577, 2.34], None),
+        ("a;b\n1,577;2.5\n2,340;3.5\n", [1577, 2340], "other columns"),
+        ("a;b\n1.577;x\n2.340;y\n", [1.577, 2.34], "nothing in the file tells"),
+        ("a;b\n1,577;x\n2,340;y\n", [1.577, 2.34], "nothing in the file tells"),
+        ("a;b;c\n1.577;2,5;1.5\n2.340;3,5;2.5\n", [1.577, 2.34], "nothing in the file tells"),
+        ('a,b\n"1,577",x\n"2,340",y\n', [1577, 2340], "commas separate the cells"),
+        ("a,b\n1.577,x\n2.340,y\n", [1.577, 2.34], None),
+        ("a\tb\n$1,577\tx\n$2,340\ty\n", [1577, 2340], "amounts of money"),
+        ("a;b\n1.577;2,5\n0.340;3,5\n", [1.577, 0.34], None),
+        ("a;b\n1.577;2,5\n15770.5;3,5\n", [1.577, 15770.5], None),
+    ],
+)
+def test_one_separator_before_three_digits_is_read_by_the_evidence_of_the_file(read, text, expected, why):
+    file = read(text)
+    assert file.table["a"].to_pylist() == expected
+    doubts = [note for note in file.notes if "could also be" in note]
+    assert bool(doubts) == (why is not None)
+    assert why is None or why in doubts[0]
+
+
+def test_columns_that_are_written_alike_are_announced_in_one_sentence(read):
+    file = read("a;b;c\n1,5;2,5;3,5\n4,25;5,25;6,25\n")
+    assert file.notes == ("columns 'a', 'b', 'c' hold numbers with decimal commas",)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    numbers=st.lists(st.integers(-(10**9), 10**9).map(lambda cents: cents / 100), min_size=2, max_size=6),
+    decimal=st.sampled_from(".,"),
+    group=st.sampled_from(["", "other", " ", "\u00a0", "'"]),
+    before=st.sampled_from(["", "$", "CHF "]),
+    after=st.sampled_from(["", " kg", "%", " €"]),
+)
+def test_what_is_written_is_read_again(numbers, decimal, group, before, after):
+    group = ({".": ",", ",": "."}[decimal]) if group == "other" else group
+    spelt = [
+        f"{abs(number):,.2f}".replace(",", "g").replace(".", decimal).replace("g", group)
+        for number in numbers
+    ]
+    cells = [
+        f"{'-' if number < 0 else ''}{before}{text}{after}"
+        for number, text in zip(numbers, spelt, strict=True)
+    ]
+    column = parse(cells, ";")
+    assert column.typed.to_pylist() == pytest.approx(numbers)
+    written = format_cells(column.typed, column.style).to_pylist()
+    signless = [number == 0 for number in numbers]
+    assert [new.lstrip("-") for new in written] == [old.lstrip("-") for old in cells] or any(signless)
+
+
+# ------------------------------------------------------------------------------------------ exceptions
+
+PRICES = [f"{number}.50" for number in range(1, 20)]
+
+
+def test_a_column_with_a_few_exceptions_is_left_as_it_is_and_they_are_listed(read, tmp_path):
+    text = 'p,s\n"1.50","a\nb"\n' + "\n".join(f"{price},x" for price in PRICES) + "\nabout 5,x\n,x\n"
+    file = read(text)
+    assert file.settings["p"]["kind"] == "identifier"
+    assert any("'about 5' in line 23: left as text" in note for note in file.notes)
+    write_tables([file.table], str(tmp_path / "out.csv"), file)
+    assert (tmp_path / "out.csv").read_text().endswith("about 5,x\n,x\n")
+
+
+def test_few_levels_with_an_exception_remain_levels(read):
+    file = read("d,x\n" + "".join(f"{row % 4},1\n" for row in range(60)) + "4+,1\n4+,1\n")
+    assert file.table["d"].type == pa.string()
+    assert not file.settings
+    assert any("'4+' in line 62 and 1 more: kept as text, with levels" in note for note in file.notes)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"number_formats": ["p=1,234.56"]},
+        {"said": {"p": {"number_format": "1234.56"}}},
+        {"said": {"p": "positive"}},
+        {"said": {"p": {"maximum": 50}}},
+    ],
+)
+def test_a_user_makes_such_a_column_numbers_and_the_exceptions_keep_their_text(read, tmp_path, options):
+    file = read("p,x\n" + "".join(f"{price},1\n" for price in PRICES) + "about 5,2\n,3\n", **options)
+    assert file.table["p"].to_pylist()[-3:] == [19.5, None, None]
+    assert file.n_missing == 1
+    filled = file.table.set_column(0, "p", pa.array([*map(float, PRICES), 7.25, 8.0]))
+    write_tables([filled], str(tmp_path / "out.csv"), file)
+    assert (tmp_path / "out.csv").read_text().endswith("about 5,2\n8.00,3\n")
+    assert any("but for 'about 5' in line 21: kept as text" in note for note in file.notes)
+
+
+def test_columns_said_to_have_levels_stay_text(read):
+    file = read("p,q,x\n5 kg,1 m,1\n7 kg,2 m,2\n", said={"p": "categorical", "q": {"levels": ["1 m", "2 m"]}})
+    assert [str(dtype) for dtype in file.table.schema.types] == ["string", "string", "int64"]
+
+
+# ------------------------------------------------------------------------------------------ options
+
+
+def test_a_format_for_the_file_decides_where_cells_do_not(read):
+    file = read("a;b\n1.577;1.5\n2.340;2.5\n", number_formats=["1.234,56"])
+    assert file.table["a"].to_pylist() == [1577, 2340]
+    assert file.table["b"].to_pylist() == [1.5, 2.5]
+    assert not any("could also be" in note for note in file.notes)
+
+
+def test_a_column_is_kept_as_text_on_request(read):
+    file = read("a,b\n1,2\n2,3\n", number_formats=["a=text"])
+    assert file.table["a"].to_pylist() == ["1", "2"]
+    assert read("a,b\n1,2\n", said={"a": {"number_format": "text"}}).table["a"].to_pylist() == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"number_formats": ["q=1.234,56"]}, "no column 'q'; there are 'a', 'b'"),
+        ({"number_formats": ["a=12"]}, "'12' is not understood; write the number 1234.56"),
+        ({"number_formats": ["1.234.56"]}, "is not understood"),
+        ({"number_formats": ["text"]}, "needs a column"),
+        ({"date_orders": ["a=ydm"]}, "'ydm' is not understood; say dmy, mdy or ymd"),
+        ({"date_orders": ["q=dmy"]}, "no column 'q'"),
+        ({"said": {"a": {"number_format": "x"}}}, "schema of column 'a': .*not understood"),
+    ],
+)
+def test_options_that_cannot_be_understood_are_refused(read, options, reason):
+    with pytest.raises(TableError, match=reason):
+        read("a,b\n1,2\n", **options)
+
+
+# ------------------------------------------------------------------------------------------ dates
+
+
+@pytest.mark.parametrize(
+    ("cells", "first"),
+    [
+        (["28/05/2021", "01/06/2021"], datetime.date(2021, 5, 28)),
+        (["05/28/2021", "06/01/2021"], datetime.date(2021, 5, 28)),
+        (["28.5.2021", "1.6.2021"], datetime.date(2021, 5, 28)),
+        (["01.06.2021", "02.06.2021"], datetime.date(2021, 6, 1)),
+        (["28-May-2021", "1-Jun-2021"], datetime.date(2021, 5, 28)),
+        (["28 MAY 2021", "01 JUN 2021"], datetime.date(2021, 5, 28)),
+        (["May 28, 2021", "June 1, 2021"], datetime.date(2021, 5, 28)),
+        (["2021/05/28", "2021/06/01"], datetime.date(2021, 5, 28)),
+        (["2021-5-28", "2021-12-01"], datetime.date(2021, 5, 28)),
+        (["28.05.71", "01.06.21"], datetime.date(1971, 5, 28)),
+        (["28 mai 2021", "1 août 2021"], datetime.date(2021, 5, 28)),
+        (["28.05.2021 23:59", "01.06.2021 0:05"], datetime.datetime(2021, 5, 28, 23, 59)),
+        (["28.05.2021 23:59:01.250", "01.06.2021 00:05:00.000"],
+         datetime.datetime(2021, 5, 28, 23, 59, 1, 250_000)),
+        (["5/28/2021 12:05 am", "6/1/2021 1:05 pm"], datetime.datetime(2021, 5, 28, 0, 5)),
+    ],
+)  # fmt: skip
+def test_dates_in_common_orders_are_read_and_written_alike(cells, first):
+    column = parse(cells)
+    assert column.typed.to_pylist()[0] == first
+    assert format_cells(column.typed, column.style).to_pylist() == cells
+
+
+def test_days_and_months_that_cannot_be_told_apart_wait_for_the_user(read):
+    text = "d,x\n05/06/2021,1\n06/03/2021,2\n"
+    assert read(text).settings["d"]["kind"] == "identifier"
+    assert read(text, date_orders=["mdy"]).table["d"].to_pylist()[0] == datetime.date(2021, 5, 6)
+    assert read(text, date_orders=["d=dmy"]).table["d"].to_pylist()[0] == datetime.date(2021, 6, 5)
+    said = {"d": {"date_order": "dmy"}}
+    assert read(text, said=said).table["d"].to_pylist()[0] == datetime.date(2021, 6, 5)
+
+
+def test_what_is_no_date_keeps_its_text_if_the_order_is_given(read):
+    file = read("d,x\n05/06/2021,1\nsoon,2\n", date_orders=["d=dmy"])
+    assert file.table["d"].to_pylist() == [datetime.date(2021, 6, 5), None]
+    assert file.kept["d"].to_pylist() == [False, True]
+
+
+# ------------------------------------------------------------------------------------------ limits
+
+
+def test_limits_on_both_sides_are_replaced_by_numbers_beyond_them():
+    column = parse(["<0.1", "0.5", "2", ">10", "3.5"])
+    assert column.typed.to_pylist() == [0.05, 0.5, 2.0, 20.0, 3.5]
+    assert format_cells(pa.array([0.02, 0.1, 5.0, 11.0]), column.style).to_pylist() == [
+        "<0.1",
+        "0.1",
+        "5.0",
+        ">10",
+    ]
+
+
+def test_at_least_three_means_more_than_two_in_whole_numbers():
+    column = parse(["0", "1", "2", "≥3", "0", ">=3", "≥3"])
+    assert column.typed.to_pylist() == [0, 1, 2, 4, 0, 4, 4]
+    assert format_cells(pa.array([2, 3]), column.style).to_pylist() == ["2", "≥3"]
+
+
+def test_exact_values_beyond_a_limit_are_counted_in_the_note():
+    column = parse(["<0.5", "<0.5", "0.3", "1.2", "2.2"])
+    assert "like the 1 exact values below it" in column.notes[0]
+
+
+def test_a_column_with_limits_is_text_in_a_parquet_file(read, tmp_path):
+    file = read("x,y\n<0.05,1\n0.1,2\n0.2,3\n0.3,4\n,5\n")
+    filled = file.table.set_column(0, "x", pa.array([0.025, 0.1, 0.2, 0.3, 0.01]))
+    write_tables([filled], str(tmp_path / "out.parquet"), file)
+    back = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert back["x"].to_pylist() == ["<0.05", "0.1", "0.2", "0.3", "<0.05"]
+    assert back["y"].type == pa.int64()
+
+
+# ------------------------------------------------------------------------------------------ codes
+
+
+def test_words_in_a_column_of_numbers_or_dates_are_missing_and_replaced(read, tmp_path):
+    file = read("x,d\n1.5,2021-05-28\nn.a.,unknown\n2.5,-\n")
+    assert file.n_missing == 3
+    filled = pa.table({"x": [1.5, 2.0, 2.5], "d": pa.array([18775, 18776, 18777], pa.date32())})
+    write_tables([filled], str(tmp_path / "out.csv"), file)
+    assert (tmp_path / "out.csv").read_text() == "x,d\n1.5,2021-05-28\n2.0,2021-05-29\n2.5,2021-05-30\n"
+
+
+def test_words_that_are_the_greater_part_of_a_column_are_levels(read):
+    assert read("x,y\nnone,1\nnone,2\n5,3\n").table["x"].to_pylist() == ["none", "none", "5"]
+
+
+def test_without_default_nulls_words_are_no_missing_cells(read):
+    file = read("x,y\n1.5,1\n-,2\n2.5,3\n", default_nulls=False)
+    assert file.table["x"].to_pylist() == ["1.5", "-", "2.5"]
+
+
+def test_a_null_text_may_belong_to_one_column(read):
+    file = read("age,x\n34,999\n999,1\n999.0,2\n", nulls=["age=999"])
+    assert file.table["age"].to_pylist() == [34.0, None, None]
+    assert file.table["x"].to_pylist() == [999, 1, 2]
+
+
+def test_a_null_text_with_an_equals_sign_and_no_such_column_is_a_plain_one(read):
+    file = read("s,x\nk=v,1\nw,2\n", nulls=["k=v"])
+    assert file.table["s"].to_pylist() == [None, "w"]
+    assert "no column has a name before '='" in file.notes[0]
+
+
+def test_the_longest_name_before_an_equals_sign_counts(read):
+    file = read("a,a=b\nb=1,1\n2,2\n", nulls=["a=b=1"])
+    assert file.table["a=b"].to_pylist() == [None, 2]
+    assert file.table["a"].to_pylist() == ["b=1", "2"]
+
+
+def test_codes_of_a_parquet_file_become_missing(tmp_path):
+    table = pa.table({"age": [34, 999, 51], "x": [999.0, 1.5, None], "s": ["a", "999", "b"]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    one = read_table(str(tmp_path / "a.parquet"), nulls=["age=999"]).table
+    assert one.to_pydict() == {"age": [34, None, 51], "x": [999.0, 1.5, None], "s": ["a", "999", "b"]}
+    all_columns = read_table(str(tmp_path / "a.parquet"), nulls=["999"]).table
+    assert all_columns.to_pydict() == {"age": [34, None, 51], "x": [None, 1.5, None], "s": ["a", None, "b"]}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "codes"),
+    [
+        ([*range(18, 98), 999, 999], ["999"]),
+        ([1, 2, 3, 4, 5, 9, 9], ["9"]),
+        ([1, 2, 3, 4, 5, 97, 98, 99, 99], ["97", "98", "99"]),
+        ([0.5, 12.25, 3.75, -9, -9], ["-9"]),
+        ([0, 5, 80, -99, -99, 9999, 9999], ["-99", "9999"]),
+        ([*range(18, 98), 99, 99], []),
+        ([*range(1, 9), 9, 9], []),
+        ([-20, -9, -9, 5, 7], []),
+        ([1, 2, 3, 4, 5, 9], []),
+        ([9, 9, 9], []),
+        ([1, 2, 3], []),
+    ],
+)
+def test_numbers_of_nines_that_stand_apart_and_are_repeated_are_suspected(numbers, codes):
+    note = suspect_numbers("x", pa.array(np.array(numbers)))
+    assert re.findall(r"--null x=(\S+)", note or "") == codes
+
+
+def test_suspected_codes_are_named_but_never_changed(read, tmp_path):
+    text = "age,job\n" + "".join(f"{age},clerk\n" for age in range(20, 60)) + "999,unknown\n999,clerk\n"
+    file = read(text)
+    assert file.n_missing == 0
+    assert "2 cells hold 999, far from the other values (20 to 59)" in file.notes[0]
+    assert "1 cell holds 'unknown'" in file.notes[1]
+    table = pa.table({"age": [20, 21, 999, 999]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert "2 cells hold 999" in read_table(str(tmp_path / "a.parquet")).notes[0]
+
+
+# ------------------------------------------------------------------------------------------ commands
+
+
+def test_every_command_reads_formats_alike(run, tmp_path):
+    rows = "".join(f"{row % 7},{row % 5};{row % 3};x{row % 2}\n" for row in range(40))
+    (tmp_path / "in.csv").write_text("a;b;c\n;1;x1\n" + rows + "about 1;1;x1\n")
+    options = ["--number-format", "a=1234,56", "--null", "b=2"]
+    code, _, err = run("impute", "in.csv", "-o", "out.csv", *options)
+    assert code == 0
+    assert "decimal commas" in err
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[-1] == "about 1;1;x1"
+    assert re.fullmatch(r"\d,\d;1;x1", lines[1])
+    assert not any(line.split(";")[1] == "2" for line in lines)
+    code, out, _ = run("describe", "in.csv", "--json", *options)
+    assert code == 0
+    assert {column["name"]: column["n_missing"] for column in json.loads(out)["columns"]} == {
+        "a": 2,
+        "b": 13,
+        "c": 0,
+    }
+    code, _, err = run("ampute", "in.csv", "-o", "holes.csv", "--columns", "a", *options)
+    assert code == 0
+    assert (tmp_path / "holes.csv").read_text().splitlines()[-1] == "about 1;1;x1"
+    code, _, err = run("compare", "in.csv", "--methods", "mean", "--repeats", "1", *options)
+    assert (code, "decimal commas" in err) == (0, True)
+
+
+def test_a_schema_file_says_how_cells_are_read(run, tmp_path):
+    (tmp_path / "in.csv").write_text("a;b\n1.577;1\n;2\n2.340;3\n")
+    schema = {"columns": {"a": {"number_format": "1.234,56"}, "b": {"null": ["3"]}}}
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    code, _, err = run("impute", "in.csv", "-o", "out.csv", "--schema", "schema.json")
+    assert code == 0, err
+
+
+def test_a_format_that_is_not_understood_is_one_line_and_exit_code_two(run, tmp_path):
+    (tmp_path / "in.csv").write_text("a,b\n1,2\n,3\n")
+    code, _, err = run("impute", "in.csv", "-o", "out.csv", "--number-format", "a=klingon")
+    assert code == 2
+    assert err.startswith("halfseen: error: --number-format 'klingon' is not understood")
