@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 SOURCES := src tests docs examples $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow check format bench tables docs clean
+.PHONY: help venv demo test test-slow test-laws check format bench tables docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ test: check  ## all checks, then the tests and doctests (not the slow ones)
 
 test-slow: venv  ## the tests marked slow
 	$(BIN)/pytest -n $(WORKERS) -m slow --durations=10
+
+test-laws: venv  ## the conformance laws on the instructions of other processors, with one thread and with two
+	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) tests/conformance
+	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=2 $(BIN)/pytest -n $(WORKERS) tests/conformance
 
 check: venv  ## lint, format, types, layers, spelling; changes nothing
 	$(BIN)/ruff check $(SOURCES)

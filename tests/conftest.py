@@ -12,6 +12,28 @@ hypothesis.settings.register_profile("halfseen", deadline=None, derandomize=True
 hypothesis.settings.load_profile("halfseen")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Sorts tests of registered estimators into the fast and the slow suite, by the rows and the tables.
+
+    Every law meets every estimator: in the fast suite on an array and on one frame of everything, and the
+    first imputer on the frames of all libraries; those of the others, and estimators that share all their
+    code with others, are slow. Of both at once there would be too many.
+    """
+    kept, dropped = [], []
+    for item in items:
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        names = [value.name for value in values if hasattr(value, "name")]
+        slow = any(getattr(value, "slow", False) for value in values)
+        repeats = any(getattr(value, "repeats", False) for value in values) and "gaussian" not in names
+        if slow or repeats:
+            item.add_marker(pytest.mark.slow)
+        (dropped if slow and repeats else kept).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+
 @pytest.fixture
 def generator():
     """A fresh torch generator; every test starts from the same one."""

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
@@ -35,6 +34,7 @@ from halfseen import (
 )
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.models.mixture import DiagonalMixture
 from skeletons.imputer import DiagonalImputer
 from skeletons.model import DiagonalGaussian
@@ -47,6 +47,7 @@ class Row:
     name: str
     make: Callable[..., Any]  # called with random_state, and with schema where a test needs one
     grid: Mapping[str, Sequence[Any]]
+    slow: bool = False  # shares all its code with others, so its tests are in the slow suite only
 
     def __str__(self):
         return self.name
@@ -86,7 +87,7 @@ class ImputerRow(Row):
     symmetric: bool = True
 
 
-_SMALL = {"n_latent": 2, "width": 8, "n_blocks": 1, "max_epochs": 3, "n_imputation_draws": 128}
+_SMALL = {"n_latent": 2, "width": 8, "n_blocks": 1, "max_epochs": 3, "n_imputation_draws": 64}
 _BOUND = {"levels_sum": False, "symmetric": False, "exact_score": False}
 _RATES = {"learning_rate": [1e-3, 1e-2]}
 
@@ -124,8 +125,20 @@ IMPUTERS = (
         _RATES,
         **_BOUND,
     ),
-    ImputerRow("not-miwae", partial(NotMIWAEImputer, **_SMALL), _RATES, **_BOUND),
     ImputerRow("skeleton", partial(DiagonalImputer, max_epochs=40), {"max_epochs": [5, 20]}),
+    *(
+        ImputerRow(name, partial(make, **_SMALL), _RATES, slow=True, **_BOUND)
+        for name, make in {
+            "mvae": MVAEImputer,
+            "miwae": MIWAEImputer,
+            "not-miwae": NotMIWAEImputer,
+            "missvae": MissVAEImputer,
+            "misssvae": MissSVAEImputer,
+            "missiwae": MissIWAEImputer,
+            "misssiwae": MissSIWAEImputer,
+            "demissvae": DeMissVAEImputer,
+        }.items()
+    ),
 )
 
 SMALL_NETWORKS = {"n_networks": 2, "width": 16, "max_epochs": 5}
@@ -144,19 +157,6 @@ CLASSIFIERS = (
     ),
 )
 PREDICTORS = (*REGRESSORS, *CLASSIFIERS)
-PRESETS = tuple(
-    Row(name, partial(make, **_SMALL), _RATES)
-    for name, make in {
-        "mvae": MVAEImputer,
-        "miwae": MIWAEImputer,
-        "missvae": MissVAEImputer,
-        "misssvae": MissSVAEImputer,
-        "missiwae": MissIWAEImputer,
-        "misssiwae": MissSIWAEImputer,
-        "demissvae": DeMissVAEImputer,
-    }.items()
-)
-"""Imputers that are others with a few choices made: the contract of estimators is enough for them."""
 UNEQUAL = "rows are split at random, and a ridge counts in rows: weights are not the same as repeated rows"
 FAILED_CHECKS = {
     "NeuMissRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
@@ -166,17 +166,7 @@ FAILED_CHECKS = {
 }
 """Checks of scikit-learn that an estimator is known to fail, and why."""
 
-ESTIMATORS = (*IMPUTERS, *PRESETS, *PREDICTORS)
-SLOW = (*PRESETS, *(row for row in IMPUTERS if row.name == "not-miwae"))
-"""Estimators that share all their code with others, and are tested in the slow suite only."""
-
-
-def in_their_suite(rows: Sequence[Row]) -> list[Any]:
-    """Returns rows as parameters of a test, the slow ones marked."""
-    return [pytest.param(row, marks=pytest.mark.slow) if row in SLOW else row for row in rows]
-
-
-EACH = in_their_suite(ESTIMATORS)
+ESTIMATORS = (*IMPUTERS, *PREDICTORS)
 
 
 @dataclass(frozen=True)
@@ -214,9 +204,18 @@ def _gaussian(seed, n_features=3):
     return _wrap_gaussian(loc, root @ root.T + 0.3 * torch.eye(n_features, dtype=torch.float64))
 
 
-def _wrap_gaussian(loc, covariance):
-    loc, covariance = loc.detach().requires_grad_(), covariance.detach().requires_grad_()
-    gaussian = Gaussian(loc, covariance)
+def _low_rank(seed, n_features=4, rank=2):
+    generator = torch.Generator().manual_seed(seed)
+    loadings = torch.randn(n_features, rank, generator=generator, dtype=torch.float64)
+    loc = torch.randn(n_features, generator=generator, dtype=torch.float64)
+    noise = 0.3 + torch.rand(n_features, generator=generator, dtype=torch.float64)
+    return _wrap_gaussian(loc, loadings, noise, make=LowRankGaussian)
+
+
+def _wrap_gaussian(loc, *shape, make=Gaussian):
+    """A Gaussian by its mean and what else its class takes."""
+    parameters = [value.detach().requires_grad_() for value in (loc, *shape)]
+    gaussian = make(*parameters)
 
     def quantile(batch, level):
         score = math.sqrt(2) * torch.erfinv(torch.tensor(2 * level - 1, dtype=torch.float64))
@@ -226,14 +225,20 @@ def _wrap_gaussian(loc, covariance):
         noise = torch.randn(batch.x.shape, generator=generator, dtype=torch.float64)
         return gaussian.complete(batch.x, batch.observed, noise)
 
+    def permuted(order):
+        moved = [value[order] for value in parameters]
+        if make is Gaussian:
+            moved[1] = moved[1][:, order]
+        return _wrap_gaussian(*moved, make=make)
+
     return Density(
         log_prob=gaussian.log_prob,
         mean=gaussian.conditional_mean,
         quantile=quantile,
         draw=draw,
-        permuted=lambda order: _wrap_gaussian(loc[order], covariance[order][:, order]),
+        permuted=permuted,
         n_features=len(loc),
-        parameters=(loc, covariance),
+        parameters=tuple(parameters),
     )
 
 
@@ -315,6 +320,7 @@ def _wrap_diagonal(module):
 DENSITIES = (
     DensityRow("gaussian", _gaussian),
     DensityRow("gaussian-wide", partial(_gaussian, n_features=6)),
+    DensityRow("low-rank", _low_rank),
     DensityRow("mixture", _mixture),
     DensityRow("mixture-blocks", partial(_mixture, n_features=7, blocks=((4, 6), (1, 4)))),
     DensityRow("skeleton", _diagonal),

@@ -19,7 +19,14 @@ COARSE = torch.linspace(
     -30.0, 30.0, 301, dtype=torch.float64
 )  # as wide as the narrowest density: enough for sums
 
-pytestmark = pytest.mark.parametrize("row", DENSITIES, ids=str)
+BLOCKS = [
+    pytest.param(row, *block, id=f"{row}-{block[0]}") for row in DENSITIES for block in row.make(0).blocks
+]  # each density with each of its one-hot codes
+
+
+@pytest.fixture(scope="module", params=DENSITIES, ids=str)
+def row(request):
+    return request.param
 
 
 def rows_and_masks(density, seed, rate=0.5, n_rows=8):
@@ -124,16 +131,16 @@ def test_hiding_two_numbers_equals_integrating_both_out(row, seed):
     assert log_total.item() == pytest.approx(marginal, abs=QUADRATURE)
 
 
+@pytest.mark.parametrize(("row", "start", "stop"), BLOCKS)
 @given(seed=SEEDS, rate=st.floats(0, 1))
-def test_hiding_a_block_equals_summing_over_its_levels(row, seed, rate):
+def test_hiding_a_block_equals_summing_over_its_levels(row, start, stop, seed, rate):
     density = row.make(seed)
     batch = rows_and_masks(density, seed, rate, n_rows=1)
-    for start, stop in density.blocks:
-        rows = repeated(batch, stop - start)
-        rows.x[:, start:stop] = torch.eye(stop - start, dtype=torch.float64)
-        rows.observed[:, start:stop] = True
-        marginal = density.log_prob(without(batch, range(start, stop))).item()
-        assert density.log_prob(rows).logsumexp(0).item() == pytest.approx(marginal, abs=EXACT)
+    rows = repeated(batch, stop - start)
+    rows.x[:, start:stop] = torch.eye(stop - start, dtype=torch.float64)
+    rows.observed[:, start:stop] = True
+    marginal = density.log_prob(without(batch, range(start, stop))).item()
+    assert density.log_prob(rows).logsumexp(0).item() == pytest.approx(marginal, abs=EXACT)
 
 
 @given(seed=SEEDS, rate=st.floats(0, 1), choice=st.integers(0, 100), level=st.floats(0.02, 0.98))
@@ -151,16 +158,16 @@ def test_the_conditional_of_a_number_is_the_joint_over_the_marginal(row, seed, r
     assert below(quantile) == pytest.approx(level, abs=QUADRATURE)
 
 
+@pytest.mark.parametrize(("row", "start", "stop"), BLOCKS)
 @given(seed=SEEDS, rate=st.floats(0, 1))
-def test_the_conditional_of_a_block_is_the_joint_over_the_marginal(row, seed, rate):
+def test_the_conditional_of_a_block_is_the_joint_over_the_marginal(row, start, stop, seed, rate):
     density = row.make(seed)
-    for start, stop in density.blocks:
-        batch = without(rows_and_masks(density, seed, rate, n_rows=1), range(start, stop))
-        rows = repeated(batch, stop - start)
-        rows.x[:, start:stop] = torch.eye(stop - start, dtype=torch.float64)
-        rows.observed[:, start:stop] = True
-        shares = (density.log_prob(rows) - density.log_prob(batch)).exp().detach()
-        np.testing.assert_allclose(density.mean(batch)[0, start:stop].detach(), shares, rtol=EXACT)
+    batch = without(rows_and_masks(density, seed, rate, n_rows=1), range(start, stop))
+    rows = repeated(batch, stop - start)
+    rows.x[:, start:stop] = torch.eye(stop - start, dtype=torch.float64)
+    rows.observed[:, start:stop] = True
+    shares = (density.log_prob(rows) - density.log_prob(batch)).exp().detach()
+    np.testing.assert_allclose(density.mean(batch)[0, start:stop].detach(), shares, rtol=EXACT)
 
 
 @given(seed=SEEDS, rate=st.floats(0, 1))
@@ -221,13 +228,13 @@ def test_draws_of_numbers_follow_the_density(row, seed):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_draws_of_levels_follow_the_density(row, seed):
+@pytest.mark.parametrize(("row", "start", "stop"), BLOCKS)
+def test_draws_of_levels_follow_the_density(row, start, stop, seed):
     density = row.make(seed)
-    for start, stop in density.blocks:
-        batch = without(rows_and_masks(density, seed, 0.3, n_rows=1), range(start, stop))
-        drawn = density.draw(repeated(batch, 4000), torch.Generator().manual_seed(seed)).detach()
-        levels = drawn[:, start:stop]
-        assert (levels.sum(dim=1) == 1).all()
-        expected = density.mean(batch)[0, start:stop].detach().numpy() * len(drawn)
-        assert (expected > 5).all()
-        assert stats.chisquare(levels.sum(dim=0).numpy(), expected).pvalue > FAILURE_RATE
+    batch = without(rows_and_masks(density, seed, 0.3, n_rows=1), range(start, stop))
+    drawn = density.draw(repeated(batch, 4000), torch.Generator().manual_seed(seed)).detach()
+    levels = drawn[:, start:stop]
+    assert (levels.sum(dim=1) == 1).all()
+    expected = density.mean(batch)[0, start:stop].detach().numpy() * len(drawn)
+    assert (expected > 5).all()
+    assert stats.chisquare(levels.sum(dim=0).numpy(), expected).pvalue > FAILURE_RATE

@@ -11,14 +11,11 @@ import pyarrow as pa
 import pytest
 from conformance.registry import (
     CLASSIFIERS,
-    EACH,
     ESTIMATORS,
     FAILED_CHECKS,
     IMPUTERS,
     PREDICTORS,
     REGRESSORS,
-    SLOW,
-    in_their_suite,
 )
 from conformance.tables import ARRAY, PENGUINS, bits, names
 from sklearn.base import BaseEstimator, clone
@@ -39,7 +36,7 @@ ALLOWED_SKIPS = {"check_array_api_input"}
 
 @pytest.mark.global_random
 @parametrize_with_checks(
-    [row.make(random_state=0) for row in ESTIMATORS if row not in SLOW],
+    [row.make(random_state=0) for row in ESTIMATORS if not row.slow],
     expected_failed_checks=lambda estimator: FAILED_CHECKS.get(type(estimator).__name__, {}),
 )
 def test_the_checks_of_scikit_learn_pass(estimator, check):
@@ -48,7 +45,7 @@ def test_the_checks_of_scikit_learn_pass(estimator, check):
 
 @pytest.mark.slow
 @pytest.mark.global_random
-@parametrize_with_checks([row.make(random_state=0) for row in SLOW])
+@parametrize_with_checks([row.make(random_state=0) for row in ESTIMATORS if row.slow])
 def test_the_checks_of_scikit_learn_pass_for_presets(estimator, check):
     run_check(estimator, check)
 
@@ -83,7 +80,7 @@ def target():
     return np.random.default_rng(3).normal(size=len(ARRAY.make()))
 
 
-@pytest.fixture(scope="module", params=EACH, ids=str)
+@pytest.fixture(scope="module", params=ESTIMATORS, ids=str)
 def any_row(request):
     return request.param
 
@@ -134,7 +131,7 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was(any_row, frame, target,
 TRAINED = [row for row in ESTIMATORS if "callback" in row.make().get_params()]
 
 
-@pytest.mark.parametrize("trained", in_their_suite(TRAINED), ids=str)
+@pytest.mark.parametrize("trained", TRAINED, ids=str)
 def test_an_interruption_in_training_leaves_the_estimator_as_it_was(trained, frame, target):
     def interrupt(progress):
         raise KeyboardInterrupt
@@ -160,7 +157,8 @@ def test_a_grid_search_goes_by_the_score(any_row, frame, target):
 
 
 def test_an_imputer_that_knows_the_data_better_has_the_better_score(frame):
-    scores = {row.name: cross_val_score(row.make(random_state=0), frame, cv=3).mean() for row in IMPUTERS}
+    compared = [row for row in IMPUTERS if row.name in ("gaussian", "mean", "mixture")]
+    scores = {row.name: cross_val_score(row.make(random_state=0), frame, cv=3).mean() for row in compared}
     assert scores["gaussian"] > scores["mean"] + 0.1
     assert scores["mixture"] > scores["mean"]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conformance.registry import EACH, PREDICTORS
+from conformance.registry import ESTIMATORS, PREDICTORS
 from conformance.tables import gaussian_array
 from torch import nn
 
@@ -72,7 +72,7 @@ def tensors(value, seen):
         yield from tensors(part, seen)
 
 
-@pytest.mark.parametrize("row", EACH, ids=str)
+@pytest.mark.parametrize("row", ESTIMATORS, ids=str)
 def test_two_threads_answer_without_gradients(row, two_threads, calls_with_gradients):
     table = gaussian_array(N_ROWS)
     estimator = fitted(row, table)
@@ -81,7 +81,7 @@ def test_two_threads_answer_without_gradients(row, two_threads, calls_with_gradi
     assert calls_with_gradients == []
 
 
-@pytest.mark.parametrize("row", EACH, ids=str)
+@pytest.mark.parametrize("row", ESTIMATORS, ids=str)
 def test_parameters_of_a_fitted_model_ask_for_no_gradient(row, tmp_path):
     estimator = fitted(row, gaussian_array())
     held = list(tensors(estimator, set()))

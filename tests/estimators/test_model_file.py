@@ -17,7 +17,7 @@ import pytest
 import safetensors
 import safetensors.torch
 import torch
-from conformance.registry import EACH, ESTIMATORS, PREDICTORS, SLOW
+from conformance.registry import ESTIMATORS, PREDICTORS
 from conformance.tables import ARRAY, NASTY, PENGUINS, bits, fingerprint, fit_quietly
 
 import halfseen
@@ -81,7 +81,7 @@ def assert_refused(path, match):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("row", EACH, ids=str)
+@pytest.mark.parametrize("row", ESTIMATORS, ids=str)
 def test_a_loaded_model_is_the_saved_one(row, case, tmp_path):
     estimator, table = fitted(row, case), case.make()
     estimator.save(tmp_path / "model")
@@ -111,12 +111,13 @@ for name in json.loads(sys.argv[2]):
 """
 
 
-def test_a_model_gives_the_same_answers_in_a_new_process_also_from_a_path_in_any_script(tmp_path):
+@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_model_gives_the_same_answers_in_a_new_process_also_from_a_path_in_any_script(slow, tmp_path):
     folder = tmp_path / "Modelle größer 模型"
     folder.mkdir()
     expected = {}
     for row in ESTIMATORS:
-        for case in (ARRAY,) if row in SLOW else CASES:
+        for case in CASES if row.slow == slow else ():
             estimator = fitted(row, case)
             estimator.save(folder / f"{row.name}.{case.name}")
             expected[f"{row.name}.{case.name}"] = answers(estimator, case.make())
