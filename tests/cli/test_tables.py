@@ -380,10 +380,20 @@ def test_missing_files_and_directories_are_refused(tmp_path):
         read_table(str(tmp_path))
 
 
-def test_cells_of_lists_are_refused(tmp_path):
-    pa.parquet.write_table(pa.table({"x": [[1], [2]]}), tmp_path / "a.parquet")
-    with pytest.raises(TableError, match="column 'x' holds list"):
-        read_table(str(tmp_path / "a.parquet"))
+@pytest.mark.parametrize(
+    "cells", [[[1], None], [{"a": 1}, None], [b"1", None]], ids=["list", "struct", "bytes"]
+)
+def test_cells_that_a_csv_cannot_hold_are_refused_there_and_written_elsewhere(tmp_path, cells):
+    table = pa.table({"x": cells})
+    for name, write in {"a.parquet": pa.parquet.write_table, "a.feather": pa.feather.write_feather}.items():
+        write(table, tmp_path / name)
+        file = read_table(str(tmp_path / name))
+        assert file.table.equals(table)
+        write_tables([table], str(tmp_path / f"out_{name}"), file)
+        assert read_table(str(tmp_path / f"out_{name}")).table.equals(table)
+    with pytest.raises(TableError, match=r"column 'x' holds .*, which a csv cannot hold; write parquet or"):
+        write_tables([table], str(tmp_path / "out.csv"), file)
+    assert not (tmp_path / "out.csv").exists()
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,9 @@ def test_columns_that_repeat_each_other_do_no_harm(row):
 
 def test_a_table_of_numbers_without_any_is_filled_with_zeros_and_a_warning(row):
     array = np.full((4, 2), np.nan)
-    with pytest.warns(HalfseenWarning, match="Column 'x[01]' has no value at all; it is filled with 0"):
+    with pytest.warns(
+        HalfseenWarning, match="Column 'x[01]' has no observed value; its 4 missing cells are filled with 0"
+    ):
         imputer = row.make(random_state=0).fit(array)
     np.testing.assert_array_equal(imputer.transform(array), np.zeros((4, 2)))
     np.testing.assert_array_equal(imputer.score_samples(array), np.zeros(4))
@@ -74,7 +76,9 @@ def test_a_table_of_numbers_without_any_is_filled_with_zeros_and_a_warning(row):
 
 def test_a_frame_without_any_value_stays_as_it_is_with_a_warning(row):
     frame = pl.DataFrame({"a": [None, None], "b": [None, None]}, schema={"a": pl.String, "b": pl.Boolean})
-    with pytest.warns(HalfseenWarning, match=r"Column '[ab]' has no value at all; .* it stays missing"):
+    with pytest.warns(
+        HalfseenWarning, match=r"Column '[ab]' has no observed value; its 2 missing cells are left"
+    ):
         imputer = row.make(random_state=0).fit(frame)
     assert imputer.transform(frame).equals(frame)
 
@@ -82,7 +86,7 @@ def test_a_frame_without_any_value_stays_as_it_is_with_a_warning(row):
 def test_an_empty_column_warns_and_other_columns_do_not_suffer(row):
     array = ARRAY.make()
     with_empty = np.column_stack([array, np.full(len(array), np.nan)])
-    with pytest.warns(HalfseenWarning, match="Column 'x4' has no value at all; it is filled with 0"):
+    with pytest.warns(HalfseenWarning, match="Column 'x4' has no observed value; .* filled with 0"):
         imputer = row.make(random_state=0).fit(with_empty)
     without = row.make(random_state=0).fit(array)
     np.testing.assert_allclose(imputer.transform(with_empty)[:, :4], without.transform(array), rtol=EXACT)
@@ -93,11 +97,11 @@ def test_values_in_a_column_that_was_empty_in_training_are_kept(row):
     training = pd.DataFrame({"a": [1.5, 2.5, 0.5], "b": [np.nan] * 3})
     imputer = fit_quietly(row.make(random_state=0), training)
     test = pd.DataFrame({"a": [np.nan, 1.0], "b": [9.5, np.nan]})
-    assert imputer.transform(test)["b"].tolist() == [9.5, 0.0]
+    assert bits(imputer.transform(test)[["b"]]) == bits(test[["b"]])
 
 
 def test_an_identifier_with_holes_warns(row):
-    with pytest.warns(HalfseenWarning, match="Column 'code' looks like an identifier, which no model"):
+    with pytest.warns(HalfseenWarning, match="Column 'code' looks like an identifier; its .* are left empty"):
         row.make(random_state=0).fit(NASTY.make()[["größe", "code"]])
 
 

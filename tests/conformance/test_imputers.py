@@ -15,6 +15,7 @@ from conformance.tables import (
     index,
     missing,
     names,
+    stays_empty,
     take,
 )
 from tolerances import EXACT
@@ -48,11 +49,19 @@ def test_observed_cells_come_back_bit_identical(imputer, table):
             ]
 
 
-def test_no_cell_is_left_missing_but_in_empty_columns_that_are_no_numbers(imputer, table, case):
-    fillable = [name not in case.unfillable for name in names(table)]
+def test_cells_are_missing_exactly_where_columns_left_or_a_skip_rule_says_so(imputer, table, case):
+    assert set(imputer.columns_left_) == set(case.left)
+    assert set(imputer.skip_rules_) == set(case.skipped)
     for answer in answers(imputer, table):
-        assert not missing(answer)[:, fillable].any()
-        assert missing(answer)[:, np.invert(fillable)].all()
+        np.testing.assert_array_equal(missing(answer), stays_empty(imputer, table, answer))
+
+
+def test_with_fill_for_every_column_only_what_nothing_can_fill_stays_empty(row, table, case):
+    imputer = fit_quietly(row.make(random_state=0, schema={"*": {"fill": True, "skip": False}}), table)
+    unfillable = {"empty text", "codes"} & set(case.left)
+    assert set(imputer.columns_left_) == unfillable
+    filled = [name not in unfillable for name in names(table)]
+    assert not missing(imputer.transform(table))[:, filled].any()
 
 
 def test_library_dtypes_index_and_order_are_kept(imputer, table):
@@ -67,7 +76,7 @@ def test_only_levels_that_were_declared_or_seen_are_filled_in(imputer, table):
     levels = {column.name: column.levels for column in imputer.schema_ if column.levels and column.modelled}
     for answer in answers(imputer, table):
         for name, column in zip(names(answer), cells(answer), strict=True):
-            assert name not in levels or set(column) <= set(levels[name])
+            assert name not in levels or set(column) - {None} <= set(levels[name])
 
 
 def test_the_caller_s_table_is_never_written_to(row, table):
@@ -131,22 +140,21 @@ def test_a_row_is_completed_in_the_same_way_alone_and_in_any_company(imputer, ta
     assert_close(imputer.transform(take(table, rows)), take(together, rows))
 
 
-def test_any_column_may_be_missing_though_it_never_was_in_training(row, table, case):
-    training = fit_quietly(row.make(random_state=0), table).transform(table)
+def test_any_column_may_be_missing_though_it_never_was_in_training(row, table):
+    everything = {"*": {"fill": True, "skip": False}}
+    training = fit_quietly(row.make(random_state=0, schema=everything), table).transform(table)
     imputer = fit_quietly(row.make(random_state=0), training)
     n_columns = len(names(table))
     holes = hide(take(training, range(n_columns)), np.eye(n_columns, dtype=bool))
-    fillable = [name not in case.unfillable for name in names(table)]
     for answer in answers(imputer, holes):
-        assert not missing(answer)[:, fillable].any()
+        np.testing.assert_array_equal(missing(answer), stays_empty(imputer, holes, answer))
     assert np.isfinite(imputer.score_samples(holes)).all()
 
 
-def test_a_row_with_everything_missing_is_filled(imputer, row, table, case):
+def test_a_row_with_everything_missing_is_filled(imputer, row, table):
     nothing = hide(take(table, [0, 1]), True)
-    fillable = [name not in case.unfillable for name in names(table)]
     for answer in answers(imputer, nothing):
-        assert not missing(answer)[:, fillable].any()
+        np.testing.assert_array_equal(missing(answer), stays_empty(imputer, nothing, answer))
     if not row.scores_the_mask:
         np.testing.assert_allclose(imputer.score_samples(nothing), 0.0, atol=1e-12)
 
@@ -158,7 +166,7 @@ def test_an_interval_holds_the_point_and_nests_in_wider_ones(imputer, table, row
     tables = [cells(each) for each in (wide[0], narrow[0], point, narrow[1], wide[1])]
     for name, *columns in zip(names(table), *tables, strict=True):
         for low, inner_low, middle, inner_high, high in zip(*columns, strict=True):
-            if name in numeric:
+            if name in numeric and middle is not None:
                 assert low <= inner_low <= inner_high <= high
                 assert low <= middle <= high
                 assert not row.symmetric or inner_low <= middle <= inner_high
@@ -241,7 +249,8 @@ def test_transform_fills_in_the_most_probable_level(imputer, table, row, case):
     for column in imputer.schema_:
         if column.name in found:
             best = found[column.name].argmax(axis=1)
-            assert [column.levels[i] for i in best] == point[column.name], column.name
+            for i, value in zip(best, point[column.name], strict=True):
+                assert value in (column.levels[i], None), column.name
 
 
 def test_the_top_probability_is_the_greatest_of_the_class_probabilities(imputer, table):

@@ -114,7 +114,7 @@ CORPUS: dict[str, File] = {
             "a": filled(1, r"-?\d+\.\d\d"),
             "b": COMPLETE,
         },
-        says=(r"note  40 columns have no observed value; their missing cells are left empty: q0, q1, q2",),
+        says=(r"note  40 columns have no observed value; their missing cells are left empty .*: q0, q1, q2",),
         n_notes=1,
     ),
     "ordinary": File(
@@ -135,5 +135,5 @@ CORPUS: dict[str, File] = {
     ),
 }  # fmt: skip
 
-PENDING = frozenset(CORPUS)
+PENDING: frozenset[str] = frozenset()
 """Files whose outcome is written down and not yet reached."""

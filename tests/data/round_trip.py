@@ -16,9 +16,9 @@ def fill(frame, overrides=None, schema=None):
     for j, column in enumerate(schema):
         raw = table.column(j)
         rows = np.flatnonzero(np.isnan(raw.values))
-        if not len(rows) or (not column.modelled and column.fill is None):
+        if not len(rows) or (not column.modelled and column.fill_code is None):
             continue
-        code = np.nan_to_num(np.nanmean([*column.encode(raw), 0.0])) if column.modelled else column.fill
+        code = np.nan_to_num(np.nanmean([*column.encode(raw), 0.0])) if column.modelled else column.fill_code
         codes = np.full(len(rows), code)
         cells[j] = rows, column.decode(column.constrain(codes) if column.modelled else codes)
     return schema, table.filled(cells)

@@ -48,7 +48,19 @@ def encode(column, cells, dtype=None):
         (["m", "f", None], "binary", "Two distinct values."),
         (["a", "b", "c"], "categorical", "Text with 3 distinct values."),
         ([f"name {i}" for i in range(30)], "identifier", "Text with 30 distinct values in 30 cells."),
-        ([f"name {i}" for i in range(10)], "categorical", "Text with 10 distinct values."),
+        ([f"name {i}" for i in range(10)], "identifier", "Text with 10 distinct values in 10 cells."),
+        ([f"name {i}" for i in range(9)], "categorical", "Text with 9 distinct values."),
+        (
+            [f"The parcel was left with neighbour number {i}." for i in range(4)],
+            "text",
+            "Sentences with 4 distinct values in 4 cells.",
+        ),
+        (
+            [f"I agree with the statement to degree {i}" for i in range(3)] * 4,
+            "categorical",
+            "Text with 3 distinct values.",
+        ),
+        ([b"1", b"2", None], "unsupported", "Values of type object (bytes)."),
         (
             pd.Categorical(["a", "b"], categories=["c", "b", "a"]),
             "categorical",
@@ -156,7 +168,7 @@ def test_times_are_as_coarse_as_what_was_seen(cells, step):
             "continuous",
             {"kind": "continuous", "minimum": 0.0, "maximum": 1.0, "integer": True},
         ),
-        ([1.5, 2.5], "identifier", {"kind": "identifier", "fill": 0.0, "levels": (1.5,)}),
+        ([1.5, 2.5], "identifier", {"kind": "identifier", "fill_code": 0.0, "levels": (1.5,)}),
         ([2.5, None, 2.5], "constant", {"kind": "constant", "levels": (2.5,)}),
         (WEEK, {"minimum": "2020-01-02"}, {"minimum": 1577923200e6, "kind": "datetime"}),
         (WEEK, {"maximum": dt.date(2020, 1, 2)}, {"maximum": 1577923200e6}),
@@ -164,7 +176,7 @@ def test_times_are_as_coarse_as_what_was_seen(cells, step):
         (WEEK, {"kind": "ordinal"}, {"kind": "ordinal", "levels": tuple(WEEK.as_unit("us").asi8.tolist())}),
         (WEEK - WEEK[0], {"maximum": dt.timedelta(days=9)}, {"maximum": 9 * DAY}),
         ([None, None], {"kind": "count"}, {"kind": "all-missing", "reason": "No value was seen."}),
-        ([None, None], {"minimum": 5}, {"kind": "all-missing", "fill": 5.0}),
+        ([None, None], {"minimum": 5}, {"kind": "all-missing", "fill_code": 5.0}),
         ([1.5, 2.5], {"kind": None, "minimum": None, "levels": None}, {"kind": "positive", "minimum": 0.75}),
     ],
 )
@@ -324,6 +336,8 @@ def every_kind():
             "constant": "x",
             "all-missing": np.nan,
             "identifier": [f"n{i}" for i in range(n)],
+            "text": [f"This is the sentence with number {i}." for i in range(n)],
+            "unsupported": [[i] for i in range(n)],
         }
     )
 

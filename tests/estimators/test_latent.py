@@ -374,7 +374,7 @@ def test_warnings_of_fit_name_the_line_that_called_it(monkeypatch):
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             call(LatentImputer(random_state=0, **SMALL), table)
-        for message in ("has no value at all", "looks like an identifier", "importance weights"):
+        for message in ("has no observed value", "looks like an identifier", "importance weights"):
             (warning,) = (warning for warning in found if message in str(warning.message))
             assert warning.filename == __file__
 

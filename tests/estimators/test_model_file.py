@@ -212,7 +212,9 @@ def test_what_is_no_file_is_refused(tmp_path):
 @pytest.mark.parametrize("version", [FORMAT + 1, 99, "1", None])
 def test_another_format_is_refused(model_file, tmp_path, version):
     path = forge(model_file, tmp_path / "newer", change=lambda manifest: manifest.update(format=version))
-    assert_refused(path, f"has format {version!r}; this version reads format 1. It was written by halfseen 0")
+    assert_refused(
+        path, f"has format {version!r}; this version reads format {FORMAT}. It was written by halfseen 0"
+    )
 
 
 def test_an_unknown_class_is_refused_and_never_imported(model_file, tmp_path):

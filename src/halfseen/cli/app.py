@@ -93,11 +93,24 @@ def impute_command(
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Replace the file IN; otherwise it is never overwritten.")
     ] = False,
+    fill_all: Annotated[
+        bool,
+        typer.Option(
+            "--fill-all", help="Fill identifiers, free text and columns with one observed value or none too."
+        ),
+    ] = False,
+    no_skip_rules: Annotated[
+        bool,
+        typer.Option(
+            "--no-skip-rules", help="Do not look for columns that do not apply to some rows; fill them there."
+        ),
+    ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Fill the holes of a table; observed cells come back exactly as they were.
 
-    A csv keeps the text of every observed cell, its delimiter, its encoding and its line ends.
+    Cells for which no value would be sensible stay empty, with a note. A csv keeps the text of every
+    observed cell, its delimiter, its encoding and its line ends.
     """
     from halfseen.cli.impute import Request, impute
 
@@ -126,6 +139,8 @@ def impute_command(
         output_format=output_format,
         model=save_model,
         in_place=in_place,
+        fill_all=fill_all,
+        skip_rules=not no_skip_rules,
         command=context.obj or "",
     )
     impute(request, Reporter(quiet=quiet))

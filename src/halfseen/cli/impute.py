@@ -14,7 +14,7 @@ from halfseen.cli.atomic import check_apart, check_report, check_writable, is_sa
 from halfseen.cli.errors import debugging, explain, is_expected
 from halfseen.cli.methods import TRAINED, Method, build, offered
 from halfseen.cli.progress import Reporter
-from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
+from halfseen.cli.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
 
 RACE_ROWS, RACE_RATE, RACE_REPEATS = 1000, 0.1, 3
 """The self-evaluation of a report: rows that take part, the share of cells hidden, and how often."""
@@ -50,6 +50,8 @@ class Request:
     output_format: str | None = None
     model: str | None = None
     in_place: bool = False
+    fill_all: bool = False
+    skip_rules: bool = True
     command: str = ""
 
     @property
@@ -69,6 +71,14 @@ def build_imputer(request: Request, overrides: dict[str, Any] | None, callback: 
     return build(request.named_method, **common)
 
 
+def read_overrides(request: Request) -> dict[str, Any] | None:
+    """Return the settings of columns: those of the schema file, and what options say of every column."""
+    said = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else {}
+    every = {"fill": True} if request.fill_all else {}
+    every |= {} if request.skip_rules else {"skip": False}
+    return (said | {"*": every | said.get("*", {})} if every else said) or None
+
+
 def impute(request: Request, reporter: Reporter) -> None:
     """Fill the holes of a table file.
 
@@ -81,9 +91,10 @@ def impute(request: Request, reporter: Reporter) -> None:
     """
     started = time.perf_counter()
     _check_targets(request)
-    said = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
+    said = read_overrides(request)
     with reporter.noting_warnings():
         file = _read(request, said, reporter)
+        check_cells(file.table, request.output, request.output_format)
         with reporter.progress("fitting", request.named_method) as callback:
             imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
         _say_kinds(imputer.schema_.columns, reporter)

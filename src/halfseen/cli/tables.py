@@ -32,7 +32,8 @@ from halfseen.cli.recognition import read_columns
 from halfseen.cli.rules import DEFAULT_NULLS, make_rules, merge_settings
 
 __all__ = [
-    "DEFAULT_NULLS", "Dialect", "TableError", "TableFile", "check_output", "read_table", "write_tables",
+    "DEFAULT_NULLS", "Dialect", "TableError", "TableFile", "check_cells", "check_output", "read_table",
+    "write_tables",
 ]  # fmt: skip
 
 Format = Literal["csv", "parquet", "feather"]
@@ -211,11 +212,6 @@ def _read_binary(data: bytes, source: str, kind: Format) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise TableError(f"{source}: not a readable {kind} file ({reason})") from None
-    for column in table.schema:
-        if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-            raise TableError(
-                f"{source}: column {column.name!r} holds {column.type}, which is no type for a table cell"
-            )
     return table
 
 
@@ -267,6 +263,23 @@ def check_output(path: str, format: str | None = None) -> None:
         check_writable(path)
 
 
+def check_cells(table: pa.Table, path: str, format: str | None = None) -> None:
+    """Refuse a table with cells that the output cannot hold, before the work begins."""
+    if find_format(path, format, "--to") != "csv":
+        return
+    for column in table.schema:
+        if pa.types.is_nested(column.type) or _is_bytes(column.type):
+            raise TableError(
+                f"{path}: column {column.name!r} holds {column.type}, which a csv cannot hold; write parquet "
+                "or feather instead"
+            )
+
+
+def _is_bytes(dtype: pa.DataType) -> bool:
+    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    return any(is_kind(dtype) for is_kind in (*kinds, pa.types.is_fixed_size_binary))
+
+
 def write_tables(
     tables: Iterable[pa.Table],
     path: str,
@@ -291,6 +304,7 @@ def write_tables(
         The name of a first column that counts the tables from 1.
     """
     check_output(path, format)
+    check_cells(like.table, path, format)
     kind = find_format(path, format, "--to")
     with ExitStack() as stack:
         file: BinaryIO = stack.enter_context(write_atomically(path))

@@ -233,7 +233,8 @@ def _factorize_pyarrow(native: Any) -> Factors:
     if not len(native):
         return np.empty(0, dtype=np.int64), [], declared, ordered
     encoded = _one_array(native if declared else native.dictionary_encode())
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    indices = encoded.indices.cast(pa.int64())  # those of polars are unsigned
+    codes = indices.fill_null(-1).to_numpy(zero_copy_only=False)
     labels: dict[Any, int] = {}  # a dictionary may hold null, or a value twice
     new = [-1 if v is None else labels.setdefault(v, len(labels)) for v in encoded.dictionary.to_pylist()]
     codes = np.array([*new, -1], dtype=np.int64)[codes]

@@ -3,9 +3,10 @@
 import datetime
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from halfseen.data._cells import EXACT_INTEGERS, plain
 from halfseen.data._contradictions import refuse_kind
@@ -20,16 +21,27 @@ from halfseen.data.columns import (
     refuse_infinite,
 )
 from halfseen.data.frames import Floats, RawColumn
+from halfseen.data.leaving import find_cause
 from halfseen.errors import SchemaError
 
 IDENTIFIER_NAME = re.compile(r"((^|[_\W])(id|uuid|guid)|^(index|rownames?|unnamed: ?0))$", re.IGNORECASE)
 CAMEL_IDENTIFIER = re.compile(r"[a-z]I[dD]$")  # PassengerId, customerID
 CODE_NAME = re.compile(r"(^|[_\W])(zip|zip_?code|post_?code|postal_?code|area_?code)$", re.IGNORECASE)
 IDENTIFIER_ROWS = 20  # fewer rows than this and "all different" says nothing
+ALL_DISTINCT_ROWS = 10  # fewer texts than this may all differ by chance
+SENTENCE_WORDS = 5  # texts with fewer words are names, or levels
+SENTENCES_READ = 1000
 IDENTIFIER_SHARE = 0.5  # of text values that occur in a column, the share that is distinct
 BINARY_ROWS = 10  # two distinct numbers other than 0 and 1 in fewer cells are numbers, not codes
 TIME_STEPS = (DAY, 3_600e6, 60e6, 1e6)
 LIMITS = ("minimum", "maximum", "integer")
+
+
+class Tally(NamedTuple):
+    """The distinct values that were seen in a column, ascending, and how often each was."""
+
+    distinct: Floats
+    counts: npt.NDArray[np.int64]
 
 
 def infer_column(raw: RawColumn, said: dict[str, Any], *, named: bool) -> Column:
@@ -38,7 +50,8 @@ def infer_column(raw: RawColumn, said: dict[str, Any], *, named: bool) -> Column
     if raw.storage == "label" and said.get("kind") in NUMERIC:
         raw = replace(raw, values=parse_numbers(raw), labels=(), declared=False)
     seen = raw.values[~np.isnan(raw.values)]
-    kind, reason = _choose_kind(raw, seen, said, named=named)
+    tally = Tally(*np.unique(seen, return_counts=True))
+    kind, reason = _choose_kind(raw, seen, tally, said, named=named)
     column = Column(
         name=raw.name,
         kind=kind,
@@ -47,43 +60,64 @@ def infer_column(raw: RawColumn, said: dict[str, Any], *, named: bool) -> Column
         reason=reason,
         n_observed=len(seen),
         n_missing=len(raw.values) - len(seen),
+        fill=said.get("fill"),
+        skip=said.get("skip"),
     )
+    column = _with_values(column, raw, seen, tally, said)
+    return replace(column, left=find_cause(column, len(tally.distinct), named=named))
+
+
+def _with_values(column: Column, raw: RawColumn, seen: Floats, tally: Tally, said: dict[str, Any]) -> Column:
+    """Adds which values a column may take, or the one that fills it."""
+    kind = column.kind
+    if kind == "unsupported":
+        return column
     if kind == "all-missing":
         column = _bounded(column, raw, seen, said)
         fill = float(column.constrain(np.zeros(1))[0]) if raw.storage == "number" else None
-        return replace(column, fill=fill)
+        return replace(column, fill_code=fill)
     if kind in LEVELLED:
-        column = replace(column, levels=_levels(raw, seen, said, kind))
+        column = replace(column, levels=_levels(raw, tally.distinct, said, kind))
+        if len(tally.distinct) == 1:
+            column = replace(column, fill_code=float(column.encode(replace(raw, values=tally.distinct))[0]))
     elif not column.modelled:  # of a column that no model sees, only what fills it is kept
-        values, counts = np.unique(seen, return_counts=True)
-        value = np.clip(values[[counts.argmax()]], *dtype_bounds(raw.storage, raw.dtype))
+        value = np.clip(tally.distinct[[tally.counts.argmax()]], *dtype_bounds(raw.storage, raw.dtype))
         most_frequent = replace(raw, values=value, declared=False)
-        column = replace(column, levels=_levels(most_frequent, most_frequent.values, {}, kind), fill=0.0)
+        column = replace(column, levels=_levels(most_frequent, most_frequent.values, {}, kind), fill_code=0.0)
     return _bounded(column, raw, seen, said)
 
 
-def _choose_kind(raw: RawColumn, seen: Floats, said: dict[str, Any], *, named: bool) -> tuple[Kind, str]:
-    kind, reason = _infer_kind(raw, seen, named=named)
-    wanted = said.get("kind", "categorical" if "levels" in said and kind not in LEVELLED else kind)
+def _choose_kind(
+    raw: RawColumn, seen: Floats, tally: Tally, said: dict[str, Any], *, named: bool
+) -> tuple[Kind, str]:
+    kind, reason = _infer_kind(raw, seen, tally, named=named)
+    declared = "levels" in said and (kind not in LEVELLED or (kind == "binary" and len(said["levels"]) > 2))
+    wanted = said.get("kind", "categorical" if declared else kind)
     if kind == "binary" and raw.storage == "number" and "kind" not in said and _limits(said):
-        wanted, reason = _infer_number_kind(raw, seen, np.unique(seen), named=named)
+        wanted, reason = _infer_number_kind(raw, seen, tally.distinct, named=named)
         return wanted, reason  # who bounds a column thinks of it as numbers
     if wanted == kind or kind == "all-missing":
         return kind, reason
     time = {"time": "datetime", "span": "duration"}.get(raw.storage)
     if wanted == "all-missing":
         raise SchemaError(f"Column {raw.name!r} is not all-missing: {len(seen)} of its cells hold a value.")
-    if wanted in ("datetime", "duration") or (time is not None and wanted in NUMERIC):
+    if (
+        wanted in ("datetime", "duration", "unsupported")
+        or kind == "unsupported"
+        or (time is not None and wanted in NUMERIC)
+    ):
         instead = f"its kind can only be {time} or one with levels" if time else "convert it first"
         raise SchemaError(f"Column {raw.name!r} of dtype {raw.dtype} cannot be {wanted}; {instead}.")
     refuse_kind(raw, wanted, said)
     return wanted, "Set by the user."
 
 
-def _infer_kind(raw: RawColumn, seen: Floats, *, named: bool) -> tuple[Kind, str]:
-    distinct = np.unique(seen)
+def _infer_kind(raw: RawColumn, seen: Floats, tally: Tally, *, named: bool) -> tuple[Kind, str]:
+    distinct, counts = tally
     if len(distinct) == 0:
         return "all-missing", "No value was seen."
+    if raw.storage == "other":
+        return "unsupported", f"Values of type {raw.dtype}."
     if raw.declared and len(raw.labels) > 1:
         kind: Kind = "ordinal" if raw.ordered and len(raw.labels) > 2 else "categorical"
         return ("binary" if len(raw.labels) == 2 else kind), "Declared by the column's dtype."
@@ -96,8 +130,11 @@ def _infer_kind(raw: RawColumn, seen: Floats, *, named: bool) -> tuple[Kind, str
     if len(distinct) == 2 and (raw.storage != "number" or _is_code(distinct, len(seen))):
         return "binary", "Two distinct values."
     if raw.storage == "label" and raw.labels:
-        if _mostly_distinct(seen, distinct):
-            return "identifier", f"Text with {len(distinct)} distinct values in {len(seen)} cells."
+        several = f"{len(distinct)} distinct values in {len(seen)} cells."
+        if (counts == 1).sum() > len(counts) / 2 and _are_sentences(raw, distinct):
+            return "text", f"Sentences with {several}"
+        if _mostly_distinct(seen, distinct) or ALL_DISTINCT_ROWS <= len(distinct) == len(seen):
+            return "identifier", f"Text with {several}"
         return "categorical", f"Text with {len(distinct)} distinct values."
     return _infer_number_kind(raw, seen, distinct, named=named)
 
@@ -105,6 +142,13 @@ def _infer_kind(raw: RawColumn, seen: Floats, *, named: bool) -> tuple[Kind, str
 def _is_code(distinct: Floats, n_seen: int) -> bool:
     """Tells two codes from two measurements in a short table."""
     return distinct.tolist() == [0.0, 1.0] or n_seen >= BINARY_ROWS
+
+
+def _are_sentences(raw: RawColumn, distinct: Floats) -> bool:
+    """Tells whether texts mostly have as many words as a sentence, by the first of them."""
+    texts = [str(raw.labels[int(i)]) for i in distinct[:SENTENCES_READ]]
+    n_words = [sum(any(map(str.isalpha, word)) for word in text.split()) for text in texts]
+    return bool(np.median(n_words) >= SENTENCE_WORDS)
 
 
 def _mostly_distinct(seen: Floats, distinct: Floats) -> bool:
@@ -193,8 +237,7 @@ def _refuse_empty_range(column: Column) -> None:
         )
 
 
-def _levels(raw: RawColumn, seen: Floats, said: dict[str, Any], kind: Kind) -> tuple[Any, ...]:
-    used = np.unique(seen)
+def _levels(raw: RawColumn, used: Floats, said: dict[str, Any], kind: Kind) -> tuple[Any, ...]:
     if raw.storage == "label" and raw.labels:
         present = tuple(plain(raw.labels[int(i)]) for i in used)
         found = tuple(plain(label) for label in raw.labels) if raw.declared else present

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from halfseen.errors import SchemaError
 
-Sort = Literal["number", "boolean", "label", "time", "span"]
+Sort = Literal["number", "boolean", "label", "time", "span", "other"]
 
 _SORTS: dict[str, Sort] = {
     "string": "label", "empty": "label", "boolean": "boolean", "integer": "number", "floating": "number",
@@ -19,10 +19,15 @@ _SORTS: dict[str, Sort] = {
 
 SMALLEST_EXPONENT = -324  # of a float
 DIGITS = 700  # enough for a float with all digits down to that; the default context has 28
+_MODELLED = {"number", "boolean", "text", "date", "datetime", "Timestamp", "timedelta", "Timedelta"}
 
 
 def read_objects(native: Any, name: str) -> tuple[Sort, npt.NDArray[np.float64]]:
-    """Returns what the objects of a column are and, unless they are text, their values as numbers."""
+    """Returns what the objects of a column are and, unless they are text, their values as numbers.
+
+    Objects that no model can see (lists, dicts, bytes) are of sort ``"other"``, with 0 for every value. A mix
+    of types of which one could be seen, such as numbers and text, is refused: it is more often a mistake.
+    """
     import pandas as pd
 
     seen = native.notna().to_numpy()
@@ -35,6 +40,8 @@ def read_objects(native: Any, name: str) -> tuple[Sort, npt.NDArray[np.float64]]
             values[seen] = present.astype(np.float64)
         except OverflowError as error:
             raise SchemaError(f"Column {name!r} holds a number beyond the range of floats.") from error
+    elif sort == "other":
+        values[seen] = 0.0
     elif sort != "label":
         if any(getattr(moment, "tzinfo", None) is not None for moment in present):
             raise SchemaError(
@@ -83,14 +90,15 @@ def _sort_of_mixed(present: npt.NDArray[Any], name: str) -> Sort:
         examples.setdefault(_type_of(value), value)
     if set(examples) == {"number"}:
         return "number"
-    if len(examples) > 1:
-        listed = " and ".join(f"{kind} ({value!r})" for kind, value in sorted(examples.items())[:3])
-        raise SchemaError(f"Column {name!r} mixes {listed}. Make all its values of one type.")
-    [(kind, value)] = examples.items()
-    raise SchemaError(
-        f"Column {name!r} has dtype object and holds values of type {kind} ({value!r:.60}), which cannot be "
-        "imputed. Drop it, or turn it into numbers, text, booleans or dates."
-    )
+    if len(examples) == 1 or not examples.keys() & _MODELLED:
+        return "other"
+    listed = " and ".join(f"{kind} ({value!r})" for kind, value in sorted(examples.items())[:3])
+    raise SchemaError(f"Column {name!r} mixes {listed}. Make all its values of one type.")
+
+
+def type_name(native: Any) -> str:
+    """Returns the name of the type of the first object of a column."""
+    return _type_of(native.to_numpy()[native.notna().to_numpy()][0])
 
 
 def _type_of(value: Any) -> str:

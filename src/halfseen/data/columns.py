@@ -14,7 +14,7 @@ from halfseen.errors import SchemaError
 
 Kind = Literal[
     "continuous", "positive", "count", "binary", "categorical", "ordinal",
-    "datetime", "duration", "constant", "all-missing", "identifier",
+    "datetime", "duration", "constant", "all-missing", "identifier", "text", "unsupported",
 ]  # fmt: skip
 KINDS: tuple[str, ...] = get_args(Kind)
 NUMERIC = ("continuous", "positive", "count")
@@ -22,7 +22,18 @@ LEVELLED = ("binary", "categorical", "ordinal")
 DAY = 86_400e6  # microseconds
 MAX_SPAN = 999_999_999 * DAY  # of Python's durations
 MAX_MOMENT = 2.0**63  # microseconds since 1970 that numpy's moments count up to
-UNMODELLED = ("constant", "all-missing", "identifier")
+UNMODELLED = ("constant", "all-missing", "identifier", "text", "unsupported")
+
+Cause = Literal["empty", "single", "identifier", "text", "unsupported", "asked"]
+"""Why the missing cells of a column are left empty."""
+
+
+@dataclass(frozen=True)
+class SkipRule:
+    """Says where a column does not apply: in rows whose cell in another column has one of some values."""
+
+    column: str
+    values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,10 @@ class Column:
     reason: str = ""
     n_observed: int = 0
     n_missing: int = 0
-    fill: Any = None  # the code that fills a column which no model sees
+    fill_code: Any = None  # the code that fills a column which no model sees; the only level that was seen
+    fill: bool | None = None  # whether missing cells are filled, where the user says so
+    left: Cause | None = None  # why missing cells are left empty, None if they are filled
+    skip: SkipRule | bool | None = None  # where the column does not apply; False if rules are not looked for
 
     @property
     def modelled(self) -> bool:
@@ -56,7 +70,7 @@ class Column:
 
         A level never seen in training is NaN too: the cell stays in the table, but models do not see it.
         """
-        if self.kind == "all-missing":
+        if self.kind in ("all-missing", "unsupported"):
             return np.full(len(raw.values), np.nan)
         refuse_infinite(raw)
         self._refuse_other_type(raw)
@@ -134,6 +148,10 @@ class Column:
             low, high = dtype_bounds(self.storage, self.dtype)
             levels[:] = [min(max(level, low), high) for level in self.levels]
         return levels
+
+    def show(self, value: Any) -> str:
+        """Returns a value of the column as it reads in a sentence: text in quotes, dates in ISO form."""
+        return repr(value) if isinstance(value, str) else self._show(value)
 
     def _show(self, value: Any) -> str:
         if self.storage in ("time", "span"):

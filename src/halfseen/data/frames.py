@@ -25,16 +25,19 @@ from halfseen.data._cells import (
     write_cells,
 )
 from halfseen.data._dtypes import storable
-from halfseen.data._objects import read_objects
+from halfseen.data._objects import read_objects, type_name
 from halfseen.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]
-Storage = Literal["number", "boolean", "label", "time", "span", "nothing"]
+Storage = Literal["number", "boolean", "label", "time", "span", "nothing", "other"]
 
 
 @dataclass(frozen=True)
 class RawColumn:
-    """One column as numbers: values, microseconds, or positions in `labels`; NaN where missing."""
+    """One column as numbers: values, microseconds, or positions in `labels`; NaN where missing.
+
+    Lists, structs, bytes and all else that no model can see have storage ``"other"``, and 0 for every value.
+    """
 
     name: str
     dtype: str
@@ -147,6 +150,8 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
         storage, values = read_objects(native, name)
         if storage == "label":
             return _read_labels(original, name, shown)
+        if storage == "other":
+            return RawColumn(name, f"object ({type_name(native)})", storage, values)
         n_merged = _count_merged(original, values) if storage == "number" else 0
         return RawColumn(name, shown, storage, values, n_merged=n_merged)
     if type(native_dtype).__name__ == "SparseDtype":
@@ -167,10 +172,8 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
         return _read_labels(series, name, shown)
     if series.null_count() == len(series):  # the dtype null, or any other without a value
         return RawColumn(name, shown, "nothing", np.full(len(series), np.nan))
-    raise SchemaError(
-        f"Column {name!r} has dtype {shown}, which cannot be imputed. Drop it, or turn it into "
-        "numbers, text, booleans or dates."
-    )
+    shown = str(getattr(native, "type", shown))  # narwhals does not know all types of pyarrow
+    return RawColumn(name, shown, "other", np.where(series.is_null().to_numpy(), np.nan, 0.0))
 
 
 def _count_merged(series: nw.Series[Any], values: Floats) -> int:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from halfseen.data._inference import infer_column
-from halfseen.data.columns import KINDS, Column, Kind
+from halfseen.data.columns import KINDS, Column, Kind, SkipRule
 from halfseen.data.frames import RawColumn, Table
+from halfseen.data.skip_rules import check_rules
 from halfseen.errors import SchemaError, warn_user
 
-__all__ = ["KINDS", "Column", "Kind", "Schema"]
+__all__ = ["KINDS", "Column", "Kind", "Schema", "SkipRule"]
 
-OVERRIDES = ("kind", "minimum", "maximum", "integer", "levels")
+OVERRIDES = ("kind", "minimum", "maximum", "integer", "levels", "fill", "skip")
+EVERY, FOR_EVERY = "*", ("fill", "skip")  # settings of the entry that holds for every column
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,11 @@ class Schema:
             What to look at.
         overrides : mapping, optional
             From the name or position of a column to a kind, or to settings: kind, minimum, maximum, integer,
-            levels. Bounds of dates may be ISO text. They bind imputed cells; observed cells stay as they are.
+            levels, fill, skip. Bounds of dates may be ISO text. They bind imputed cells; observed cells stay
+            as they are. With ``fill`` True or False missing cells are filled or left empty, whatever the
+            column is; ``skip`` is a rule ``{"column": name, "values": [...]}`` that says where the column
+            does not apply, or False if none is to be looked for. The name ``"*"`` stands for every column
+            that does not say otherwise, with ``fill`` and ``skip`` only.
 
         Raises
         ------
@@ -60,6 +66,7 @@ class Schema:
             raw = table.column(j)
             _warn_of_merged(raw)
             columns.append(infer_column(raw, said.get(name, {}), named=table.named))
+        check_rules(columns)
         return cls(tuple(columns))
 
     @staticmethod
@@ -91,6 +98,8 @@ class Schema:
         for entry in content["columns"]:
             values = {key: value for key, value in entry.items() if key in known}
             values["levels"] = None if values.get("levels") is None else tuple(values["levels"])
+            if isinstance(values.get("skip"), Mapping):
+                values["skip"] = SkipRule(values["skip"]["column"], tuple(values["skip"]["values"]))
             columns.append(Column(**values))
         return cls(tuple(columns))
 
@@ -116,15 +125,29 @@ def _warn_of_merged(raw: RawColumn) -> None:
 def _check_overrides(overrides: Any, table: Table) -> dict[str, dict[str, Any]]:
     if not isinstance(overrides, Mapping):
         raise SchemaError(f"The schema must map column names to settings, got {overrides!r:.60}.")
-    said: dict[str, dict[str, Any]] = {}
+    every = {} if EVERY in table.names else _for_every(overrides.get(EVERY, {}))
+    said: dict[str, dict[str, Any]] = {name: {} for name in table.names}
     for key, value in overrides.items():
         name = str(key)
+        if name == EVERY and name not in table.names:
+            continue
         if name not in table.names and isinstance(key, Integral) and 0 <= int(key) < len(table.names):
             name = table.names[int(key)]
         if name not in table.names:
             raise SchemaError(f"The schema names column {name!r}, which the table has not.")
         said[name] = _check_settings(name, value)
-    return said
+    return {name: every | settings for name, settings in said.items()}
+
+
+def _for_every(value: Any) -> dict[str, Any]:
+    settings = _check_settings(EVERY, value)
+    wrong = [key for key in settings if key not in FOR_EVERY or not isinstance(settings[key], bool)]
+    if wrong:
+        raise SchemaError(
+            f"The schema entry {EVERY!r}, for every column, takes true or false for "
+            f"{' and '.join(FOR_EVERY)}, not {wrong[0]}={settings[wrong[0]]!r}."
+        )
+    return settings
 
 
 def _check_settings(name: str, value: Any) -> dict[str, Any]:
@@ -142,11 +165,27 @@ def _check_settings(name: str, value: Any) -> dict[str, Any]:
         raise SchemaError(
             f"Column {name!r}: unknown kind {settings['kind']!r}; known are {', '.join(KINDS)}."
         )
-    if not isinstance(settings.get("integer", False), bool):
-        raise SchemaError(f"Column {name!r}: integer must be true or false, got {settings['integer']!r}.")
+    for key in ("integer", "fill"):
+        if not isinstance(settings.get(key, False), bool):
+            raise SchemaError(f"Column {name!r}: {key} must be true or false, got {settings[key]!r}.")
+    if "skip" in settings:
+        settings["skip"] = _as_rule(name, settings["skip"])
     levels = settings.get("levels", ())
     if not isinstance(levels, list | tuple) or ("levels" in settings and not levels):
         raise SchemaError(f"Column {name!r}: levels must be a list of values, got {levels!r}.")
     if len(set(map(str, levels))) < len(levels):
         raise SchemaError(f"Column {name!r}: levels must differ, got {levels!r}.")
     return settings
+
+
+def _as_rule(name: str, value: Any) -> SkipRule | bool:
+    if isinstance(value, SkipRule | bool):
+        return value
+    values = (
+        value.get("values") if isinstance(value, Mapping) and set(value) == {"column", "values"} else None
+    )
+    if not isinstance(values, list | tuple) or not values:
+        raise SchemaError(
+            f'Column {name!r}: skip must be {{"column": name, "values": [...]}} or false, got {value!r}.'
+        )
+    return SkipRule(str(value["column"]), tuple(values))

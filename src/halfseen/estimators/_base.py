@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,12 @@ from torch import Tensor
 
 from halfseen._random import row_keys
 from halfseen._threads import task_threads
+from halfseen.data.columns import SkipRule
 from halfseen.data.features import MAX_INDICATORS
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.leaving import announcements, explain
+from halfseen.data.schema import Schema
+from halfseen.data.skip_rules import Applicability, find_rules, rule_announcements
 from halfseen.errors import warn_user
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
@@ -27,6 +32,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
 
     A subclass has parameters, `_fit_model(codes)` that returns a `TabularModel`, and `_model_from_state` that
     rebuilds it from saved tensors. `transform` never refits; observed cells come back unchanged, exactly.
+
+    In a data frame, missing cells stay empty where no value would be sensible: in the columns of
+    `columns_left_`, and where a rule of `skip_rules_` says that a column does not apply. An array of numbers
+    is filled completely.
     """
 
     @all_or_nothing
@@ -42,15 +51,25 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
             Present for the scikit-learn interface; an imputer never looks at it.
         """
         read = self._read(X, reset=True)
-        self._announce()
+        self._find_rules_and_announce(read)
         self.model_ = self._fit_model(read.codes) if self._modelled else None
         return self
 
+    @property
+    def columns_left_(self) -> dict[str, str]:
+        """The columns whose missing cells are left empty, in `fit` and later: from their names to why."""
+        return {column.name: explain(column) for column in self.schema_ if column.left is not None}
+
+    @property
+    def skip_rules_(self) -> dict[str, SkipRule]:
+        """The columns that do not apply to all rows: from their names to the values of another column."""
+        return {column.name: column.skip for column in self.schema_ if isinstance(column.skip, SkipRule)}
+
     def transform(self, X: Any) -> Any:
-        """Returns the table with every hole filled by its best single value: mean, or most probable level."""
+        """Returns the table with holes filled by their best single value: mean, or most probable level."""
         read = self._read(X, reset=False)
-        (completed,) = self._by_chunk(read, 1, lambda model, codes, rows: model.point(codes)[None])
-        return self._write(read, completed)
+        point = self._point(read)
+        return self._write(read, point, self._rules(read).empty_cells(point))
 
     def sample(self, X: Any, n_draws: int = 1) -> Any:
         """Draws completed tables; cells of a row are drawn jointly.
@@ -69,11 +88,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         drawn = self._by_chunk(
             read, n_draws, lambda model, codes, rows: model.draws(codes, keys[rows], n_draws)
         )
+        rules = self._rules(read)
         if read.table.named:
-            return [self._write(read, completed) for completed in drawn]
+            return [self._write(read, completed, rules.empty_cells(completed)) for completed in drawn]
         tables = np.empty((n_draws, *read.missing.shape), dtype=read.table.native.dtype)
         for s, completed in enumerate(drawn):
-            tables[s] = self._write(read, completed)
+            tables[s] = self._write(read, completed, rules.empty_cells(completed))
         return tables
 
     def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
@@ -82,14 +102,16 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
         Where a cell was observed, both hold its value. For a column with levels, both hold the most probable
         one (see `class_probabilities`), or levels on both sides of it where the model knows their order.
         Bounds of whole-number columns are rounded, so that they hold as much as the unrounded ones or more of
-        the numbers that round to them.
+        the numbers that round to them. Both are empty where `transform` leaves a cell empty.
         """
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
         ends = ((1 - level) / 2, (1 + level) / 2)
         read = self._read(X, reset=False)
         quantiles = self._by_chunk(read, 2, lambda model, codes, rows: model.quantiles(codes, ends))
-        low, high = (self._write(read, completed) for completed in quantiles)
+        rules = self._rules(read)
+        empty = rules.empty_cells(self._point(read) if rules.undecided else quantiles[0])
+        low, high = (self._write(read, completed, empty) for completed in quantiles)
         return low, high
 
     @task_threads()
@@ -207,35 +229,54 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
                 done[c] += of_column.shape[1]
         return [[values[s] for values in kept] for s in range(n_draws)]
 
-    def _write(self, read: ReadTable, completed: Sequence[npt.NDArray[np.float64]]) -> Any:
-        """Writes codes of each modelled column into the cells that were missing, as values it may take."""
+    def _point(self, read: ReadTable) -> list[npt.NDArray[np.float64]]:
+        (completed,) = self._by_chunk(read, 1, lambda model, codes, rows: model.point(codes)[None])
+        return completed
+
+    def _rules(self, read: ReadTable) -> Applicability:
+        return Applicability.of(self.schema_.columns, read.table, read.missing)
+
+    def _write(
+        self,
+        read: ReadTable,
+        completed: Sequence[npt.NDArray[np.float64]],
+        empty: Mapping[int, npt.NDArray[np.bool_]],
+    ) -> Any:
+        """Writes codes of each modelled column into the cells that were missing, as values it may take.
+
+        Columns that are left as they are stay missing, and so do cells (N) that are `empty`, by position.
+        """
         cells = {}
         position = -1
         for j, column in enumerate(self.schema_):
             position += column.modelled
-            rows = np.flatnonzero(read.missing[:, j])
-            if len(rows) == 0 or (not column.modelled and column.fill is None):
+            if column.left is not None:
                 continue
-            if column.modelled:
-                values = column.decode(column.constrain(completed[position]))
-            else:
-                values = column.decode(np.full(len(rows), column.fill))
-            cells[j] = rows, values
+            rows = np.flatnonzero(read.missing[:, j])
+            codes = completed[position] if column.modelled else np.full(len(rows), column.fill_code)
+            if j in empty:
+                applies = ~empty[j][rows]
+                rows, codes = rows[applies], codes[applies]
+            if len(rows):
+                cells[j] = rows, column.decode(column.constrain(codes) if column.modelled else codes)
         return read.table.filled(cells)
 
-    def _announce(self) -> None:
-        """Warns of columns that are filled without a model, or cannot be filled at all."""
-        for column in self.schema_:
-            if column.kind == "all-missing":
-                what = "0" if column.fill is not None else "nothing: it stays missing"
-                warn_user(f"Column {column.name!r} has no value at all; it is filled with {what}.")
-            elif column.kind == "identifier" and column.n_missing:
-                assert column.levels is not None
-                value = column.levels[int(column.fill)]
-                warn_user(
-                    f"Column {column.name!r} looks like an identifier, which no model can predict; its "
-                    f"{column.n_missing} missing cells are filled with its most frequent value {value!r}."
-                )
+    def _find_rules_and_announce(self, read: ReadTable) -> None:
+        """Adds the skip rules that a data frame shows to the schema, and says what was decided."""
+        named = read.table.named and self._may_have_rules
+        found = find_rules(self.schema_.columns, read.missing, read.codes) if named else {}
+        self.schema_ = Schema(
+            tuple(replace(c, skip=found[c.name]) if c.name in found else c for c in self.schema_)
+        )
+        for sentence in announcements(self.schema_.columns, named=read.table.named):
+            warn_user(sentence)
+        for sentence in rule_announcements(self._rules(read), found):
+            warn_user(sentence)
+
+    @property
+    def _may_have_rules(self) -> bool:
+        """Whether the columns of a data frame may not apply to some rows."""
+        return True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

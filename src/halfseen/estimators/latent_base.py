@@ -105,6 +105,10 @@ class BaseLatentImputer(BaseImputer):
             self.schema_, self.seed_ = pixel_schema(table), seed_from(self.random_state)
         return super()._read(X, reset=reset and self.image_shape is None)
 
+    @property
+    def _may_have_rules(self) -> bool:
+        return self.image_shape is None
+
     def _fit_model(self, codes: Incomplete) -> TabularLatent | ImageLatent:
         check_choices(self)
         generator = torch_generator(self.seed_)

@@ -27,7 +27,7 @@ from halfseen.errors import ModelFileError
 from halfseen.estimators.model_checks import BoundedTensors, check_schema, check_tensors
 from halfseen.training.progress import History
 
-FORMAT = 1
+FORMAT = 2
 KEY, DIGEST = "halfseen", "sha256"
 ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_", "history_")
 ENTRIES = ("class", "parameters", "attributes", "schema")  # of the manifest, besides the format

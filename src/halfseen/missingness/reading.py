@@ -148,7 +148,9 @@ class Coder:
             texts = [j for j in wanted if table.raw(j).storage == "label"]
             if texts:
                 self.labelled = dict(zip(texts, Schema.infer(table.select(texts)).columns, strict=True))
-        self.unreadable = frozenset(j for j, column in self.labelled.items() if column.kind == "identifier")
+        self.unreadable = frozenset(
+            j for j, column in self.labelled.items() if column.kind in ("identifier", "text")
+        )
         self.needed = [j for j in wanted if j not in self.unreadable]
         self.fill = np.zeros(self.n_features)
         self.fill = np.array([_mean(values) for values in self.codes(table).detach().cpu().numpy().T])

@@ -1,0 +1,121 @@
+"""Columns whose missing cells are left empty, because no value for them would be sensible, and why."""
+
+from collections.abc import Sequence
+
+from halfseen.data.columns import LEVELLED, Cause, Column
+
+SEPARATE = 5  # up to so many columns of one cause are announced one by one
+NAMED = 3  # of more columns, so many are named
+
+_HAVE: dict[Cause, str] = {
+    "empty": "have no observed value",
+    "single": "have one observed value each",
+    "identifier": "look like identifiers",
+    "text": "look like free text",
+    "unsupported": "hold values that no model can see",
+}
+_HAS: dict[Cause, str] = {
+    "empty": "has no observed value",
+    "identifier": "looks like an identifier",
+    "text": "looks like free text",
+    "asked": "is not to be filled, as the schema says",
+}
+
+
+def find_cause(column: Column, n_distinct: int, *, named: bool) -> Cause | None:
+    """Returns why the missing cells of a column are left empty, None if they are filled.
+
+    Parameters
+    ----------
+    column : Column
+        Its kind, and what the user said about filling it.
+    n_distinct : int
+        How many distinct values were observed.
+    named : bool
+        Whether the table is a data frame; columns of arrays of numbers are filled unless the user says no.
+    """
+    cause = _inherent_cause(column, n_distinct)
+    if cause is not None and column.fill_code is None:
+        return cause  # there is nothing to fill it with
+    if column.fill is not None:
+        return None if column.fill else "asked"
+    return cause if named else None
+
+
+def _inherent_cause(column: Column, n_distinct: int) -> Cause | None:
+    if column.kind == "all-missing":
+        return "empty"
+    if column.kind in ("identifier", "text", "unsupported"):
+        return column.kind
+    levelled = column.kind in LEVELLED or column.storage in ("label", "boolean", "time")
+    return "single" if levelled and column.levels is not None and n_distinct == 1 else None
+
+
+def explain(column: Column) -> str:
+    """Returns why the missing cells of a column are left empty, as what a sentence says of the column."""
+    assert column.left is not None
+    return _has(column, column.left)
+
+
+def _has(column: Column, cause: Cause) -> str:
+    if cause == "single":
+        assert column.levels is not None
+        declared = ", ".join(column.show(level) for level in column.levels[:6])
+        of = f", of the levels {declared}" if len(column.levels) > 1 else ""
+        return f"has one observed value, {column.show(column.levels[int(column.fill_code)])}{of}"
+    if cause == "unsupported":
+        return f"holds {column.dtype}, which no model can see"
+    return _HAS[cause]
+
+
+def announcements(columns: Sequence[Column], *, named: bool) -> list[str]:
+    """Returns what a user should know: a sentence per column, or one for many columns of which it is true.
+
+    Said are columns that are left empty or filled without a model, if they have missing cells; nothing of
+    what the user asked for, nor of a single value in an array of numbers.
+    """
+    groups: dict[tuple[Cause, str], list[Column]] = {}
+    for column in columns:
+        cause, how = _fate(column)
+        if cause in (None, "asked") or not column.n_missing or (cause == "single" and not named):
+            continue
+        groups.setdefault((cause, how), []).append(column)
+    sentences = []
+    for (cause, how), group in groups.items():
+        if len(group) > SEPARATE:
+            listed = shortened([column.name for column in group])
+            cells = f"their missing cells are {how}{_hint(group)}"
+            sentences.append(f"{len(group):,} columns {_HAVE[cause]}; {cells}: {listed}.")
+        else:
+            sentences += [_announce(column, cause, how) for column in group]
+    return sentences
+
+
+def _announce(column: Column, cause: Cause, how: str) -> str:
+    one = column.n_missing == 1
+    cells = f"its {column.n_missing:,} missing {'cell is' if one else 'cells are'} {how}"
+    return f"Column {column.name!r} {_has(column, cause)}; {cells}{_hint([column])}."
+
+
+def _hint(columns: Sequence[Column]) -> str:
+    fillable = all(column.left is not None and column.fill_code is not None for column in columns)
+    return ' ("fill": true in the schema fills them)' if fillable else ""
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Returns the first names of a list, with the number of the others."""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _fate(column: Column) -> tuple[Cause | None, str]:
+    """Returns what is to be said of a column, if anything, and what becomes of its missing cells."""
+    if column.left is not None:
+        return column.left, "left empty"
+    if column.kind == "all-missing":
+        return "empty", f"filled with {column.fill_code:g}"
+    if column.kind == "constant":
+        return "single", "filled with it"
+    if column.kind in ("identifier", "text"):
+        return column.kind, "filled with the most frequent value"
+    return None, ""

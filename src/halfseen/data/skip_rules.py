@@ -1,0 +1,328 @@
+r"""Structural missingness: columns that do not apply to some rows, such as a pregnancy of men.
+
+A rule says that column *t* does not apply where column *c* has one of the values *V*. Rules come from the
+user's schema, or are recognised in the table. A value belongs to *V* if *t* is missing in every row with it
+and there are at least `MIN_ROWS` such rows; more in a wide table, so that where cells are missing at random,
+each with a probability of at most `COINCIDENCE`, a rule is found in at most `FAILURES` of tables. Outside *V*
+there must be at least `MIN_ROWS` rows in which *c* is observed, with *t* observed in most of them. Values are
+the levels of *c*, or zero if it holds numbers.
+
+A cell that does not apply is unobserved to models and stays empty. Where *c* itself is missing, the value
+that fills it decides; where *c* stays empty, so does *t*.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+import numpy as np
+import numpy.typing as npt
+
+from halfseen.data._cells import plain
+from halfseen.data.columns import Column, SkipRule
+from halfseen.data.frames import Floats, RawColumn, Table
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.leaving import SEPARATE, shortened
+from halfseen.errors import SchemaError
+
+MIN_ROWS = 20
+COINCIDENCE = 0.8
+FAILURES = 0.01
+MOSTLY = 0.5
+MAX_VALUES = 100  # a column with more levels is no condition
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Applicability:
+    """Which cells of a table do not apply, before and after the missing cells of conditions are filled.
+
+    `rules` are, in an order in which conditions come first: the position of a column, that of its condition,
+    and which rows (N) have one of the values, among those in which the condition is observed.
+    """
+
+    columns: Sequence[Column]
+    missing: Bools
+    rules: tuple[tuple[int, int, Bools], ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], table: Table, missing: Bools) -> "Applicability":
+        """Applies the rules of columns to the observed cells of a table."""
+        position = {column.name: j for j, column in enumerate(columns)}
+        rules = []
+        for j in _in_order(columns, position):
+            rule = columns[j].skip
+            assert isinstance(rule, SkipRule)
+            k = position[rule.column]
+            rules.append((j, k, _matches(rule, columns[k], table.column(k))))
+        return cls(columns, missing, tuple(rules))
+
+    def empty_cells(self, completed: Sequence[Floats]) -> dict[int, Bools]:
+        """Returns by position of a column which of its missing cells (N) stay empty.
+
+        `completed` has the codes of the missing cells of each modelled column, in the order of rows.
+        """
+        codes = dict(zip((j for j, c in enumerate(self.columns) if c.modelled), completed, strict=True))
+        empty: dict[int, Bools] = {}
+        for j, k, holds in self.rules:
+            unknown, condition = self.missing[:, k], self.columns[k]
+            if condition.left is not None:
+                holds = holds | unknown
+            elif unknown.any():
+                rule = self.columns[j].skip
+                assert isinstance(rule, SkipRule)
+                holds = holds.copy()
+                filled = codes[k] if condition.modelled else np.full(unknown.sum(), condition.fill_code)
+                holds[unknown] = _codes_match(rule, condition, filled)
+                holds |= empty.get(k, np.False_)
+            empty[j] = self.missing[:, j] & holds
+        return empty
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it depends on filled cells which cells do not apply."""
+        return any((self.missing[:, j] & self.missing[:, k]).any() for j, k, _ in self.rules)
+
+
+def check_rules(columns: Sequence[Column]) -> None:
+    """Raises a SchemaError if a rule of the user's names no other column, or a value it cannot have."""
+    known = {column.name: column for column in columns}
+    for column in columns:
+        if not isinstance(column.skip, SkipRule):
+            continue
+        condition = known.get(column.skip.column)
+        if condition is None or condition is column:
+            raise SchemaError(
+                f"Column {column.name!r}: skip names {column.skip.column!r}, which is no other column."
+            )
+        if condition.storage in ("time", "span", "other"):
+            raise SchemaError(
+                f"Column {column.name!r}: skip goes by values of {condition.name!r}, which holds "
+                f"{condition.dtype}; levels, numbers or booleans are needed."
+            )
+        if condition.storage != "label":
+            _numbers(column.skip, condition)
+    try:
+        list(_in_order(columns, {column.name: j for j, column in enumerate(columns)}))
+    except CycleError as error:
+        raise SchemaError(
+            f"The skip rules of the schema form a circle: {' -> '.join(error.args[1])}."
+        ) from None
+
+
+def find_rules(columns: Sequence[Column], missing: Bools, codes: Incomplete) -> dict[str, SkipRule]:
+    """Returns by name the rules that a table shows, for columns of which the user says nothing.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        All columns of the table.
+    missing : array of shape (N, P)
+        Which cells are missing.
+    codes : Incomplete
+        The modelled columns (N, C).
+    """
+    targets = np.array([j for j, column in enumerate(columns) if _may_be_skipped(column)], dtype=np.int64)
+    conditions = [k for k, column in enumerate(columns) if column.modelled]
+    sizes = [_frequent(columns[k], x) for k, x in zip(conditions, _columns_of(codes), strict=True)]
+    n_tests = len(targets) * sum(map(len, sizes))
+    if n_tests == 0:
+        return {}
+    enough = max(MIN_ROWS, math.ceil(math.log(FAILURES / n_tests) / math.log(COINCIDENCE)))
+    candidates: dict[int, list[_Candidate]] = {}
+    for k, x, counted in zip(conditions, _columns_of(codes), sizes, strict=True):
+        values = [value for value, count in counted.items() if count >= enough]
+        for candidate in _candidates(k, x, values, targets[targets != k], missing):
+            candidates.setdefault(candidate.target, []).append(candidate)
+    kept = _consistent(_best(candidates, missing), missing)
+    return {columns[j].name: _as_rule(kept[j], columns) for j in sorted(kept)}
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A rule that may be one: `inside` are the rows (N) with one of the values, which are codes."""
+
+    target: int
+    condition: int
+    values: tuple[float, ...]
+    inside: Bools
+
+    def rank(self, missing: Bools, off: Bools | None = None) -> tuple[int, int, int]:
+        """The fewer missing cells are left unexplained by the fewer values, the better.
+
+        A cell is explained too where the condition itself is `off`: does not apply.
+        """
+        explained = self.inside if off is None else self.inside | (off & missing[:, self.condition])
+        n_unexplained = int((missing[:, self.target] & ~explained).sum())
+        return n_unexplained, len(self.values), self.condition
+
+
+def _best(candidates: Mapping[int, Sequence[_Candidate]], missing: Bools) -> dict[int, _Candidate]:
+    """Returns the best candidate per column; of chains of conditions, the link that is nearest."""
+    first = {j: min(several, key=lambda one: one.rank(missing)) for j, several in candidates.items()}
+    off = {j: one.inside for j, one in first.items()}
+    return {
+        j: min(several, key=lambda one: one.rank(missing, off.get(one.condition)))
+        for j, several in candidates.items()
+    }
+
+
+def _may_be_skipped(column: Column) -> bool:
+    enough = min(column.n_missing, column.n_observed) >= MIN_ROWS
+    return column.left is None and column.skip in (None, True) and enough
+
+
+def _columns_of(codes: Incomplete) -> Iterator[Floats]:
+    for c in range(codes.x.shape[1]):
+        yield np.where(codes.observed[:, c].numpy(), codes.x[:, c].numpy(), np.nan)
+
+
+def _frequent(column: Column, x: Floats) -> dict[float, int]:
+    """Returns the codes that may be values of a rule and how many rows have them, if enough to be any."""
+    if column.kind in ("datetime", "duration") or len(column.levels or ()) > MAX_VALUES:
+        return {}
+    values, counts = np.unique(x[~np.isnan(x)], return_counts=True)
+    if column.levels is None:
+        values, counts = values[values == 0], counts[values == 0]
+    return {float(value): int(n) for value, n in zip(values, counts, strict=True) if n >= MIN_ROWS}
+
+
+def _candidates(
+    condition: int, x: Floats, values: Sequence[float], targets: npt.NDArray[np.int64], missing: Bools
+) -> Iterator[_Candidate]:
+    found: dict[int, list[float]] = {}
+    for value in values:
+        rows = np.flatnonzero(x == value)
+        some = targets[missing[np.ix_(rows[:MIN_ROWS], targets)].all(axis=0)]  # few rows rule out most
+        for j in some[missing[np.ix_(rows, some)].all(axis=0)].tolist():
+            found.setdefault(j, []).append(value)
+    rows_of: dict[tuple[float, ...], Bools] = {}  # shared by the columns with equal rules
+    for j, chosen in ((j, tuple(several)) for j, several in found.items()):
+        inside = rows_of.setdefault(chosen, np.isin(x, chosen))
+        outside = ~inside & ~np.isnan(x)
+        n_outside, n_observed = int(outside.sum()), int((outside & ~missing[:, j]).sum())
+        if n_outside >= MIN_ROWS and n_observed > MOSTLY * n_outside:
+            yield _Candidate(j, condition, chosen, inside)
+
+
+def _consistent(best: Mapping[int, _Candidate], missing: Bools) -> dict[int, _Candidate]:
+    """Leaves out rules that close a circle, or whose condition does not apply where their column does."""
+    kept: dict[int, _Candidate] = {}
+    for j in sorted(best, key=lambda j: best[j].rank(missing)):
+        k = best[j].condition
+        while k in kept and k != j:
+            k = kept[k].condition
+        if k != j:
+            kept[j] = best[j]
+    off = {j: candidate.inside & missing[:, j] for j, candidate in kept.items()}
+    return {
+        j: rule for j, rule in kept.items() if not (off.get(rule.condition, False) & ~missing[:, j]).any()
+    }
+
+
+def _as_rule(candidate: _Candidate, columns: Sequence[Column]) -> SkipRule:
+    condition = columns[candidate.condition]
+    if condition.levels is not None:
+        return SkipRule(condition.name, tuple(condition.levels[int(code)] for code in candidate.values))
+    return SkipRule(condition.name, tuple(plain(code) for code in candidate.values))
+
+
+def _in_order(columns: Sequence[Column], position: Mapping[str, int]) -> Iterator[int]:
+    """Yields the positions of columns with a rule, conditions first; raises a CycleError if there is none."""
+    rules = {c.name: {c.skip.column} for c in columns if isinstance(c.skip, SkipRule)}
+    for name in TopologicalSorter(rules).static_order():
+        if name in rules:
+            yield position[name]
+
+
+def _matches(rule: SkipRule, condition: Column, raw: RawColumn) -> Bools:
+    """Returns which cells (N) of the condition are observed and have one of the values."""
+    if raw.storage == "label" and condition.levels is not None:
+        wanted = set(map(str, rule.values))
+        table = np.array([*(str(plain(label)) in wanted for label in raw.labels), False])
+        return table[np.where(np.isnan(raw.values), len(raw.labels), raw.values).astype(np.int64)]
+    if raw.storage in ("nothing", "other"):
+        return np.zeros(len(raw.values), dtype=bool)
+    values = raw.values if raw.storage != "label" else condition.encode(raw)
+    return np.isin(values, _numbers(rule, condition))
+
+
+def _codes_match(rule: SkipRule, condition: Column, codes: Floats) -> Bools:
+    """Returns which codes (N) are one of the values, as they are written into a table."""
+    if condition.levels is None:
+        return np.isin(condition.constrain(codes), _numbers(rule, condition))
+    wanted = set(map(str, rule.values))
+    if condition.storage != "label":
+        numbers = _numbers(rule, condition)
+        table = np.array([float(level) in numbers for level in condition.levels])
+    else:
+        table = np.array([str(level) in wanted for level in condition.levels])
+    return table[condition.constrain(codes).astype(np.int64)]
+
+
+def _numbers(rule: SkipRule, condition: Column) -> list[float]:
+    """Returns the values of a rule as numbers."""
+    words = {"true": True, "false": False}
+    try:
+        return [float(words.get(str(value).lower(), value)) for value in rule.values]
+    except (TypeError, ValueError):
+        raise SchemaError(
+            f"A skip rule goes by {list(rule.values)!r} in column {condition.name!r}, which holds "
+            f"{condition.dtype}; give numbers, or true and false."
+        ) from None
+
+
+def rule_announcements(applicability: Applicability, found: Mapping[str, SkipRule]) -> list[str]:
+    """Returns a sentence for each rule, or one for many columns that do not apply in the same rows.
+
+    Parameters
+    ----------
+    applicability : Applicability
+        The rules on the training table.
+    found : mapping of str to SkipRule
+        Those that were recognised; the others are the user's.
+    """
+    columns = applicability.columns
+    groups: dict[tuple[SkipRule, bool], list[tuple[int, int, Bools]]] = {}
+    for j, k, holds in applicability.rules:
+        rule = columns[j].skip
+        assert isinstance(rule, SkipRule)
+        groups.setdefault((rule, columns[j].name in found), []).append((j, k, holds))
+    sentences = []
+    for (rule, recognised), members in groups.items():
+        where = describe_rule(rule, columns)
+        names = [columns[j].name for j, _, _ in members]
+        if not recognised:
+            sentences += [
+                f"Column {name!r} is left empty where {where}, as the schema says." for name in names
+            ]
+        elif len(members) > SEPARATE:
+            n_rows = int(members[0][2].sum())
+            sentences.append(
+                f"{len(names):,} columns are missing wherever {where} ({n_rows:,} rows): they are taken as "
+                'not applicable and left empty there ("skip": false in the schema fills them): '
+                f"{shortened(names)}."
+            )
+        else:
+            sentences += [_sentence(applicability, j, k, holds, where) for j, k, holds in members]
+    return sentences
+
+
+def describe_rule(rule: SkipRule, columns: Sequence[Column]) -> str:
+    """Returns where a rule holds, in words."""
+    condition = next(column for column in columns if column.name == rule.column)
+    values = [condition.show(value) for value in rule.values]
+    more = f" or one of {len(values) - SEPARATE} more" if len(values) > SEPARATE else ""
+    return f"{rule.column!r} is {' or '.join(values[:SEPARATE])}{more}"
+
+
+def _sentence(applicability: Applicability, j: int, k: int, holds: Bools, where: str) -> str:
+    outside = ~holds & ~applicability.missing[:, k]
+    share = 1 - applicability.missing[outside, j].mean()
+    return (
+        f"Column {applicability.columns[j].name!r} is missing wherever {where} ({int(holds.sum()):,} rows) "
+        f"and observed in {share:.0%} of the other rows: it is taken as not applicable and left empty there "
+        '("skip": false in the schema fills it).'
+    )

@@ -1,0 +1,264 @@
+"""Structural missingness: rules are found where they are exact, and nowhere else; no pregnant men."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import halfseen
+from halfseen import GaussianImputer, HalfseenWarning, MeanImputer, Schema, SchemaError
+from halfseen.data.columns import SkipRule
+from halfseen.data.frames import Table
+from halfseen.data.skip_rules import COINCIDENCE, FAILURES, MIN_ROWS
+
+quiet = pytest.mark.filterwarnings("ignore::halfseen.HalfseenWarning")
+RULE = {"column": "sex", "values": ["m"]}
+
+
+def clinic(n_men=60, n_women=60, seed=0):
+    rng = np.random.default_rng(seed)
+    man = rng.permutation(np.arange(n_men + n_women) < n_men)
+    return pd.DataFrame(
+        {
+            "sex": np.where(man, "m", "f"),
+            "hb": rng.normal(13 + 2 * man, 1),
+            "pregnant": pd.Series(np.where(man, None, rng.choice(["no", "yes"], len(man))), dtype=object),
+        }
+    )
+
+
+def found(frame, schema=None):
+    return MeanImputer(schema=schema).fit(frame).skip_rules_
+
+
+def everything(imputer, frame):
+    return [imputer.transform(frame), *imputer.sample(frame, n_draws=3), *imputer.interval(frame)]
+
+
+# ------------------------------------------------------------------------------------------ recognition
+
+
+def test_a_column_that_does_not_apply_is_recognised_and_announced():
+    message = (
+        r"^Column 'pregnant' is missing wherever 'sex' is 'm' \(60 rows\) and observed in 100% of the other "
+        r"rows: it is taken as not applicable and left empty there \(\"skip\": false in the schema fills it\)"
+    )
+    with pytest.warns(HalfseenWarning, match=message) as warnings:
+        assert found(clinic()) == {"pregnant": SkipRule("sex", ("m",))}
+    assert len(warnings) == 1
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("condition", "values"),
+    [
+        (lambda man: np.where(man, "m", "f"), ("m",)),
+        (lambda man: man, (True,)),
+        (lambda man: np.where(man, 1, 2), (1,)),
+        (lambda man: np.where(man, 0.0, np.linspace(0.5, 7, len(man))), (0,)),
+        (lambda man: pd.Categorical(np.where(man, "m", "f"), ["d", "f", "m"]), ("m",)),
+        (lambda man: np.where(man, np.where(np.arange(len(man)) % 2, "a", "b"), "c"), ("a", "b")),
+    ],
+    ids=["text", "boolean", "two numbers", "zero", "declared levels", "two levels"],
+)
+def test_conditions_are_levels_and_zeros(condition, values):
+    frame = clinic(n_men=120)
+    frame["sex"] = condition((frame["sex"] == "m").to_numpy())
+    assert found(frame) == {"pregnant": SkipRule("sex", values)}
+
+
+@quiet
+@pytest.mark.parametrize("library", [pl.from_pandas, lambda frame: pl.from_pandas(frame).to_arrow()])
+def test_rules_are_found_in_every_library(library):
+    frame = library(clinic())
+    assert found(frame) == {"pregnant": SkipRule("sex", ("m",))}
+    filled = MeanImputer().fit(frame).transform(frame)
+    assert pl.DataFrame(filled)["pregnant"].null_count() == 60
+
+
+def test_too_few_rows_are_no_rule():
+    assert found(clinic(n_men=MIN_ROWS - 1)) == {}
+    assert found(clinic(n_women=MIN_ROWS - 1)) == {}
+
+
+def test_one_observed_cell_among_the_others_is_no_rule():
+    frame = clinic()
+    frame.loc[frame.index[frame["sex"] == "m"][0], "pregnant"] = "no"
+    assert found(frame) == {}
+
+
+def test_a_column_that_is_mostly_missing_elsewhere_too_is_no_rule():
+    frame = clinic()
+    women = frame.index[frame["sex"] == "f"]
+    frame.loc[women[:30], "pregnant"] = None
+    assert found(frame) == {}
+
+
+def test_rare_levels_that_are_missing_by_chance_are_no_rule():
+    """Forty levels of which each has a few rows: many are missing as a whole, none often enough."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"town": rng.integers(0, 400, 1000).astype(str), "x": rng.normal(size=1000)})
+    frame.loc[rng.random(1000) < 0.4, "x"] = None
+    by_town = frame["x"].isna().groupby(frame["town"]).all()
+    assert by_town.sum() > 20
+    assert found(frame, {"town": "categorical"}) == {}
+
+
+def test_arrays_have_no_rules():
+    array = np.column_stack([np.repeat([0.0, 1.0], 60), np.repeat([np.nan, 3.5], 60) + np.arange(120) % 7])
+    assert found(array) == {}
+    assert not np.isnan(MeanImputer().fit_transform(array)).any()
+
+
+@pytest.mark.parametrize("rate", [0.3, COINCIDENCE], ids=str)
+@pytest.mark.parametrize("seed", range(4))
+def test_cells_missing_at_random_show_rules_as_rarely_as_is_said(seed, rate):
+    """25 wide tables per case in which a column is missing at `rate` where another has one of its levels."""
+    rng = np.random.default_rng([seed, int(10 * rate)])
+    n_found = 0
+    for _ in range(25):
+        levels = rng.integers(0, 4, (150, 4))
+        numbers = rng.normal(size=(150, 4))
+        numbers[(levels == 0) & (rng.random((150, 4)) < rate)] = np.nan
+        frame = pd.DataFrame(np.char.add("l", levels.astype(str)), columns=list("abcd"))
+        n_found += bool(found(frame.join(pd.DataFrame(numbers, columns=list("wxyz")))))
+    assert n_found <= max(1, 3 * FAILURES * 25)
+
+
+def test_the_nearest_link_of_a_chain_is_chosen():
+    frame = clinic(n_men=80, n_women=160)
+    pregnant = frame["pregnant"] == "yes"
+    frame["weeks"] = np.where(pregnant, np.random.default_rng(1).integers(4, 40, len(frame)), np.nan)
+    with pytest.warns(HalfseenWarning, match="not applicable"):
+        imputer = GaussianImputer(random_state=0).fit(frame)
+    assert imputer.skip_rules_ == {
+        "pregnant": SkipRule("sex", ("m",)),
+        "weeks": SkipRule("pregnant", ("no",)),
+    }
+    for answer in everything(imputer, frame):
+        assert answer["weeks"].isna().equals(~pregnant)
+
+
+def test_many_columns_with_one_rule_are_announced_in_one_sentence():
+    frame = clinic()
+    several = pd.DataFrame({f"q{i}": frame["hb"].where(frame["sex"] == "f") + i for i in range(9)})
+    with pytest.warns(HalfseenWarning, match="^9 columns are missing wherever 'sex' is 'm'") as warnings:
+        MeanImputer().fit(frame[["sex", "hb"]].join(several))
+    assert len(warnings) == 1
+
+
+# ---------------------------------------------------------------------------------------------- answers
+
+
+@quiet
+def test_there_are_no_pregnant_men_also_where_the_sex_is_filled():
+    frame = clinic(n_men=100, n_women=100)
+    hidden = np.random.default_rng(1).random(200) < 0.2
+    frame["sex"] = frame["sex"].mask(hidden)
+    frame.loc[hidden, "pregnant"] = None
+    imputer = GaussianImputer(random_state=0).fit(frame)
+    assert list(imputer.skip_rules_) == ["pregnant"]
+    draws = imputer.sample(frame, n_draws=5)
+    for answer in (imputer.transform(frame), *draws):
+        assert answer["sex"].notna().all()
+        assert answer["pregnant"].isna().equals(answer["sex"] == "m")
+    assert len({tuple(draw["sex"]) for draw in draws}) > 1, "each draw has men of its own"
+    empty = imputer.transform(frame)["pregnant"].isna()
+    for end in imputer.interval(frame):
+        assert end["pregnant"].isna().equals(empty)
+
+
+@quiet
+def test_rules_apply_to_new_rows_also_from_a_model_file(tmp_path):
+    GaussianImputer(random_state=0).fit(clinic()).save(tmp_path / "model")
+    imputer = halfseen.load(tmp_path / "model")
+    assert imputer.skip_rules_ == {"pregnant": SkipRule("sex", ("m",))}
+    rows = pd.DataFrame({"sex": ["m", "f", "m"], "hb": [15.0, 12.0, 13.0], "pregnant": [None, None, "yes"]})
+    for answer in everything(imputer, rows):
+        assert answer["pregnant"].isna().tolist() == [True, False, False], "what was observed is kept"
+
+
+@quiet
+def test_models_are_not_told_of_cells_that_do_not_apply():
+    """The rule changes what is written, not what is learned."""
+    with_rule = GaussianImputer(random_state=0).fit(clinic())
+    without = GaussianImputer(schema={"*": {"skip": False}}, random_state=0).fit(clinic())
+    np.testing.assert_array_equal(with_rule.score_samples(clinic()), without.score_samples(clinic()))
+
+
+# ------------------------------------------------------------------------------------- what users say
+
+
+@pytest.mark.parametrize("schema", [{"pregnant": {"skip": False}}, {"*": {"skip": False}}])
+def test_rules_can_be_switched_off(schema):
+    imputer = GaussianImputer(schema=schema, random_state=0).fit(clinic())
+    assert imputer.skip_rules_ == {}
+    assert imputer.transform(clinic())["pregnant"].notna().all()
+
+
+def test_a_rule_of_the_schema_holds_however_few_rows_show_it():
+    frame = clinic(n_men=3, n_women=20)
+    with pytest.warns(
+        HalfseenWarning, match="'pregnant' is left empty where 'sex' is 'm', as the schema says"
+    ):
+        imputer = GaussianImputer(schema={"pregnant": {"skip": RULE}}, random_state=0).fit(frame)
+    assert imputer.transform(frame)["pregnant"].isna().equals(frame["sex"] == "m")
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("condition", "values"),
+    [
+        (lambda man: man, ["true"]),
+        (lambda man: man, [True]),
+        (lambda man: np.where(man, 1.0, 2.5), [1]),
+        (lambda man: np.where(man, 0, 3), ["0"]),
+        (lambda man: np.where(man, "never seen", "x"), ["never seen", "nor this"]),
+    ],
+)
+def test_values_of_a_rule_are_spelt_as_in_a_file(condition, values):
+    frame = clinic(n_men=5, n_women=20)
+    man = frame["sex"] == "m"
+    frame["sex"] = condition(man.to_numpy())
+    schema = {"pregnant": {"skip": {"column": "sex", "values": values}}}
+    imputer = GaussianImputer(schema=schema, random_state=0).fit(frame)
+    for answer in everything(imputer, frame):
+        assert answer["pregnant"].isna().equals(man)
+
+
+@quiet
+def test_a_value_of_a_rule_may_first_occur_in_new_rows():
+    schema = {"pregnant": {"skip": RULE}}
+    imputer = GaussianImputer(schema=schema, random_state=0).fit(clinic(n_men=0))
+    rows = pd.DataFrame({"sex": ["m", "f"], "hb": [15.0, 12.0], "pregnant": [None, None]})
+    assert imputer.transform(rows)["pregnant"].isna().tolist() == [True, False]
+
+
+@quiet
+def test_where_a_condition_stays_empty_so_does_the_column():
+    frame = clinic()
+    frame.loc[frame.index[:10], ["sex", "pregnant"]] = None
+    schema = {"pregnant": {"skip": RULE}, "sex": {"fill": False}}
+    filled = GaussianImputer(schema=schema, random_state=0).fit_transform(frame)
+    assert filled["pregnant"].isna().equals((frame["sex"] == "m") | frame["sex"].isna())
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"pregnant": {"skip": "sex"}}, "Column 'pregnant': skip must be .* or false, got 'sex'"),
+        ({"pregnant": {"skip": {"column": "sex", "values": []}}}, "Column 'pregnant': skip must be"),
+        ({"pregnant": {"skip": {"column": "age", "values": [1]}}}, "skip names 'age', which is no other"),
+        ({"sex": {"skip": RULE}}, "Column 'sex': skip names 'sex', which is no other column"),
+        ({"sex": {"skip": {"column": "hb", "values": ["m"]}}}, r"goes by \['m'\] in column 'hb', which"),
+        ({"hb": {"skip": {"column": "day", "values": ["m"]}}}, "'day', which holds datetime64.*; levels"),
+        (
+            {"pregnant": {"skip": RULE}, "sex": {"skip": {"column": "pregnant", "values": ["no"]}}},
+            "skip rules of the schema form a circle: .*sex -> ",
+        ),
+    ],
+)  # fmt: skip
+def test_rules_that_make_no_sense_are_refused(schema, message):
+    frame = clinic().assign(day=pd.Timestamp("2024-01-01"))
+    with pytest.raises(SchemaError, match=message):
+        Schema.infer(Table(frame), schema)
