@@ -23,8 +23,8 @@ from halfseen import (
     NotMIWAEImputer,
 )
 from halfseen.data.incomplete import Incomplete
-from halfseen.estimators import latent_trust
-from halfseen.estimators.latent_trust import look_at_weights
+from halfseen.estimators import latent_weights
+from halfseen.estimators.latent_weights import check_importance_weights
 from halfseen.missingness import LogisticSelfMasking
 
 SMALL = {"n_latent": 1, "width": 8, "n_blocks": 1, "max_epochs": 3, "n_imputation_draws": 64}
@@ -100,7 +100,7 @@ def test_a_loaded_imputer_answers_bit_for_bit(make, table, tmp_path):
     imputer = make(random_state=0, **SMALL).fit(table)
     imputer.save(tmp_path / "model")
     loaded = halfseen.load(tmp_path / "model")
-    assert loaded.trust_ == imputer.trust_
+    assert loaded.weight_diagnostics_ == imputer.weight_diagnostics_
     for question in ("transform", "sample", "score_samples"):
         one, other = getattr(imputer, question)(table), getattr(loaded, question)(table)
         if isinstance(table, pd.DataFrame) and question == "transform":
@@ -241,8 +241,8 @@ def test_poor_weights_warn_and_say_what_to_do():
         imputer.model_.sampler.model.encoder.output.bias[0] += 1.0
     rows = imputer.model_.rows(Incomplete.from_array(table))
     with pytest.warns(HalfseenWarning, match=r"importance weights .* raise n_imputation_draws"):
-        look_at_weights(replace(imputer.model_.sampler, adapts=False), rows)
-    look_at_weights(imputer.model_.sampler, rows)  # no warning: rows get proposals of their own
+        check_importance_weights(replace(imputer.model_.sampler, adapts=False), rows)
+    check_importance_weights(imputer.model_.sampler, rows)  # no warning: rows get proposals of their own
 
 
 def test_chains_move_draws_and_nothing_else(tmp_path):
@@ -267,20 +267,22 @@ def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path
     complete = rng.normal(size=(600, 1)) + rng.normal(size=(600, 6))
     table = np.where(rng.random(complete.shape) < 0.2, np.nan, complete)
     imputer = MIWAEImputer(random_state=0, n_latent=1, max_epochs=0, validation_fraction=0.5).fit(table)
-    assert max(imputer.stretch_) < 1.2
+    assert max(imputer.interval_inflation_) < 1.2
     with torch.no_grad():
         imputer.model_.sampler.model.decoder.output.bias[6:12] -= 1.5  # of the scales
     rows = imputer.model_.rows(Incomplete.from_array(table))
     imputer.model_ = imputer._calibrated(imputer.model_, rows)
-    assert min(imputer.stretch_) > 1.5
+    assert min(imputer.interval_inflation_) > 1.5
     low, high = imputer.interval(table)
     assert 0.85 < ((low <= complete) & (complete <= high))[np.isnan(table)].mean() < 0.95
     imputer.save(tmp_path / "model.halfseen")
     loaded = halfseen.load(tmp_path / "model.halfseen")
-    assert loaded.stretch_ == imputer.stretch_
+    assert loaded.interval_inflation_ == imputer.interval_inflation_
     for saved, now in zip(loaded.interval(table), (low, high), strict=True):
         assert np.array_equal(saved, now)
-    assert MIWAEImputer(random_state=0, max_epochs=0).fit(table[:40]).stretch_ == []  # holds out no row
+    assert (
+        MIWAEImputer(random_state=0, max_epochs=0).fit(table[:40]).interval_inflation_ == []
+    )  # holds out no row
 
 
 @pytest.mark.parametrize(
@@ -361,13 +363,13 @@ def test_a_module_whose_parameters_would_not_be_trained_is_refused_unless_frozen
 
 
 def test_warnings_of_fit_name_the_line_that_called_it(monkeypatch):
-    trusted = latent_trust.ImportanceSampler.trust
+    trusted = latent_weights.ImportanceSampler.trust
 
     def untrusted(sampler, rows):
         trust = trusted(sampler, rows)
         return replace(trust, pareto_k=torch.ones_like(trust.pareto_k), ess=torch.ones_like(trust.ess))
 
-    monkeypatch.setattr(latent_trust.ImportanceSampler, "trust", untrusted)
+    monkeypatch.setattr(latent_weights.ImportanceSampler, "trust", untrusted)
     table = pd.DataFrame(line(), columns=list("abc")).assign(empty=np.nan)
     table["name"] = [None, *(f"person {i}" for i in range(len(table) - 1))]
     for call in (LatentImputer.fit, LatentImputer.fit_transform):

@@ -4,87 +4,23 @@ from collections.abc import Callable
 from typing import Any
 
 from halfseen.estimators.latent_base import BaseLatentImputer
+from halfseen.estimators.latent_parameters import documented
 from halfseen.training.progress import Progress
 from halfseen.vocabulary import Missingness
 
 
+@documented
 class LatentImputer(BaseLatentImputer):
-    r"""Imputes by a deep latent-variable model, with every choice open.
+    r"""Imputes by a deep latent-variable model; all choices are parameters.
 
     .. math:: p(x_o, o) = \int p(z) \prod_{j \in o} p(x_j \mid z) \, p(o \mid x_o, z) \, dz
 
-    Networks map latents to the distribution of each column and rows to a posterior of latents, trained by a
-    lower bound of the likelihood. Both networks contain a linear path that starts from a factor analysis, so
-    the model begins as a Gaussian and becomes non-linear as far as held-out rows gain from it. Missing cells
-    are filled by importance sampling. `score_samples` is a lower bound of :math:`\log p(x_o)`, tighter with
-    more `n_imputation_draws`.
-
-    Parameters
-    ----------
-    posterior : {"gaussian", "mixture", "imputations"}, default="gaussian"
-        The family of :math:`q(z \mid x_o)`; a mixture fits what missing cells leave ambiguous. By
-        ``"imputations"`` it is a mixture over `n_draws` imputations of each row, which improve in training.
-    n_components : int, default=5
-        Components of a mixture.
-    sampling : {"ancestral", "stratified"}, default="ancestral"
-        Whether training draws from a mixture, or from each component.
-    bound : {"elbo", "iwelbo", "looser"}, default="iwelbo"
-        What training maximises; ``"looser"`` guards stratified mixtures against collapse.
-    gradient : {"full", "stl", "dreg"}, default="stl"
-        The estimator of the gradient of the posterior.
-    missingness : str, mechanism or function, default="mar"
-        The assumed mechanism: ``"mar"`` (missing at random); a probability that depends on the missing value
-        itself (``"self-masking-logistic"``, ``"self-masking-monotone"``, ``"self-masking-shared-slope"``,
-        ``"self-masking-flexible"``); or a probability that depends on the whole row (``"linear"``,
-        ``"nonlinear"``). If known, a fitted mechanism of `halfseen.missingness`, or a function (also a torch
-        module, if frozen) from tables of numbers (a tensor) to the probabilities that cells are missing.
-    signs : int, sequence or dict, optional
-        The direction of ``"self-masking-logistic"`` and ``"self-masking-monotone"``: +1 if larger values are
-        missing more often, -1 if smaller values are. By default, a logistic mechanism learns its direction
-        and a monotone one rises.
-    n_draws : int, default=5
-        Draws per row in training; shared out among the components if stratified.
-    n_latent : int or "auto", default="auto"
-        The number of latents: one less than columns, at most 16.
-    numeric : {"student-t", "gaussian", "shared-gaussian"}, default="student-t"
-        The distribution of columns of numbers, given latents.
-    encoder : {"guess", "zero", "learned", "set"}, default="guess"
-        What the encoder reads: holes filled with a linear guess, zeros or learned constants, beside the mask;
-        or the set of what is observed, which holes leave out. Not for images.
-    decoder : {"residual", "linear"}, default="residual"
-        A linear decoder with ``numeric="shared-gaussian"`` is probabilistic PCA.
-    width, n_blocks : int, default=128 and 2
-        Size and number of residual blocks of the networks.
-    learning_rate : float, default=1e-3
-        Step size at the start; it falls to zero along half a cosine.
-    batch_size, max_epochs : int or "auto", default="auto"
-        Rows per step, and the most passes over the table; about 2500 steps for each training, or for both
-        starts of a self-masking model together if there are more than some 6000 rows.
-    patience : int, default=50
-        Training stops after so many epochs without improvement.
-    validation_fraction : float, default=0.1
-        The share of rows held out to choose the best epoch; tables below 50 rows hold out none.
-    n_starts : int, default=1
-        Trainings, of which that with the best held-out bound is kept. Of self-masking models twice as many:
-        half start from a probit model of how values hide, half as if all beyond the values seen did.
-    n_imputation_draws : int, default=200
-        Latent draws by which cells are filled.
-    image_shape : tuple of int, optional
-        (H, W) or (C, H, W), sides of 8 or more, if every row is an image and every column a pixel, in this
-        order. Networks are then convolutional, with a map for every 4 of `width`, and start at random; 'auto'
-        is 32 latents and batches of at most 128. Pixels are all of one kind, by the values of all: two
-        values, at most 256 shades (whole numbers, or multiples of 1/255), or numbers. Pixels that never
-        change or were never seen are modelled like the others. Models of missingness have a bias for each
-        pixel and share the rest; `signs` is one for all.
-    n_chain_steps : int, default=0
-        Steps of Metropolis within Gibbs by which `sample` moves each draw after importance resampling, for
-        rows whose weights are poor; the networks' own widths hold then, not `stretch_`. Not for mixtures.
-    callback : callable, optional
-        Called with a progress record after each epoch.
-    schema : dict, optional
-        As in `GaussianImputer`.
-    random_state : int, numpy generator or None, default=None
-        Seeds initialisation, batches and draws.
+    A decoder maps latent variables to the distribution of each column, an encoder maps incomplete rows to an
+    approximate posterior; both are trained by a lower bound on the likelihood. Both networks contain a linear
+    path that is initialised by a factor analysis, so that training starts at a Gaussian model and becomes
+    non-linear as far as the held-out bound improves. Missing values are imputed by importance sampling.
+    `score_samples` returns a lower bound on :math:`\log p(x_o)`, which becomes tighter with more
+    `n_imputation_draws`.
 
     Attributes
     ----------
@@ -93,14 +29,14 @@ class LatentImputer(BaseLatentImputer):
     model_ : TabularLatent
         The fitted model; ``model_.sampler.model`` has the networks.
     history_ : History
-        The loss after each epoch, minus the bound.
-    trust_ : dict
-        Of some training rows, the median effective number of draws, and the share of rows whose importance
-        weights are not to be trusted.
-    stretch_ : list of float
-        How many times wider than the networks say intervals and draws are, by modelled column of numbers, so
-        that 90% intervals cover 90% of known cells hidden from held-out rows. Empty with a model of
-        missingness, for images, and without held-out rows.
+        The loss (minus the bound) after each epoch, and why training stopped.
+    weight_diagnostics_ : dict
+        Importance-weight diagnostics on some training rows: ``median_ess``, the median effective sample size,
+        and ``unreliable``, the fraction of rows whose weights have a Pareto shape above 0.7.
+    interval_inflation_ : list of float
+        Factor, per numeric column, by which predictive scales are inflated so that 90% intervals reach 90%
+        coverage on values removed from held-out rows. Empty with a model of missingness, for images, and
+        without held-out rows.
 
     References
     ----------
@@ -132,7 +68,7 @@ class LatentImputer(BaseLatentImputer):
         n_draws: int = 5,
         n_latent: int | str = "auto",
         numeric: str = "student-t",
-        encoder: str = "guess",
+        encoder: str = "preimputed",
         decoder: str = "residual",
         width: int = 128,
         n_blocks: int = 2,
@@ -218,10 +154,11 @@ class _GaussianPreset(BaseLatentImputer):
         self.random_state = random_state
 
 
+@documented
 class MVAEImputer(_GaussianPreset):
-    """Imputes by a variational autoencoder of incomplete rows: Gaussian posterior, ELBO, missing at random.
+    """Imputes by a variational autoencoder for incomplete rows (MVAE).
 
-    The parameters are those of `LatentImputer` that the method leaves open; so is `score_samples`, a bound.
+    Gaussian posterior, ELBO, missing at random. `score_samples` returns a lower bound on the log-likelihood.
 
     References
     ----------
@@ -231,10 +168,12 @@ class MVAEImputer(_GaussianPreset):
     bound = "elbo"
 
 
+@documented
 class MIWAEImputer(_GaussianPreset):
-    """Imputes by MIWAE: Gaussian posterior, importance weighted bound, missing at random.
+    """Imputes by MIWAE, an importance-weighted autoencoder for incomplete rows.
 
-    The parameters are those of `LatentImputer` that the method leaves open; so is `score_samples`, a bound.
+    Gaussian posterior, importance-weighted bound, missing at random. `score_samples` returns a lower
+    bound on the log-likelihood.
 
     References
     ----------
@@ -242,12 +181,14 @@ class MIWAEImputer(_GaussianPreset):
     """
 
 
+@documented
 class NotMIWAEImputer(BaseLatentImputer):
-    """Imputes by not-MIWAE: as MIWAE, with a model of how values hide themselves.
+    """Imputes by not-MIWAE: MIWAE with a model of the missingness.
 
-    The parameters are those of `LatentImputer` that the method leaves open, with a larger `learning_rate`.
-    `score_samples` is a bound of the log density of the observed cells, without the mask, so it compares with
-    other imputers. ``model_.mask_probabilities(column, values)`` is what was learned of how cells hide.
+    The default assumes that the probability of a missing value depends on the value itself.
+    `score_samples` returns a lower bound on the log density of the observed values, without the mask, so
+    it can be compared with other imputers. ``model_.mask_probabilities(column, values)`` returns the
+    learned probabilities that values are missing.
 
     References
     ----------
@@ -343,10 +284,12 @@ class _MixturePreset(BaseLatentImputer):
         self.random_state = random_state
 
 
+@documented
 class MissVAEImputer(_MixturePreset):
-    """Imputes by MissVAE: mixture posterior with ancestral draws, ELBO, missing at random.
+    """Imputes by MissVAE: a variational autoencoder with a mixture posterior.
 
-    The parameters are those of `LatentImputer` that the method leaves open; so is `score_samples`, a bound.
+    Ancestral draws from the mixture, ELBO, missing at random. `score_samples` returns a lower bound on the
+    log-likelihood.
 
     References
     ----------
@@ -357,39 +300,61 @@ class MissVAEImputer(_MixturePreset):
     bound = "elbo"
 
 
+@documented
 class MissSVAEImputer(_MixturePreset):
-    """Imputes by MissSVAE: mixture posterior with stratified draws, SELBO, missing at random.
+    """Imputes by MissSVAE: a variational autoencoder with a mixture posterior and stratified draws.
 
-    As `MissVAEImputer` otherwise.
+    Draws from each component, stratified ELBO, missing at random. `score_samples` returns a lower bound
+    on the log-likelihood.
+
+    References
+    ----------
+    Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data with mixture
+    variational families.
     """
 
     bound = "elbo"
     sampling = "stratified"
 
 
+@documented
 class MissIWAEImputer(_MixturePreset):
-    """Imputes by MissIWAE: mixture posterior with ancestral draws, IWELBO, missing at random.
+    """Imputes by MissIWAE: an importance-weighted autoencoder with a mixture posterior.
 
-    As `MissVAEImputer` otherwise.
+    Ancestral draws from the mixture, importance-weighted bound, missing at random. `score_samples`
+    returns a lower bound on the log-likelihood.
+
+    References
+    ----------
+    Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data with mixture
+    variational families.
     """
 
 
+@documented
 class MissSIWAEImputer(_MixturePreset):
-    """Imputes by MissSIWAE: mixture posterior with stratified draws, SIWELBO, missing at random.
+    """Imputes by MissSIWAE: an importance-weighted autoencoder with a mixture posterior and stratified draws.
 
-    As `MissVAEImputer` otherwise.
+    Draws from each component, stratified importance-weighted bound, missing at random. `score_samples`
+    returns a lower bound on the log-likelihood.
+
+    References
+    ----------
+    Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data with mixture
+    variational families.
     """
 
     sampling = "stratified"
 
 
+@documented
 class DeMissVAEImputer(_GaussianPreset):
-    """Imputes by DeMissVAE: decoder and encoder trained by bounds of their own on rows with many imputations.
+    """Imputes by DeMissVAE: decoder and encoder are trained by separate bounds on rows with many imputations.
 
-    The posterior of a row is the mixture of those of its `n_draws` imputations, which are kept from epoch to
-    epoch and redrawn from the model. Afterwards an encoder for incomplete rows is trained to the finished
-    decoder, and cells are filled as by the other presets. Missing at random. The parameters are those of
-    `LatentImputer` that the method leaves open; so is `score_samples`, a bound.
+    The posterior of a row is the mixture of the posteriors of its `n_draws` imputations, which are kept
+    from epoch to epoch and redrawn from the model. Afterwards an encoder for incomplete rows is trained
+    for the finished decoder, and missing values are imputed as by the other methods. Missing at random.
+    `score_samples` returns a lower bound on the log-likelihood.
 
     References
     ----------

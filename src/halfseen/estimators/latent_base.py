@@ -21,7 +21,7 @@ from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._table import ReadTable
 from halfseen.estimators.latent_choices import SELF_MASKING, SIGNED, check_choices, check_nothing_to_learn
-from halfseen.estimators.latent_trust import look_at_weights
+from halfseen.estimators.latent_weights import check_importance_weights
 from halfseen.models.latent.completions import CompletedRows, Completions
 from halfseen.models.latent.images import ImageLatent, start_images
 from halfseen.models.latent.model import LatentModel
@@ -56,7 +56,7 @@ class BaseLatentImputer(BaseImputer):
     Choices that a published method does not leave open are attributes of its class.
     """
 
-    _saved = ("architecture_", "trust_", "stretch_")
+    _saved = ("architecture_", "weight_diagnostics_", "interval_inflation_")
 
     posterior: Any = "gaussian"
     n_components: Any = 1
@@ -67,7 +67,7 @@ class BaseLatentImputer(BaseImputer):
     signs: Any = None
     n_starts: Any = 1
     image_shape: Any = None
-    encoder: Any = "guess"
+    encoder: Any = "preimputed"
     n_chain_steps: Any = 0
 
     n_latent: Any
@@ -112,7 +112,7 @@ class BaseLatentImputer(BaseImputer):
     def _fit_model(self, codes: Incomplete) -> TabularLatent | ImageLatent:
         check_choices(self)
         generator = torch_generator(self.seed_)
-        self.stretch_: list[float] = []
+        self.interval_inflation_: list[float] = []
         fitted: TabularLatent | ImageLatent
         rows: Incomplete
         if self.image_shape is None:
@@ -121,7 +121,7 @@ class BaseLatentImputer(BaseImputer):
             fitted, rows = self._fit_images(codes, generator)
         sampler = fitted.sampler
         assert isinstance(sampler, ImportanceSampler)
-        self.trust_ = look_at_weights(sampler, rows)
+        self.weight_diagnostics_ = check_importance_weights(sampler, rows)
         return replace(fitted, sampler=self._answering(sampler))
 
     def _fit_images(self, codes: Incomplete, generator: torch.Generator) -> tuple[ImageLatent, Incomplete]:
@@ -201,7 +201,7 @@ class BaseLatentImputer(BaseImputer):
         steps = [self._modelled[column].code_step or 0.0 for column in fitted.features.numeric]
         half = 0.5 * torch.tensor(steps, dtype=torch.float64) / fitted.features.number_scales()
         sampler = sampler.calibrated(partly, some.x[:, numbers], hidden[:, numbers], half)
-        self.stretch_ = list(sampler.stretch)
+        self.interval_inflation_ = list(sampler.stretch)
         return replace(fitted, sampler=sampler)
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularLatent | ImageLatent:
@@ -218,7 +218,11 @@ class BaseLatentImputer(BaseImputer):
     def _sampler(self, model: LatentModel) -> ImportanceSampler:
         adapts = self.image_shape is None  # curvatures of convolutional networks cost too much
         return ImportanceSampler(
-            model, self.n_imputation_draws, self.seed_ % 2**31, adapts=adapts, stretch=tuple(self.stretch_)
+            model,
+            self.n_imputation_draws,
+            self.seed_ % 2**31,
+            adapts=adapts,
+            stretch=tuple(self.interval_inflation_),
         )
 
     def _architecture(self, features: FeatureMap, codes: Incomplete) -> LatentArchitecture:

@@ -15,10 +15,10 @@ SELF_MASKING = (*SIGNED, Missingness.SHARED_SLOPE, Missingness.FLEXIBLE)
 CHOICES: dict[str, tuple[str, ...]] = {
     "posterior": ("gaussian", "mixture", "imputations"),
     "sampling": ("ancestral", "stratified"),
-    "bound": ("elbo", "iwelbo", "looser"),
+    "bound": ("elbo", "iwelbo", "siwelbo-loose"),
     "gradient": ("full", "stl", "dreg"),
     "numeric": ("student-t", "gaussian", "shared-gaussian"),
-    "encoder": ("guess", "zero", "learned", "set"),
+    "encoder": ("preimputed", "zero", "learned", "set"),
     "decoder": ("residual", "linear"),
 }
 
@@ -56,9 +56,9 @@ def check_choices(imputer: Any) -> None:
     for name, bound in {"n_latent": 1, "batch_size": 1, "max_epochs": 0}.items():
         check_whole(name, getattr(imputer, name), bound, auto=True)
     check_training(imputer)
-    if imputer.image_shape is not None and imputer.encoder != "guess":
+    if imputer.image_shape is not None and imputer.encoder != "preimputed":
         raise ValueError(
-            f"Images have an encoder of their own: encoder must be 'guess', got {imputer.encoder!r}."
+            f"Images have an encoder of their own: encoder must be 'preimputed', got {imputer.encoder!r}."
         )
     if imputer.n_chain_steps and (imputer.posterior == "mixture" or imputer.image_shape is not None):
         raise ValueError("n_chain_steps must be 0 for images and with posterior='mixture'.")

@@ -59,7 +59,7 @@ class Method:
     posterior : {"gaussian", "mixture", "imputations"}
         One Gaussian; a mixture of as many components as there are passes; one Gaussian for each of several
         imputations.
-    bound : {"elbo", "iwelbo", "looser"}
+    bound : {"elbo", "iwelbo", "siwelbo-loose"}
         The bound, for posteriors that are not of imputations.
     sampling : {"ancestral", "stratified"}
         Whether draws are of the whole posterior, or one of each component.

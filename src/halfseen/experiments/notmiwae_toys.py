@@ -174,7 +174,7 @@ def answer(model: Any, task: Task) -> Answer:
     fitted = model.fit(task.sample.incomplete)
     best = np.asarray(fitted.transform(task.to_fill))
     drawn = np.asarray(fitted.sample(task.to_fill, N_DRAWS)) if hasattr(fitted, "sample") else best[None]
-    return Answer(best, drawn, getattr(fitted, "trust_", {}).get("median_ess"))
+    return Answer(best, drawn, getattr(fitted, "weight_diagnostics_", {}).get("median_ess"))
 
 
 def judge(found: Answer, task: Task) -> dict[str, float]:

@@ -84,7 +84,7 @@ def looser_siwelbo(log_w: Tensor, log_strata: Tensor) -> Tensor:
     return (log_strata.exp() * (log_w.logsumexp(dim=0) - math.log(len(log_w)))).sum(dim=-1)
 
 
-BOUNDS: Mapping[str, Bound] = {"elbo": elbo, "iwelbo": iwelbo, "looser": looser_siwelbo}
+BOUNDS: Mapping[str, Bound] = {"elbo": elbo, "iwelbo": iwelbo, "siwelbo-loose": looser_siwelbo}
 """The bounds by the names under which users choose them."""
 
 

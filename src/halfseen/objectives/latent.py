@@ -11,7 +11,7 @@ from halfseen.models.latent.model import LatentModel, LatentNoise
 from halfseen.objectives.bounds import BOUNDS, doubly_reparametrised
 
 Sampling = Literal["ancestral", "stratified"]
-BoundName = Literal["elbo", "iwelbo", "looser"]
+BoundName = Literal["elbo", "iwelbo", "siwelbo-loose"]
 GradientMode = Literal["full", "stl", "dreg"]
 
 
@@ -34,7 +34,7 @@ class LatentObjective:
     ----------
     n_latent, n_components, n_cells : int
         Sizes of the model's noise, see `for_model`.
-    bound : {"elbo", "iwelbo", "looser"}
+    bound : {"elbo", "iwelbo", "siwelbo-loose"}
         The bound; the last needs stratified draws to differ from the second.
     sampling : {"ancestral", "stratified"}
         Draws of the mixture, or the same number of each component.

@@ -74,7 +74,7 @@ class LatentArchitecture:
         Latents, and components of the posterior.
     width, n_blocks : int
         Size and number of the residual blocks of both networks.
-    encoder : {"guess", "zero", "learned", "set"}
+    encoder : {"preimputed", "zero", "learned", "set"}
         What the encoder reads: holes filled with a linear guess, zeros or learned constants, beside the mask;
         or the set of what is observed.
     linear_decoder : bool
@@ -95,7 +95,7 @@ class LatentArchitecture:
     n_components: int = 1
     width: int = 128
     n_blocks: int = 2
-    encoder: Literal["guess", "zero", "learned", "set"] = "guess"
+    encoder: Literal["preimputed", "zero", "learned", "set"] = "preimputed"
     linear_decoder: bool = False
     numeric: RealFamily = "student-t"
     missingness: str = Missingness.MAR
@@ -164,7 +164,7 @@ class LatentArchitecture:
         return model
 
     def _fill(self, n_features: int) -> GuessFill | LearnedFill | ZeroFill:
-        if self.encoder == "guess":
+        if self.encoder == "preimputed":
             return GuessFill()
         return LearnedFill(n_features) if self.encoder == "learned" else ZeroFill()
 

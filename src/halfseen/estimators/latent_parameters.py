@@ -1,0 +1,155 @@
+"""The parameters of latent-variable imputers, described once and put into the docstring of each class."""
+
+import inspect
+import textwrap
+from typing import Any, TypeVar
+
+ClassT = TypeVar("ClassT", bound=type)
+
+DESCRIPTIONS = {
+    "posterior": (
+        '{"gaussian", "mixture", "imputations"}',
+        "The family of the approximate posterior :math:`q(z \\mid x_o)`. A mixture can represent "
+        'several modes that missing values leave possible. With ``"imputations"`` the posterior '
+        "is a mixture over `n_draws` imputations of each row, which are updated in training.",
+    ),
+    "n_components": (
+        "int",
+        "The number of components of a mixture posterior.",
+    ),
+    "sampling": (
+        '{"ancestral", "stratified"}',
+        "Whether training draws from the mixture, or separately from each of its components.",
+    ),
+    "bound": (
+        '{"elbo", "iwelbo", "siwelbo-loose"}',
+        'The lower bound that training maximises. ``"siwelbo-loose"`` is a looser '
+        "importance-weighted bound for stratified draws that prevents components from collapsing.",
+    ),
+    "gradient": (
+        '{"full", "stl", "dreg"}',
+        "The gradient estimator of the posterior: full, sticking the landing, or doubly reparametrised.",
+    ),
+    "missingness": (
+        "str, mechanism or function",
+        'The assumed mechanism: ``"mar"`` (missing at random); a probability that depends on the '
+        'missing value itself (``"self-masking-logistic"``, ``"self-masking-monotone"``, '
+        '``"self-masking-shared-slope"``, ``"self-masking-flexible"``); or a probability that '
+        'depends on the whole row (``"linear"``, ``"nonlinear"``). If the mechanism is known: a '
+        "fitted mechanism of `halfseen.missingness`, or a function (also a frozen torch module) "
+        "from a tensor of rows to the probabilities that their values are missing.",
+    ),
+    "signs": (
+        "int, sequence or dict",
+        'The direction of ``"self-masking-logistic"`` and ``"self-masking-monotone"``: +1 if '
+        "larger values are missing more often, -1 if smaller values are. By default, a logistic "
+        "mechanism learns its direction and a monotone one rises.",
+    ),
+    "n_draws": (
+        "int",
+        "Latent draws per row in training; divided among the components if sampling is stratified.",
+    ),
+    "n_latent": (
+        'int or "auto"',
+        'The number of latent variables. ``"auto"`` is one less than the number of columns, at '
+        "most 16, and 32 for images.",
+    ),
+    "numeric": (
+        '{"student-t", "gaussian", "shared-gaussian"}',
+        'The distribution of numeric columns given the latent variables; ``"shared-gaussian"`` '
+        "has one variance per column.",
+    ),
+    "encoder": (
+        '{"preimputed", "zero", "learned", "set"}',
+        "What the encoder sees for missing values, beside the mask: linear predictions, zeros, or"
+        ' learned constants. With ``"set"`` it sees the set of observed values. Not for images.',
+    ),
+    "decoder": (
+        '{"residual", "linear"}',
+        'The decoder network. A linear decoder with ``numeric="shared-gaussian"`` is probabilistic PCA.',
+    ),
+    "width": (
+        "int",
+        "Units of each layer of the networks.",
+    ),
+    "n_blocks": (
+        "int",
+        "Residual blocks of each network.",
+    ),
+    "learning_rate": (
+        "float",
+        "Initial learning rate; it falls to zero along half a cosine.",
+    ),
+    "batch_size": (
+        'int or "auto"',
+        'Rows per training step. ``"auto"`` chooses it together with `max_epochs`; at most 128 for images.',
+    ),
+    "max_epochs": (
+        'int or "auto"',
+        'Maximum number of epochs. ``"auto"`` targets about 2,500 steps, shared between both '
+        "initialisations of a self-masking model on large tables.",
+    ),
+    "patience": (
+        "int",
+        "Training stops after this many epochs without an improvement.",
+    ),
+    "validation_fraction": (
+        "float",
+        "The fraction of rows held out to choose the best epoch and to calibrate intervals. "
+        "Tables with fewer than 50 rows hold out none.",
+    ),
+    "n_starts": (
+        "int",
+        "The number of trainings, of which the one with the best held-out bound is kept. "
+        "Self-masking models are trained twice as often: half start from a probit model of the "
+        "mechanism, half from a model in which all values beyond the observed range are missing.",
+    ),
+    "n_imputation_draws": (
+        "int",
+        "Latent draws per row for imputation by importance sampling.",
+    ),
+    "n_chain_steps": (
+        "int",
+        "Steps of Metropolis within Gibbs that `sample` applies to each draw after importance "
+        "resampling, for rows with poor importance weights. `interval_inflation_` does not apply "
+        "to such draws. Not for mixtures.",
+    ),
+    "image_shape": (
+        "tuple of int",
+        "(H, W) or (C, H, W), with sides of at least 8, if every row is an image and every column"
+        " a pixel, in this order. Networks are then convolutional, with one map per 4 units of "
+        "`width`. All pixels have one kind, inferred from their values: binary, at most 256 grey "
+        "levels (integers, or multiples of 1/255), or real numbers. Pixels that never change are "
+        "modelled like the others. Models of missingness have one bias per pixel and share all "
+        "other parameters; `signs` is one number.",
+    ),
+    "callback": (
+        "callable",
+        "Called with a progress record after each epoch.",
+    ),
+    "schema": (
+        "dict",
+        "Kinds, bounds and levels of columns, as in `GaussianImputer`.",
+    ),
+    "random_state": (
+        "int, numpy generator or None",
+        "Seeds initialisation, batches and draws.",
+    ),
+}
+
+
+def documented(cls: ClassT) -> ClassT:
+    """Adds a section that describes its parameters to the docstring of a class, before the next section."""
+    constructor: Any = cls
+    entries = ["Parameters", "----------"]
+    for name, parameter in inspect.signature(constructor).parameters.items():
+        kind, text = DESCRIPTIONS[name]
+        default = parameter.default
+        shown = f'"{default}"' if isinstance(default, str) else repr(default)
+        entries.append(f"{name} : {kind}, " + ("optional" if default is None else f"default={shown}"))
+        entries += [f"    {line}" for line in textwrap.wrap(text, 100, break_on_hyphens=False)]
+    section = textwrap.indent("\n".join(entries), "    ") + "\n\n"
+    doc = str(cls.__doc__)
+    place = min(doc.find(f"    {heading}\n    ---") % len(doc) for heading in ("Attributes", "References"))
+    cls.__doc__ = doc[:place] + section + doc[place:]
+    return cls
