@@ -34,6 +34,11 @@ def task_threads() -> Iterator[None]:
         _workers.reset(token)
 
 
+def n_workers() -> int:
+    """Returns how many tasks `map_in_threads` runs at a time."""
+    return _workers.get()
+
+
 def map_in_threads(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> Iterator[ResultT]:
     """Yields the results in the order of the items, with few of them waiting at any time.
 
@@ -49,16 +54,15 @@ def map_in_threads(function: Callable[[ItemT], ResultT], items: Iterable[ItemT])
     """
     remaining = iter(items)
     first_two = list(islice(remaining, 2))
-    n_workers = _workers.get()
-    if n_workers == 1 or len(first_two) < 2:
+    if n_workers() == 1 or len(first_two) < 2:
         yield from map(function, chain(first_two, remaining))
         return
     run = _in_the_callers_state(function)
-    with ThreadPoolExecutor(n_workers) as executor:
+    with ThreadPoolExecutor(n_workers()) as executor:
         waiting: deque[Future[ResultT]] = deque()
         for item in chain(first_two, remaining):
             waiting.append(executor.submit(copy_context().run, run, item))
-            if len(waiting) > 2 * n_workers:
+            if len(waiting) > 2 * n_workers():
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

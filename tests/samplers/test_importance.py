@@ -18,6 +18,7 @@ from halfseen.models.latent.start import Factors, start_from_factors
 from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import SelfMask
+from halfseen.samplers import importance
 from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.samplers.proposals import DF, Noise, StudentT, at_mode
@@ -188,23 +189,24 @@ def test_draws_under_a_model_of_the_whole_row_have_its_mean():
 
 
 @pytest.mark.parametrize("mask", [None, self_mask(), LinearMask(2).double()], ids=["none", "self", "linear"])
-def test_an_answer_does_not_depend_on_company_memory_or_what_is_under_the_mask(mask):
+def test_an_answer_does_not_depend_on_company_memory_or_what_is_under_the_mask(mask, monkeypatch):
     model, gaussian = linear_gaussian(mask_model=mask)
     batch = some_rows(gaussian, n_rows=9)
     poison = Guessed(torch.where(batch.observed, batch.x, math.nan), batch.observed, batch.guess)
     keys = row_keys(batch.to_array(), seed=2)
-    whole = ImportanceSampler(model, 64)
-    pieces = ImportanceSampler(model, 64, working_bytes=5000)  # less than one row at a time
-    for one, other in ((whole, pieces), (whole, whole)):
-        torch.testing.assert_close(one.mean(batch), other.mean(poison), rtol=EXACT, atol=EXACT)
-        torch.testing.assert_close(one.log_prob(batch), other.log_prob(poison), rtol=EXACT, atol=EXACT)
-        torch.testing.assert_close(
-            one.draws(batch, keys, 2), other.draws(poison, keys, 2), rtol=1e-9, atol=1e-9
-        )
-        quantiles = one.quantiles(batch, [0.2]), other.quantiles(poison, [0.2])
-        torch.testing.assert_close(*quantiles, rtol=1e-9, atol=1e-9)
-    alone = whole.draws(batch[4:5], keys[4:5], 2)
-    torch.testing.assert_close(alone, whole.draws(batch, keys, 2)[:, 4:5], rtol=1e-9, atol=1e-9)
+    sampler = ImportanceSampler(model, 64)
+
+    def answers(rows):
+        drawn, ends = sampler.draws(rows, keys, 2), sampler.quantiles(rows, [0.2])
+        return sampler.mean(rows), sampler.log_prob(rows), drawn, ends
+
+    whole, poisoned = answers(batch), answers(poison)
+    alone = sampler.draws(batch[4:5], keys[4:5], 2)
+    monkeypatch.setattr(importance, "SHARE_OF_BUDGET", 2**20)  # 512 bytes: less than one row at a time
+    for one, other, little in zip(whole, poisoned, answers(poison), strict=True):
+        torch.testing.assert_close(one, other, rtol=EXACT, atol=EXACT)
+        torch.testing.assert_close(one, little, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(alone, whole[2][:, 4:5], rtol=1e-9, atol=1e-9)
 
 
 def test_weights_are_trusted_when_the_posterior_is_right_and_not_when_it_is_narrow():

@@ -81,6 +81,10 @@ class GaussianMixture:
         """Returns the same mixture without gradients; sticking-the-landing bounds take their density so."""
         return GaussianMixture(self.logits.detach(), self.loc.detach(), self.scale.detach())
 
+    def __getitem__(self, rows: Tensor) -> "GaussianMixture":
+        """Returns the mixtures of some rows."""
+        return GaussianMixture(self.logits[rows], self.loc[rows], self.scale[rows])
+
     def mean(self) -> Tensor:
         """Returns the mean of the mixture, with shape :math:`(*, L)`."""
         return (self.logits.softmax(dim=-1).unsqueeze(-1) * self.loc).sum(dim=-2)

@@ -128,7 +128,9 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimat
             for c, column in enumerate(self._modelled)
             if column.levels is not None
         }
-        size = rows_at_once(self._width + max((answer.shape[1] for answer in found.values()), default=0))
+        if not found:
+            return {}
+        size = rows_at_once(self._width + max(answer.shape[1] for answer in found.values()))
         for start in range(0, read.table.n_rows, size):
             probabilities = self.model_.level_probabilities(read.codes[start : start + size])
             for c, answer in found.items():

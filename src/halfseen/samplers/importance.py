@@ -17,19 +17,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from halfseen._random import Keys, row_uniforms, torch_generator
-from halfseen._threads import map_in_threads
+from halfseen._threads import map_in_threads, n_workers
+from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.latent.mask_term import N_NODES, HiddenCells, modelled_columns
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.weights import effective_sample_size, pareto_k
 from halfseen.samplers.calibration import choose_stretch
-from halfseen.samplers.proposals import Draws, Noise, propose
+from halfseen.samplers.proposals import Draws, LogJoint, Noise, propose
 from halfseen.samplers.quantiles import mixture_quantiles, weighted_quantiles
 
 Form = Literal["auto", "decoder_mean", "sample", "integrated"]
 
-WORKING_BYTES = 32 * 2**20  # small enough to stay near the processor
+STEP_BYTES = 8 * 2**20  # of what arises while draws are decoded: small enough to stay near the processor
+SHARE_OF_BUDGET = 16  # the draws of all rows at work may take this part of the memory budget
 INDEX_STREAM, CELL_STREAM = 1, 16  # noise of different purposes is kept apart
 MAX_ROWS = 256  # at once: rows that are few are done as if they were so many
 MAX_ATTEMPTS = 64  # to draw a cell that is missing
@@ -93,8 +95,6 @@ class ImportanceSampler:
         How many times wider missing numbers are than the model says, by column of numbers, see
         `halfseen.samplers.calibration`; it concerns quantiles and draws (these are never made narrower) of
         models without a mask model.
-    working_bytes : int
-        About how much memory to use at once; rows and draws are cut accordingly.
 
     References
     ----------
@@ -108,7 +108,6 @@ class ImportanceSampler:
     form: Form = "auto"
     adapts: bool = True
     stretch: tuple[float, ...] = ()
-    working_bytes: int = WORKING_BYTES
 
     def __post_init__(self) -> None:
         if self.n_draws < 1:
@@ -266,14 +265,19 @@ class ImportanceSampler:
             yield replace(joint, log_w=part_of.log_weights(joint.log_w))
 
     def _propose(self, rows: Incomplete, mask_weight: float) -> Draws:
-        def log_joint(z: Tensor) -> Tensor:
-            cells, parts = self._pilot_cells, self._parts(len(z), len(rows))
-            return torch.cat([self._joint(rows, z[part], cells, mask_weight).log_w for part in parts])
+        def log_joint_of(index: Tensor) -> LogJoint:
+            some = rows if len(index) == len(rows) else rows[index]
+
+            def log_joint(z: Tensor) -> Tensor:
+                cells, parts = self._pilot_cells, self._parts(len(z), len(some))
+                return torch.cat([self._joint(some, z[part], cells, mask_weight).log_w for part in parts])
+
+            return log_joint
 
         posterior = self.model.posterior(rows)
         if not self.adapts:
             return self._noise.of_posterior(posterior)
-        return propose(posterior, log_joint, self._noise, self._pilot)
+        return propose(posterior, log_joint_of, self._noise, self._pilot)
 
     def _joint(self, rows: Incomplete, z: Tensor, cells: Tensor, mask_weight: float) -> Candidates:
         """Returns latents (A, N, L) with, for now, the log density of them and the row."""
@@ -308,7 +312,15 @@ class ImportanceSampler:
             index = torch.arange(start, start + size if len(batch) else start).clamp(max=len(batch) - 1)
             return answer(batch[index], index).narrow(dim, 0, min(size, len(batch) - start))
 
-        return torch.cat(list(map_in_threads(part, starts)), dim=dim)
+        result: Tensor | None = None
+        for start, found in zip(starts, map_in_threads(part, starts), strict=True):
+            if (
+                result is None
+            ):  # pieces are put in place at once: a list of them would take their memory twice
+                result = found.new_empty(*found.shape[:dim], len(batch), *found.shape[dim + 1 :])
+            result.narrow(dim, start, found.shape[dim]).copy_(found)
+        assert result is not None
+        return result
 
     # ------------------------------------------------------------------------------- what stays the same
 
@@ -362,7 +374,7 @@ class ImportanceSampler:
     def _self_mask(self) -> SelfMaskModel:
         return cast(SelfMaskModel, self.model.mask_model)
 
-    @cached_property
+    @property
     def _pairs_at_once(self) -> int:
         """How many draws of how many rows to handle at once."""
         observation = self.model.observation
@@ -370,16 +382,17 @@ class ImportanceSampler:
         numbers = 3 * max([*widths, 1]) + 4 * observation.n_parameters + 4 * observation.n_features
         if self._form == "integrated":
             numbers += 5 * N_NODES * observation.n_columns
-        return max(1, self.working_bytes // (8 * numbers))
+        return max(1, min(STEP_BYTES, memory_budget() // (4 * SHARE_OF_BUDGET)) // (8 * numbers))
 
-    @cached_property
+    @property
     def _rows_at_once(self) -> int:
-        """So many that what is kept of every draw, not what arises on the way, fits twice."""
+        """So many that what is kept of every draw fits, in each of the threads."""
         observation = self.model.observation
-        numbers = observation.n_parameters + 4 * observation.n_features
+        numbers = observation.n_parameters + 4 * observation.n_features + 2 * self.model.n_latent
         if self._form == "integrated":
             numbers += 5 * N_NODES * observation.n_columns
-        return min(MAX_ROWS, max(1, 2 * self.working_bytes // (8 * numbers * self.n_draws)))
+        n_bytes = memory_budget() // (SHARE_OF_BUDGET * max(2, n_workers()))
+        return min(MAX_ROWS, max(1, n_bytes // (8 * numbers * self.n_draws)))
 
 
 def _choose(log_alpha: Tensor, keys: Keys, draw: int) -> Tensor:

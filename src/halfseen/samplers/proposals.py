@@ -21,6 +21,9 @@ from halfseen.objectives.weights import effective_sample_size
 LogJoint = Callable[[Tensor], Tensor]
 """From latents (A, N, L) to the log density (A, N) of the observed part of each row and the latents."""
 
+LogJointOfRows = Callable[[Tensor], LogJoint]
+"""From the positions (N) of some rows to their log density."""
+
 POOR = 0.25  # of draws that count: such a row gets a proposal of its own
 KEPT = 0.1  # of draws that stay the encoder's
 DF = 12.0  # of the Student t: heavier tails waste draws if there are many latents
@@ -139,32 +142,34 @@ class Noise:
         return (posterior.log_weights.T - math.log(size)).repeat(size, 1)  # (A, N)
 
 
-def propose(posterior: GaussianMixture, log_joint: LogJoint, noise: Noise, pilot: Noise) -> Draws:
+def propose(posterior: GaussianMixture, log_joint_of: LogJointOfRows, noise: Noise, pilot: Noise) -> Draws:
     """Returns draws of the posterior; for rows where few of them count, of a proposal of their own.
 
     Which rows these are is found by other noise, the pilot: given it the returned ones are plain importance
-    draws, and the sums of their weights are unbiased.
+    draws, and the sums of their weights are unbiased. Only such rows pay for a proposal.
     """
     plain = noise.of_posterior(posterior)
     n_components, n_latent = posterior.loc.shape[-2:]
     if noise.n_draws <= n_components or n_latent > MOST_LATENTS:
         return plain
+    log_joint = log_joint_of(torch.arange(len(posterior.loc)))
     tried = pilot.of_posterior(posterior)
     worth, evidence = _worth(tried.log_weights(log_joint(tried.z)))
     start, astray = _best_start(posterior.mean(), log_joint)
-    poor = (worth < POOR * pilot.n_draws) | astray
-    if not bool(poor.any()):
+    poor = ((worth < POOR * pilot.n_draws) | astray).nonzero().squeeze(1)
+    if len(poor) == 0:
         return plain
-    student = at_mode(start, log_joint)
-    tried = pilot.of_both(posterior, student)
+    log_joint = log_joint_of(poor)
+    student = at_mode(start[poor], log_joint)
+    tried = pilot.of_both(posterior[poor], student)
     own_worth, own_evidence = _worth(tried.log_weights(log_joint(tried.z)))
-    gain = own_evidence - evidence  # draws that miss a mode explain less
-    use = poor & torch.where(gain.abs() < ASTRAY, own_worth > worth, gain > 0)
-    own = noise.of_both(posterior, student)
+    gain = own_evidence - evidence[poor]  # draws that miss a mode explain less
+    use = torch.where(gain.abs() < ASTRAY, own_worth > worth[poor], gain > 0)
+    own = noise.of_both(posterior[poor[use]], StudentT(student.loc[use], student.root[use]))
     return Draws(
-        torch.where(use[:, None], own.z, plain.z),
-        torch.where(use, own.log_density, plain.log_density),
-        torch.where(use, own.log_share, plain.log_share),
+        plain.z.index_copy(1, poor[use], own.z),
+        plain.log_density.index_copy(1, poor[use], own.log_density),
+        plain.log_share.index_copy(1, poor[use], own.log_share),
     )
 
 
@@ -214,9 +219,9 @@ def _curvature(z: Tensor, log_joint: LogJoint) -> tuple[Tensor, Tensor, Tensor]:
     with torch.enable_grad():
         z = z.detach().requires_grad_()
         (slope,) = torch.autograd.grad(log_joint(z.unsqueeze(0)).sum(), z, create_graph=True)
-        columns = range(z.shape[-1])
-        hessian = [torch.autograd.grad(slope[:, place].sum(), z, retain_graph=True)[0] for place in columns]
-    precision = -torch.stack(hessian, dim=-1)
+        each = torch.eye(z.shape[-1], dtype=z.dtype)[:, None, :].expand(-1, *z.shape)  # (L, N, L)
+        (hessian,) = torch.autograd.grad(slope, z, each, is_grads_batched=True)
+    precision = -hessian.movedim(0, -1)
     # Of values beyond all bounds nothing is known: no slope, and the curvature of the prior.
     known = precision.isfinite().all(dim=-1).all(dim=-1) & slope.isfinite().all(dim=-1)
     prior = torch.eye(z.shape[-1], dtype=z.dtype)

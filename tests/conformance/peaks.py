@@ -1,0 +1,89 @@
+"""A program that measures how much memory each answer of an estimator takes: ``python -m conformance.peaks``.
+
+Prints one line of JSON for each call: its name, the number of rows, and the peak of resident memory during
+the call above what was resident before it, less the size of the answer. Runs apart from the tests, whose own
+memory would blur the figures.
+"""
+
+import ctypes
+import gc
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from conformance.registry import ESTIMATORS, PREDICTORS
+from conformance.tables import gaussian_array
+
+import halfseen
+
+N_COLUMNS, N_DRAWS = 12, 10
+LIBRARY = ctypes.CDLL(None)
+
+
+def resident(entry):
+    """The bytes of an entry of the kernel's account of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{entry}:"))
+
+
+def size_of(answer):
+    if isinstance(answer, dict):
+        answer = list(answer.values())
+    if isinstance(answer, list | tuple):
+        return sum(map(size_of, answer))
+    return answer.nbytes if isinstance(answer, np.ndarray) else 0
+
+
+def peak_of(call):
+    """The answer of a call, and how far resident memory rose above what it was, less the answer."""
+    gc.collect()
+    LIBRARY.malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = resident("VmRSS")
+    answer = call()
+    return answer, resident("VmHWM") - before - size_of(answer)
+
+
+def calls(estimator, table, target):
+    """Each call that the estimator knows, by name."""
+    yield "fit", lambda: estimator.fit(table) if target is None else estimator.fit(table, target)
+    for name in ("transform", "interval", "score_samples", "class_probabilities", "top_probabilities",
+                 "predict", "predict_proba", "predict_interval"):  # fmt: skip
+        if hasattr(estimator, name):
+            yield name, lambda name=name: getattr(estimator, name)(table)
+    if hasattr(estimator, "sample"):
+        yield "sample", lambda: estimator.sample(table, n_draws=N_DRAWS)
+
+
+def tables(n_rows, n_levels):
+    """Numbers; if there are to be levels, two columns of them, as codes of one large category."""
+    table = gaussian_array(n_rows, N_COLUMNS, seed=n_rows)
+    if n_levels:
+        rng = np.random.default_rng(n_rows)
+        table[:, :2] = rng.integers(0, n_levels, size=(n_rows, 2))
+        table[rng.random(table.shape) < 0.1] = np.nan
+    return table
+
+
+def main(name, budget, n_levels, *sizes):
+    torch.set_num_threads(2)
+    halfseen.config.set(memory_budget=budget)
+    row = next(row for row in ESTIMATORS if row.name == name)
+    levels = list(range(n_levels))
+    schema = {f"x{j}": {"kind": "categorical", "levels": levels} for j in range(2)} if n_levels else None
+    estimator = row.make(random_state=0, schema=schema)
+    for n_rows in (400, *sizes):  # the first are to load code and to start threads
+        table = tables(n_rows, n_levels)
+        target = row.target(np.nan_to_num(table[:, -1])) if row in PREDICTORS else None
+        for call, answer in calls(estimator, table, target):
+            if n_levels and call == "class_probabilities":
+                continue
+            peak = peak_of(answer)[1]
+            if n_rows != 400:
+                print(json.dumps({"call": call, "n_rows": n_rows, "table": table.nbytes, "peak": peak}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
