@@ -35,10 +35,10 @@ def _check_level(level: float) -> float:
 def _root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Machine learning on data with holes in it."""
+    """Machine learning on data with missing values."""
 
 
 @app.command("impute")
@@ -49,9 +49,7 @@ def impute_command(
         str | None,
         typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output."),
     ] = None,
-    method: Annotated[
-        Method, typer.Option(help="The model that fills the missing values.")
-    ] = Method.gaussian,
+    method: Annotated[Method, typer.Option(help="The imputation model.")] = Method.gaussian,
     missingness: Annotated[
         Missingness | None,
         typer.Option(
@@ -62,24 +60,25 @@ def impute_command(
     ] = None,
     draws: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="M", help="Write M completed tables, one below the other, for multiple imputation."
-        ),
+        typer.Option(min=1, metavar="M", help="Write M completed tables, stacked, for multiple imputation."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same values.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal values.")] = 0,
     schema: Annotated[
         str | None,
-        typer.Option(metavar="S.json", help='Column kinds and bounds: {"columns": {"sex": "categorical"}}.'),
+        typer.Option(
+            metavar="S.json", help='Kinds and bounds of columns: {"columns": {"sex": "categorical"}}.'
+        ),
     ] = None,
     report: options.Report = None,
     evaluate: Annotated[
         bool,
         typer.Option(
-            "--evaluate", help="Add to the report how well it fills known cells, beside simple methods."
+            "--evaluate",
+            help="Evaluate the method on removed known values, beside simple methods, in the report.",
         ),
     ] = False,
     level: Annotated[
-        float, typer.Option(callback=_check_level, help="Level of the intervals in the report.")
+        float, typer.Option(callback=_check_level, help="Probability of the intervals in the report.")
     ] = 0.9,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
@@ -89,27 +88,34 @@ def impute_command(
     date_order: options.DateOrders = None,
     source_format: options.SourceFormat = None,
     output_format: options.OutputFormat = None,
-    save_model: Annotated[str | None, typer.Option(metavar="PATH", help="Keep the fitted model.")] = None,
+    save_model: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Save the fitted model to this file.")
+    ] = None,
     in_place: Annotated[
-        bool, typer.Option("--in-place", help="Replace the file IN; otherwise it is never overwritten.")
+        bool,
+        typer.Option(
+            "--in-place", help="Replace the input file; without this option it is never overwritten."
+        ),
     ] = False,
     fill_all: Annotated[
         bool,
         typer.Option(
-            "--fill-all", help="Fill identifiers, free text and columns with one observed value or none too."
+            "--fill-all",
+            help="Also impute identifiers, free text, and columns with one observed value or none.",
         ),
     ] = False,
     no_skip_rules: Annotated[
         bool,
         typer.Option(
-            "--no-skip-rules", help="Do not look for columns that do not apply to some rows; fill them there."
+            "--no-skip-rules",
+            help="Do not detect columns that do not apply to some rows; impute them there too.",
         ),
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fill the holes of a table; observed cells come back exactly as they were.
+    """Impute the missing values of a table; observed values are returned unchanged.
 
-    Cells for which no value would be sensible stay empty, with a note. A csv keeps the text of every
+    Cells that cannot be imputed sensibly stay empty and are listed. A csv file keeps the text of every
     observed cell, its delimiter, its encoding and its line ends.
     """
     from halfseen.cli.impute import Request, impute
@@ -151,14 +157,16 @@ def describe_command(
     context: typer.Context,
     source: options.Source,
     target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Say how holes go with this column.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="Report how missingness is associated with this column first."),
     ] = None,
     against: Annotated[
-        str | None, typer.Option(metavar="OTHER", help="Say how holes differ from this table, the reference.")
+        str | None,
+        typer.Option(metavar="OTHER", help="Compare the missingness with this table, the reference."),
     ] = None,
     report: options.Report = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Chooses rows of large tables, and folds.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for subsampling and cross-validation.")] = 0,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     null: options.Nulls = None,
@@ -166,11 +174,11 @@ def describe_command(
     number_format: options.NumberFormats = None,
     date_order: options.DateOrders = None,
     source_format: options.SourceFormat = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but --json.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except the JSON.")] = False,
 ) -> None:
-    """Say what is missing from a table, what it goes with, and what evidence there is against MCAR.
+    """Describe the missing values of a table: patterns, associations, and evidence against MCAR.
 
-    Whether holes depend on the missing values themselves cannot be tested from the data; the output says so.
+    Whether missingness depends on the missing values themselves cannot be tested from the data.
     """
     from halfseen.cli.describe import Request, run_describe
 
@@ -196,29 +204,35 @@ def compare_command(
         ),
     ],
     methods: Annotated[
-        str, typer.Option(metavar="A,B,...", help=f"Who races, of {', '.join(COMPARED)}.")
+        str, typer.Option(metavar="A,B,...", help=f"The methods to compare, out of {', '.join(COMPARED)}.")
     ] = ",".join(QUICK),
-    rate: Annotated[float, typer.Option(help="The share of known cells to hide, with mcar.")] = 0.2,
+    rate: Annotated[float, typer.Option(help="The fraction of known values to remove, with mcar.")] = 0.2,
     mechanism: Annotated[
-        str, typer.Option(help="mcar: cells at random; learned: as the table's own holes are spread.")
+        str, typer.Option(help="mcar: completely at random; learned: like the table's own missing values.")
     ] = "mcar",
-    repeats: Annotated[int, typer.Option(min=1, help="How often to split the rows and hide anew.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same scores.")] = 0,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="The number of repetitions, each with new splits and removed values.")
+    ] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal scores.")] = 0,
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Keep results and finished runs: a second run resumes."
+            "--output", "-o", metavar="DIR", help="Store results and finished runs; a second run resumes."
         ),
     ] = None,
     report: Annotated[
-        str | None, typer.Option(metavar="R.html", help="Write a report, one self-contained page.")
+        str | None, typer.Option(metavar="R.html", help="Write a self-contained HTML report.")
     ] = None,
-    level: Annotated[float, typer.Option(help="Level of the intervals whose coverage is counted.")] = 0.9,
-    draws: Annotated[int, typer.Option(min=1, help="Draws behind CRPS and energy distance.")] = 20,
-    test_fraction: Annotated[float, typer.Option(help="The share of rows kept from fitting.")] = 0.3,
-    max_rows: Annotated[int, typer.Option(min=4, help="Of longer tables so many rows race.")] = 10_000,
-    jobs: Annotated[int, typer.Option(help="Runs at a time; times are comparable with 1 only.")] = 1,
-    schema: Annotated[str | None, typer.Option(metavar="S.json", help="Column kinds and bounds.")] = None,
+    level: Annotated[
+        float, typer.Option(help="Probability of the intervals whose coverage is measured.")
+    ] = 0.9,
+    draws: Annotated[int, typer.Option(min=1, help="The number of draws for CRPS and energy distance.")] = 20,
+    test_fraction: Annotated[float, typer.Option(help="The fraction of rows held out.")] = 0.3,
+    max_rows: Annotated[
+        int, typer.Option(min=4, help="Longer tables are subsampled to this many rows.")
+    ] = 10_000,
+    jobs: Annotated[int, typer.Option(help="Parallel runs; times are comparable with 1 only.")] = 1,
+    schema: Annotated[str | None, typer.Option(metavar="S.json", help="Kinds and bounds of columns.")] = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     null: options.Nulls = None,
@@ -226,9 +240,9 @@ def compare_command(
     number_format: options.NumberFormats = None,
     date_order: options.DateOrders = None,
     source_format: options.SourceFormat = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing unless it fails.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except errors.")] = False,
 ) -> None:
-    """Race imputers on known cells that are hidden from them; failures count as failures."""
+    """Compare imputers on known values that are removed from the table; failed runs are counted."""
     from halfseen.cli.compare import Race, run_race
 
     for name, value in (("--level", level), ("--test-fraction", test_fraction)):
@@ -253,15 +267,16 @@ def ampute_command(
     source: options.Source,
     output: options.Output,
     mechanism: Annotated[
-        options.Mechanism, typer.Option(help="What decides which cells are hidden.")
+        options.Mechanism, typer.Option(help="The missingness mechanism.")
     ] = options.Mechanism.mcar,
     rate: Annotated[
-        float, typer.Option(help="The share of cells to hide in each column; in the last one for dropout.")
+        float,
+        typer.Option(help="The fraction of values to remove in each column; in the last one for dropout."),
     ] = 0.3,
     columns: Annotated[
-        str | None, typer.Option(metavar="A,B", help="The columns to hide cells of; all if not given.")
+        str | None, typer.Option(metavar="A,B", help="The columns to remove values from; all by default.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed: the same seed hides the same cells.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds remove the same values.")] = 0,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     null: options.Nulls = None,
@@ -272,10 +287,10 @@ def ampute_command(
     output_format: options.OutputFormat = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Hide cells of a table by a chosen mechanism; the others come back exactly as they were.
+    """Remove values from a table by a chosen mechanism; all other values are returned unchanged.
 
-    The rate holds in every column: intercepts and thresholds are solved on the table itself. Cells that are
-    missing already stay missing and do not count. A hidden cell of a csv is empty.
+    The rate holds in every column: intercepts and thresholds are solved on the table itself. Values that are
+    missing already stay missing and do not count. A removed value of a csv file becomes an empty cell.
     """
     from halfseen.cli.ampute import Request, ampute
 
@@ -302,11 +317,11 @@ def ampute_command(
 def datasets_command(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="The data set to show; all are listed if not given."),
+        typer.Argument(metavar="[NAME]", help="The data set to show; lists all by default."),
     ] = None,
     data_home: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="The folder of the files; that of HALFSEEN_DATA if not given."),
+        typer.Option(metavar="DIR", help="The folder of the files; HALFSEEN_DATA by default."),
     ] = None,
 ) -> None:
     """List the public data sets that halfseen knows, or show one."""
@@ -318,22 +333,23 @@ def datasets_command(
 @app.command("reproduce")
 def reproduce_command(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The experiment; they are listed if not given.")
+        str | None, typer.Argument(metavar="[NAME]", help="The experiment; lists all by default.")
     ] = None,
     scale: Annotated[
         options.Scale,
-        typer.Option(help="A check that it works, an answer on a laptop, or the paper's protocol."),
+        typer.Option(help="smoke: a quick check; small: an answer on a laptop; paper: the paper's protocol."),
     ] = options.Scale.smoke,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="DIR", help="The folder of the result file and the picture."),
+        typer.Option("--output", "-o", metavar="DIR", help="The folder for the result file and the figure."),
     ] = "results",
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run everything again, not only what failed or is not stored yet.")
+        bool,
+        typer.Option("--fresh", help="Run everything again, instead of only what failed or is not stored."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the results only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the results.")] = False,
 ) -> None:
-    """Run a paper's experiment again and print its numbers beside ours."""
+    """Reproduce a paper's experiment and print its numbers beside ours."""
     from halfseen.cli.reproduce import reproduce
 
     n_failed = reproduce(name, scale.value, output, fresh, Reporter(quiet=quiet))

@@ -46,19 +46,17 @@ Source = Annotated[
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")
 ]
-Report = Annotated[
-    str | None, typer.Option(metavar="R.html", help="Write a report, one self-contained page.")
-]
+Report = Annotated[str | None, typer.Option(metavar="R.html", help="Write a self-contained HTML report.")]
 Delimiter = Annotated[
-    str | None, typer.Option(help="Between the cells of a csv: one character or 'tab'. Found if not given.")
+    str | None, typer.Option(help="The delimiter of a csv file: one character or 'tab'. Detected by default.")
 ]
-Encoding = Annotated[str | None, typer.Option(help="Encoding of a csv. Found if not given.")]
+Encoding = Annotated[str | None, typer.Option(help="The encoding of a csv file. Detected by default.")]
 Nulls = Annotated[
     list[str] | None,
     typer.Option(
         "--null",
         metavar="[COLUMN=]TEXT",
-        help="A cell text that means missing, in all columns or in one; repeat for more.",
+        help="A text or number that means missing, in all columns or in one; may be repeated.",
     ),
 ]
 NumberFormats = Annotated[
@@ -66,8 +64,8 @@ NumberFormats = Annotated[
     typer.Option(
         "--number-format",
         metavar="[COLUMN=]1.234,56",
-        help="How 1234.56 is written, in columns that do not tell or in one; COLUMN=text keeps one as text. "
-        "Found if not given.",
+        help="How 1234.56 is written, in ambiguous columns or in one column; COLUMN=text keeps it as text. "
+        "Detected by default.",
     ),
 ]
 DateOrders = Annotated[
@@ -75,17 +73,19 @@ DateOrders = Annotated[
     typer.Option(
         "--date-order",
         metavar="[COLUMN=]dmy",
-        help="The order of day, month and year: dmy, mdy or ymd. Found if not given.",
+        help="The order of day, month and year: dmy, mdy or ymd. Detected by default.",
     ),
 ]
 NoDefaultNulls = Annotated[
     bool,
     typer.Option(
-        "--no-default-nulls", help="Only empty cells and --null texts are missing, not NA, NaN, ? ..."
+        "--no-default-nulls", help="Only empty cells and --null texts are missing, not NA, NaN, ? and so on."
     ),
 ]
 SourceFormat = Annotated[
-    Format | None, typer.Option("--from", help="Format of IN, if its name does not say.")
+    Format | None, typer.Option("--from", help="The format of IN, if its name does not end in it.")
 ]
-OutputFormat = Annotated[Format | None, typer.Option("--to", help="Format of OUT, if its name does not say.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless it fails.")]
+OutputFormat = Annotated[
+    Format | None, typer.Option("--to", help="The format of OUT, if its name does not end in it.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except errors.")]
