@@ -195,6 +195,8 @@ def _bounded(column: Column, raw: RawColumn, seen: Floats, said: dict[str, Any])
         if key in said:
             changes[key] = as_code(said[key], raw, key)
     changes |= {key: said[key] for key in ("integer",) if key in said}
+    if "minimum" in said or "maximum" in said:
+        changes["firm"] = said.get("firm", True)
     low, high = changes.get("minimum"), changes.get("maximum")
     if low is not None and high is not None and low > high and "minimum" not in said:
         changes["minimum"] = high  # the user's bound moves the inferred one

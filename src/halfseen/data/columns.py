@@ -59,6 +59,9 @@ class Column:
     fill: bool | None = None  # whether missing cells are filled, where the user says so
     left: Cause | None = None  # why missing cells are left empty, None if they are filled
     skip: SkipRule | bool | None = None  # where the column does not apply; False if rules are not looked for
+    firm: bool = False  # the bounds are the user's or natural ones, which distributions keep to
+    censored_below: float | None = None  # of a code below, only that it is below is known
+    censored_above: float | None = None
 
     @property
     def modelled(self) -> bool:
@@ -120,6 +123,13 @@ class Column:
         low, high = dtype_bounds(self.storage, self.dtype)
         low = low if self.minimum is None else max(low, self.minimum)
         return low, high if self.maximum is None else min(high, self.maximum)
+
+    def firm_bounds(self) -> tuple[float, float]:
+        """Returns the bounds that distributions keep to by themselves, infinite where there are none."""
+        if not self.firm or self.levels is not None:
+            return -np.inf, np.inf
+        low, high = self.minimum, self.maximum
+        return -np.inf if low is None else low, np.inf if high is None else high
 
     def describe(self) -> str:
         """Returns one line: name, kind, what is allowed, and why."""

@@ -1,24 +1,28 @@
 r"""Codes of a table turned into real features for models on :math:`\mathbb{R}^D`, and back.
 
-A numeric or ordinal column is one standardised feature. A binary or categorical column is a block of
-indicators, seen or unseen together. Rare levels share one indicator; their common probability is divided
-among them by their training frequencies, so every level stays possible.
+A numeric or ordinal column is one standardised feature, perhaps of its score under a margin. A binary or
+categorical column is a block of indicators, seen or unseen together. Rare levels share one indicator; their
+common probability is divided among them by their training frequencies, so every level stays possible.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from halfseen.data.frames import Floats
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.margins import Margin
 from halfseen.data.scaling import Standardizer
 from halfseen.data.schema import Column
 
 MAX_INDICATORS = 30  # per column; the most frequent levels have one each, the rest share one
 MIN_COUNT = 5  # a level seen fewer times has no indicator of its own
 PROBABILITY_FLOOR = 1e-6  # a linear model may give a level a negative share
+
+MarginChoice = Callable[[Column, Floats], Margin | None]
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class FeatureMap:
     Numeric columns come first, one feature each, then the blocks. With `all_indicators` (for mixtures) every
     column with levels is a block with an indicator for each group. Without (for a Gaussian, which needs full
     rank) a block leaves out its last group, which the others determine, and an ordinal column is a number.
+    A numeric column with a margin is the score of its value, standardised; one without is the value.
     """
 
     numeric: tuple[int, ...]
@@ -94,6 +99,7 @@ class FeatureMap:
     blocks: tuple[Block, ...]
     scaler: Standardizer
     all_indicators: bool
+    margins: tuple[Margin | None, ...] = ()
 
     @classmethod
     def fit(
@@ -102,8 +108,14 @@ class FeatureMap:
         codes: Incomplete,
         *,
         all_indicators: bool,
+        choose: MarginChoice | None = None,
+        margins: Mapping[int, Margin] | None = None,
     ) -> "FeatureMap":
-        """Learns level groups and scales from the observed training codes (N, C)."""
+        """Learns level groups, margins and scales from the observed training codes (N, C).
+
+        `margins` are those of numeric columns by position; or `choose` returns the margin of a column with
+        the given observed codes. Without, there are none.
+        """
         groups = {}
         for c, column in enumerate(columns):
             if column.levels is not None and (all_indicators or column.kind != "ordinal"):
@@ -111,6 +123,13 @@ class FeatureMap:
                 groups[c] = _group_levels(torch.bincount(seen, minlength=len(column.levels)))
         identity = Standardizer(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
         features = cls._arranged(columns, groups, identity, all_indicators)
+        if choose is not None:
+            found = {
+                c: choose(columns[c], codes.x[codes.observed[:, c], c].numpy()) for c in features.numeric
+            }
+            margins = {c: margin for c, margin in found.items() if margin is not None}
+        if margins:
+            features = replace(features, margins=tuple(margins.get(c) for c in features.numeric))
         scaler = Standardizer.fit(features.encode(codes))
         if all_indicators:  # indicators stay 0 and 1
             is_number = torch.arange(len(scaler.loc)) < len(features.numeric)
@@ -135,7 +154,8 @@ class FeatureMap:
         features = cls._arranged(columns, groups, scaler, all_indicators)
         if scaler.loc.shape != (features.n_features,) or scaler.scale.shape != scaler.loc.shape:
             raise ValueError(f"There are {features.n_features} features and {scaler.loc.numel()} scales.")
-        return features
+        margins = tuple(_margin_from(state, c) for c in features.numeric)
+        return replace(features, margins=margins) if any(margins) else features
 
     @classmethod
     def _arranged(
@@ -166,7 +186,37 @@ class FeatureMap:
 
     def numbers(self, features: Tensor) -> Tensor:
         """Returns the numeric and ordinal codes (*, n_numeric), unrounded, that features stand for."""
-        return self.scaler.inverse(features)[..., : len(self.numeric)]
+        numbers = self.scaler.inverse(features)[..., : len(self.numeric)]
+        for i, margin in self.bent():
+            numbers[..., i] = margin.inverse(numbers[..., i])
+        return numbers
+
+    def mean_numbers(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """Returns the expected codes (*, n_numeric) if features are normal with these means and variances."""
+        loc, scale = self.scaler.loc, self.scaler.scale
+        numbers = self.scaler.inverse(mean)[..., : len(self.numeric)]
+        for i, margin in self.bent():
+            numbers[..., i] = margin.mean(
+                mean[..., i] * scale[i] + loc[i], variance[..., i].sqrt() * scale[i]
+            )
+        return numbers
+
+    def score(self, feature: int, x: Tensor) -> Tensor:
+        """Returns the place among features of values (*) of a numeric column; of thresholds, for instance."""
+        margin = self.margins[feature] if self.margins else None
+        place = x if margin is None else margin.place(x)
+        return (place - self.scaler.loc[feature]) / self.scaler.scale[feature]
+
+    def bent(self) -> list[tuple[int, Margin]]:
+        """Returns the features that have a margin, with it."""
+        return [(i, margin) for i, margin in enumerate(self.margins) if margin is not None]
+
+    def noise(self) -> Tensor:
+        """Returns (D): the variance of the observed features about the scores that they stand for."""
+        noise = torch.zeros(self.n_features, dtype=torch.float64)
+        for i, margin in self.bent():
+            noise[i] = margin.noise / self.scaler.scale[i] ** 2
+        return noise
 
     def number_scales(self) -> Tensor:
         """Returns the scale (n_numeric) of the numeric and ordinal columns."""
@@ -195,7 +245,10 @@ class FeatureMap:
     def log_jacobian(self, codes: Incomplete) -> Tensor:
         """Returns (N): what to add to a log density of features to have one of the observed numeric codes."""
         seen = codes.observed[:, list(self.numeric)]
-        return -torch.where(seen, self.number_scales().log(), 0.0).sum(dim=1)
+        slopes = -self.number_scales().log().expand(seen.shape).clone()
+        for i, margin in self.bent():
+            slopes[:, i] += margin.log_slope(torch.where(seen[:, i], codes.x[:, self.numeric[i]], 0.0))
+        return torch.where(seen, slopes, 0.0).sum(dim=1)
 
     def state(self) -> dict[str, Tensor]:
         """Returns the learned tensors."""
@@ -203,10 +256,16 @@ class FeatureMap:
         for block in self.blocks:
             tensors[f"features.group.{block.column}"] = block.group
             tensors[f"features.share.{block.column}"] = block.share
+        for i, margin in self.bent():
+            for name, tensor in margin.state().items():
+                tensors[f"features.margin.{self.numeric[i]}.{name}"] = tensor
         return tensors
 
     def _indicate(self, codes: Incomplete) -> Incomplete:
-        x, observed = [codes.filled()[:, list(self.numeric)]], [codes.observed[:, list(self.numeric)]]
+        numbers = codes.filled()[:, list(self.numeric)]
+        for i, margin in self.bent():
+            numbers[:, i] = margin.forward(numbers[:, i])
+        x, observed = [numbers], [codes.observed[:, list(self.numeric)]]
         for block in self.blocks:
             seen = codes.observed[:, block.column]
             groups = torch.arange(block.stop - block.start)
@@ -222,6 +281,13 @@ def _check_groups(column: Column, group: Tensor, share: Tensor) -> None:
     fits = group.shape == share.shape == (n_levels,) and group.dtype == torch.int64
     if not n_levels or not fits or group.min() < 0 or group.max() >= n_levels:
         raise ValueError(f"The groups of levels of column {column.name!r} do not fit its {n_levels} levels.")
+
+
+def _margin_from(state: Mapping[str, Tensor], column: int) -> Margin | None:
+    prefix = f"features.margin.{column}."
+    if f"{prefix}settings" not in state:
+        return None
+    return Margin.from_state({name: state[prefix + name] for name in ("settings", "knots", "answers")})
 
 
 def _group_levels(counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from halfseen.errors import SchemaError, warn_user
 
 __all__ = ["KINDS", "Column", "Kind", "Schema", "SkipRule"]
 
-OVERRIDES = ("kind", "minimum", "maximum", "integer", "levels", "fill", "skip")
+OVERRIDES = ("kind", "minimum", "maximum", "firm", "integer", "levels", "fill", "skip")
 EVERY, FOR_EVERY = "*", ("fill", "skip")  # settings of the entry that holds for every column
 
 

@@ -14,14 +14,17 @@ from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._em_settings import em_settings
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._parameters import check_training, check_whole
-from halfseen.models.tabular_gaussian import TabularGaussian
+from halfseen.models.tabular_gaussian import TabularGaussian, with_room_for_noise
 from halfseen.models.tabular_mixture import TabularMixture
 from halfseen.objectives.likelihood import NegativeLogLikelihood
 from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.margins import fit_features
 from halfseen.training.posterior import sample_posterior
 from halfseen.training.progress import Progress
 from halfseen.vocabulary import Missingness
+
+MARGINS = ("auto", "gaussian")
 
 
 class GaussianImputer(BaseImputer):
@@ -30,6 +33,9 @@ class GaussianImputer(BaseImputer):
     .. math::
         x_m \mid x_o \sim \mathcal{N}\left(\mu_m + \Sigma_{mo} \Sigma_{oo}^{-1} (x_o - \mu_o),\;
         \Sigma_{mm} - \Sigma_{mo} \Sigma_{oo}^{-1} \Sigma_{om}\right)
+
+    Here x is a score of each number under the margin of its column (a Gaussian copula), or the number itself
+    where the column is Gaussian; means and draws are mapped back to the units of the table.
 
     Parameters are of maximum (ridge-penalised) likelihood, found by exact EM. Categories enter as indicators
     and are filled by class probabilities. Assumes that values are missing at random (MAR): whether a cell is
@@ -47,6 +53,13 @@ class GaussianImputer(BaseImputer):
 
     Parameters
     ----------
+    margins : {"auto", "gaussian"}, default="auto"
+        The distribution of each column of numbers. With ``"auto"`` it is a normal, a normal after a logarithm
+        or a Yeo-Johnson transformation, or the observed distribution by normal scores, whichever has the
+        best likelihood of held-out values, the simpler one if in doubt. Counts with few values and ordered
+        levels lie between thresholds, and values that occur again and again have a probability. With
+        ``"gaussian"`` every column is normal, as it always is under a self-masking model, which the shape
+        of the margins identifies.
     missingness : {"mar", "self-masking-probit", "self-masking-gaussian"}, default="mar"
         The assumed mechanism: missing at random; a probability that rises or falls with the value, as when
         large incomes are not reported; or a probability that is largest around some value of the column.
@@ -122,6 +135,7 @@ class GaussianImputer(BaseImputer):
     def __init__(
         self,
         *,
+        margins: str = "auto",
         missingness: str = Missingness.MAR.value,
         ridge: float | str = "auto",
         n_posterior_draws: int = 0,
@@ -130,6 +144,7 @@ class GaussianImputer(BaseImputer):
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
+        self.margins = margins
         self.missingness = missingness
         self.ridge = ridge
         self.n_posterior_draws = n_posterior_draws
@@ -146,7 +161,13 @@ class GaussianImputer(BaseImputer):
                 f"n_posterior_draws={self.n_posterior_draws!r} with missingness={self.missingness!r}."
             )
         generator = torch_generator(self.seed_)
-        features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
+        if self.margins not in MARGINS:
+            raise ValueError(f"margins must be one of {', '.join(MARGINS)}, got {self.margins!r}.")
+        margins = self.margins if self.missingness == Missingness.MAR else "gaussian"
+        if margins == "auto":
+            features = fit_features(self._modelled, codes)
+        else:
+            features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
         batch = features.encode(codes)
         settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
         result = fit_masked_gaussian(
@@ -160,7 +181,11 @@ class GaussianImputer(BaseImputer):
             posterior = sample_posterior(
                 batch, result.model, ridge=self.ridge_, n_draws=self.n_posterior_draws, generator=generator
             )
-        return TabularGaussian(self._modelled, features, result.model, tuple(posterior))
+        law = result.model
+        if isinstance(law, Gaussian):
+            law = with_room_for_noise(law, features)
+            posterior = [with_room_for_noise(draw, features) for draw in posterior]
+        return TabularGaussian(self._modelled, features, law, tuple(posterior))
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularGaussian:
         return TabularGaussian.from_state(self._modelled, state)

@@ -93,5 +93,6 @@ def _settings(column: Column) -> dict[str, Any]:
         return {"kind": column.kind, "levels": list(range(len(column.levels)))}
     settings: dict[str, Any] = {"kind": column.kind if column.kind in NUMERIC else "continuous"}
     if column.kind in NUMERIC:
-        settings |= {"minimum": column.minimum, "maximum": column.maximum, "integer": column.integer}
+        names = ("minimum", "maximum", "firm", "integer")
+        settings |= {name: getattr(column, name) for name in names}
     return {key: value for key, value in settings.items() if value is not None}

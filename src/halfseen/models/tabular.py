@@ -79,10 +79,12 @@ class TabularModel(Protocol):
         ...
 
 
-def decode_mean(features: FeatureMap, codes: Incomplete, mean: Tensor) -> Tensor:
-    """Returns codes (N, C) completed by expected features (N, D)."""
+def decode_mean(
+    features: FeatureMap, codes: Incomplete, mean: Tensor, numbers: Tensor | None = None
+) -> Tensor:
+    """Returns codes (N, C) completed by expected features (N, D), or by expected numbers if given."""
     result = codes.x.clone()
-    result[:, list(features.numeric)] = features.numbers(mean)
+    result[:, list(features.numeric)] = features.numbers(mean) if numbers is None else numbers
     for block in features.blocks:
         levels = block.likeliest(features.group_probabilities(mean, block))
         result[:, block.column] = levels.to(result.dtype)

@@ -1,5 +1,6 @@
 r"""A Gaussian over the columns of a mixed table: numbers, ordered levels and categories together.
 
+Numbers enter as scores under their margins, so the model is a Gaussian copula; without margins, as they are.
 Categories enter as indicators. Given what a row shows, the expected indicators of a missing category are
 its class probabilities (the linear probability model, clipped and normalised). Joint draws follow the chain
 rule: categories one after the other from their class probabilities, each then counted as seen, and at last
@@ -8,6 +9,8 @@ all missing numbers together from their exact conditional.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import log, pi
 
 import numpy as np
 import torch
@@ -17,12 +20,17 @@ from torch.special import ndtr, ndtri
 from halfseen._random import Keys, row_normals, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.margins import log_mass
 from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.models.conditional import RowLaw, law_from_state, law_state
 from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, log_level
 
+NOISE_STREAM = 1 << 20  # of features that stand for intervals, apart from the rest
 CATEGORY_STREAM = 1  # noise for categories is apart from noise for numbers, a stream each
+LOW_RELIABILITY, DAMPING = 0.5, 0.8
+LEAST_OF_NOISE = 0.2  # of the noise stays in the variance of a score, since intervals are not quite Gaussian
+SMALLEST_EIGENVALUE = 1e-3  # of the covariance of scores, once the noise of intervals is taken off
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,12 @@ class TabularGaussian:
         The fitted parameters.
     posterior : sequence of Gaussian
         Draws of the parameters; when there are any, draws and intervals carry their uncertainty.
+
+    Notes
+    -----
+    An observed feature that stands for an interval of scores is the score plus noise of a known variance
+    (see `halfseen.data.margins`). So conditional means need no change, and conditional variances of missing
+    scores are those of features less the noise.
     """
 
     columns: Sequence[Column]
@@ -52,10 +66,10 @@ class TabularGaussian:
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
         batch = self.features.encode(codes)
-        if not self.features.ordinal:
+        if not self.features.ordinal and not self.features.bent():
             return decode_mean(self.features, codes, self.gaussian.conditional_mean(batch))
-        mean, variance = self.gaussian.moments(batch)
-        completed = decode_mean(self.features, codes, mean)
+        mean, variance = self._scores(self.gaussian, batch)
+        completed = decode_mean(self.features, codes, mean, self.features.mean_numbers(mean, variance))
         for c in self.features.ordinal:
             level = self._ordinal_probabilities(mean, variance, c).argmax(dim=1).to(completed.dtype)
             completed[:, c] = torch.where(codes.observed[:, c], codes.x[:, c], level)
@@ -84,7 +98,7 @@ class TabularGaussian:
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
         """Returns the probability of each level, by column with levels."""
         batch = self.features.encode(codes)
-        mean, variance = self.gaussian.moments(batch)
+        mean, variance = self._scores(self.gaussian, batch)
         found = level_probabilities(self.features, codes, mean)
         for c in self.features.ordinal:
             found[c] = LevelProbabilities.of_levels(self._ordinal_probabilities(mean, variance, c), codes, c)
@@ -93,21 +107,27 @@ class TabularGaussian:
     def log_prob(self, codes: Incomplete) -> Tensor:
         r"""Returns the log density (N) of the observed cells, in the units of the table.
 
-        Numbers have their exact Gaussian density. Levels follow by the chain rule, each given the numbers
-        and the levels before it; with such columns, marginals are those of this order of the chain. Under a
-        self-masking model it is the joint log density of the observed cells *and* of which numbers are
-        missing: no row scores 0 for showing nothing, and hiding a number is not integrating it out.
+        Numbers have their exact density. What has a probability, levels and numbers whose margins have
+        intervals, follows by the chain rule, each column given the numbers and the columns before it; with
+        such columns, marginals are those of this order of the chain. Under a self-masking model it is the
+        joint log density of the observed cells *and* of which numbers are missing: no row scores 0 for
+        showing nothing, and hiding a number is not integrating it out.
         """
         batch = self.features.encode(codes)
-        discrete = [*self.features.ordinal, *(block.column for block in self.features.blocks)]
+        intervals = [self.features.numeric[i] for i, margin in self.features.bent() if margin.by_interval]
+        levels = [c for c in self.features.ordinal if c not in intervals]
+        chain = [*intervals, *levels, *(block.column for block in self.features.blocks)]
         shown = batch.observed.clone()
-        shown[:, self._positions(discrete)] = False
+        shown[:, self._positions(chain)] = False
         total = self.gaussian.log_prob(Incomplete(batch.x, shown)) + self.features.log_jacobian(
-            Incomplete(codes.x, self._hidden(codes, discrete))
+            Incomplete(codes.x, self._hidden(codes, chain))
         )
-        for c in discrete:
+        for c in chain:
             given = Incomplete(batch.x, shown)
-            total = total + log_level(self._one_column(given, codes, c))
+            if c in intervals:
+                total = total + self._log_interval(given, codes, c)
+            else:
+                total = total + log_level(self._one_column(given, codes, c))
             positions = self._positions([c])
             shown[:, positions] = batch.observed[:, positions]
         return total
@@ -127,13 +147,44 @@ class TabularGaussian:
         pairs = zip(state.get("posterior.loc", ()), state.get("posterior.covariance", ()), strict=True)
         return cls(columns, features, law_from_state(state), tuple(Gaussian(*pair) for pair in pairs))
 
+    @cached_property
+    def _noise(self) -> Tensor | None:
+        """The variance (D) of observed features about their scores; None if there is none."""
+        noise = self.features.noise()
+        return noise if bool((noise > 0).any()) else None
+
+    def _scores(self, gaussian: RowLaw, batch: Incomplete) -> tuple[Tensor, Tensor]:
+        """Returns mean and variance (N, D) of missing scores; observed features as they are."""
+        mean, variance = gaussian.moments(batch)
+        if self._noise is None:
+            return mean, variance
+        least = (LEAST_OF_NOISE * self._noise).clamp(min=SMALLEST_EIGENVALUE)
+        return mean, torch.where(batch.observed, 0.0, torch.maximum(variance - self._noise, least))
+
     def _moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns conditional mean and variance (N, D); over the posterior, by the law of total variance."""
         if not self.posterior:
-            return self.gaussian.moments(batch)
-        means = torch.stack([g.conditional_mean(batch) for g in self.posterior])
-        within = sum((g.conditional_variance(batch) for g in self.posterior), torch.zeros(()))
-        return means.mean(dim=0), within / len(self.posterior) + means.var(dim=0, unbiased=False)
+            return self._scores(self.gaussian, batch)
+        found = [self._scores(gaussian, batch) for gaussian in self.posterior]
+        means = torch.stack([mean for mean, _ in found])
+        within = torch.stack([variance for _, variance in found]).mean(dim=0)
+        return means.mean(dim=0), within + means.var(dim=0, unbiased=False)
+
+    def _complete(self, gaussian: RowLaw, x: Tensor, observed: Tensor, keys: Keys, which: range) -> Tensor:
+        """Returns features (S, N, D) with the missing scores drawn jointly."""
+        n_features = observed.shape[1]
+
+        def noises(stream: int) -> Tensor:
+            drawn = [row_normals(keys, s, n_features, stream) for s in which]
+            return torch.from_numpy(np.stack(drawn))
+
+        normals = noises(0)
+        if self._noise is None or not isinstance(gaussian, Gaussian):
+            return gaussian.complete(x, observed, normals)
+        # Matheron's rule for scores whose observed ones are seen with noise.
+        joint = normals @ torch.linalg.cholesky(gaussian.covariance - self._noise.diag()).T
+        seen = torch.where(observed, x - joint - self._noise.sqrt() * noises(NOISE_STREAM), 0.0)
+        return torch.where(observed, x, joint + gaussian.complete(seen, observed))
 
     def _draws(self, gaussian: RowLaw, codes: Incomplete, keys: Keys, which: range) -> Tensor:
         batch = self.features.encode(codes)
@@ -150,27 +201,37 @@ class TabularGaussian:
             result[:, rows, block.column] = levels.to(result.dtype)
             x[:, rows, block.start : block.stop] = self.features.indicators(levels, block)
             observed[rows, block.start : block.stop] = True
-        normals = [torch.from_numpy(row_normals(keys, s, x.shape[-1])) for s in which]
         shared = torch.equal(observed, batch.observed)  # no level was drawn: all draws see the same
-        completed = gaussian.complete(batch.x if shared else x, observed, torch.stack(normals))
+        completed = self._complete(gaussian, batch.x if shared else x, observed, keys, which)
         result[..., list(self.features.numeric)] = self.features.numbers(completed)
         return torch.where(codes.observed, codes.x, result)
 
     def _one_column(self, given: Incomplete, codes: Incomplete, column: int) -> LevelProbabilities:
         if column not in self.features.ordinal:
             return level_probabilities(self.features, codes, self.gaussian.conditional_mean(given))[column]
-        probabilities = self._ordinal_probabilities(*self.gaussian.moments(given), column)
+        probabilities = self._ordinal_probabilities(*self._scores(self.gaussian, given), column)
         return LevelProbabilities.of_levels(probabilities, codes, column)
 
-    def _ordinal_probabilities(self, mean: Tensor, variance: Tensor, column: int) -> Tensor:
-        """Returns the probability (N, L) that the latent score rounds to each level."""
+    def _log_interval(self, batch: Incomplete, codes: Incomplete, column: int) -> Tensor:
+        """Returns the log mass or density (N) of the observed values of a column, given the batch; else 0."""
         position = self.features.numeric.index(column)
-        scale = self.features.number_scales()[position]
-        centre = self.features.numbers(mean)[:, position, None]
-        spread = (variance[:, position, None].sqrt() * scale).clamp(min=1e-9)
+        margin, scaler = self.features.margins[position], self.features.scaler
+        assert margin is not None
+        mean, variance = self._scores(self.gaussian, batch)
+        seen = codes.observed[:, column]
+        x = torch.where(seen, codes.x[:, column], 0.0)
+        loc, scale, std = scaler.loc[position], scaler.scale[position], variance[:, position].sqrt()
+        below, above = (((end - loc) / scale - mean[:, position]) / std for end in margin.interval(x))
+        density = -0.5 * (below.square() + log(2 * pi)) - (std * scale).log() + margin.log_slope(x)
+        return torch.where(seen, torch.where(above > below, log_mass(below, above), density), 0.0)
+
+    def _ordinal_probabilities(self, mean: Tensor, variance: Tensor, column: int) -> Tensor:
+        """Returns the probability (N, L) that the latent score lies between the thresholds of each level."""
+        position = self.features.numeric.index(column)
         n_levels = len(self.columns[column].levels or ())
-        edges = torch.arange(n_levels - 1, dtype=torch.float64) + 0.5
-        below = ndtr((edges - centre) / spread)
+        edges = self.features.score(position, torch.arange(n_levels - 1, dtype=torch.float64) + 0.5)
+        spread = variance[:, position, None].sqrt().clamp(min=1e-9)
+        below = ndtr((edges - mean[:, position, None]) / spread)
         ends = torch.zeros(len(mean), 1, dtype=torch.float64)
         shares = torch.diff(torch.cat([ends, below, ends + 1], dim=1), dim=1)
         return shares.clamp(min=1e-12) / shares.clamp(min=1e-12).sum(dim=1, keepdim=True)
@@ -187,3 +248,24 @@ class TabularGaussian:
         observed = codes.observed.clone()
         observed[:, list(columns)] = False
         return observed
+
+
+def with_room_for_noise(gaussian: Gaussian, features: FeatureMap) -> Gaussian:
+    """Returns a Gaussian of features whose covariance stays positive definite when their noise is taken off.
+
+    Covariances of features that mostly stand for one value are damped: where predictors are not Gaussian,
+    dividing them by a low reliability makes too much of them.
+    """
+    noise = features.noise()
+    if not bool((noise > 0).any()):
+        return gaussian
+    damping = torch.ones_like(noise)
+    for i, margin in features.bent():
+        damping[i] = DAMPING if margin.reliability < LOW_RELIABILITY else 1.0
+    covariance = gaussian.covariance * damping * damping[:, None]
+    covariance.diagonal().copy_(gaussian.covariance.diagonal())
+    values, vectors = torch.linalg.eigh(covariance - noise.diag())
+    if values[0] < SMALLEST_EIGENVALUE:
+        scores = (vectors * values.clamp(min=SMALLEST_EIGENVALUE)) @ vectors.T
+        covariance = (scores + scores.T) / 2 + noise.diag()
+    return Gaussian(gaussian.loc, covariance)

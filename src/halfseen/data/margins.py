@@ -1,0 +1,261 @@
+r"""Margins: what turns one column of numbers into scores that are about standard normal, and back.
+
+A value has a score z, or only an interval of scores: a whole number, an ordered level, a value that occurs
+again and again (an atom), and a value known only to lie beyond a detection limit. Such a value enters a
+Gaussian model as its expected score :math:`\mathrm{E}[z \mid \text{interval}]`, divided by the reliability
+
+.. math:: r = \operatorname{Var} \mathrm{E}[z \mid \text{interval}] \le 1 .
+
+So divided it is z plus uncorrelated noise of variance :math:`(1 - r) / r`: covariances with other columns are
+those of z itself, and only the variance has the noise to be taken off.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf, log, pi
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.special import log_ndtr, ndtr
+
+from halfseen.data.links import LINKS, Link
+
+NODES, WEIGHTS = (
+    torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(32)
+)  # of quadrature under a standard normal, once the weights are divided by their sum
+TAIL_LEVELS = 10  # whole numbers beyond the observed ones that count in a mean
+NARROWEST = 1e-250  # probability of an interval
+FARTHEST = -500.0  # log probability of an interval, beyond which its nearest end will do
+NARROW = 1e-6  # intervals of scores: where they lie matters, not how they are filled
+STEEP = 1e-6  # a stretch of scores narrower than this is a jump
+FIELDS = ("half", "low", "high", "censored_below", "censored_above", "reliability", "least", "greatest")
+
+
+IDENTITY = Link()
+
+
+def _none() -> Tensor:
+    return torch.empty(0, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Margin:
+    r"""From values x to scores z: a link, then a piecewise-linear map, then perhaps rounding to a lattice.
+
+    Parameters
+    ----------
+    link : Link
+        From values to the real line: u.
+    places, scores, exact : Tensor
+        (K), knots of the map between u and z, in increasing order, and the values x there; where a place
+        occurs twice, the value has all scores between the two. Without knots z is u. Outside, the line goes
+        on with the slopes `tails` (2), of u by z.
+    half : float
+        Half the distance between neighbouring values, if each stands for the interval around it; else 0.
+    low, high : float
+        The values that close the lattice: below and above there is nothing.
+    censored_below, censored_above : float
+        Values beyond these are known only to be beyond.
+    least, greatest : float
+        Answers are not beyond these.
+    reliability : float
+        The share r of the variance of scores that is known when values are.
+    values, answers : Tensor
+        (Q), knots of an increasing map that answers go through: from all values to those within bounds.
+    """
+
+    link: Link = IDENTITY
+    places: Tensor = field(default_factory=_none)
+    scores: Tensor = field(default_factory=_none)
+    exact: Tensor = field(default_factory=_none)
+    tails: tuple[float, float] = (1.0, 1.0)
+    half: float = 0.0
+    low: float = -inf
+    high: float = inf
+    censored_below: float = -inf
+    censored_above: float = inf
+    reliability: float = 1.0
+    least: float = -inf
+    greatest: float = inf
+    values: Tensor = field(default_factory=_none)
+    answers: Tensor = field(default_factory=_none)
+
+    @property
+    def noise(self) -> float:
+        """The variance of the score of a value about its z."""
+        return (1 - self.reliability) / self.reliability
+
+    @property
+    def by_interval(self) -> bool:
+        """Whether some values have intervals of scores."""
+        return self.reliability < 1
+
+    def interval(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the least and greatest score of each value; they are equal where a value has one score."""
+        if self.half:
+            below = torch.where(x - self.half <= self.low, -inf, self.place(x - self.half))
+            above = torch.where(x + self.half >= self.high, inf, self.place(x + self.half))
+        else:
+            below, above = self.place(x), self.place(x, last=True)
+        limits = torch.tensor([self.censored_below, self.censored_above], dtype=x.dtype)
+        cut = self.place(limits.clamp(torch.finfo(x.dtype).min, torch.finfo(x.dtype).max))
+        censored = x < self.censored_below
+        below, above = torch.where(censored, -inf, below), torch.where(censored, cut[0], above)
+        censored = x > self.censored_above
+        return torch.where(censored, cut[1], below), torch.where(censored, inf, above)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the score of values that a model sees."""
+        if not self.by_interval:
+            return self.place(x)
+        below, above = self.interval(x)
+        return torch.where(above > below, truncated_moments(below, above)[0], below) / self.reliability
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Returns the values at scores."""
+        x = self._value(z).clamp(self.least, self.greatest)
+        if self.half:
+            step = 2 * self.half
+            x = (torch.round(x / step) * step).clamp(self.low + self.half, self.high - self.half)
+        return _interpolate(x, self.values, self.answers) if len(self.values) else x
+
+    def log_slope(self, x: Tensor) -> Tensor:
+        r"""Returns :math:`\log dz/dx` at values with one score each."""
+        slope = self.link.log_slope(x)
+        if not len(self.places):
+            return slope
+        place = self.link.forward(x)
+        i = torch.searchsorted(self.places, place, right=True)
+        rise = torch.diff(self.scores) / torch.diff(self.places)
+        ends = 1 / torch.tensor(self.tails, dtype=x.dtype)
+        return slope + torch.cat([ends[:1], rise, ends[1:]])[i].log()
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """Returns the log density of values with standard normal scores; the log mass of intervals."""
+        below, above = self.interval(x)
+        spread = above > below
+        density = -0.5 * below.square() - 0.5 * log(2 * pi) + self.log_slope(x)
+        return torch.where(spread, log_mass(below, above), density)
+
+    def mean(self, mean: Tensor, std: Tensor) -> Tensor:
+        """Returns the expected value where scores are normal with the given means and deviations (*).
+
+        By quadrature, with jumps of the value taken exactly.
+        """
+        if self.half and not len(self.values):
+            levels, edges = self._lattice()
+            reached = ndtr((mean.unsqueeze(-1) - edges) / std.unsqueeze(-1).clamp(min=1e-9))
+            expected: Tensor = levels[0] + reached @ torch.diff(levels)
+            return expected
+        weights = WEIGHTS / WEIGHTS.sum()
+        nodes = mean.unsqueeze(-1) + std.unsqueeze(-1) * NODES
+        total: Tensor = self.inverse(nodes) @ weights
+        for edge, height in zip(*self._jumps(), strict=True):
+            passed = ndtr((mean - edge) / std.clamp(min=1e-9)) - (nodes > edge).to(weights.dtype) @ weights
+            total = total + height * passed
+        return total
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns everything as tensors."""
+        link = [float(LINKS.index(self.link.kind)), self.link.first, self.link.second, self.link.third]
+        settings = [*link, *self.tails, *(getattr(self, name) for name in FIELDS)]
+        return {
+            "settings": torch.tensor(settings, dtype=torch.float64).nan_to_num(),  # files hold finite numbers
+            "knots": torch.stack([self.places, self.scores, self.exact]),
+            "answers": torch.stack([self.values, self.answers]),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor]) -> "Margin":
+        """Rebuilds a margin from what `state` returned."""
+        largest = torch.finfo(torch.float64).max
+        stored = state["settings"].to(torch.float64)
+        settings = torch.where(stored.abs() == largest, stored.sign() * inf, stored).tolist()
+        knots, answers = state["knots"], state["answers"]
+        if len(settings) != 6 + len(FIELDS) or knots.shape[:-1] != (3,) or answers.shape[:-1] != (2,):
+            raise ValueError("The tensors of a margin do not fit together.")
+        kind, first, second, third, *rest = settings
+        if kind not in range(len(LINKS)):
+            raise ValueError(f"A margin has an unknown link: {kind!r}.")
+        link = Link(LINKS[int(kind)], first, second, third)  # type: ignore[arg-type]
+        fields = dict(zip(FIELDS, rest[2:], strict=True))
+        tails = (rest[0], rest[1])
+        places, scores, exact = knots
+        return cls(link, places, scores, exact, tails, values=answers[0], answers=answers[1], **fields)
+
+    def place(self, x: Tensor, *, last: bool = False) -> Tensor:
+        """Returns the score of values: of those with several the least, or the greatest."""
+        place = self.link.forward(x)
+        if not len(self.places):
+            return place
+        return _interpolate(
+            place, self.places, self.scores, (1 / self.tails[0], 1 / self.tails[1]), last=last
+        )
+
+    def _value(self, z: Tensor) -> Tensor:
+        """Returns the values at scores, before rounding."""
+        if not len(self.places):
+            return self.link.inverse(z)
+        x = self.link.inverse(_interpolate(z, self.scores, self.places, self.tails))
+        i = (torch.searchsorted(self.scores, z.contiguous()) - 1).clamp(0, len(self.scores) - 2)
+        flat = (self.places[i] == self.places[i + 1]) & (z >= self.scores[i]) & (z <= self.scores[i + 1])
+        return torch.where(flat, self.exact[i], x)  # atoms come back as they were, whatever the link rounds
+
+    def _lattice(self) -> tuple[Tensor, Tensor]:
+        """Returns the levels (L) that matter and the scores (L - 1) between them."""
+        step = 2 * self.half
+        ends = self._value(torch.stack([self.scores[0], self.scores[-1]]))
+        low = max(float(ends[0]) - TAIL_LEVELS * step, self.low + self.half)
+        high = min(float(ends[1]) + TAIL_LEVELS * step, self.high - self.half)
+        levels = torch.arange(round(low / step), round(high / step) + 1, dtype=torch.float64) * step
+        return levels, self.place(levels[:-1] + self.half)
+
+    def _jumps(self) -> tuple[Tensor, Tensor]:
+        """Returns scores at which the value jumps, and how far."""
+        if not len(self.places):
+            return _none(), _none()
+        steep = (torch.diff(self.scores) <= 1.5 * STEEP) & (torch.diff(self.places) > 0)
+        heights = self.inverse(self.scores[1:]) - self.inverse(self.scores[:-1])
+        return self.scores[:-1][steep], heights[steep]
+
+
+def truncated_moments(below: Tensor, above: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns mean and variance of a standard normal between two scores, either of which may be infinite."""
+    flipped = below > 0  # probabilities are small differences of numbers near 1 on that side
+    low, high = torch.where(flipped, -above, below), torch.where(flipped, -below, above)
+    mass = log_mass(low, high)
+    ends = [torch.exp(-0.5 * end.square() - 0.5 * log(2 * pi) - mass) for end in (low, high)]
+    mean = ends[0] - ends[1]
+    weighted = [end.nan_to_num(posinf=0.0, neginf=0.0) * p for end, p in zip((low, high), ends, strict=True)]
+    variance = (1 + weighted[0] - weighted[1] - mean.square()).clamp(0.0, 1.0)
+    narrow, remote = high - low < NARROW, mass < FARTHEST
+    nearest = torch.where(high.isinf(), low, high)
+    mean = torch.where(narrow, 0.5 * (low + high), torch.where(remote, nearest, mean)).clamp(low, high)
+    return torch.where(flipped, -mean, mean), torch.where(narrow | remote, 0.0, variance)
+
+
+def log_mass(below: Tensor, above: Tensor) -> Tensor:
+    """Returns the log probability of a standard normal between two scores."""
+    flipped = below > 0
+    low, high = torch.where(flipped, -above, below), torch.where(flipped, -below, above)
+    upper, lower = log_ndtr(high), log_ndtr(low)
+    share: Tensor = (-torch.expm1((lower - upper).nan_to_num(nan=-inf, neginf=-inf))).clamp(min=NARROWEST)
+    mass: Tensor = upper + share.log()
+    return mass
+
+
+def _interpolate(
+    x: Tensor, start: Tensor, end: Tensor, tails: tuple[float, float] = (0.0, 0.0), *, last: bool = False
+) -> Tensor:
+    """Returns the piecewise-linear map of x with knots (start, end), and slopes outside.
+
+    Where a start occurs twice, its value is the first end, or the last.
+    """
+    i = torch.searchsorted(start, x.contiguous(), right=last)
+    left, right = (i - 1).clamp(min=0), i.clamp(max=len(start) - 1)
+    run = start[right] - start[left]
+    share = torch.where(run > 0, (x - start[left]) / torch.where(run > 0, run, 1.0), 0.0)
+    y = end[left] + share * (end[right] - end[left])
+    y = torch.where(x > start[-1], end[-1] + tails[1] * (x - start[-1]), y)
+    return torch.where(x < start[0], end[0] + tails[0] * (x - start[0]), y)

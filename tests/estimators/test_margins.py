@@ -1,0 +1,129 @@
+"""The Gaussian copula of `GaussianImputer`: skewed and discrete columns keep their distribution."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from halfseen import GaussianImputer, load
+
+MARGINS = {
+    "log-normal": lambda u: np.exp(1 + stats.norm.ppf(u)),
+    "exponential": stats.expon.ppf,
+    "counts": lambda u: stats.poisson.ppf(u, 2),
+    "zero-inflated": lambda u: np.where(u < 0.4, 0.0, stats.expon.ppf((u - 0.4).clip(0) / 0.6)),
+}
+
+
+def correlated(name, n_rows=1000, seed=0, rate=0.3):
+    """A column of some shape and three Gaussian ones, all correlated at 0.6; the first has missing cells."""
+    rng = np.random.default_rng(seed)
+    scores = rng.multivariate_normal(np.zeros(4), 0.6 + 0.4 * np.eye(4), size=n_rows)
+    complete = scores.copy()
+    complete[:, 0] = MARGINS[name](stats.norm.cdf(scores[:, 0]))
+    hidden = rng.random(n_rows) < rate
+    table = complete.copy()
+    table[hidden, 0] = np.nan
+    return complete, table, hidden
+
+
+@pytest.mark.parametrize("name", MARGINS)
+def test_draws_have_the_mean_and_median_of_the_column(name):
+    complete, table, hidden = correlated(name, n_rows=2000)
+    drawn = GaussianImputer(random_state=0).fit(table).sample(table, n_draws=20)[:, hidden, 0]
+    truth = complete[hidden, 0]
+    assert drawn.mean() == pytest.approx(truth.mean(), rel=0.08)
+    assert np.median(drawn) == pytest.approx(np.median(truth), rel=0.1, abs=0.05)
+    assert (drawn == 0).mean() == pytest.approx((truth == 0).mean(), abs=0.04)
+
+
+@pytest.mark.parametrize("name", MARGINS)
+def test_draws_keep_the_correlation_of_scores_with_other_columns(name):
+    complete, table, hidden = correlated(name, n_rows=2000)
+    drawn = GaussianImputer(random_state=0).fit(table).sample(table, n_draws=5)
+    found = np.mean([stats.spearmanr(draw[hidden, 0], draw[hidden, 1]).statistic for draw in drawn])
+    assert found == pytest.approx(stats.spearmanr(complete[:, 0], complete[:, 1]).statistic, abs=0.06)
+
+
+def test_gaussian_margins_are_the_model_without_margins_exactly():
+    rng = np.random.default_rng(0)
+    table = rng.multivariate_normal(np.zeros(3), 0.5 + 0.5 * np.eye(3), size=500)
+    table[rng.random(table.shape) < 0.2] = np.nan
+    auto, plain = (GaussianImputer(margins=m, random_state=0).fit(table) for m in ("auto", "gaussian"))
+    assert not auto.model_.features.bent()  # normal columns stay as they are
+    np.testing.assert_allclose(auto.transform(table), plain.transform(table), rtol=1e-10)
+    np.testing.assert_allclose(auto.score_samples(table), plain.score_samples(table), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["log-normal", "exponential"])
+def test_the_density_of_a_skewed_number_integrates_to_that_of_the_rest(name):
+    _, table, hidden = correlated(name)
+    imputer = GaussianImputer(random_state=0).fit(table)
+    row = table[~hidden][0]
+    logs = np.linspace(-25, 12, 40_001)
+    rows = np.tile(row, (len(logs), 1))
+    rows[:, 0] = np.exp(logs)
+    total = integrate.trapezoid(np.exp(imputer.score_samples(rows) + logs), logs)
+    row[0] = np.nan
+    assert np.log(total) == pytest.approx(imputer.score_samples([row])[0], abs=2e-3)
+
+
+def test_the_probabilities_of_counts_sum_to_one():
+    _, table, hidden = correlated("counts")
+    imputer = GaussianImputer(random_state=0).fit(table)
+    rows = np.tile(table[~hidden][0], (40, 1))
+    rows[:, 0] = np.arange(40)
+    total = np.exp(imputer.score_samples(rows)).sum()
+    rows[0, 0] = np.nan
+    assert np.log(total) == pytest.approx(imputer.score_samples(rows[:1])[0], abs=1e-6)
+
+
+def test_an_atom_and_the_numbers_beside_it_have_total_probability_one():
+    _, table, hidden = correlated("zero-inflated")
+    imputer = GaussianImputer(random_state=0).fit(table)
+    grid = np.concatenate([-np.geomspace(50, 1e-9, 4000), np.geomspace(1e-12, 50, 40_001)])
+    rows = np.tile(table[~hidden][0], (len(grid) + 1, 1))
+    rows[:, 0] = [0.0, *grid]
+    scores = np.exp(imputer.score_samples(rows))
+    total = scores[0] + integrate.trapezoid(scores[4001:], grid[4000:])
+    rows[0, 0] = np.nan
+    assert np.log(total) == pytest.approx(imputer.score_samples(rows[:1])[0], abs=5e-3)
+
+
+@pytest.mark.parametrize("name", MARGINS)
+def test_transform_is_the_mean_of_many_draws(name):
+    _, table, hidden = correlated(name)
+    imputer = GaussianImputer(random_state=0, schema={0: {"kind": "continuous", "integer": False}}).fit(table)
+    rows = np.repeat(table[hidden][:2], 4000, axis=0)
+    drawn = imputer.sample(rows)[0].reshape(2, 4000, 4)[:, :, 0]
+    error = drawn.std(axis=1) / np.sqrt(4000)
+    np.testing.assert_array_less(np.abs(drawn.mean(axis=1) - imputer.transform(rows)[::4000, 0]), 4.5 * error)
+
+
+def test_margins_are_saved_and_loaded(tmp_path):
+    _, table, _ = correlated("zero-inflated")
+    imputer = GaussianImputer(random_state=0, n_posterior_draws=3).fit(table)
+    imputer.save(tmp_path / "model.halfseen")
+    again = load(tmp_path / "model.halfseen")
+    np.testing.assert_array_equal(again.transform(table), imputer.transform(table))
+    np.testing.assert_array_equal(again.sample(table, 3), imputer.sample(table, 3))
+    np.testing.assert_array_equal(again.score_samples(table), imputer.score_samples(table))
+
+
+def test_a_self_masking_model_has_gaussian_margins():
+    _, table, _ = correlated("log-normal")
+    imputer = GaussianImputer(missingness="self-masking-probit", random_state=0, max_iter=3).fit(table)
+    assert not imputer.model_.features.bent()
+
+
+def test_columns_whose_outliers_depend_on_each_other_linearly_keep_their_values():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(2000, 2))
+    wild = rng.standard_t(1.5, size=2000)
+    table = np.column_stack([wild + 0.3 * noise[:, 0], wild + 0.3 * noise[:, 1]])
+    imputer = GaussianImputer(random_state=0).fit(table)
+    assert not imputer.model_.features.bent()
+
+
+def test_a_margin_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match="margins must be one of auto, gaussian, got 'cubic'"):
+        GaussianImputer(margins="cubic").fit([[1.0], [2.0]])
