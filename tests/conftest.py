@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-hypothesis.settings.register_profile("halfseen", deadline=None, derandomize=True, max_examples=25)
+hypothesis.settings.register_profile("halfseen", deadline=None, derandomize=True, max_examples=15)
 hypothesis.settings.load_profile("halfseen")
 
 

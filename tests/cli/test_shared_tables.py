@@ -16,17 +16,16 @@ from halfseen.errors import HalfseenWarning
 
 FOLDER = Path(os.environ.get("HALFSEEN_DATA", "/nowhere"))
 
-SLOW_BYTES = 300_000  # larger files are left to the slow tests
+pytestmark = pytest.mark.slow
 
 
 def interesting_tables():
-    """The tables of the shared folder with a missing cell or a column of text, large ones marked slow."""
+    """The tables of the shared folder with a missing cell or a column of text."""
     if not FOLDER.is_dir():
         return [pytest.param(None, marks=pytest.mark.skip(reason="HALFSEEN_DATA is not set"))]
     found = []
     for path in sorted([*FOLDER.glob("*/*.csv.gz"), FOLDER / "beijing_multisite/beijing_multisite.parquet"]):
-        marks = [pytest.mark.slow] if path.stat().st_size > SLOW_BYTES else []
-        found.append(pytest.param(path, id=f"{path.parent.name}/{path.name}", marks=marks))
+        found.append(pytest.param(path, id=f"{path.parent.name}/{path.name}"))
     return found
 
 

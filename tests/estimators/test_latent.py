@@ -140,6 +140,7 @@ def test_every_encoder_learns_the_line_and_is_saved(encoder, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_before_training_the_score_is_that_of_a_gaussian():
     """Of three columns and two factors, so that factors lose nothing."""
     rng = np.random.default_rng(0)
@@ -152,6 +153,7 @@ def test_before_training_the_score_is_that_of_a_gaussian():
     np.testing.assert_allclose(imputer.transform(table), expected.transform(table), atol=0.1)
 
 
+@pytest.mark.slow
 def test_cells_that_hide_above_the_mean_are_filled_near_what_they_were():
     """0.46 is the error of one who knows the law; 0.60 of one who does not know why cells are missing."""
     errors = []
@@ -167,7 +169,10 @@ def test_cells_that_hide_above_the_mean_are_filled_near_what_they_were():
     "missingness",
     ["self-masking-monotone", "self-masking-shared-slope", "self-masking-flexible", "linear", "nonlinear"],
 )
-@pytest.mark.parametrize("table", [line(), mixed()], ids=["numbers", "mixed"])
+@pytest.mark.parametrize(
+    "table",
+    [pytest.param(line(60), id="numbers"), pytest.param(mixed(), id="mixed", marks=pytest.mark.slow)],
+)
 def test_every_model_of_missingness_fills_every_cell(missingness, table):
     imputer = LatentImputer(missingness=missingness, random_state=0, **SMALL).fit(table)
     for answer in (imputer.transform(table), imputer.sample(table)[0], *imputer.interval(table)):
@@ -175,6 +180,7 @@ def test_every_model_of_missingness_fills_every_cell(missingness, table):
     assert np.isfinite(imputer.score_samples(table)).all()
 
 
+@pytest.mark.slow
 def test_a_known_mechanism_is_used_in_the_units_of_the_table():
     table, complete = hidden_above_the_mean()
     table, complete = 10 * table + 5, 10 * complete + 5
@@ -217,7 +223,9 @@ def test_signs_may_be_one_for_all_a_list_or_by_name():
         *(([1, -1, 1], [1, -1, 1]), (np.array([1, -1, 1]), [1, -1, 1])),
         *(({"b": -1}, [1, -1, 1]), ({"b": np.int64(-1)}, [1, -1, 1])),
     ):
-        imputer = NotMIWAEImputer(missingness="self-masking-logistic", signs=signs, random_state=0, **SMALL)
+        imputer = NotMIWAEImputer(
+            missingness="self-masking-logistic", signs=signs, random_state=0, **{**SMALL, "max_epochs": 0}
+        )
         mask_model = imputer.fit(table).model_.sampler.model.mask_model
         assert torch.sign(mask_model.slope).tolist() == expected
     with pytest.raises(ValueError, match="signs names 'd', which is no column"):
@@ -262,6 +270,7 @@ def test_chains_move_draws_and_nothing_else(tmp_path):
         LatentImputer(n_chain_steps=5, posterior="mixture", **settings).fit(table)
 
 
+@pytest.mark.slow
 def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path):
     rng = np.random.default_rng(0)
     complete = rng.normal(size=(600, 1)) + rng.normal(size=(600, 6))

@@ -112,7 +112,7 @@ def test_imputation_beats_the_most_frequent_value():
     assert errors[0] < 0.1
 
 
-@pytest.mark.parametrize("make", [MVAEImputer, DeMissVAEImputer])
+@pytest.mark.parametrize("make", [MVAEImputer, pytest.param(DeMissVAEImputer, marks=pytest.mark.slow)])
 def test_a_bound_without_importance_weights_does_not_give_the_latents_up(make):
     """The four kinds of image are told apart, where pixel means would be wrong in half of the cells."""
     images = halves(400)

@@ -117,7 +117,7 @@ def test_a_model_gives_the_same_answers_in_a_new_process_also_from_a_path_in_any
     folder.mkdir()
     expected = {}
     for row in ESTIMATORS:
-        for case in CASES if row.slow == slow else ():
+        for case in CASES if slow or row.name in ("gaussian", "neumiss-classifier") else ():
             estimator = fitted(row, case)
             estimator.save(folder / f"{row.name}.{case.name}")
             expected[f"{row.name}.{case.name}"] = answers(estimator, case.make())

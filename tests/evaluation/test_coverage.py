@@ -13,7 +13,7 @@ def gaussian_table(seed, n_rows=500, n_features=6):
     return complete, np.where(rng.random(complete.shape) < 0.3, np.nan, complete)
 
 
-@pytest.mark.parametrize("n_posterior_draws", [0, 10])
+@pytest.mark.parametrize("n_posterior_draws", [0, pytest.param(10, marks=pytest.mark.slow)])
 def test_ninety_percent_intervals_cover_ninety_percent(n_posterior_draws):
     """20 tables pooled, 18,000 cells: the standard error is below 0.4%, so 88 to 92% is five of them away."""
     inside = []

@@ -91,6 +91,7 @@ def test_holes_at_both_ends_of_a_scale_are_predicted_though_no_mean_moves():
     assert found.p_adjusted < FAILURE_RATE
 
 
+@pytest.mark.slow
 def test_prediction_of_random_holes_is_guessing():
     p_values, aucs = [], []
     for seed in range(40):

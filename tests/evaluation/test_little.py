@@ -195,6 +195,7 @@ def test_a_row_without_anything_changes_the_statistic_by_the_factor_only():
     assert more.statistic == pytest.approx(test.statistic * factor, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_large_table_takes_the_covariance_from_a_part_and_keeps_its_level(monkeypatch):
     monkeypatch.setattr(little, "MAX_ROWS", 1000)
     tests = [little_test(mcar(seed, n_rows=8000, n_features=5, rate=0.2)) for seed in range(25)]
@@ -229,6 +230,7 @@ def false_positives(n_tables, **settings):
     return tuple(np.mean([getattr(t, p) < 0.05 for t in tests]) for p in ("p_value", "p_value_robust"))
 
 
+@pytest.mark.slow
 def test_heavy_tails_raise_false_alarms_of_the_textbook_and_not_of_the_robust_one():
     n_tables = 80
     textbook, robust = false_positives(

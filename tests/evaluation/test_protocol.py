@@ -250,6 +250,7 @@ def test_damaged_and_failed_runs_are_run_again(numbers, tmp_path):
     assert not compare(numbers, {"spy": Spy(fails_on=(1,))}, **settings).records[0].resumed
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_scores(numbers, tmp_path):
     methods = {"gaussian": GaussianImputer(), "knn": KNNImputer()}
     settings = {"mechanism": MCAR(rate=0.3), "n_repeats": 2}

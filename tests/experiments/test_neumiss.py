@@ -160,6 +160,7 @@ def test_the_perceptron_sees_holes_as_zeros_and_the_mask():
     assert gap(task, model.predict(task.test.incomplete))[GAP] > -0.3
 
 
+@pytest.mark.slow
 def test_probit_tells_how_far_its_bayes_rate_is_sampled():
     task = make_task(setting("probit_self_masking", 10_000, 10), 0)
     assert 0 < task.bayes_error < 2e-4

@@ -136,6 +136,7 @@ def test_bumps_are_found_again():
     np.testing.assert_allclose(model.covariance, CORRELATED, atol=0.08)
 
 
+@pytest.mark.slow
 def test_probits_are_found_again():
     batch = make_data(Probit(ALL, PROBITS), 40_000)
     model = fit(batch, "self-masking-probit", tolerance=1e-8, max_iterations=500).model
