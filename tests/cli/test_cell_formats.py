@@ -158,7 +158,7 @@ PRICES = [f"{number}.50" for number in range(1, 20)]
 def test_a_column_with_a_few_exceptions_is_left_as_it_is_and_they_are_listed(read, tmp_path):
     text = 'p,s\n"1.50","a\nb"\n' + "\n".join(f"{price},x" for price in PRICES) + "\nabout 5,x\n,x\n"
     file = read(text)
-    assert file.settings["p"]["kind"] == "identifier"
+    assert file.settings["p"] == {"kind": "text", "fill": False}
     assert any("'about 5' in line 23: left as text" in note for note in file.notes)
     write_tables([file.table], str(tmp_path / "out.csv"), file)
     assert (tmp_path / "out.csv").read_text().endswith("about 5,x\n,x\n")
@@ -188,6 +188,11 @@ def test_a_user_makes_such_a_column_numbers_and_the_exceptions_keep_their_text(r
     write_tables([filled], str(tmp_path / "out.csv"), file)
     assert (tmp_path / "out.csv").read_text().endswith("about 5,2\n8.00,3\n")
     assert any("but for 'about 5' in line 21: kept as text" in note for note in file.notes)
+
+
+def test_a_column_that_is_left_alone_is_filled_if_every_column_is_to_be(read):
+    text = "d,x\n05/06/2021,1\n06/03/2021,2\n"
+    assert read(text, said={"*": {"fill": True}}).settings["d"] == {"kind": "text"}
 
 
 def test_columns_said_to_have_levels_stay_text(read):
@@ -259,7 +264,7 @@ def test_dates_in_common_orders_are_read_and_written_alike(cells, first):
 
 def test_days_and_months_that_cannot_be_told_apart_wait_for_the_user(read):
     text = "d,x\n05/06/2021,1\n06/03/2021,2\n"
-    assert read(text).settings["d"]["kind"] == "identifier"
+    assert read(text).settings["d"] == {"kind": "text", "fill": False}
     assert read(text, date_orders=["mdy"]).table["d"].to_pylist()[0] == datetime.date(2021, 5, 6)
     assert read(text, date_orders=["d=dmy"]).table["d"].to_pylist()[0] == datetime.date(2021, 6, 5)
     said = {"d": {"date_order": "dmy"}}

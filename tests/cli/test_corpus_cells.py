@@ -5,10 +5,12 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from corpus.expected_cells import EXPECTED
 
 from halfseen.cli.cells import format_cells
+from halfseen.cli.main import main
 from halfseen.cli.tables import read_table, write_tables
 from halfseen.data.schema import OVERRIDES
 
@@ -59,3 +61,18 @@ def test_what_was_observed_is_written_as_it_was(name, tmp_path):
     file = read(name)
     write_tables([file.table], str(tmp_path / name), file)
     assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_imputed_file_is_read_as_its_original_was(name, tmp_path):
+    assert main(["impute", str(FOLDER / name), "-o", str(tmp_path / name), "--quiet"]) == 0
+    before, after = read(name), read_table(str(tmp_path / name))
+    assert after.table.schema == before.table.schema
+    for column, expected in EXPECTED[name].items():
+        kept = before.kept.get(column, pa.repeat(False, before.table.num_rows))
+        observed = pc.or_(before.table[column].is_valid().combine_chunks(), kept)
+        old, new = before.text[column].filter(observed), after.text[column].filter(observed)
+        assert new.equals(old), column
+        n_left = expected.missing if expected.settings.get("fill") is False else 0
+        if n_left or expected.dtype != "string":  # identifiers and free text are left empty as well
+            assert after.table[column].null_count == expected.kept + n_left, column

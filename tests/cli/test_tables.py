@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from halfseen.cli.cells import Style, format_cells
+from halfseen.cli.codes import MISSING_WORDS
 from halfseen.cli.dialect import parse_delimiter, sniff_delimiter
 from halfseen.cli.recognition import read_columns
 from halfseen.cli.rules import Rules
@@ -56,6 +57,28 @@ CELLS = st.one_of(
     st.sampled_from(
         ["39.10", "007", "1e5", "-0", "+3", " 4", "TRUE", "2020-01-31", "5,5", 'a"b', "x\ny", *DEFAULT_NULLS]
     ),
+    st.sampled_from(
+        [
+            "$5",
+            "($1,577)",
+            "1.577,37",
+            "<0.05",
+            ">= 7",
+            "12 %",
+            "72.9 kg",
+            "28.05.2021",
+            "05/28/2021 3:45 PM",
+            "May 28, 2021",
+            "28-Foo-2021",
+            "99/99/9999",
+            "(5",
+            "1.2.3",
+            "5 x",
+            "Fr. 5",
+            "\u202f",
+            *MISSING_WORDS[:14],
+        ]
+    ),
     st.text(alphabet=string.ascii_letters + string.digits + " ,;|\t\"'.\n-é€", max_size=6),
     st.integers().map(str),
     st.floats(allow_nan=False).map(repr),
@@ -87,7 +110,7 @@ def test_the_text_of_every_observed_cell_comes_back_as_it_was(tmp_path_factory, 
     assert len(back) == len(rows)
     for before, after in zip(rows[1:], back[1:], strict=True):
         for old, new in zip(before, after, strict=True):
-            assert new == old or old.strip() in DEFAULT_NULLS
+            assert new == old or old.strip() in DEFAULT_NULLS or old.strip().lower() in MISSING_WORDS
 
 
 def test_a_file_without_special_cells_comes_back_byte_for_byte(tmp_path):

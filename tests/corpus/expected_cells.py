@@ -44,6 +44,7 @@ class Expected:
 NO_BREAK, NARROW = "\u00a0", "\u202f"
 DAY, SECOND = "date32[day]", "timestamp[us]"
 day, moment = datetime.date, datetime.datetime
+LEFT = {"kind": "text", "fill": False}
 
 EXPECTED: dict[str, dict[str, Expected]] = {
     "german_bank.csv": {  # semicolon, byte-order mark, CRLF
@@ -154,9 +155,7 @@ EXPECTED: dict[str, dict[str, Expected]] = {
         "gemeldet": Expected(DAY, 1, day(2021, 5, 28), {day(2021, 3, 4): "4. März 2021"}, ("dates like",)),
     },
     "dates_ambiguous.csv": {  # nothing tells the day from the month: the column stays text, and is not filled
-        "when": Expected(
-            "string", 1, "03/04/2021", {}, ("--date-order when=",), settings={"kind": "identifier"}
-        ),
+        "when": Expected("string", 1, "03/04/2021", {}, ("--date-order when=",), settings=LEFT),
         "x": Expected("double", 2, 1.5, {1.25: "1.2"}),
     },
     "dates_decided.csv": {  # the second column decides for the first
@@ -167,9 +166,7 @@ EXPECTED: dict[str, dict[str, Expected]] = {
         "x": Expected("double", 2, 1.5, {1.25: "1.2"}),
     },
     "junk.csv": {
-        "price": Expected(
-            "string", 2, "1.50", {}, ("'abt 4' in line 5.*--number-format",), settings={"kind": "identifier"}
-        ),
+        "price": Expected("string", 2, "1.50", {}, ("'abt 4' in line 5.*--number-format",), settings=LEFT),
         "height": Expected("string", 2, "5'11\""),
         "phone": Expected("string", 0, "030 100 410"),
         "version": Expected("string", 2, "1.2.3"),
@@ -177,7 +174,7 @@ EXPECTED: dict[str, dict[str, Expected]] = {
         "parcel": Expected("string", 2, "5 kg"),
         "address": Expected("string", 0, "3 Elm St"),
         "dependents": Expected("string", 1, "0"),
-        "measure": Expected("string", 2, "12.1", {}, ("'12,4' in line 3",), settings={"kind": "identifier"}),
+        "measure": Expected("string", 2, "12.1", {}, ("'12,4' in line 3",), settings=LEFT),
     },
     "thousands_unknown.csv": {  # semicolon; nothing says whether the point is a decimal one
         "sold": Expected("double", 2, 1.577, {2.5: "2.500"}, ("could also be.*--number-format",)),

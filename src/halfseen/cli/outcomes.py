@@ -24,7 +24,7 @@ _FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5
 _SAMPLE = 500
 _SHOWN = 5
 _THREE_DECIMALS = r"^[+-]?(?:\d{1,3}|[1-9]\d{0,2}\.\d{3})$"
-_UNMODELLED = {"kind": "identifier"}
+_UNMODELLED = {"kind": "text", "fill": False}
 
 
 @dataclass(frozen=True)

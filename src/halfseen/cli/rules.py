@@ -164,8 +164,14 @@ def _from_schema(name: str, settings: Any) -> ColumnRules:
 
 def merge_settings(found: Mapping[str, dict[str, Any]], said: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the schema settings that models see: what was found in the cells, under what the user said."""
+    every = (said or {}).get("*")
+    asked = isinstance(every, Mapping) and every.get("fill")  # to fill every column comes first
     found = {
-        name: {key: value for key, value in settings.items() if key in OVERRIDES}
+        name: {
+            key: value
+            for key, value in settings.items()
+            if key in OVERRIDES and not (key == "fill" and asked)
+        }
         for name, settings in found.items()
     }
     merged: dict[str, Any] = {name: settings for name, settings in found.items() if settings}
