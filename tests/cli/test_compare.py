@@ -183,7 +183,7 @@ def test_the_race_can_be_a_part_of_another_page(summary):
 def test_failures_show_in_table_and_page(summary):
     method = summary["methods"][2]
     method |= {"n_failed": 1, "errors": {"MemoryError: too wide": 1}}
-    assert "<b>median</b> failed in 1 of 2 repeats: MemoryError: too wide" in render_comparison(summary)
+    assert "<b>median</b> failed in 1 of 2 repetitions: MemoryError: too wide" in render_comparison(summary)
     console = Console(width=70, record=True, file=io.StringIO())
     console.print(race_table(summary, "out", narrow=True))
     text = console.export_text()
@@ -194,5 +194,5 @@ def test_failures_show_in_table_and_page(summary):
 def test_a_verdict_names_the_best_and_the_ties():
     score = {"label": "RMSE", "best": "a", "tied": []}
     assert verdict(score) == "RMSE: a"
-    assert verdict({**score, "tied": ["b", "c", "d"]}) == "RMSE: a, not to be told from b, c and d"
-    assert "no method finished every repeat" in verdict({**score, "best": None})
+    assert verdict({**score, "tied": ["b", "c", "d"]}) == "RMSE: a, statistically tied with b, c and d"
+    assert "no method finished every repetition" in verdict({**score, "best": None})

@@ -69,8 +69,8 @@ def test_two_tables_are_compared(run, tmp_path):
     later.to_parquet(tmp_path / "new.parquet")
     code, out, _ = run("describe", "new.parquet", "--against", "old.csv", "--report", "r.html")
     assert code == 0
-    assert "Against the reference" in out
-    assert "flipper_length_mm" in out.split("Against the reference")[1]
+    assert "Compared with the reference" in out
+    assert "flipper_length_mm" in out.split("Compared with the reference")[1]
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Drift of missingness" in page
     assert "old.csv" in page
@@ -95,7 +95,7 @@ def test_a_terminal_gets_tables_and_bars():
     frame.loc[frame["b"] > 30, "c"] = None
     show(halfseen.describe(frame, against=frame), console)
     text = screen.getvalue()
-    for words in ("a[b]", "█", "What it says", "Against the reference", "AUC", "What cannot be known"):
+    for words in ("a[b]", "█", "Summary", "Compared with the reference", "AUC", "What cannot be known"):
         assert words in text
 
 
@@ -136,7 +136,7 @@ def test_a_table_of_nothing_is_described(run, tmp_path):
     (tmp_path / "in.csv").write_text("a,b\nNA,\n,?\n")
     code, out, _ = run("describe", "in.csv")
     assert code == 0
-    assert "Too little is seen to say anything about MCAR." in out
+    assert "There are too few observed values to say anything about MCAR." in out
 
 
 def test_the_help_names_the_command(run):

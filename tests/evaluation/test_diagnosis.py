@@ -115,8 +115,8 @@ def test_columns_with_too_few_holes_say_so_and_come_last():
     found = predict_holes(x)
     assert found[0].column == "x1"
     assert {one.column: one.reason for one in found[1:]} == {
-        "x0": "fewer than 20 holes",
-        "x2": "fewer than 20 values",
+        "x0": "fewer than 20 missing values",
+        "x2": "fewer than 20 observed values",
     }
     assert all(np.isnan(one.p_adjusted) for one in found[1:])
 
@@ -174,10 +174,10 @@ def test_a_mixed_table_is_described(mixed):
     for words in (
         "500 rows, 7 columns",
         "There is evidence against MCAR",
-        "The target outcome differs between rows with and without a hole in when",
-        "holes in visits go with higher age",
-        "Against the reference",
-        "(MNAR), or only on what was seen (MAR), cannot be tested",
+        "The target outcome is associated with the missingness of when",
+        "visits is missing more often when age is higher",
+        "Compared with the reference",
+        "(MNAR), or only on observed values (MAR), cannot be tested",
     ):
         assert words in text
     assert diagnosis.predictability[0].column in ("visits", "when")

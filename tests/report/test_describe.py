@@ -79,18 +79,18 @@ def test_hostile_names_are_text_and_nothing_else(page):
 def test_what_is_promised_is_there(page):
     text = words_of(page)
     for words in (
-        "What it says",
+        "Summary",
         "There is evidence against MCAR",
         "Which columns are missing together",
-        "Are the holes nested?",
-        "Holes (lines) and values (columns)",
+        "Is the missingness monotone?",
+        "Missingness (rows) and values (columns)",
         "The target,",
-        "The strongest with values",
+        "The strongest associations with values",
         "Little's test",
         "degrees of freedom",
         "Effect size",
-        "Can a classifier tell where the holes are?",
-        "not tested: fewer than 20 holes",
+        "Can the missingness be predicted?",
+        "not tested: fewer than 20 missing values",
         "Drift of missingness",
         "Rates by column",
         "cannot be tested from these data alone",
@@ -146,7 +146,7 @@ def test_a_wide_table_stays_small(monkeypatch):
     page = render_diagnosis(summarize_diagnosis(diagnosis))
     assert len(page) < 3_000_000
     assert "emptiest of" in page
-    assert "columns with fewer holes are left" in words_of(page)
+    assert "columns with fewer missing values are left" in words_of(page)
     assert "were not looked at" not in page or diagnosis.associations.n_left_out
 
 

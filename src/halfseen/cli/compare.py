@@ -36,7 +36,7 @@ RIVALS: dict[str, Callable[[], Any]] = {
     ),
 }
 MECHANISMS = ("mcar", "learned")
-PARTS = {"out": "new rows", "in": "rows that were fitted"}
+PARTS = {"out": "new rows", "in": "rows used in fitting"}
 ARROWS = {"low": "\N{DOWNWARDS ARROW}", "high": "\N{UPWARDS ARROW}", "level": ""}
 FEW_CELLS = 50
 _WIDE = 150
@@ -133,7 +133,7 @@ def hold_race(race: Race, table: Any, schema: dict[str, Any] | None, reporter: R
         )
     hidden = comparison.settings["n_hidden"]
     reporter.say(
-        "hidden", f"{min(hidden):,} to {max(hidden):,} known cells in each of {race.repeats} repeats"
+        "hidden", f"{min(hidden):,} to {max(hidden):,} known values in each of {race.repeats} repetitions"
     )
     if min(hidden) < FEW_CELLS:
         reporter.note(f"as few as {min(hidden)} cells were hidden, too few to tell good methods apart")
@@ -190,7 +190,7 @@ def print_race(summary: dict[str, Any]) -> None:
     for part in reversed(summary["parts"]):
         console.print(race_table(summary, part, narrow=console.width < 120))
     console.print(
-        Text("* best mean   = not to be told from the best: the 95% interval of the paired difference has 0"),
+        Text("* best mean   = statistically tied with the best (95% CI of the paired difference includes 0)"),
         soft_wrap=True,
     )
     console.print(Text(f"Best on {PARTS[summary['main']]}:"))
@@ -199,14 +199,14 @@ def print_race(summary: dict[str, Any]) -> None:
     for method in summary["methods"]:
         for error, times in method["errors"].items():
             what = "is not applicable" if method["n_skipped"] else f"failed in {times} of "
-            what += "" if method["n_skipped"] else f"{summary['settings']['n_repeats']} repeats"
+            what += "" if method["n_skipped"] else f"{summary['settings']['n_repeats']} repetitions"
             console.print(Text(f"  {method['name']} {what}: {error}", style="red"), soft_wrap=True)
 
 
 def race_table(summary: dict[str, Any], part: str, *, narrow: bool = False) -> Table:
     """Return the table of one part: a line per method, a column per score, mean and half interval."""
     settings = summary["settings"]
-    title = f"Hidden cells of {PARTS[part]}: mean and 95% interval over {settings['n_repeats']} repeats"
+    title = f"Removed values of {PARTS[part]}: mean and 95% CI over {settings['n_repeats']} repetitions"
     table = Table(
         title=title,
         title_justify="left",

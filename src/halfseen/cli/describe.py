@@ -94,13 +94,13 @@ def show(diagnosis: Diagnosis, console: Console) -> None:
         return
     parts: list[tuple[str, RenderableType | None]] = [
         (one_line(headline(diagnosis)), Text("")),
-        ("What it says", _list(diagnosis.readings)),
-        ("Columns with holes", _columns(diagnosis)),
+        ("Summary", _list(diagnosis.readings)),
+        ("Columns with missing values", _columns(diagnosis)),
         ("Patterns", _patterns(diagnosis)),
-        ("What values the holes go with", _pairs(diagnosis, "value")),
-        ("What other holes the holes go with", _pairs(diagnosis, "missingness")),
-        ("Predicting the holes from the rest of the row", _predictability(diagnosis)),
-        ("Against the reference", _drift(diagnosis)),
+        ("Associations with values of other columns", _pairs(diagnosis, "value")),
+        ("Associations with missingness of other columns", _pairs(diagnosis, "missingness")),
+        ("Predicting missingness from the rest of the row", _predictability(diagnosis)),
+        ("Compared with the reference", _drift(diagnosis)),
         ("What cannot be known", _list(diagnosis.limits)),
     ]
     for title, body in parts:

@@ -25,13 +25,13 @@ def write(diagnosis: "Diagnosis") -> str:
     """Returns a diagnosis as plain text."""
     sections: list[tuple[str, Iterable[str]]] = [
         (headline(diagnosis), ()),
-        ("What it says", (f"- {line}" for line in diagnosis.readings)),
-        ("Columns with holes", _column_lines(diagnosis)),
+        ("Summary", (f"- {line}" for line in diagnosis.readings)),
+        ("Columns with missing values", _column_lines(diagnosis)),
         ("Patterns", _pattern_lines(diagnosis.patterns)),
-        ("What values the holes go with", _pair_lines(diagnosis, "value")),
-        ("What other holes the holes go with", _pair_lines(diagnosis, "missingness")),
-        ("Predicting the holes from the rest of the row", _predictability_lines(diagnosis.predictability)),
-        ("Against the reference", _drift_lines(diagnosis)),
+        ("Associations with values of other columns", _pair_lines(diagnosis, "value")),
+        ("Associations with missingness of other columns", _pair_lines(diagnosis, "missingness")),
+        ("Predicting missingness from the rest of the row", _predictability_lines(diagnosis.predictability)),
+        ("Compared with the reference", _drift_lines(diagnosis)),
         ("What cannot be known", (f"- {line}" for line in diagnosis.limits)),
     ]
     parts: list[str] = []
@@ -59,7 +59,7 @@ def _column_lines(diagnosis: "Diagnosis") -> Iterable[str]:
     for column in with_holes[:TOP_COLUMNS]:
         yield f"{column.name:{width}}  {column.n_missing:>9,}  {share_words(column.share):>6}"
     if len(with_holes) > TOP_COLUMNS:
-        yield f"and {len(with_holes) - TOP_COLUMNS} more columns with fewer holes"
+        yield f"and {len(with_holes) - TOP_COLUMNS} more columns with fewer missing values"
 
 
 def _pattern_lines(patterns: PatternTable) -> Iterable[str]:

@@ -102,7 +102,7 @@ def run_predictability(cells: Cells, seed: int) -> tuple[Predictability, ...]:
         if place >= MAX_COLUMNS:
             found.append(Predictability(cells.names[j], reason=f"only {MAX_COLUMNS} columns are tested"))
         elif min(n_missing[j], cells.n_rows - n_missing[j]) < MIN_GROUP:
-            few = "holes" if n_missing[j] < MIN_GROUP else "values"
+            few = "missing values" if n_missing[j] < MIN_GROUP else "observed values"
             found.append(Predictability(cells.names[j], reason=f"fewer than {MIN_GROUP} {few}"))
         elif len(cells.columns) == 1:
             found.append(Predictability(cells.names[j], reason="there is no other column"))

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from halfseen.evaluation.diagnosis import Diagnosis
 
 LIMITS = (
-    "Whether holes depend on the values that are missing (MNAR), or only on what was seen (MAR), cannot be "
-    "tested from these data alone: the values that would tell are the ones that are missing.",
-    "No evidence against MCAR is not evidence for it. With few rows or few holes a test sees little.",
-    "With many rows a test sees differences too small to matter. Read effect sizes first, then p-values.",
+    "Whether missingness depends on the missing values themselves (MNAR), or only on observed values (MAR), "
+    "cannot be tested from these data alone: the values that would decide are missing.",
+    "No evidence against MCAR is not evidence for it. With few rows or few missing values, tests have little "
+    "power.",
+    "With many rows, tests detect differences too small to matter. Read effect sizes before p-values.",
 )
 SIZES = ((0.1, "a very small"), (0.35, "a small"), (0.65, "a moderate"), (float("inf"), "a large"))
 ALPHA = 0.05
@@ -84,19 +85,22 @@ def pair_words(pair: Association) -> str:
     >>> numbers = {"p_value": 0.01, "p_adjusted": 0.02, "n_rows": 99, "n_missing": 9}
     >>> more = {"strength": 0.3, "level": None, "when_missing": 2.0, "when_seen": 1.0}
     >>> pair_words(Association("a", "b", "value", "rank-biserial", 0.5, 0.4, 0.6, **numbers, **more))
-    'holes in a go with higher b: of two rows, the one with the hole has the higher value 75% of the time'
+    'a is missing more often when b is higher (a row with a missing has the higher b in 75% of pairs of rows)'
     """
-    rates = f"{share_words(pair.when_missing)} of these rows against {share_words(pair.when_seen)}"
+    rates = (
+        f"{share_words(pair.when_missing)} of rows with {pair.column} missing, "
+        f"{share_words(pair.when_seen)} of rows with {pair.column} observed"
+    )
     if pair.about == "missingness":
-        often = "more" if pair.effect > 1 else "fewer"
-        return f"holes in {pair.column} go with {often} holes in {pair.other}: {rates}"
+        often = "more" if pair.effect > 1 else "less"
+        return f"{pair.column} is missing {often} often when {pair.other} is missing ({rates})"
     if pair.level is not None:
         often = "more" if pair.when_missing > pair.when_seen else "less"
-        return f"holes in {pair.column} go with {pair.other}, {often} often {pair.level}: {rates}"
+        return f"{pair.column} is missing {often} often for {pair.other} {pair.level} ({rates})"
     side = "higher" if pair.effect > 0 else "lower"
     return (
-        f"holes in {pair.column} go with {side} {pair.other}: of two rows, the one with the hole has the "
-        f"{side} value {(1 + abs(pair.effect)) / 2:.0%} of the time"
+        f"{pair.column} is missing more often when {pair.other} is {side} (a row with {pair.column} missing "
+        f"has the {side} {pair.other} in {(1 + abs(pair.effect)) / 2:.0%} of pairs of rows)"
     )
 
 
@@ -119,30 +123,30 @@ def _read_verdict(diagnosis: "Diagnosis") -> Iterable[str]:
     values = [pair for pair in diagnosis.associations.clear if pair.about == "value"]
     if diagnosis.little.p_value_robust < ALPHA or values:
         yield (
-            "There is evidence against MCAR (missing completely at random): rows with holes differ from rows "
-            "without in what they show. Results from complete rows alone may be biased."
+            "There is evidence against MCAR (missing completely at random): incomplete rows differ from "
+            "complete rows in their observed values. Results from complete rows alone may be biased."
         )
     elif diagnosis.little.reason is None or diagnosis.associations.pairs:
         yield "No evidence against MCAR was found. That is not evidence for it."
     else:
-        yield "Too little is seen to say anything about MCAR."
+        yield "There are too few observed values to say anything about MCAR."
 
 
 def read_little(test: LittleTest) -> Iterable[str]:
     """Yields what Little's test says."""
     if test.reason is not None:
-        yield f"Little's test was not made. {test.reason}"
+        yield f"Little's test was not performed. {test.reason}"
         return
     numbers = f"d2 = {test.statistic:,.1f}, df = {test.df:,}, {p_words(test.p_value)}"
-    robust = f"{p_words(test.p_value_robust)} with allowance for the tails of the data"
+    robust = f"{p_words(test.p_value_robust)} adjusted for the tails of the data"
     if test.p_value_robust >= ALPHA:
         yield f"Little's test finds no evidence against MCAR ({numbers}; {robust})."
         yield from (f"But {note}" for note in test.notes if note.endswith("sees little."))
         return
     yield (
-        f"Little's test speaks against MCAR ({numbers}; {robust}). The means of rows with different holes "
-        f"lie {test.effect:.2f} standard deviations from the mean of all (all features together, root mean "
-        "square over rows)."
+        f"Little's test gives evidence against MCAR ({numbers}; {robust}). The means of rows with different "
+        f"patterns of missing values differ from the overall means by {test.effect:.2f} standard deviations "
+        "(root mean square over rows, all features together)."
     )
     if test.largest is not None:
         yield shift_words(test)
@@ -153,33 +157,40 @@ def shift_words(test: LittleTest) -> str:
     shift = test.largest
     if shift is None:
         return ""
-    what = shift.column if shift.level is None else f"the share of {shift.level} in {shift.column}"
+    what = (
+        f"the mean of {shift.column}"
+        if shift.level is None
+        else f"the share of {shift.level} in {shift.column}"
+    )
     side = "above" if shift.shift > 0 else "below"
-    who = f"that miss {names_words(shift.missing)}" if shift.missing else "without a hole"
+    who = f"with {names_words(shift.missing)} missing" if shift.missing else "without missing values"
     rows = plural(shift.n_rows, "row")
     return (
-        f"Most clearly: in the {rows} {who}, {what} lies {abs(shift.shift):.2f} sd {side} the mean of all, "
-        f"{size_words(abs(shift.shift))} shift."
+        f"The clearest difference: in the {rows} {who}, {what} lies {abs(shift.shift):.2f} standard "
+        f"deviations {side} the overall value, {size_words(abs(shift.shift))} shift."
     )
 
 
 def _read_pairs(diagnosis: "Diagnosis") -> Iterable[str]:
     pairs = diagnosis.associations.pairs
     if not pairs:
-        yield "No pair of columns has enough holes and values to compare."
-    for about, words in (("value", "values"), ("missingness", "holes")):
+        yield "No pair of columns has enough missing and observed values to compare."
+    for about, words in (("value", "the values"), ("missingness", "the missingness")):
         some = [pair for pair in pairs if pair.about == about]
         clear = [pair for pair in some if pair.p_adjusted < ALPHA]
         told = diagnosis.distinct_pairs(about)
         if clear:
             strongest = f" The strongest: {pair_words(told[0])}; {effect_words(told[0])}." if told else ""
             yield (
-                f"Holes go with {words} of other columns in {len(clear):,} of {plural(len(some), 'pair')} "
-                f"(5% level, Holm's correction).{strongest}"
+                f"Missingness is associated with {words} of another column in {len(clear):,} of "
+                f"{plural(len(some), 'pair')} (5% level, Holm's correction).{strongest}"
             )
         elif some:
             count = plural(len(some), "pair")
-            yield f"Holes go clearly with {words} of another column in none of {count} (Holm's correction)."
+            yield (
+                f"Missingness is not significantly associated with {words} of another column in any of "
+                f"{count} (5% level, Holm's correction)."
+            )
 
 
 def _read_target(diagnosis: "Diagnosis") -> Iterable[str]:
@@ -188,15 +199,18 @@ def _read_target(diagnosis: "Diagnosis") -> Iterable[str]:
     pairs = [pair for pair in diagnosis.associations.about(diagnosis.target) if pair.about == "value"]
     clear = [pair for pair in pairs if pair.p_adjusted < ALPHA]
     if not pairs:
-        yield f"How holes go with the target {diagnosis.target} cannot be said: too few holes or values."
+        yield (
+            f"There are too few missing or observed values to test associations with the target "
+            f"{diagnosis.target}."
+        )
     elif clear:
         yield (
-            f"The target {diagnosis.target} differs between rows with and without a hole in "
-            f"{names_words([pair.column for pair in clear])}. Holes tell something of the target there: give "
-            "a model indicators of holes, and do not drop these rows."
+            f"The target {diagnosis.target} is associated with the missingness of "
+            f"{names_words([pair.column for pair in clear])}. The missingness is informative there: add "
+            "missingness indicators to a model, and do not drop incomplete rows."
         )
     else:
-        yield f"No clear relation of holes with the target {diagnosis.target} was found."
+        yield f"No significant association of missingness with the target {diagnosis.target} was found."
 
 
 def _read_predictability(found: Sequence[Predictability]) -> Iterable[str]:
@@ -205,13 +219,13 @@ def _read_predictability(found: Sequence[Predictability]) -> Iterable[str]:
     if clear:
         best = clear[0]
         yield (
-            f"From the values and holes of the rest of a row, the holes of {len(clear)} of "
-            f"{plural(len(tested), 'column')} can be predicted better than by chance; best those of "
-            f"{best.column} (AUC {best.auc:.2f}, 95% {best.low:.2f} to {best.high:.2f})."
+            f"The missingness of {len(clear)} of {plural(len(tested), 'column')} can be predicted from the "
+            f"rest of the row better than by chance; best for {best.column} (AUC {best.auc:.2f}, 95% "
+            f"{best.low:.2f} to {best.high:.2f})."
         )
     elif tested:
         count = plural(len(tested), "column")
-        yield f"In none of {count} could holes clearly be predicted from the rest of a row."
+        yield f"In none of {count} can missingness be predicted significantly better than by chance."
 
 
 def _read_together(patterns: PatternTable) -> Iterable[str]:
@@ -219,9 +233,12 @@ def _read_together(patterns: PatternTable) -> Iterable[str]:
         yield f"Always missing together: {names_words(group, 8)}."
     nesting = patterns.monotonicity
     if len(nesting.order) > 1 and nesting.monotone:
-        yield "The holes are monotone: in some order of columns, all that follows a hole is a hole too."
+        yield (
+            "The missingness is monotone: columns can be ordered so that everything after a missing value is "
+            "missing too."
+        )
     elif len(nesting.order) > 1 and nesting.share > 0.9:
-        yield f"The holes are nearly monotone: {nesting.share:.1%} of the rows fit an order of columns."
+        yield f"The missingness is nearly monotone: {nesting.share:.1%} of the rows fit an order of columns."
 
 
 def _read_drift(diagnosis: "Diagnosis") -> Iterable[str]:
@@ -232,14 +249,15 @@ def _read_drift(diagnosis: "Diagnosis") -> Iterable[str]:
     if changed:
         most = changed[0]
         yield (
-            f"Against the reference, {len(changed)} of {plural(len(drift.columns), 'column')} changed their "
-            f"rate of holes; most {most.column}, from {share_words(most.reference_rate)} to "
-            f"{share_words(most.rate)} (difference 95% {most.low:+.1%} to {most.high:+.1%})."
+            f"Compared with the reference, the rate of missing values changed in {len(changed)} of "
+            f"{plural(len(drift.columns), 'column')}; most in {most.column}, from "
+            f"{share_words(most.reference_rate)} to {share_words(most.rate)} (difference 95% "
+            f"{most.low:+.1%} to {most.high:+.1%})."
         )
     else:
-        yield "No column's rate of holes differs clearly from the reference."
+        yield "In no column does the rate of missing values differ significantly from the reference."
     if drift.n_new_patterns:
         yield (
-            f"{plural(drift.n_new_patterns, 'pattern')} of holes, in {plural(drift.n_new_rows, 'row')}, "
-            "did not occur in the reference."
+            f"{plural(drift.n_new_patterns, 'pattern')} of missing values, in "
+            f"{plural(drift.n_new_rows, 'row')}, did not occur in the reference."
         )

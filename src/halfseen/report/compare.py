@@ -141,10 +141,10 @@ def _finite(value: float) -> float | None:
 
 
 def verdict(score: Summary) -> str:
-    """Return one sentence: who is best in a score, and who cannot be told from the best."""
+    """Return one sentence: the best method by a score, and those statistically tied with it."""
     if score["best"] is None:
-        return f"{score['label']}: no method finished every repeat"
-    ties = f", not to be told from {_listed(score['tied'])}" if score["tied"] else ""
+        return f"{score['label']}: no method finished every repetition"
+    ties = f", statistically tied with {_listed(score['tied'])}" if score["tied"] else ""
     return f"{score['label']}: {score['best']}{ties}"
 
 

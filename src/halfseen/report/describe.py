@@ -172,8 +172,8 @@ def render_diagnosis(summary: Summary) -> str:
             for name, shares in zip(blocks["columns"], blocks["shares"], strict=True)
         ],
         "patterns": Markup(svg.pattern_grid(summary["patterns"])) if summary["n_missing"] else None,
-        "heat_values": _draw_heat(heat["value"], "Strength of holes with values"),
-        "heat_holes": _draw_heat(heat["missingness"], "Strength of holes with holes"),
+        "heat_values": _draw_heat(heat["value"], "Strength of missingness with values"),
+        "heat_holes": _draw_heat(heat["missingness"], "Strength of missingness with missingness"),
         "value_pairs": [_draw_pair(pair) for pair in summary["pairs"]["value"]["shown"]],
         "hole_pairs": [_draw_pair(pair) for pair in summary["pairs"]["missingness"]["shown"]],
         "target_pairs": [_draw_pair(pair) for pair in summary["target_pairs"]],

@@ -8,11 +8,11 @@ from markupsafe import Markup
 from halfseen.report import svg
 
 _NETWORKS = (
-    "A deep latent-variable model: networks from latents to the distribution of each column and back, "
-    "trained on the observed cells by a bound of their likelihood. Each hole gets its distribution given "
-    "what its row shows, by importance sampling."
+    "A deep latent-variable model, trained by maximising a lower bound on the likelihood of the observed "
+    "values. Each missing value is imputed from its conditional distribution given the observed values of "
+    "its row, by importance sampling."
 )
-_CALIBRATED = " Intervals and draws are widened where held-out cells ask for it."
+_CALIBRATED = " Predictive scales are calibrated on held-out values."
 _HIDING = (
     " The probability that a value is missing is modelled too, as a function of the value itself, so "
     "values are not assumed to be missing at random."
@@ -22,19 +22,19 @@ METHODS = {
     "gaussian": (
         "Gaussian",
         "One multivariate normal distribution over all columns, levels as indicators, fitted to the observed "
-        "cells by maximum likelihood. Each hole gets its exact conditional distribution given what its row "
-        "shows.",
+        "values by maximum likelihood. Each missing value is imputed from its exact conditional distribution "
+        "given the observed values of its row.",
     ),
     "mixture": (
         "Mixture",
-        "A mixture of distributions with independent columns, fitted to the observed cells by gradient "
-        "ascent on their exact likelihood. Each hole gets its conditional distribution given what its row "
-        "shows.",
+        "A mixture of distributions with independent columns, fitted to the observed values by gradient "
+        "ascent on their exact likelihood. Each missing value is imputed from its conditional distribution "
+        "given the observed values of its row.",
     ),
     "mean": (
         "Mean",
-        "Each hole gets the mean or the most frequent level of its column, whatever the rest of the row "
-        "says. A baseline: relations between columns are lost.",
+        "Each missing value is imputed by the mean or the most frequent level of its column, regardless of "
+        "the rest of the row. A baseline: relations between columns are lost.",
     ),
     "mvae": ("MVAE", _NETWORKS + _CALIBRATED),
     "miwae": ("MIWAE", _NETWORKS + _CALIBRATED),
