@@ -34,7 +34,11 @@ SENTENCES_READ = 1000
 IDENTIFIER_SHARE = 0.5  # of text values that occur in a column, the share that is distinct
 BINARY_ROWS = 10  # two distinct numbers other than 0 and 1 in fewer cells are numbers, not codes
 TIME_STEPS = (DAY, 3_600e6, 60e6, 1e6)
-LIMITS = ("minimum", "maximum", "integer")
+CENSORED = ("censored_below", "censored_above")
+LIMITS = ("minimum", "maximum", "integer", *CENSORED)
+NATURAL_LIMITS = (1.0, 100.0)  # of shares and percentages, which start at 0
+NATURAL_ROWS = 50  # fewer values say nothing about limits
+CROWDED = 0.01  # share of values that are in the last tenth before a limit, or at it
 
 
 class Tally(NamedTuple):
@@ -191,16 +195,19 @@ def _bounded(column: Column, raw: RawColumn, seen: Floats, said: dict[str, Any])
         raise SchemaError(
             f"Column {column.name!r} of dtype {raw.dtype} holds no numbers: integer does not apply."
         )
-    for key in ("minimum", "maximum"):
+    for key in ("minimum", "maximum", *CENSORED):
         if key in said:
             changes[key] = as_code(said[key], raw, key)
     changes |= {key: said[key] for key in ("integer",) if key in said}
-    if "minimum" in said or "maximum" in said:
+    if column.kind == "positive" and "censored_below" in said and "minimum" not in said:
+        changes["minimum"] = 0.0  # what stands for a censored value says nothing
+    if "minimum" in said or "maximum" in said or "firm" in said:
         changes["firm"] = said.get("firm", True)
     low, high = changes.get("minimum"), changes.get("maximum")
     if low is not None and high is not None and low > high and "minimum" not in said:
         changes["minimum"] = high  # the user's bound moves the inferred one
-    reason = column.reason.rstrip(".") + f"; {', '.join(named)} set by user." if named else column.reason
+    reason = changes.pop("reason", column.reason)
+    reason = reason.rstrip(".") + f"; {', '.join(named)} set by user." if named else reason
     bounded = replace(column, reason=reason, **changes)
     if bounded.levels is None:
         _refuse_empty_range(bounded)
@@ -221,7 +228,21 @@ def _inferred_bounds(column: Column, raw: RawColumn, seen: Floats) -> dict[str, 
         changes["minimum"] = least / 2 if least / 2 >= smallest_positive(raw.dtype) else least
     if column.kind == "count":
         changes["minimum"] = 0.0
-    return changes
+    return changes | _natural_limits(column, seen)
+
+
+def _natural_limits(column: Column, seen: Floats) -> dict[str, Any]:
+    """Returns the limits of a share or a percentage whose values fill the range, or crowd at its end."""
+    if len(seen) < NATURAL_ROWS or column.kind not in NUMERIC or seen.min() < 0:
+        return {}
+    for limit in NATURAL_LIMITS:
+        if seen.max() > limit or (column.integer and limit == 1):
+            continue
+        fills = seen.max() - seen.min() >= 0.8 * limit and seen.max() >= 0.95 * limit
+        if (fills and np.mean(seen >= 0.9 * limit) >= CROWDED) or np.mean(seen == limit) >= CROWDED:
+            reason = f"{column.reason.rstrip('.')}; values up to {limit:g} and none beyond: a natural limit."
+            return {"minimum": 0.0, "maximum": limit, "firm": True, "reason": reason}
+    return {}
 
 
 def _limits(said: dict[str, Any]) -> list[str]:

@@ -131,6 +131,12 @@ class Column:
         low, high = self.minimum, self.maximum
         return -np.inf if low is None else low, np.inf if high is None else high
 
+    def is_censored(self, codes: Floats) -> npt.NDArray[np.bool_]:
+        """Tells which codes are known only to lie beyond a detection limit."""
+        below = -np.inf if self.censored_below is None else self.censored_below
+        above = np.inf if self.censored_above is None else self.censored_above
+        return (codes < below) | (codes > above)
+
     def describe(self) -> str:
         """Returns one line: name, kind, what is allowed, and why."""
         allowed = []

@@ -207,6 +207,15 @@ class FeatureMap:
         place = x if margin is None else margin.place(x)
         return (place - self.scaler.loc[feature]) / self.scaler.scale[feature]
 
+    def half_widths(self, steps: Tensor) -> Tensor:
+        """Returns half a step (n_numeric) of codes as a distance of features, in the middle of a column."""
+        halves = 0.5 * steps / self.number_scales()
+        middle = self.numbers(torch.zeros(self.n_features, dtype=torch.float64))
+        for i, _ in self.bent():
+            ends = self.score(i, middle[i] + 0.5 * steps[i] * torch.tensor([-1.0, 1.0], dtype=torch.float64))
+            halves[i] = 0.5 * (ends[1] - ends[0])
+        return halves
+
     def bent(self) -> list[tuple[int, Margin]]:
         """Returns the features that have a margin, with it."""
         return [(i, margin) for i, margin in enumerate(self.margins) if margin is not None]

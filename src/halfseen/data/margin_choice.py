@@ -46,7 +46,7 @@ def choose_margin(column: Column, values: Floats) -> Margin | None:
     if _is_outside(column, values).any():
         unbounded = replace(column, minimum=None, maximum=None, firm=False)
         return _inside(choose_margin(unbounded, values) or Margin(), column, values)
-    censored = _is_censored(column, values)
+    censored = column.is_censored(values)
     if censored.any():
         return _censored_margin(column, values, censored)
     if len(values) < FEWEST_VALUES or len(np.unique(values)) < 3:
@@ -80,12 +80,6 @@ def _is_bounded(column: Column) -> bool:
 def _is_outside(column: Column, values: Floats) -> npt.NDArray[np.bool_]:
     low, high = column.firm_bounds()
     return (values < low) | (values > high)
-
-
-def _is_censored(column: Column, values: Floats) -> npt.NDArray[np.bool_]:
-    below = -inf if column.censored_below is None else column.censored_below
-    above = inf if column.censored_above is None else column.censored_above
-    return (values < below) | (values > above)
 
 
 # Numbers on a lattice

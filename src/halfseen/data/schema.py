@@ -15,7 +15,10 @@ from halfseen.errors import SchemaError, warn_user
 
 __all__ = ["KINDS", "Column", "Kind", "Schema", "SkipRule"]
 
-OVERRIDES = ("kind", "minimum", "maximum", "firm", "integer", "levels", "fill", "skip")
+OVERRIDES = (
+    "kind", "minimum", "maximum", "firm", "integer", "levels", "fill", "skip",
+    "censored_below", "censored_above",
+)  # fmt: skip
 EVERY, FOR_EVERY = "*", ("fill", "skip")  # settings of the entry that holds for every column
 
 
@@ -165,7 +168,7 @@ def _check_settings(name: str, value: Any) -> dict[str, Any]:
         raise SchemaError(
             f"Column {name!r}: unknown kind {settings['kind']!r}; known are {', '.join(KINDS)}."
         )
-    for key in ("integer", "fill"):
+    for key in ("integer", "fill", "firm"):
         if not isinstance(settings.get(key, False), bool):
             raise SchemaError(f"Column {name!r}: {key} must be true or false, got {settings[key]!r}.")
     if "skip" in settings:

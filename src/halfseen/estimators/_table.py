@@ -42,6 +42,11 @@ class TableEstimator(BaseEstimator):
     schema: Any
     random_state: Any
 
+    @property
+    def _knows_limits(self) -> bool:
+        """Whether the model knows what a censored cell says; if not, the cell does not count as observed."""
+        return False
+
     def _read(self, X: Any, *, reset: bool) -> ReadTable:
         if not reset:
             check_is_fitted(self)
@@ -57,6 +62,8 @@ class TableEstimator(BaseEstimator):
             missing[:, j] = np.isnan(raw.values)
             if column.modelled:
                 codes[:, position] = column.encode(raw)
+                if not self._knows_limits:
+                    codes[column.is_censored(codes[:, position]), position] = np.nan
                 position += 1
         observed = ~np.isnan(codes)
         codes[~observed] = 0.0  # in place: a table can be large

@@ -9,6 +9,7 @@ from torch import Tensor
 from halfseen._random import torch_generator
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.margin_choice import bounded_margin
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._em_settings import em_settings
@@ -152,6 +153,10 @@ class GaussianImputer(BaseImputer):
         self.tol = tol
         self.schema = schema
         self.random_state = random_state
+
+    @property
+    def _knows_limits(self) -> bool:
+        return self.margins == "auto" and self.missingness == Missingness.MAR
 
     def _fit_model(self, codes: Incomplete) -> TabularGaussian:
         check_whole("n_posterior_draws", self.n_posterior_draws, 0)
@@ -309,7 +314,7 @@ class MixtureImputer(BaseImputer):
             check_whole(name, getattr(self, name), lowest)
         check_training(self)
         generator = torch_generator(self.seed_)
-        features = FeatureMap.fit(self._modelled, codes, all_indicators=True)
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=True, choose=bounded_margin)
         n_components = min(self.n_components, max(1, len(codes) // 2))
         model = TabularMixture.create(self._modelled, features, n_components)
         train, validation = split_rows(features.encode(codes), self.validation_fraction, generator)

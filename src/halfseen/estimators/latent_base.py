@@ -13,6 +13,7 @@ from torch import Tensor
 from halfseen._random import seed_from, torch_generator
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.margin_choice import bounded_margin
 from halfseen.data.pixels import image_planes, pixel_features, pixel_schema
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
@@ -153,7 +154,7 @@ class BaseLatentImputer(BaseImputer):
         return best[1]
 
     def _fit_table(self, codes: Incomplete, generator: torch.Generator) -> tuple[TabularLatent, Guessed]:
-        features = FeatureMap.fit(self._modelled, codes, all_indicators=True)
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=True, choose=bounded_margin)
         batch = features.encode(codes)
         if self.missingness == Missingness.MAR:
             batch = batch[batch.observed.any(dim=1)]
@@ -199,7 +200,7 @@ class BaseLatentImputer(BaseImputer):
         partly = Guessed.by(fitted.guess, Incomplete(some.x, some.observed & ~hidden))
         numbers = [int((owners == column).nonzero()[0, 0]) for column in observation.numeric]
         steps = [self._modelled[column].code_step or 0.0 for column in fitted.features.numeric]
-        half = 0.5 * torch.tensor(steps, dtype=torch.float64) / fitted.features.number_scales()
+        half = fitted.features.half_widths(torch.tensor(steps, dtype=torch.float64))
         sampler = sampler.calibrated(partly, some.x[:, numbers], hidden[:, numbers], half)
         self.interval_inflation_ = list(sampler.stretch)
         return replace(fitted, sampler=sampler)

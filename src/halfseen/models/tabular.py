@@ -1,6 +1,6 @@
 """What an imputer asks of a model over the codes of a table, and what such models share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,6 +47,9 @@ class LevelProbabilities:
         return torch.where(self.seen >= 0, 1.0, self.block.of_leaders(self.groups).amax(dim=1))
 
 
+N_LEVELS = 20  # quantiles whose average is the mean of a number that has a margin
+
+
 class TabularModel(Protocol):
     """Completes codes (N, C) in several ways; observed codes always come back exactly.
 
@@ -77,6 +80,20 @@ class TabularModel(Protocol):
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor, to be saved."""
         ...
+
+
+def mean_numbers(features: FeatureMap, mean: Tensor, quantiles: Callable[[list[float]], Tensor]) -> Tensor:
+    """Returns expected numbers (N, n_numeric): from expected features (N, D), or from quantiles with margins.
+
+    `quantiles` returns those of the features (Q, N, D) at given levels.
+    """
+    numbers = features.numbers(mean)
+    if features.bent():
+        levels = [(k + 0.5) / N_LEVELS for k in range(N_LEVELS)]
+        average = features.numbers(quantiles(levels)).mean(dim=0)
+        for i, _ in features.bent():
+            numbers[:, i] = average[:, i]
+    return numbers
 
 
 def decode_mean(

@@ -11,7 +11,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.mixture import DiagonalMixture
-from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities
+from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, mean_numbers
 
 COMPONENT_STREAM, LEVEL_STREAM, RARE_STREAM = 1, 2, 3  # noise of different purposes is kept apart
 
@@ -44,7 +44,10 @@ class TabularMixture:
     @torch.no_grad()
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
-        return decode_mean(self.features, codes, self.module.conditional_mean(self.features.encode(codes)))
+        batch = self.features.encode(codes)
+        mean = self.module.conditional_mean(batch)
+        numbers = mean_numbers(self.features, mean, lambda levels: self._quantiles(batch, levels))
+        return decode_mean(self.features, codes, mean, numbers)
 
     @torch.no_grad()
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
@@ -58,8 +61,8 @@ class TabularMixture:
         """Returns exact conditional quantiles (Q, N, C) of numbers; most probable levels otherwise."""
         batch = self.features.encode(codes)
         result = self.point(codes).expand(len(probabilities), -1, -1).clone()
-        quantiles = [self.module.conditional_quantile(batch, level) for level in probabilities]
-        result[..., list(self.features.numeric)] = self.features.numbers(torch.stack(quantiles))
+        quantiles = self._quantiles(batch, probabilities)
+        result[..., list(self.features.numeric)] = self.features.numbers(quantiles)
         return torch.where(codes.observed, codes.x, result)
 
     @torch.no_grad()
@@ -93,6 +96,10 @@ class TabularMixture:
         model.module.load_state_dict(weights)
         model.module.eval().requires_grad_(False)
         return model
+
+    def _quantiles(self, batch: Incomplete, levels: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, D) of the features."""
+        return torch.stack([self.module.conditional_quantile(batch, level) for level in levels])
 
     def _draw(self, codes: Incomplete, batch: Incomplete, keys: Keys, draw: int) -> Tensor:
         n_blocks = len(self.features.blocks)

@@ -18,7 +18,7 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import Observation, RealFamily
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed, GuessFill
-from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities
+from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, mean_numbers
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder, PixelMask
 from halfseen.nn.fill import LearnedFill, ZeroFill
 from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel, NonlinearMask
@@ -274,7 +274,10 @@ class TabularLatent:
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by expectations and most probable levels."""
-        return decode_mean(self.features, codes, self.sampler.mean(self.rows(codes)))
+        rows = self.rows(codes)
+        mean = self.sampler.mean(rows)
+        numbers = mean_numbers(self.features, mean, lambda levels: self._quantiles(rows, levels))
+        return decode_mean(self.features, codes, mean, numbers)
 
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns completed codes (S, N, C) drawn jointly."""
@@ -294,10 +297,14 @@ class TabularLatent:
         start = self.point(codes) if self.features.blocks else codes.x
         result = start.expand(len(probabilities), -1, -1).clone()
         if self.features.numeric:
-            found = self.sampler.quantiles(self.rows(codes), probabilities)
-            padded = functional.pad(found, (0, self.features.n_features - found.shape[-1]))  # numbers first
-            result[..., list(self.features.numeric)] = self.features.numbers(padded)
+            found = self._quantiles(self.rows(codes), probabilities)
+            result[..., list(self.features.numeric)] = self.features.numbers(found)
         return torch.where(codes.observed, codes.x, result)
+
+    def _quantiles(self, rows: Guessed, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, D) of the numbers, which come first, and zeros after them."""
+        found = self.sampler.quantiles(rows, probabilities)
+        return functional.pad(found, (0, self.features.n_features - found.shape[-1]))
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
         """Returns the probability of each level, by column with levels."""
@@ -329,9 +336,8 @@ class TabularLatent:
         if columns is not None and column not in columns:
             return torch.zeros_like(values, dtype=torch.float64)
         place = self.features.numeric.index(column)
-        scaler = self.features.scaler
         x = torch.zeros(len(values), self.features.n_features, dtype=torch.float64)
-        x[:, place] = (values - scaler.loc[place]) / scaler.scale[place]
+        x[:, place] = self.features.score(place, values)
         return torch.sigmoid(-mask_model.logits(x)[:, column])
 
     def state(self) -> dict[str, Tensor]:
