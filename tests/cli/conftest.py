@@ -21,6 +21,8 @@ class FakeColumn:
     dtype: str
     levels: tuple | None = None
     reason: str = "Because."
+    left: None = None
+    skip: None = None
 
 
 @dataclass(frozen=True)

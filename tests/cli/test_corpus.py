@@ -4,6 +4,9 @@ import csv
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 from corpus.expected import CORPUS, PENDING
 
@@ -71,3 +74,50 @@ def check_column(column, outcome, holes, before, after):
 
 def test_every_file_of_the_corpus_has_its_outcome_written_down():
     assert sorted(path.stem for path in FOLDER.glob("*.csv")) == sorted(CORPUS)
+
+
+def test_options_fill_what_would_be_left_empty(tmp_path, capsys):
+    output = str(tmp_path / "out.csv")
+    assert main(["impute", str(FOLDER / "checkboxes.csv"), "-o", output, "--fill-all"]) == 0
+    assert "left missing" not in capsys.readouterr().err
+    after = texts(output, read_table(output))
+    assert {name: "" in cells for name, cells in after.items()} == dict.fromkeys(after, False)
+    assert set(after["deceased"]) == {"yes"}
+
+
+def test_options_and_the_schema_file_switch_off_skip_rules(tmp_path, capsys):
+    output, schema = str(tmp_path / "out.csv"), tmp_path / "schema.json"
+    command = ["impute", str(FOLDER / "clinic.csv"), "-o", output]
+    schema.write_text('{"columns": {"weeks": {"skip": {"column": "sex", "values": ["m"]}}}}')
+    for options, left in {
+        ("--no-skip-rules",): {"pregnant": 0, "weeks": 0},
+        ("--no-skip-rules", "--schema", str(schema)): {"pregnant": 0, "weeks": 70},
+        ("--schema", str(schema)): {"pregnant": 70, "weeks": 70},
+    }.items():
+        assert main([*command, *options]) == 0
+        after = texts(output, read_table(output))
+        assert {name: after[name].count("") for name in left} == left, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+def test_files_with_lists_pass_through(suffix, tmp_path, capsys):
+    write = {"parquet": pyarrow.parquet.write_table, "feather": pyarrow.feather.write_feather}[suffix]
+    source, output, report = (tmp_path / name for name in (f"in.{suffix}", f"out.{suffix}", "report.html"))
+    table = pa.table(
+        {
+            "x": [1.5, None, 2.5, 4.0],
+            "tags": [["a"], None, [], ["b", "c"]],
+            "blob": [b"\xff", None, b"", b"1"],
+            "place": [{"lat": 1.0}, None, {"lat": None}, {"lat": 2.0}],
+            "level": pa.array(["u", None, "v", "u"]).dictionary_encode(),
+        }
+    )
+    write(table, source)
+    assert main(["impute", str(source), "-o", str(output), "--report", str(report)]) == 0
+    after = read_table(str(output)).table
+    assert after.select(["tags", "blob", "place"]).equals(table.select(["tags", "blob", "place"]))
+    assert after["x"].null_count == after["level"].null_count == 0
+    assert "Column 'blob' holds binary, which no model can see; its 1 missing" in capsys.readouterr().err
+    assert "Holds binary, which no model can see." in report.read_text()
+    assert main(["impute", str(source), "-o", str(tmp_path / "out.csv")]) == 2
+    assert re.search("column 'tags' holds list<.*>, which a csv cannot hold", capsys.readouterr().err)

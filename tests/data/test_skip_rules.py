@@ -9,7 +9,7 @@ import halfseen
 from halfseen import GaussianImputer, HalfseenWarning, MeanImputer, Schema, SchemaError
 from halfseen.data.columns import SkipRule
 from halfseen.data.frames import Table
-from halfseen.data.skip_rules import COINCIDENCE, FAILURES, MIN_ROWS
+from halfseen.data.skip_rules import COINCIDENCE, FAILURES, MIN_ROWS, why_empty
 
 quiet = pytest.mark.filterwarnings("ignore::halfseen.HalfseenWarning")
 RULE = {"column": "sex", "values": ["m"]}
@@ -262,3 +262,17 @@ def test_rules_that_make_no_sense_are_refused(schema, message):
     frame = clinic().assign(day=pd.Timestamp("2024-01-01"))
     with pytest.raises(SchemaError, match=message):
         Schema.infer(Table(frame), schema)
+
+
+@quiet
+def test_why_cells_stay_empty_is_said_in_words():
+    frame = clinic(n_men=80, n_women=160)
+    frame["weeks"] = np.where(
+        frame["pregnant"] == "yes", np.random.default_rng(1).integers(4, 40, 240), np.nan
+    )
+    frame["died"] = pd.Series(["yes" if i % 3 else None for i in range(240)], dtype=object)
+    assert why_empty(MeanImputer().fit(frame).schema_.columns) == {
+        "pregnant": "does not apply where 'sex' is 'm'",
+        "weeks": "does not apply where 'pregnant' is 'no' or itself does not apply",
+        "died": "has one observed value, 'yes'",
+    }

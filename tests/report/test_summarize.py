@@ -62,31 +62,45 @@ def test_counts_are_those_of_the_table():
     assert summary["n_left"] == 5
     assert summary["n_complete_rows"] == 0
     assert [one["n_missing"] for one in summary["columns"]] == [2, 1, 1, 0, 5]
-    assert [fill["name"] for fill in summary["fills"]] == ["empty", "x", "s", "when"]
+    assert [fill["name"] for fill in summary["fills"]] == ["x", "s", "when"]
     assert summary["columns"][0]["reason"] == "x looks like it."
+
+
+def test_columns_left_empty_are_listed_with_the_reason_and_not_compared():
+    summary = summarize(*example(), left={"empty": "has no observed value", "x": "is not left at all"})
+    assert summary["left"] == [{"name": "empty", "n_left": 5, "n_missing": 5, "why": "has no observed value"}]
+    assert (summary["n_left_columns"], summary["n_filled_columns"]) == (1, 3)
+
+
+def test_intervals_count_only_for_cells_that_are_filled():
+    table, filled, draws, low, high, schema = example()
+    some = pa.array([1.0, 2.0, 3.0, None, 5.0])
+    tables = [one.set_column(0, "x", some) for one in (filled, *draws, low, high)]
+    fill = summarize(table, tables[0], tables[1:-2], *tables[-2:], schema)["fills"][0]
+    assert (fill["n_filled"], fill["n_missing"], fill["cells"]) == (1, 2, [[2.0, 2.0, 2.0]])
 
 
 def test_the_summary_is_plain_data():
     probabilities = {"s": np.array([0.5, 0.5, 0.9, 0.5, 0.5])}
     summary = summarize(*example(), probabilities=probabilities)
     assert json.loads(json.dumps(summary)) == summary
-    assert summary["fills"][2]["top_probability"] == pytest.approx(0.9)
+    assert summary["fills"][1]["top_probability"] == pytest.approx(0.9)
 
 
 def test_widths_are_relative_to_the_observed_spread():
-    fill = summarize(*example())["fills"][1]
+    fill = summarize(*example())["fills"][0]
     assert fill["width"] == pytest.approx(2.0)
     assert fill["relative_width"] == pytest.approx(2.0 / np.std([1.0, 3.0, 5.0]))
     assert (fill["observed_mean"], fill["n_filled"]) == (3.0, 2)
 
 
 def test_few_holes_are_kept_one_by_one():
-    fill = summarize(*example())["fills"][1]
+    fill = summarize(*example())["fills"][0]
     assert fill["cells"] == [[2.0, 1.0, 3.0], [4.0, 3.0, 5.0]]
 
 
 def test_shares_of_levels_and_their_band_over_the_draws():
-    fill = summarize(*example(n_draws=4))["fills"][2]
+    fill = summarize(*example(n_draws=4))["fills"][1]
     assert fill["levels"] == ["u", "v"]
     assert fill["observed"] == [0.75, 0.25]
     assert fill["single"] == [1.0, 0.0]
@@ -97,7 +111,7 @@ def test_shares_of_levels_and_their_band_over_the_draws():
 
 def test_a_summary_needs_neither_draws_nor_intervals():
     table, filled, _, _, _, schema = example()
-    fill = summarize(table, filled, [], None, None, schema)["fills"][1]
+    fill = summarize(table, filled, [], None, None, schema)["fills"][0]
     assert fill["imputed"] == fill["single"] == fill["low"] == fill["high"]
     assert "width" not in fill
 

@@ -15,6 +15,7 @@ from halfseen.cli.errors import debugging, explain, is_expected
 from halfseen.cli.methods import TRAINED, Method, build, offered
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
+from halfseen.data.skip_rules import why_empty
 
 RACE_ROWS, RACE_RATE, RACE_REPEATS = 1000, 0.1, 3
 """The self-evaluation of a report: rows that take part, the share of cells hidden, and how often."""
@@ -223,6 +224,7 @@ def _make_page(
         high,
         imputer.schema_,
         probabilities=probabilities,
+        left=why_empty(imputer.schema_.columns),
         method=request.named_method,
         command=request.command,
         seconds=time.perf_counter() - started,

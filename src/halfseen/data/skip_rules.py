@@ -23,7 +23,7 @@ from halfseen.data._cells import plain
 from halfseen.data.columns import Column, SkipRule
 from halfseen.data.frames import Floats, RawColumn, Table
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.leaving import SEPARATE, shortened
+from halfseen.data.leaving import SEPARATE, explain, shortened
 from halfseen.errors import SchemaError
 
 MIN_ROWS = 20
@@ -316,6 +316,17 @@ def describe_rule(rule: SkipRule, columns: Sequence[Column]) -> str:
     values = [condition.show(value) for value in rule.values]
     more = f" or one of {len(values) - SEPARATE} more" if len(values) > SEPARATE else ""
     return f"{rule.column!r} is {' or '.join(values[:SEPARATE])}{more}"
+
+
+def why_empty(columns: Sequence[Column]) -> dict[str, str]:
+    """Returns by name of the columns that may stay empty, as a whole or in some rows, why they do."""
+    whole = {column.name: explain(column) for column in columns if column.left is not None}
+    rules = {column.name: column.skip for column in columns if isinstance(column.skip, SkipRule)}
+    parts = {}
+    for name, rule in rules.items():
+        itself = " or itself does not apply" if rule.column in rules else ""
+        parts[name] = f"does not apply where {describe_rule(rule, columns)}{itself}"
+    return parts | whole
 
 
 def _sentence(applicability: Applicability, j: int, k: int, holds: Bools, where: str) -> str:

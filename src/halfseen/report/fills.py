@@ -59,8 +59,8 @@ def summarize_fill(
     name = known.name
     column, answers = _filterable(table[name]), [_filterable(one[name]) for one in (filled, *draws)]
     holes = pc.is_null(column, nan_is_null=True).to_numpy()
-    n_missing = int(holes.sum())
-    n_filled = n_missing - int(answers[0].filter(pa.array(holes)).null_count)
+    written = holes & answers[0].is_valid().to_numpy()
+    n_missing, n_filled = int(holes.sum()), int(written.sum())
     fill: Fill = {
         "name": name,
         "kind": known.kind,
@@ -74,11 +74,11 @@ def summarize_fill(
     if known.kind in LEVEL_KINDS:
         fill |= _compare_levels(known.levels, column, answers, holes)
         if probability is not None:
-            fill["top_probability"] = float(np.nanmean(np.asarray(probability)[holes]))
+            fill["top_probability"] = float(np.nanmean(np.asarray(probability)[written]))
     elif known.kind in NUMBER_KINDS and not _is_text(column.type):
         ends = np.empty((2, 0))
         if low is not None and high is not None:
-            ends = np.stack([numbers_of(end[name].filter(pa.array(holes))) for end in (low, high)])
+            ends = np.stack([numbers_of(end[name].filter(pa.array(written))) for end in (low, high)])
         fill |= _compare_numbers(column, answers, holes, ends)
         fill |= _summarize_widths(ends, fill["observed_sd"])
     return fill

@@ -108,12 +108,17 @@ def _environment() -> Environment:
         "percent": svg.percent,
         "count": _count,
         "duration": _duration,
+        "sentence": _sentence,
     }
     return environment
 
 
 def _count(value: int) -> str:
     return svg.number(value, 16)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
 def _duration(seconds: float) -> str:

@@ -44,6 +44,7 @@ def summarize(
     schema: SchemaLike,
     *,
     probabilities: Mapping[str, np.ndarray] | None = None,
+    left: Mapping[str, str] | None = None,
     method: str = "",
     command: str = "",
     seconds: float = 0.0,
@@ -70,6 +71,8 @@ def summarize(
         Has ``columns``, each with ``name``, ``kind``, ``dtype``, ``levels`` and ``reason``.
     probabilities : mapping of str to array, optional
         Per column of levels: the probability of the most probable level in each row.
+    left : mapping of str to str, optional
+        Per column of which missing cells were left empty: why.
     method, command, source, version : str
         What was run, as which command, on which file, by which version.
     seconds : float
@@ -89,12 +92,12 @@ def summarize(
         Numbers, strings, lists and dicts only: it survives ``json.dumps``.
     """
     holes = np.column_stack([_nulls(column) for column in table.columns])  # (N, D)
-    left = np.array([column.null_count for column in filled.columns])
+    n_left = np.array([column.null_count for column in filled.columns])
     per_column = holes.sum(axis=0)
     known = {column.name: column for column in schema.columns}
     columns = [
-        _summarize_column(name, table[name], known.get(name), int(n_missing), int(n_left))
-        for name, n_missing, n_left in zip(table.column_names, per_column, left, strict=True)
+        _summarize_column(name, table[name], known.get(name), int(missing), int(still))
+        for name, missing, still in zip(table.column_names, per_column, n_left, strict=True)
     ]
     return {
         "source": source,
@@ -102,7 +105,9 @@ def summarize(
         "n_columns": table.num_columns,
         "n_cells": int(holes.size),
         "n_missing": int(per_column.sum()),
-        "n_left": int(left.sum()),
+        "n_left": int(n_left.sum()),
+        "left": _summarize_left(columns, left or {}),
+        "n_left_columns": int((n_left > 0).sum()),
         "n_complete_rows": int((~holes.any(axis=1)).sum()),
         "n_complete_columns": int((per_column == 0).sum()),
         "method": method,
@@ -123,6 +128,7 @@ def summarize(
             if name in known
         ],
         "n_with_holes": int((per_column > 0).sum()),
+        "n_filled_columns": int((per_column > n_left).sum()),
     }
 
 
@@ -135,11 +141,19 @@ def _summarize_fill(column: ColumnLike, *given: Any) -> Summary:
         raise
 
 
-def _emptiest(columns: Sequence[Summary]) -> list[str]:
-    with_holes = [column for column in columns if column["n_missing"]]
+def _summarize_left(columns: Sequence[Summary], why: Mapping[str, str]) -> list[Summary]:
+    """Return the columns with the most cells left empty, with the reason."""
+    some = sorted((column for column in columns if column["n_left"]), key=lambda column: -column["n_left"])
     return [
-        column["name"] for column in sorted(with_holes, key=lambda column: -column["n_missing"])[:MAX_COLUMNS]
+        {key: column[key] for key in ("name", "n_left", "n_missing")} | {"why": why.get(column["name"], "")}
+        for column in some[:MAX_COLUMNS]
     ]
+
+
+def _emptiest(columns: Sequence[Summary]) -> list[str]:
+    """Return the names of the columns with filled cells, those with the most missing cells first."""
+    some = [column for column in columns if column["n_missing"] > column["n_left"]]
+    return [column["name"] for column in sorted(some, key=lambda column: -column["n_missing"])[:MAX_COLUMNS]]
 
 
 def _nulls(column: pa.ChunkedArray) -> np.ndarray:
