@@ -78,7 +78,8 @@ class GaussianImputer(BaseImputer):
         EM stops when an iteration gains less log-likelihood per row and feature.
     schema : dict, optional
         Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of
-        ``kind``, ``minimum``, ``maximum``, ``integer``, ``levels``. Columns not named are inferred.
+        ``kind``, ``minimum``, ``maximum``, ``integer``, ``levels``, ``fill``, ``skip``. Columns not named are
+        inferred; ``"*"`` stands for all of them, with ``fill`` and ``skip``.
     random_state : int, numpy generator or None, default=None
         Seeds fitting and draws.
 
@@ -86,6 +87,10 @@ class GaussianImputer(BaseImputer):
     ----------
     schema_ : Schema
         What each column is, and why.
+    columns_left_ : dict of str to str
+        The columns of a data frame whose missing cells are left empty, and why.
+    skip_rules_ : dict of str to SkipRule
+        The columns of a data frame that do not apply to all rows, and where they do not.
     model_ : TabularGaussian
         The fitted model; ``model_.gaussian`` has location and covariance of the standardised features, and a
         ``mask`` if numbers may hide themselves.
