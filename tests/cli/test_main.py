@@ -200,8 +200,12 @@ def long_run(tmp_path):
     lines = [",".join("" if rng.random() < 0.2 else str(cell) for cell in row) for row in rows]
     (tmp_path / "in.csv").write_text("\n".join(["a,b,c,d,e,f", *lines]) + "\n")
     (tmp_path / "old.csv").write_text("old")
-    command = [sys.executable, "-m", "halfseen", "impute", "in.csv", "-o", "old.csv", "--method", "miwae",
-               "--report", "r.html", "--save-model", "m.half"]  # fmt: skip
+    code = (  # a suite that runs in the background may ignore Ctrl-C, which its children inherit
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from halfseen.cli.main import run; run()"
+    )
+    arguments = ["--method", "miwae", "--report", "r.html", "--save-model", "m.half"]
+    command = [sys.executable, "-c", code, "impute", "in.csv", "-o", "old.csv", *arguments]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     said = []
     for line in process.stderr:

@@ -235,6 +235,18 @@ def test_a_mixture_keeps_its_history_and_tells_a_callback():
     assert imputer.history_.train_loss[-1] < imputer.history_.train_loss[0]
 
 
+@pytest.mark.parametrize("missingness", ["mar", "self-masking-probit"])
+def test_a_gaussian_tells_a_callback_of_each_iteration_and_is_the_same(missingness):
+    told = []
+    settings = {"missingness": missingness, "random_state": 0, "max_iter": 9}
+    imputer = GaussianImputer(callback=told.append, **settings).fit(two_clusters())
+    assert [one.epoch for one in told[-imputer.n_iter_ :]] == list(range(1, imputer.n_iter_ + 1))
+    assert {one.max_epochs for one in told} == {9}
+    assert told[-1].objective == pytest.approx(imputer.objective_[-1])
+    silent = GaussianImputer(**settings).fit(two_clusters())
+    assert np.array_equal(silent.transform(two_clusters()), imputer.transform(two_clusters()))
+
+
 def test_a_callback_changes_nothing():
     one = MixtureImputer(2, max_epochs=5, random_state=0).fit(two_clusters())
     other = MixtureImputer(2, max_epochs=5, random_state=0, callback=lambda _: None).fit(two_clusters())

@@ -96,7 +96,8 @@ def impute(request: Request, reporter: Reporter) -> None:
     with reporter.noting_warnings():
         file = _read(request, said, reporter)
         check_cells(file.table, request.output, request.output_format)
-        with reporter.progress("fitting", request.named_method) as callback:
+        unit = "iteration" if request.method == Method.gaussian else "epoch"
+        with reporter.progress("fitting", request.named_method, unit) as callback:
             imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
         _say_kinds(imputer.schema_.columns, reporter)
         filled, drawn = _fill(request, reporter, imputer, file.table)

@@ -25,8 +25,8 @@ class Method(StrEnum):
     demissvae = "demissvae"
 
 
-TRAINED = frozenset(Method) - {Method.gaussian, Method.mean}
-"""Those that train by gradients, and tell of each epoch."""
+TRAINED = frozenset(Method) - {Method.mean}
+"""Those that are fitted step by step and tell of each: an epoch, or an iteration of EM."""
 
 MODELLED: dict[str, tuple[Missingness, ...]] = {
     Method.gaussian: (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN),

@@ -22,7 +22,7 @@ from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.margins import fit_features
 from halfseen.training.posterior import sample_posterior
-from halfseen.training.progress import Progress
+from halfseen.training.progress import EMProgress, Progress
 from halfseen.vocabulary import Missingness
 
 MARGINS = ("auto", "gaussian")
@@ -76,6 +76,8 @@ class GaussianImputer(BaseImputer):
         At most so many EM iterations.
     tol : float, default=2e-5
         EM stops when an iteration gains less log-likelihood per row and feature.
+    callback : callable, optional
+        Called with a progress record after each EM iteration.
     schema : dict, optional
         Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of
         ``kind``, ``minimum``, ``maximum``, ``integer``, ``levels``, ``fill``, ``skip``. Columns not named are
@@ -147,6 +149,7 @@ class GaussianImputer(BaseImputer):
         n_posterior_draws: int = 0,
         max_iter: int = 200,
         tol: float = 2e-5,
+        callback: Callable[[EMProgress], None] | None = None,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -156,6 +159,7 @@ class GaussianImputer(BaseImputer):
         self.n_posterior_draws = n_posterior_draws
         self.max_iter = max_iter
         self.tol = tol
+        self.callback = callback
         self.schema = schema
         self.random_state = random_state
 
@@ -181,7 +185,12 @@ class GaussianImputer(BaseImputer):
         batch = features.encode(codes)
         settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
         result = fit_masked_gaussian(
-            batch, self.missingness, _may_hide(features), settings, generator=generator
+            batch,
+            self.missingness,
+            _may_hide(features),
+            settings,
+            generator=generator,
+            callback=None if self.callback is None else self._tell,
         )
         self.objective_ = list(result.objective)
         self.n_iter_ = len(self.objective_)
@@ -196,6 +205,10 @@ class GaussianImputer(BaseImputer):
             law = with_room_for_noise(law, features)
             posterior = [with_room_for_noise(draw, features) for draw in posterior]
         return TabularGaussian(self._modelled, features, law, tuple(posterior))
+
+    def _tell(self, iteration: int, objective: float) -> None:
+        assert self.callback is not None
+        self.callback(EMProgress(iteration + 1, self.max_iter, objective))
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularGaussian:
         return TabularGaussian.from_state(self._modelled, state)

@@ -1,5 +1,6 @@
 r"""Maximum likelihood for a Gaussian whose features hide themselves, by EM on rows and masks together."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -52,6 +53,7 @@ def fit_masked_gaussian(
     generator: torch.Generator,
     weights: Tensor | None = None,
     start: Gaussian | SelfMaskedGaussian | None = None,
+    callback: Callable[[int, float], None] | None = None,
 ) -> MaskedFit:
     """Fits a Gaussian to rows with holes, with or without a model of why cells are missing.
 
@@ -73,6 +75,8 @@ def fit_masked_gaussian(
         (N), how much each row counts.
     start : Gaussian or SelfMaskedGaussian, optional
         A fit to similar rows, of the same missingness or of one before it in `OFFERED`.
+    callback : callable, optional
+        Called with the iteration and the objective per row, once for each iteration of each fit on the way.
 
     Raises
     ------
@@ -82,10 +86,14 @@ def fit_masked_gaussian(
     check_missingness(missingness, OFFERED)
     if missingness == Missingness.MAR:
         known = start if isinstance(start, Gaussian) else None
-        plain = fit_gaussian(batch, settings, generator=generator, weights=weights, start=known)
+        plain = fit_gaussian(
+            batch, settings, generator=generator, weights=weights, start=known, callback=callback
+        )
         return MaskedFit(plain.gaussian, plain.objective)
     if isinstance(start, SelfMaskedGaussian) and start.mask.exact == (missingness == Missingness.GAUSSIAN):
-        ascent = fit_self_masked(batch, start.gaussian, start.mask, settings, weights=weights)
+        ascent = fit_self_masked(
+            batch, start.gaussian, start.mask, settings, weights=weights, callback=callback
+        )
         return MaskedFit(ascent.point, ascent.objective)
     some, some_weights = batch, weights
     if len(batch) >= 3 * WARM_UP_ROWS:
@@ -93,7 +101,9 @@ def fit_masked_gaussian(
         some, some_weights = batch[rows], None if weights is None else weights[rows]
     first = _start(some, missingness, may_hide, settings, generator, some_weights, start)
     for part, part_weights in ((some, some_weights), (batch, weights))[len(some) == len(batch) :]:
-        ascent = fit_self_masked(part, first.gaussian, first.mask, settings, weights=part_weights)
+        ascent = fit_self_masked(
+            part, first.gaussian, first.mask, settings, weights=part_weights, callback=callback
+        )
         first = ascent.point
     return MaskedFit(ascent.point, ascent.objective)
 
@@ -151,6 +161,7 @@ def fit_self_masked(
     settings: EMSettings,
     *,
     weights: Tensor | None = None,
+    callback: Callable[[int, float], None] | None = None,
 ) -> Ascent[SelfMaskedGaussian]:
     r"""Maximises the joint log-likelihood of observed cells and mask, with a ridge penalty.
 
@@ -175,6 +186,8 @@ def fit_self_masked(
         Ridge and stopping rule.
     weights : Tensor, optional
         (N), how much each row counts.
+    callback : callable, optional
+        Called with the iteration and the objective per row.
     """
     climb = _Climb(batch, mask, settings, weights)
     model = SelfMaskedGaussian(start, mask)
@@ -182,7 +195,7 @@ def fit_self_masked(
     with explain_singular(settings.ridge):
         for _ in range(0 if mask.exact else SETTLING):
             _, first = climb.step(first)
-        ascent = ascend(climb.step, first, climb.extrapolate, settings, batch.n_features)
+        ascent = ascend(climb.step, first, climb.extrapolate, settings, batch.n_features, callback)
         ascent.point.model.gaussian.cholesky  # noqa: B018, the last point has not been factorised yet
     return Ascent(ascent.point.model, ascent.objective, ascent.converged)
 

@@ -36,6 +36,23 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class EMProgress:
+    """What a progress callback receives after each iteration of EM.
+
+    Parameters
+    ----------
+    epoch, max_epochs : int
+        Iterations done so far, each a pass over the table, and the most there may be.
+    objective : float
+        The penalised log-likelihood per row before the iteration.
+    """
+
+    epoch: int
+    max_epochs: int
+    objective: float
+
+
+@dataclass(frozen=True)
 class Backoff:
     """A return to the last good state, because of `reason`, after `epoch` epochs were done."""
 
