@@ -7,7 +7,6 @@ left alone.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,9 +38,19 @@ def read_columns(cells: pa.Table, rules: Rules, delimiter: str) -> dict[str, Out
     delimiter : str
         What separates the cells: where commas do, they are no decimal marks unless a cell proves it.
     """
-    drafts = [_draft(name, cells[name].combine_chunks(), rules) for name in cells.column_names]
-    decision = _decide(drafts, rules, delimiter)
-    return {draft.name: finish(draft, decision, cells) for draft in drafts}
+    waiting: dict[str, Draft] = {}
+    outcomes: dict[str, Outcome] = {}
+    decimals: set[str | None] = set()
+    for name in cells.column_names:
+        draft = _draft(name, cells[name].combine_chunks(), rules)
+        decimals.add(_vote_decimal(draft))
+        if _is_settled(draft, delimiter):  # at once, so that no copy of its texts is kept
+            outcomes[name] = finish(draft, Decision(None, None, delimiter), cells)
+        else:
+            waiting[name] = draft
+    decision = _decide(decimals, {_vote_order(draft) for draft in waiting.values()}, rules, delimiter)
+    outcomes |= {name: finish(draft, decision, cells) for name, draft in waiting.items()}
+    return {name: outcomes[name] for name in cells.column_names}
 
 
 # ------------------------------------------------------------------------------------------ one column
@@ -106,13 +115,16 @@ def _set_words_aside(draft: Draft) -> Draft:
 # ------------------------------------------------------------------------------------------ the file
 
 
-def _decide(drafts: Sequence[Draft], rules: Rules, delimiter: str) -> Decision:
-    decimal = rules.marks.decimal if rules.marks is not None else None
-    if decimal is None and (delimiter != "," or any(draft.numbers is not None for draft in drafts)):
-        decimal = _agree({vote for draft in drafts if (vote := _vote_decimal(draft)) is not None})
-    order = rules.order
-    if order is None:
-        order = _agree({vote for draft in drafts if (vote := _vote_order(draft)) is not None})
+def _is_settled(draft: Draft, delimiter: str) -> bool:
+    """Tell whether other columns have no say in what a column is."""
+    if draft.kind == "float":
+        return delimiter == "," or not has_three_decimals(draft)
+    return draft.numbers is None and draft.dates is None
+
+
+def _decide(decimals: set[Any], orders: set[Any], rules: Rules, delimiter: str) -> Decision:
+    decimal = _agree(decimals - {None}) if rules.marks is None else rules.marks.decimal
+    order = _agree(orders - {None}) if rules.order is None else rules.order
     return Decision(decimal, order, delimiter, rules.marks is not None, rules.order is not None)
 
 
