@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from halfseen.cli.cells import format_cells
 from halfseen.cli.codes import suspect_numbers
+from halfseen.cli.main import main
 from halfseen.cli.recognition import read_columns
 from halfseen.cli.rules import Rules
 from halfseen.cli.tables import TableError, read_table, write_tables
@@ -309,6 +310,23 @@ def test_a_column_with_limits_is_text_in_a_parquet_file(read, tmp_path):
     back = pyarrow.parquet.read_table(tmp_path / "out.parquet")
     assert back["x"].to_pylist() == ["<0.05", "0.1", "0.2", "0.3", "<0.05"]
     assert back["y"].type == pa.int64()
+
+
+def test_draws_below_a_limit_are_as_frequent_as_observations_below_it(tmp_path):
+    generator = np.random.default_rng(0)
+    latent = generator.normal(size=300)
+    values, other = np.exp(latent), 0.6 * latent + 0.8 * generator.normal(size=300)
+    cells = np.where(values < 0.5, "<0.5", [f"{value:.2f}" for value in values])
+    cells = np.where(generator.random(300) < 0.4, "", cells)
+    rows = "".join(f"{cell},{beside:.2f}\n" for cell, beside in zip(cells, other, strict=True))
+    (tmp_path / "in.csv").write_text("x,y\n" + rows)
+    assert (
+        main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"), "--draws", "1", "-q"]) == 0
+    )
+    lines = (tmp_path / "out.csv").read_text().splitlines()[1:]
+    drawn = [line.split(",")[1] for line, cell in zip(lines, cells, strict=True) if not cell]
+    # 24% of 120 cells are below the limit; 0.16 is four standard errors, and what is estimated adds little
+    assert np.mean(np.array(drawn) == "<0.5") == pytest.approx(np.mean(values < 0.5), abs=0.16)
 
 
 # ------------------------------------------------------------------------------------------ codes

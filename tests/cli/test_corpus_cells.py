@@ -12,7 +12,6 @@ from corpus.expected_cells import EXPECTED
 from halfseen.cli.cells import format_cells
 from halfseen.cli.main import main
 from halfseen.cli.tables import read_table, write_tables
-from halfseen.data.schema import OVERRIDES
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "formats"
 COLUMNS = [(file, column) for file, columns in EXPECTED.items() for column in columns]
@@ -36,8 +35,7 @@ def test_a_column_is_read_as_expected(name, column):
     assert typed[0].as_py() == expected.first
     kept = file.kept[column].true_count if column in file.kept else 0
     assert (typed.null_count - kept, kept) == (expected.missing, expected.kept)
-    settings = {key: value for key, value in expected.settings.items() if key in OVERRIDES}
-    assert file.settings.get(column, {}) == settings
+    assert file.settings.get(column, {}) == expected.settings
 
 
 @pytest.mark.parametrize(("name", "column"), COLUMNS)

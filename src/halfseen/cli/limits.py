@@ -101,9 +101,7 @@ def _describe(
     values: npt.NDArray[np.float64],
 ) -> str:  # fmt: skip
     n_main, n_others = int(numbers.counts[main].sum()), int(numbers.counts[others].sum())
-    said = (
-        f"column {name!r}: {n_main:,} {'cell holds' if n_main == 1 else 'cells hold'} {text!r}, modelled as "
-    )
+    said = f"column {name!r}: {n_main:,} {'cell holds' if n_main == 1 else 'cells hold'} {text!r}, read as "
     said += f"somewhere {side} {bound:g}"
     past = exact & (values < bound if side == "below" else values > bound)
     if past.any():

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from halfseen.cli.dates import Order, parse_date_order
 from halfseen.cli.errors import TableError
 from halfseen.cli.numbers import Marks, parse_number_format
-from halfseen.data.schema import OVERRIDES
 
 DEFAULT_NULLS = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
@@ -167,14 +166,10 @@ def merge_settings(found: Mapping[str, dict[str, Any]], said: Mapping[str, Any] 
     every = (said or {}).get("*")
     asked = isinstance(every, Mapping) and every.get("fill")  # to fill every column comes first
     found = {
-        name: {
-            key: value
-            for key, value in settings.items()
-            if key in OVERRIDES and not (key == "fill" and asked)
-        }
+        name: {key: value for key, value in settings.items() if key != "fill" or not asked}
         for name, settings in found.items()
     }
-    merged: dict[str, Any] = {name: settings for name, settings in found.items() if settings}
+    merged: dict[str, Any] = dict(found)
     for name, settings in (said or {}).items():
         if isinstance(settings, Mapping):
             kept = {key: value for key, value in settings.items() if key not in READING_KEYS}
