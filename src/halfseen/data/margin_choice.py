@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from halfseen.data.columns import Column
 from halfseen.data.frames import Floats
 from halfseen.data.links import Link
-from halfseen.data.margins import NARROWEST, STEEP, Margin, truncated_moments
+from halfseen.data.margins import NARROWEST, NO_SCORE_BELOW, STEEP, Margin, truncated_moments
 
 Fit = Callable[[Floats], Margin]
 NO_ATOMS = np.empty(0)
@@ -27,7 +27,6 @@ ATOM_SHARE, ATOM_COUNT = 0.05, 10  # of the values, that one value needs to be a
 N_FOLDS = 3
 GAIN = 0.01  # in nats per value that a less simple margin must gain at least, beside two standard errors
 NOT_NORMAL = 4.0  # standard errors of skewness or kurtosis
-NO_SCORE_BELOW = -8.2  # a standard normal is never there
 TOUCH = 0.03  # of a scale: how far a bound that values touch is moved outwards
 LEAST_SLOPE = 1e-3  # of a tail, as a share of the spread
 SPACING, USUAL_ROWS = 0.3, 700  # of the scores of knots, at so many values

@@ -28,6 +28,7 @@ TAIL_LEVELS = 10  # whole numbers beyond the observed ones that count in a mean
 NARROWEST = 1e-250  # probability of an interval
 FARTHEST = -500.0  # log probability of an interval, beyond which its nearest end will do
 NARROW = 1e-6  # intervals of scores: where they lie matters, not how they are filled
+NO_SCORE_BELOW = -8.2  # a standard normal is never there
 STEEP = 1e-6  # a stretch of scores narrower than this is a jump
 FIELDS = ("half", "low", "high", "censored_below", "censored_above", "reliability", "least", "greatest")
 
@@ -155,6 +156,33 @@ class Margin:
             passed = ndtr((mean - edge) / std.clamp(min=1e-9)) - (nodes > edge).to(weights.dtype) @ weights
             total = total + height * passed
         return total
+
+    def ends(self, mean: Tensor, std: Tensor, level: float) -> tuple[Tensor, Tensor]:
+        """Returns the ends of intervals that hold about `level` where scores are normal, values included.
+
+        A value with a probability of its own belongs to the interval if more than half of its mass does; what
+        the lower end holds too much or too little, the upper end makes up for.
+        """
+        tail = (1 - level) / 2
+        low, below, above = self._around(mean, std, torch.full_like(mean, tail))
+        left_out = (above > below) & (below + above < 2 * tail)
+        low = torch.where(left_out, self._beside(low, 1), low)
+        reached = (level + torch.where(left_out, above, below)).clamp(max=1 - tail / 2)
+        reached = torch.where(above > below, reached, 1 - tail)
+        high, below, above = self._around(mean, std, reached)
+        high = torch.where((above > below) & (below + above > 2 * reached), self._beside(high, -1), high)
+        return low, torch.maximum(low, high)
+
+    def _around(self, mean: Tensor, std: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns the values at quantiles, with the probabilities of less, and of no more."""
+        value = self.inverse(mean + std * torch.special.ndtri(share))
+        below, above = (ndtr((end - mean) / std.clamp(min=1e-9)) for end in self.interval(value))
+        return value, below, above
+
+    def _beside(self, x: Tensor, side: int) -> Tensor:
+        """Returns the next value above, or below, one that has an interval of scores."""
+        end = self.interval(x)[1 if side > 0 else 0].clamp(NO_SCORE_BELOW, -NO_SCORE_BELOW)
+        return self.inverse(end + 2 * side * STEEP)
 
     def state(self) -> dict[str, Tensor]:
         """Returns everything as tensors."""

@@ -86,14 +86,32 @@ class TabularGaussian:
         return torch.cat(parts) if parts else codes.x.new_empty(0, *codes.x.shape)
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        """Returns conditional quantiles (Q, N, C) of the numbers; most probable levels for categories."""
+        """Returns conditional quantiles (Q, N, C) of the numbers; most probable levels for categories.
+
+        The two ends of a central interval of values that have probabilities of their own are chosen so that
+        the interval holds its probability as nearly as it can.
+        """
         batch = self.features.encode(codes)
         mean, variance = self._moments(batch)
         scores = ndtri(torch.tensor(probabilities, dtype=torch.float64))[:, None, None]
         spread = self.features.numbers(mean + scores * variance.sqrt())
         result = self.point(codes).expand(len(probabilities), -1, -1).clone()
+        if len(probabilities) == 2 and probabilities[0] < 0.5:
+            self._choose_ends(spread, mean, variance, result, probabilities)
         result[..., list(self.features.numeric)] = spread
         return torch.where(codes.observed, codes.x, result)
+
+    def _choose_ends(
+        self, ends: Tensor, mean: Tensor, variance: Tensor, point: Tensor, probabilities: Sequence[float]
+    ) -> None:
+        """Replaces the ends (2, N, n_numeric) of numbers that have probabilities; they enclose the point."""
+        loc, scale = self.features.scaler.loc, self.features.scaler.scale
+        for i, margin in self.features.bent():
+            if margin.by_interval:
+                centre, spread = mean[:, i] * scale[i] + loc[i], variance[:, i].sqrt() * scale[i]
+                low, high = margin.ends(centre, spread, probabilities[1] - probabilities[0])
+                best = point[0, :, self.features.numeric[i]]
+                ends[0, :, i], ends[1, :, i] = torch.minimum(low, best), torch.maximum(high, best)
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
         """Returns the probability of each level, by column with levels."""
