@@ -1,4 +1,4 @@
-"""The Gaussian block and its head against submatrices, quadrature and simple laws of probability."""
+"""The Gaussian block against submatrices, quadrature and simple laws of probability."""
 
 import itertools
 import math
@@ -12,7 +12,6 @@ from tolerances import EXACT, QUADRATURE
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.nn.gaussian_block import MIN_CHANCE, MIN_VARIANCE, GaussianBlock
-from halfseen.nn.heads import MLPHead
 
 SOLVERS = ("neumann", "chebyshev", "cholesky", "cg")
 ENOUGH = {"neumann": 3000, "chebyshev": 300, "cholesky": 0, "cg": 30}
@@ -231,11 +230,10 @@ def test_the_gradient_of_the_joint_density_is_that_of_differences(generator):
     assert torch.autograd.gradcheck(log_prob, leaves, atol=1e-6, rtol=1e-6)
 
 
-def answers(block, batch, head=None):
+def answers(block, batch):
     """All that a block says of rows, and the gradients of its sum."""
     conditional = block(batch)
     said = [conditional.h, conditional.mean, conditional.variance, block.log_prob(batch)]
-    said += [] if head is None else [head(conditional)]
     total = sum(part.square().sum() for part in said)
     gradients = torch.autograd.grad(total, list(block.parameters()), allow_unused=True)
     return said, [gradient for gradient in gradients if gradient is not None]
@@ -247,11 +245,9 @@ def answers(block, batch, head=None):
 def test_values_under_the_mask_are_never_read(generator, solver, self_masking, poison):
     block = random_block(generator, self_masking=self_masking, solver=solver, depth=5)
     batch = random_batch(generator)
-    head = MLPHead(4, 2, width=6, depth=2).double()
-    head.reset_parameters(generator)
     poisoned = Incomplete(torch.where(batch.observed, batch.x, poison), batch.observed)
-    clean_said, clean_gradients = answers(block, batch, head)
-    said, gradients = answers(block, poisoned, head)
+    clean_said, clean_gradients = answers(block, batch)
+    said, gradients = answers(block, poisoned)
     for clean, found in zip(clean_said + clean_gradients, said + gradients, strict=True):
         assert torch.equal(clean, found)
         assert found.isfinite().all()
@@ -294,62 +290,3 @@ def test_permuting_features_and_block_together_changes_nothing(generator):
     shuffled = Incomplete(batch.x[:, order], batch.observed[:, order])
     torch.testing.assert_close(moved.log_prob(shuffled), block.log_prob(batch), rtol=0, atol=1e-8)
     torch.testing.assert_close(moved(shuffled).mean, block(batch).mean[:, order], rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("with_h", [False, True])
-@pytest.mark.parametrize("depth", [0, 1, 3])
-def test_a_head_is_a_perceptron_on_all_that_the_block_knows(generator, with_h, depth):
-    block, batch = random_block(generator), random_batch(generator)
-    head = MLPHead(4, 3, width=7, depth=depth, with_h=with_h).double()
-    head.reset_parameters(generator)
-    with torch.no_grad():
-        for bias in head.biases:
-            bias.copy_(normal(generator, *bias.shape))
-    conditional = block(batch)
-    parts = [conditional.h] if with_h else []
-    parts += [batch.observed.double(), conditional.mean, conditional.variance.sqrt()]
-    a = torch.cat(parts, dim=1).detach().numpy()
-    layers = [
-        (weight.detach().numpy(), bias.detach().numpy())
-        for weight, bias in zip(head.weights, head.biases, strict=True)
-    ]
-    for weight, bias in layers[:-1]:
-        a = np.maximum(a @ weight.T + bias, 0.0)
-    expected = a @ layers[-1][0].T + layers[-1][1]
-
-    answer = head(conditional)
-    assert answer.shape == (30, 3)
-    assert len(layers) == depth + 1
-    np.testing.assert_allclose(answer.detach(), expected, atol=EXACT)
-
-
-def test_a_cell_without_variance_leaves_the_gradient_of_a_head_finite(generator):
-    head = MLPHead(4, 1, width=5, depth=1).double()
-    head.reset_parameters(generator)
-    conditional = random_block(generator)(random_batch(generator))
-    variance = torch.zeros(30, 4, dtype=torch.float64, requires_grad=True)
-    vars(conditional)["variance"] = variance
-    (gradient,) = torch.autograd.grad(head(conditional).sum(), variance)
-    assert (gradient == 0).all()
-
-
-def test_layers_of_a_head_are_not_tied_and_start_evenly(generator):
-    head = MLPHead(5, 1, width=40, depth=3)
-    head.reset_parameters(generator)
-    assert len({id(weight) for weight in head.weights}) == 4
-    assert not torch.equal(head.weights[1], head.weights[2])
-    for weight, bias in zip(head.weights, head.biases, strict=True):
-        bound = math.sqrt(2) * math.sqrt(6 / (weight.shape[0] + weight.shape[1]))
-        assert 0.8 * bound < weight.abs().max() <= bound
-        assert (bias == 0).all()
-
-
-def test_a_head_of_impossible_size_is_refused():
-    for arguments, message in (
-        ((0, 1, 1, 1), "n_features must be at least 1, got 0"),
-        ((1, 0, 1, 1), "n_outputs must be at least 1, got 0"),
-        ((1, 1, 0, 1), "width must be at least 1, got 0"),
-        ((1, 1, 1, -1), "depth must not be negative, got -1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            MLPHead(*arguments)
