@@ -21,7 +21,7 @@ from halfseen.nn.self_masking import SelfMask
 from halfseen.samplers import importance
 from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
-from halfseen.samplers.proposals import DF, Noise, StudentT, at_mode
+from halfseen.samplers.proposals import DF, SHARES, Noise, StudentT, at_mode
 from halfseen.samplers.quantiles import weighted_quantiles
 
 SLOPE, BIAS = 2.0, 0.5
@@ -309,3 +309,20 @@ def test_chains_bring_draws_of_a_poor_start_to_the_law_of_the_model():
     assert stats.kstest(poor, law.cdf).pvalue < FAILURE_RATE
     moved = ChainedSampler(importance, 40).draws(many, keys, 1)[0, :, 0].numpy()
     assert stats.kstest(moved, law.cdf).pvalue > FAILURE_RATE
+
+
+def test_rows_whose_posterior_fits_pay_for_no_proposal_and_the_pilot_is_no_waste(monkeypatch):
+    """What is decoded of such a row are its draws, and the few points among which a start would be chosen."""
+    model, gaussian = linear_gaussian()
+    batch = some_rows(gaussian, n_rows=9)
+    decoded = []
+    forward = type(model).log_joint
+
+    def watched(self, rows, z, *args, **options):
+        decoded.append(z.shape[0] * z.shape[1])
+        return forward(self, rows, z, *args, **options)
+
+    monkeypatch.setattr(type(model), "log_joint", watched)
+    monkeypatch.setattr(importance, "MAX_ROWS", len(batch))
+    ImportanceSampler(model, 200).mean(batch)
+    assert sum(decoded) == len(batch) * (200 + len(SHARES))

@@ -103,6 +103,13 @@ class NumericLeaf(Leaf):
         return parameters
 
 
+def softplus(x: Tensor) -> Tensor:
+    """Returns log(1 + exp(x)); where no gradient is needed, by operations that are faster together."""
+    if torch.is_grad_enabled():
+        return functional.softplus(x)
+    return x.abs().neg_().exp_().log1p_().add_(x.clamp(min=0.0))
+
+
 def inverse_softplus(y: Tensor) -> Tensor:
     """Returns the t with log(1 + exp(t)) = y, for y > 0."""
     return y + torch.log(-torch.expm1(-y))

@@ -4,9 +4,14 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from halfseen.distributions.leaf import NumericLeaf, inverse_softplus, open_uniforms, stretch_softplus
+from halfseen.distributions.leaf import (
+    NumericLeaf,
+    inverse_softplus,
+    open_uniforms,
+    softplus,
+    stretch_softplus,
+)
 from halfseen.distributions.student_t import student_t_cdf
 
 STD_FLOOR = 1e-3
@@ -54,7 +59,7 @@ class GaussianLeaf(NumericLeaf):
 
     def mean(self, parameters: Tensor) -> Tensor:
         """Returns the location (*, J)."""
-        return self._split(parameters)[0]
+        return parameters.chunk(3, dim=-1)[0]
 
     def variance(self, parameters: Tensor) -> Tensor:
         """Returns the squared scale (*, J)."""
@@ -82,7 +87,7 @@ class GaussianLeaf(NumericLeaf):
 
     def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         loc, raw_std = parameters.chunk(2, dim=-1)
-        return loc, self.std_floor + functional.softplus(raw_std)
+        return loc, self.std_floor + softplus(raw_std)
 
 
 class SharedGaussianLeaf(NumericLeaf):
@@ -187,7 +192,7 @@ class StudentTLeaf(NumericLeaf):
 
     def mean(self, parameters: Tensor) -> Tensor:
         """Returns the location (*, J)."""
-        return self._split(parameters)[0]
+        return parameters.chunk(3, dim=-1)[0]
 
     def variance(self, parameters: Tensor) -> Tensor:
         """Returns the variance (*, J), finite as there are more than two degrees of freedom."""
@@ -221,7 +226,7 @@ class StudentTLeaf(NumericLeaf):
 
     def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         loc, raw_scale, raw_df = parameters.chunk(3, dim=-1)
-        return loc, self.scale_floor + functional.softplus(raw_scale), MIN_DF + functional.softplus(raw_df)
+        return loc, self.scale_floor + softplus(raw_scale), MIN_DF + softplus(raw_df)
 
 
 class LogNormalLeaf(NumericLeaf):
@@ -314,7 +319,7 @@ class LogNormalLeaf(NumericLeaf):
 
     def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         loc, raw_std = parameters.chunk(2, dim=-1)
-        return loc, self.std_floor + functional.softplus(raw_std)
+        return loc, self.std_floor + softplus(raw_std)
 
     def _logs(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Returns mean and standard deviation (*, J) of the log of the value."""

@@ -118,7 +118,7 @@ class ImportanceSampler:
     @torch.no_grad()
     def mean(self, batch: Incomplete) -> Tensor:
         """Returns rows (N, D) with the expectation of missing features; of indicators, probabilities."""
-        return self.by_rows(batch, lambda rows, _: self._mean(rows))
+        return self.by_rows(batch, lambda rows, _: self._mean(rows), keeps_draws=False)
 
     @torch.no_grad()
     def quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> Tensor:
@@ -133,7 +133,7 @@ class ImportanceSampler:
     @torch.no_grad()
     def log_prob(self, batch: Incomplete) -> Tensor:
         r"""Returns a lower bound (N) of :math:`\log p(x_o)`, the IWELBO of all draws, without the mask."""
-        return self.by_rows(batch, lambda rows, _: self._log_prob(rows))
+        return self.by_rows(batch, lambda rows, _: self._log_prob(rows), keeps_draws=False)
 
     @torch.no_grad()
     def trust(self, batch: Incomplete) -> Trust:
@@ -239,12 +239,12 @@ class ImportanceSampler:
 
     def _log_prob(self, rows: Incomplete) -> Tensor:
         total = torch.full((len(rows),), -torch.inf, dtype=rows.x.dtype)
-        for piece in self._pieces(rows, mask_weight=0.0):
+        for piece in self._pieces(rows, mask_weight=0.0, unbiased=True):
             total = total.logaddexp(piece.log_w.logsumexp(dim=0))
         return total
 
     def _log_alpha(self, rows: Incomplete) -> Tensor:
-        return torch.cat([piece.log_w for piece in self._pieces(rows)]).log_softmax(dim=0)
+        return torch.cat([piece.log_w for piece in self._pieces(rows, unbiased=True)]).log_softmax(dim=0)
 
     def _candidates(self, rows: Incomplete, cells: Tensor | None = None) -> Candidates:
         pieces = list(self._pieces(rows, cells=cells))
@@ -254,30 +254,64 @@ class ImportanceSampler:
         return Candidates(log_w, parameters, torch.cat(completed) if completed else None)
 
     def _pieces(
-        self, rows: Incomplete, mask_weight: float = 1.0, cells: Tensor | None = None
+        self,
+        rows: Incomplete,
+        mask_weight: float = 1.0,
+        cells: Tensor | None = None,
+        *,
+        unbiased: bool = False,
     ) -> Iterator[Candidates]:
-        """Yields some draws at a time, with log weights that are not normalised."""
-        draws = self._propose(rows, mask_weight)
-        cells = self._cells if cells is None else cells
-        for part in self._parts(len(draws.z), len(rows)):
-            joint = self._joint(rows, draws.z[part], cells[part], mask_weight)
-            part_of = Draws(draws.z[part], draws.log_density[part], draws.log_share[part])
-            yield replace(joint, log_w=part_of.log_weights(joint.log_w))
+        """Yields some draws at a time, with log weights that are not normalised.
 
-    def _propose(self, rows: Incomplete, mask_weight: float) -> Draws:
+        The draws that judge the posterior count too, unless the sums of weights are to be unbiased or draws
+        have cells of their own.
+        """
+        tried: list[Candidates] | None = [] if not unbiased and self._form == "decoder_mean" else None
+        draws = self._propose(rows, mask_weight, tried)
+        cells = self._cells if cells is None else cells
+        done = 0
+        if tried:
+            joint = self._joined(rows, draws, tried, mask_weight)
+            done = len(joint.log_w)
+            yield replace(joint, log_w=draws[:done].log_weights(joint.log_w))
+        for part in self._parts(len(draws.z), len(rows), done):
+            joint = self._joint(rows, draws.z[part], cells[part], mask_weight)
+            yield replace(joint, log_w=draws[part].log_weights(joint.log_w))
+
+    def _joined(
+        self, rows: Incomplete, draws: Draws, tried: Sequence[Candidates], mask_weight: float
+    ) -> Candidates:
+        """Returns the first draws, which the pilot has decoded but for rows with a proposal of their own."""
+        log_w, parameters = (
+            torch.cat([getattr(one, name) for one in tried]) for name in ("log_w", "parameters")
+        )
+        own = draws.own.nonzero().squeeze(1)
+        z = draws.z[: len(log_w), own]
+        for part in self._parts(len(log_w) if len(own) else 0, len(own)):
+            found = self._joint(rows[own], z[part], self._pilot_cells, mask_weight)
+            log_w[part, own], parameters[part, own] = found.log_w, found.parameters
+        return Candidates(log_w, parameters, None)
+
+    def _propose(self, rows: Incomplete, mask_weight: float, tried: list[Candidates] | None) -> Draws:
+        """Returns draws; puts what the pilot finds in `tried`, if its draws are to be the first of them."""
+
         def log_joint_of(index: Tensor) -> LogJoint:
             some = rows if len(index) == len(rows) else rows[index]
 
             def log_joint(z: Tensor) -> Tensor:
                 cells, parts = self._pilot_cells, self._parts(len(z), len(some))
-                return torch.cat([self._joint(some, z[part], cells, mask_weight).log_w for part in parts])
+                found = [self._joint(some, z[part], cells, mask_weight) for part in parts]
+                if tried == [] and len(z) == pilot.n_draws:
+                    tried.extend(found)
+                return torch.cat([one.log_w for one in found])
 
             return log_joint
 
         posterior = self.model.posterior(rows)
         if not self.adapts:
             return self._noise.of_posterior(posterior)
-        return propose(posterior, log_joint_of, self._noise, self._pilot)
+        pilot = self._pilot if tried is None else self._noise.first(self._pilot.n_draws)
+        return propose(posterior, log_joint_of, self._noise, pilot)
 
     def _joint(self, rows: Incomplete, z: Tensor, cells: Tensor, mask_weight: float) -> Candidates:
         """Returns latents (A, N, L) with, for now, the log density of them and the row."""
@@ -287,9 +321,9 @@ class ImportanceSampler:
         completed = None if found.completed is None else found.completed.squeeze(-2)
         return Candidates(found.log_w.squeeze(-1), found.parameters.squeeze(-2), completed)
 
-    def _parts(self, n_draws: int, n_rows: int) -> list[slice]:
+    def _parts(self, n_draws: int, n_rows: int, done: int = 0) -> list[slice]:
         size = max(1, self._pairs_at_once // max(1, n_rows))
-        return [slice(start, start + size) for start in range(0, n_draws, size)]
+        return [slice(start, start + size) for start in range(done, n_draws, size)]
 
     def _expected(self, parameters: Tensor, completed: Tensor | None) -> Tensor:
         """Returns what each draw expects of features (A, N, D)."""
@@ -302,10 +336,18 @@ class ImportanceSampler:
         return HiddenCells.of(observation, self._self_mask, parameters).mean
 
     def by_rows(
-        self, batch: Incomplete, answer: Callable[[Incomplete, Tensor], Tensor], dim: int = 0
+        self,
+        batch: Incomplete,
+        answer: Callable[[Incomplete, Tensor], Tensor],
+        dim: int = 0,
+        *,
+        keeps_draws: bool = True,
     ) -> Tensor:
-        """Answers for some rows at a time, always as many: products of other shapes round differently."""
-        size = self._rows_at_once
+        """Answers for some rows at a time, always as many: products of other shapes round differently.
+
+        `keeps_draws` says whether the answer needs what is decoded of all draws together.
+        """
+        size = self._rows_at_once(keeps_draws=keeps_draws)
         starts = range(0, max(1, len(batch)), size)
 
         def part(start: int) -> Tensor:
@@ -384,12 +426,13 @@ class ImportanceSampler:
             numbers += 5 * N_NODES * observation.n_columns
         return max(1, min(STEP_BYTES, memory_budget() // (4 * SHARE_OF_BUDGET)) // (8 * numbers))
 
-    @property
-    def _rows_at_once(self) -> int:
+    def _rows_at_once(self, *, keeps_draws: bool) -> int:
         """So many that what is kept of every draw fits, in each of the threads."""
         observation = self.model.observation
-        numbers = observation.n_parameters + 4 * observation.n_features + 2 * self.model.n_latent
-        if self._form == "integrated":
+        numbers = 2 * self.model.n_latent + 6
+        if keeps_draws:
+            numbers += observation.n_parameters + 4 * observation.n_features
+        if keeps_draws and self._form == "integrated":
             numbers += 5 * N_NODES * observation.n_columns
         n_bytes = memory_budget() // (SHARE_OF_BUDGET * max(2, n_workers()))
         return min(MAX_ROWS, max(1, n_bytes // (8 * numbers * self.n_draws)))

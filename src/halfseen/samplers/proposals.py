@@ -44,11 +44,16 @@ class Draws:
     log_density : :math:`(A, N)`, of everything that they were drawn from together
     log_share : :math:`(A, N)`, the log of how much each draw counts before it is weighed; the shares of a row
         sum to 1
+    own : :math:`(N)`, whether the row has a proposal of its own
     """
 
     z: Tensor
     log_density: Tensor
     log_share: Tensor
+    own: Tensor
+
+    def __getitem__(self, part: slice) -> "Draws":
+        return Draws(self.z[part], self.log_density[part], self.log_share[part], self.own)
 
     def log_weights(self, log_joint: Tensor) -> Tensor:
         """Returns log weights (A, N), whose exponentials sum to an estimate of the density of the row."""
@@ -116,10 +121,16 @@ class Noise:
         """The number of draws."""
         return len(self.extra)
 
+    def first(self, n_draws: int) -> "Noise":
+        """Returns the noise of the first draws, about so many, equally many of each component."""
+        size = math.ceil(n_draws / self.strata.shape[1])
+        return Noise(self.strata[:size], self.extra[: size * self.strata.shape[1]])
+
     def of_posterior(self, posterior: GaussianMixture) -> Draws:
         """Returns draws of the posterior, equally many of each component."""
         z = self._strata(posterior, len(self.strata))
-        return Draws(z, posterior.log_prob(z), self._shares(posterior, len(self.strata)))
+        own = torch.zeros(z.shape[1], dtype=torch.bool)
+        return Draws(z, posterior.log_prob(z), self._shares(posterior, len(self.strata)), own)
 
     def of_both(self, posterior: GaussianMixture, student: StudentT) -> Draws:
         """Returns draws of which a share is the posterior's, and the others the Student t's."""
@@ -132,7 +143,7 @@ class Noise:
         )
         own = self._shares(posterior, kept) + math.log(part)
         others = own.new_full((self.n_draws - n_kept, own.shape[1]), -math.log(self.n_draws))
-        return Draws(z, log_density, torch.cat([own, others]))
+        return Draws(z, log_density, torch.cat([own, others]), torch.ones(z.shape[1], dtype=torch.bool))
 
     def _strata(self, posterior: GaussianMixture, size: int) -> Tensor:
         return posterior.stratified(self.strata[:size, None]).transpose(1, 2).flatten(0, 1)  # (A, N, L)
@@ -145,8 +156,8 @@ class Noise:
 def propose(posterior: GaussianMixture, log_joint_of: LogJointOfRows, noise: Noise, pilot: Noise) -> Draws:
     """Returns draws of the posterior; for rows where few of them count, of a proposal of their own.
 
-    Which rows these are is found by other noise, the pilot: given it the returned ones are plain importance
-    draws, and the sums of their weights are unbiased. Only such rows pay for a proposal.
+    Which rows these are is found by the pilot. If that is other noise, given it the returned ones are plain
+    importance draws, and the sums of their weights are unbiased. Only such rows pay for a proposal.
     """
     plain = noise.of_posterior(posterior)
     n_components, n_latent = posterior.loc.shape[-2:]
@@ -170,6 +181,7 @@ def propose(posterior: GaussianMixture, log_joint_of: LogJointOfRows, noise: Noi
         plain.z.index_copy(1, poor[use], own.z),
         plain.log_density.index_copy(1, poor[use], own.log_density),
         plain.log_share.index_copy(1, poor[use], own.log_share),
+        plain.own.index_fill(0, poor[use], True),
     )
 
 
