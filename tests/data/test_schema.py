@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from halfseen.data._inference import DAY
 from halfseen.data.frames import Table
 from halfseen.data.schema import KINDS, Column, Schema
-from halfseen.errors import SchemaError
+from halfseen.errors import HalfseenWarning, SchemaError
 
 WEEK = pd.date_range("2020-01-01", periods=7, freq="D")
 
@@ -549,3 +550,28 @@ def test_levels_are_compared_as_often_as_there_are_levels_not_with_each_other():
 def test_a_level_that_cannot_be_a_level_is_refused():
     with pytest.raises(SchemaError, match=r"Column 'c' holds 'a', which is not among the levels"):
         infer(["a", "b"] * 20, {"kind": "categorical", "levels": [["a"], "b"]})
+
+
+def test_text_that_no_model_sees_but_that_looks_like_numbers_is_announced():
+    prices = [f"${number},{number % 7}00.50" for number in range(1, 40)]
+    frame = pd.DataFrame({"price": [*prices, None], "name": [f"item {number}" for number in range(40)]})
+    with pytest.warns(
+        HalfseenWarning, match=r"Column 'price' is text.* like numbers: '\$1,100.50'. Convert it"
+    ):
+        schema = Schema.infer(Table(frame))
+    assert schema.columns[0].kind == "identifier"
+
+
+@pytest.mark.parametrize(
+    ("cells", "overrides"),
+    [
+        ([f"{number}.50" for number in range(1, 40)], {"x": "identifier"}),
+        ([f"0{number}" for number in range(100, 140)], {}),
+        ([f"1.2.{number}" for number in range(40)], {}),
+        ([*map(str, range(10, 40)), "a", "b", "c", "d"], {}),
+    ],
+)
+def test_names_and_codes_are_not_taken_for_numbers_in_disguise(cells, overrides):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HalfseenWarning)
+        Schema.infer(Table(pd.DataFrame({"x": cells})), overrides)

@@ -1,11 +1,14 @@
 """What each column of a table is: its kind, levels and bounds, inferred with a reason or said by the user."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from halfseen.data._inference import infer_column
 from halfseen.data.columns import KINDS, Column, Kind, SkipRule
@@ -20,6 +23,10 @@ OVERRIDES = (
     "censored_below", "censored_above",
 )  # fmt: skip
 EVERY, FOR_EVERY = "*", ("fill", "skip")  # settings of the entry that holds for every column
+MOSTLY_NUMBERS = 0.9  # of the cells of a column of text, the share that is worth a word
+_NUMBER_TEXT = re.compile(
+    r"[-+(]?[$€£¥]? ?[-+]?(?:[1-9]\d{0,2}(?:[,.' \u00a0]\d{3})+|0|[1-9]\d*)(?:[.,]\d+)? ?[%$€£¥]?\)?"
+)
 
 
 @dataclass(frozen=True)
@@ -61,14 +68,18 @@ class Schema:
         Warns
         -----
         HalfseenWarning
-            If distinct whole numbers beyond 2**53 are one number as floats, and so to models.
+            If distinct whole numbers beyond 2**53 are one number as floats, and so to models; if a column of
+            text that no model sees looks like numbers.
         """
         said = _check_overrides({} if overrides is None else overrides, table)
         columns = []
         for j, name in enumerate(table.names):
             raw = table.column(j)
             _warn_of_merged(raw)
-            columns.append(infer_column(raw, said.get(name, {}), named=table.named))
+            column = infer_column(raw, said.get(name, {}), named=table.named)
+            if "kind" not in said.get(name, {}):
+                _warn_of_numbers(raw, column)
+            columns.append(column)
         check_rules(columns)
         return cls(tuple(columns))
 
@@ -122,6 +133,20 @@ def _warn_of_merged(raw: RawColumn) -> None:
             f"Column {raw.name!r} holds whole numbers beyond 2**53, which are not told apart: {raw.n_merged} "
             "of its distinct values are taken for another. Subtract a constant from the column, or turn it "
             "into text if its values are names."
+        )
+
+
+def _warn_of_numbers(raw: RawColumn, column: Column) -> None:
+    """Says of a column of text that no model sees if its cells look like numbers."""
+    if raw.storage != "label" or column.kind not in ("identifier", "text"):
+        return
+    counts = np.bincount(raw.values[~np.isnan(raw.values)].astype(np.int64), minlength=len(raw.labels))
+    alike = np.array([_NUMBER_TEXT.fullmatch(str(label).strip()) is not None for label in raw.labels])
+    if counts[alike].sum() > MOSTLY_NUMBERS * counts.sum():
+        example = raw.labels[int(np.argmax(alike * counts))]
+        warn_user(
+            f"Column {raw.name!r} is text that no model sees, but most of its cells look like numbers: "
+            f"{example!r}. Convert it to numbers, or set its kind in the schema if its values are names."
         )
 
 
