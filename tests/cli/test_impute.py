@@ -379,12 +379,12 @@ def test_a_report_can_say_how_well_known_cells_are_filled(tmp_path):
     command = ["impute", PENGUINS, "-o", str(tmp_path / "o.csv"), "--report", str(report), "--quiet"]
     assert main([*command, "--evaluate"]) == 0
     page = report.read_text()
-    assert "How well it fills known cells" in page
+    assert "Accuracy on known values" in page
     assert all(
         f'<td class="name">{method}</td>' in page for method in ("gaussian", "mean", "median", "iterative")
     )
     assert main(command) == 0
-    assert "How well it fills known cells" not in report.read_text()
+    assert "Accuracy on known values" not in report.read_text()
 
 
 def test_evaluate_without_a_report_is_an_error(tmp_path, capsys):
