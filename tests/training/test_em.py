@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from oracles import gaussian as oracle
 from tolerances import EXACT
 
+from halfseen import config
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.training import em
@@ -150,3 +151,22 @@ def test_an_extrapolation_that_is_not_positive_definite_is_shortened():
     loc = torch.zeros(2, dtype=torch.float64)
     shrinking = [Gaussian(loc, scale * eye) for scale in (1.0, 0.5, 0.3)]
     assert torch.linalg.eigvalsh(em._extrapolate(*shrinking).covariance).min() > 0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_little_memory_changes_nothing(generator, weighted):
+    """With 16 MiB the rows are summed in three parts."""
+    x = torch.randn(60_000, 4, generator=generator, dtype=torch.float64) @ torch.randn(
+        4, 4, generator=generator, dtype=torch.float64
+    )
+    batch = Incomplete(x + 5.0, torch.rand(x.shape, generator=generator) > 0.3)
+    weights = torch.rand(len(x), generator=generator, dtype=torch.float64) + 0.5 if weighted else None
+    settings = EMSettings(max_iterations=5)
+    start = Gaussian(torch.zeros(4, dtype=torch.float64), torch.eye(4, dtype=torch.float64))
+    whole = fit_gaussian(batch, settings, generator=generator, weights=weights, start=start)
+    with config.context(memory_budget="16 MiB"):
+        assert len(em._Climb(batch, settings, weights).parts) == 3
+        parts = fit_gaussian(batch, settings, generator=generator, weights=weights, start=start)
+    torch.testing.assert_close(parts.gaussian.loc, whole.gaussian.loc, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(parts.gaussian.covariance, whole.gaussian.covariance, rtol=1e-9, atol=1e-9)
+    assert parts.objective == pytest.approx(whole.objective, rel=1e-10)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import task_threads
+from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.low_rank import LowRankGaussian
@@ -15,6 +16,7 @@ from halfseen.distributions.patterns import Bucket, plan_buckets
 from halfseen.training.ascent import AscentSettings, ascend, squared_step
 from halfseen.training.em_factors import allowed_ranks, choose_rank, fit_low_rank
 
+COPIES = 12  # arrays of the size of the rows that a step keeps alive at its peak
 WARM_UP_ROWS = 4000  # a start from this many rows is within a few iterations of the fit to all
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DEFAULT_RIDGE = 1.0
@@ -205,16 +207,39 @@ class _Climb:
         self.batch = batch
         self.settings = settings
         self.weights = weights
-        self.buckets: list[Bucket] = list(plan_buckets(batch.observed))
+        size = max(1, memory_budget() // (2 * 8 * COPIES * batch.n_features))
+        self.parts = [slice(start, start + size) for start in range(0, len(batch), size)]
+        self.buckets: list[list[Bucket]] = [list(plan_buckets(batch.observed[part])) for part in self.parts]
 
     def run(self, start: Gaussian, callback: Callable[[int, float], None] | None) -> EMResult:
         ascent = ascend(self._step, start, _extrapolate, self.settings, self.batch.n_features, callback)
         return EMResult(ascent.point, ascent.objective, ascent.converged)
 
     def _step(self, gaussian: Gaussian) -> tuple[float, Gaussian]:
-        statistics = gaussian.statistics(self.batch, self.buckets, self.weights)
+        if len(self.parts) > 1:
+            return self._step_by_parts(gaussian)
+        statistics = gaussian.statistics(self.batch, self.buckets[0], self.weights)
         value = penalised_mean(statistics.log_prob, gaussian, self.settings.ridge, self.weights)
         return value, maximise(statistics.completed, statistics.covariance, self.settings.ridge, self.weights)
+
+    def _step_by_parts(self, gaussian: Gaussian) -> tuple[float, Gaussian]:
+        """The same step by sums over parts of the rows, so that few completed rows are there at a time."""
+        ridge, n_features = self.settings.ridge, self.batch.n_features
+        log_prob, shift = self.batch.x.new_empty(len(self.batch)), self.batch.x.new_zeros(n_features)
+        scatter = ridge * torch.eye(n_features, dtype=self.batch.x.dtype)
+        for part, buckets in zip(self.parts, self.buckets, strict=True):
+            weights = None if self.weights is None else self.weights[part]
+            found = gaussian.statistics(self.batch[part], buckets, weights)
+            log_prob[part] = found.log_prob
+            centred = found.completed - gaussian.loc
+            weighted = centred if weights is None else weights[:, None] * centred
+            shift += weighted.sum(dim=0)
+            scatter += centred.T @ weighted + found.covariance
+        count = len(self.batch) if self.weights is None else float(self.weights.sum())
+        shift = shift / count
+        covariance = (scatter - count * torch.outer(shift, shift)) / (count + ridge)
+        value = penalised_mean(log_prob, gaussian, ridge, self.weights)
+        return value, Gaussian(gaussian.loc + shift, (covariance + covariance.T) / 2)
 
 
 def penalised_mean(log_prob: Tensor, gaussian: Gaussian, ridge: float, weights: Tensor | None) -> float:
