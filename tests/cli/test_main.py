@@ -133,6 +133,14 @@ def test_a_report_that_fails_costs_nothing_of_the_table(run, table, monkeypatch,
     assert sorted(os.listdir(table.parent)) == ["in.csv", "m.half", "out.csv"]
 
 
+def test_draws_are_written_before_the_report_asks_for_more(run, table, monkeypatch, as_a_user):
+    fail_with(monkeypatch, ValueError("not this time"), where="transform")
+    code, _, err = run("impute", table, "-o", "out.csv", "--draws", 2, "--report", "r.html")
+    assert code == 2
+    assert last_line(err).endswith("; the table was written to out.csv")
+    assert (table.parent / "out.csv").read_text().startswith("draw,name,x,y\n1,ann,1.50,4\n")
+
+
 def test_a_report_that_fails_names_the_column(run, table, monkeypatch, as_a_user):
     def broken(column, *given):
         raise OverflowError("date value out of range")

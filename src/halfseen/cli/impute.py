@@ -100,31 +100,28 @@ def impute(request: Request, reporter: Reporter) -> None:
         with reporter.progress("fitting", request.named_method, unit) as callback:
             imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
         _say_kinds(imputer.schema_.columns, reporter)
-        filled, drawn = _fill(request, reporter, imputer, file.table)
-        _write(request, reporter, file, [filled] if request.draws is None else drawn)
+        completed = _complete(request, reporter, imputer, file.table)
+        _write(request, reporter, file, completed)
         if request.model is not None:
             with _after_the_table("the model", request):
                 imputer.save(request.model)
             reporter.say("model", request.model)
         if request.report is not None:
             with _after_the_table("the report", request):
-                page = _make_page(request, reporter, imputer, file, filled, drawn, started)
+                page = _make_page(request, reporter, imputer, file, completed, started)
                 with write_atomically(request.report) as target:
                     target.write(page.encode("utf-8"))
             reporter.say("report", request.report)
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
-def _fill(request: Request, reporter: Reporter, imputer: Any, table: pa.Table) -> tuple[Any, list[Any]]:
-    """Return the table with the best single values, if they are needed, and the draws asked for."""
-    filled, drawn = None, []
+def _complete(request: Request, reporter: Reporter, imputer: Any, table: pa.Table) -> Sequence[pa.Table]:
+    """Return what is to be written: the draws asked for, or one table with the best single values."""
     if request.draws is not None:
         with reporter.progress("drawing", f"{request.draws:,} tables"):
-            drawn = imputer.sample(table, n_draws=request.draws)
-    if request.draws is None or request.report is not None:
-        with reporter.progress("filling", "best single values"):
-            filled = imputer.transform(table)
-    return filled, drawn
+            return imputer.sample(table, n_draws=request.draws)
+    with reporter.progress("filling", "best single values"):
+        return [imputer.transform(table)]
 
 
 @contextmanager
@@ -203,8 +200,7 @@ def _make_page(
     reporter: Reporter,
     imputer: Any,
     file: TableFile,
-    filled: pa.Table,
-    drawn: Sequence[pa.Table],
+    completed: Sequence[pa.Table],
     started: float,
 ) -> str:
     """Return the report; its packages are imported here, for who has not installed them."""
@@ -214,7 +210,10 @@ def _make_page(
     table = file.table
     n_draws = REPORT_DRAWS if table.num_rows * table.num_columns <= _LARGE else REPORT_DRAWS // 4
     with reporter.progress("asking", "for draws and intervals, which the report shows"):
-        draws = drawn or imputer.sample(table, n_draws=n_draws)
+        if request.draws is None:
+            filled, draws = completed[0], imputer.sample(table, n_draws=n_draws)
+        else:
+            filled, draws = imputer.transform(table), completed
         low, high = imputer.interval(table, level=request.level)
         probabilities = imputer.top_probabilities(table)
     summary = summarize(
