@@ -298,6 +298,13 @@ def test_at_least_three_means_more_than_two_in_whole_numbers():
     assert format_cells(pa.array([2, 3]), column.style).to_pylist() == ["2", "≥3"]
 
 
+def test_limits_beside_text_and_huge_numbers_are_read_without_a_warning(read):
+    file = read("x,y\n<5,1\n7,2\n9,3\n11,4\nfoo,5\n>9000000000000000000,6\n", number_formats=["x=1234"])
+    assert file.table["x"].to_pylist()[:5] == [2, 7, 9, 11, None]
+    assert file.table["x"].to_pylist()[5] > 9_000_000_000_000_000_000
+    assert file.kept["x"].to_pylist() == [False, False, False, False, True, False]
+
+
 def test_exact_values_beyond_a_limit_are_counted_in_the_note():
     column = parse(["<0.5", "<0.5", "0.3", "1.2", "2.2"])
     assert "like the 1 exact values below it" in column.notes[0]

@@ -15,6 +15,7 @@ from halfseen.cli.numbers import Marks, Numbers
 MIN_EXACT = 3
 """Fewer distinct exact numbers than this, and ``<30`` and ``>30`` are levels."""
 
+_LARGEST = 9.2e18  # of whole numbers
 _SIGNS: dict[Literal["below", "above"], str] = {"below": "^[<≤]", "above": "^[>≥]"}
 
 
@@ -75,9 +76,7 @@ def replace_limits(
         limits.append(Limit(side, bound, text))
         settings[f"censored_{side}"] = bound
         found[main] = _beyond(bound, side, whole)
-    typed = found.astype(np.int64) if whole and not np.isnan(found[fits]).any() else found
-    if whole:
-        typed = np.where(fits, np.nan_to_num(found), 0).astype(np.int64)
+    typed = np.where(fits, found, 0).astype(np.int64) if whole else found
     return Limited(pa.array(typed, mask=hidden | ~fits), hidden, tuple(limits), settings, tuple(notes))
 
 
@@ -93,7 +92,7 @@ def _beyond(bound: float, side: str, whole: bool) -> float:
     if bound <= 0:
         return bound - 1 if side == "below" else bound + 1
     number = bound / 2 if side == "below" else bound * 2
-    return float(np.floor(number)) if whole else number
+    return min(float(np.floor(number)), _LARGEST) if whole else number
 
 
 def _describe(
