@@ -38,7 +38,7 @@ autodoc_typehints = "none"  # the docstrings say it, with shapes
 autodoc_default_options = {"members": True, "inherited-members": "object"}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = False
+napoleon_use_ivar = True  # an attribute that is also a property would be described twice
 napoleon_custom_sections = [("Shapes", "params_style")]
 
 html_theme = "pydata_sphinx_theme"
