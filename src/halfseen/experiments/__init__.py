@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from halfseen.experiments import (
     gaussian,
+    margins,
     missvae,
     missvae_images,
     missvae_tables,
@@ -28,6 +29,7 @@ _MODULES = (
     missvae_tables,
     missvae_images,
     tables,
+    margins,
 )
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
