@@ -114,7 +114,7 @@ def test_the_mean_is_that_of_a_fine_grid(name, mean, std):
     shares = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
     grid = mean + std * torch.special.ndtri(shares)
     exact = float(margin.inverse(grid).mean())
-    found = margin.mean(torch.tensor(mean).double(), torch.tensor(std).double())
+    found = margin.mean(torch.tensor([mean]).double(), torch.tensor([std]).double())
     assert float(found) == pytest.approx(exact, abs=0.01 * float(x.std()))
 
 

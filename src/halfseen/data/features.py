@@ -192,7 +192,7 @@ class FeatureMap:
         return numbers
 
     def mean_numbers(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """Returns the expected codes (*, n_numeric) if features are normal with these means and variances."""
+        """Returns the expected codes (N, n_numeric) if features are normal with these means and variances."""
         loc, scale = self.scaler.loc, self.scaler.scale
         numbers = self.scaler.inverse(mean)[..., : len(self.numeric)]
         for i, margin in self.bent():

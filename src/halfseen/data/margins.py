@@ -24,6 +24,7 @@ from halfseen.data.links import LINKS, Link
 NODES, WEIGHTS = (
     torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(32)
 )  # of quadrature under a standard normal, once the weights are divided by their sum
+AT_ONCE = 8_192  # values whose nodes are in memory together
 TAIL_LEVELS = 10  # whole numbers beyond the observed ones that count in a mean
 NARROWEST = 1e-250  # probability of an interval
 FARTHEST = -500.0  # log probability of an interval, beyond which its nearest end will do
@@ -140,10 +141,14 @@ class Margin:
         return torch.where(spread, log_mass(below, above), density)
 
     def mean(self, mean: Tensor, std: Tensor) -> Tensor:
-        """Returns the expected value where scores are normal with the given means and deviations (*).
+        """Returns the expected value where scores are normal with the given means and deviations (N).
 
         By quadrature, with jumps of the value taken exactly.
         """
+        parts = zip(mean.split(AT_ONCE), std.split(AT_ONCE), strict=True)
+        return torch.cat([self._mean(*part) for part in parts])
+
+    def _mean(self, mean: Tensor, std: Tensor) -> Tensor:
         if self.half and not len(self.values):
             levels, edges = self._lattice()
             reached = ndtr((mean.unsqueeze(-1) - edges) / std.unsqueeze(-1).clamp(min=1e-9))

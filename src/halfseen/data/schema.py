@@ -53,12 +53,14 @@ class Schema:
         table : Table
             What to look at.
         overrides : mapping, optional
-            From the name or position of a column to a kind, or to settings: kind, minimum, maximum, integer,
-            levels, fill, skip. Bounds of dates may be ISO text. They bind imputed cells; observed cells stay
-            as they are. With ``fill`` True or False missing cells are filled or left empty, whatever the
-            column is; ``skip`` is a rule ``{"column": name, "values": [...]}`` that says where the column
-            does not apply, or False if none is to be looked for. The name ``"*"`` stands for every column
-            that does not say otherwise, with ``fill`` and ``skip`` only.
+            From the name or position of a column to a kind, or to settings: kind, minimum, maximum, firm,
+            integer, levels, censored_below, censored_above, fill, skip. Bounds of dates may be ISO text.
+            They bind imputed cells, by the distribution or, with ``firm`` False, by clipping; observed cells
+            stay as they are. Codes below ``censored_below`` are known only to be below. With ``fill`` True or
+            False missing cells are filled or left empty, whatever the column is; ``skip`` is a rule
+            ``{"column": name, "values": [...]}`` that says where the column does not apply, or False if none
+            is to be looked for. The name ``"*"`` stands for every column that does not say otherwise, with
+            ``fill`` and ``skip`` only.
 
         Raises
         ------

@@ -80,8 +80,9 @@ class GaussianImputer(BaseImputer):
         Called with a progress record after each EM iteration.
     schema : dict, optional
         Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of
-        ``kind``, ``minimum``, ``maximum``, ``integer``, ``levels``, ``fill``, ``skip``. Columns not named are
-        inferred; ``"*"`` stands for all of them, with ``fill`` and ``skip``.
+        ``kind``, ``minimum``, ``maximum``, ``firm``, ``integer``, ``levels``, ``censored_below``,
+        ``censored_above``, ``fill``, ``skip``. Columns not named are inferred; ``"*"`` stands for all of
+        them, with ``fill`` and ``skip``.
     random_state : int, numpy generator or None, default=None
         Seeds fitting and draws.
 
