@@ -57,6 +57,8 @@ def suspect_words(name: str, texts: pa.Array) -> str | None:
 
 def suspect_numbers(name: str, values: pa.Array | pa.ChunkedArray) -> str | None:
     """Return a sentence about numbers of nines that are repeated far from the other values of a column."""
+    if pa.types.is_float16(values.type):  # which has no functions
+        values = values.cast(pa.float32())
     ends = pc.min_max(values).as_py()
     low, high = ends["min"], ends["max"]
     if low is None or (high not in _CODES and -low not in _CODES):

@@ -168,11 +168,11 @@ def read_table(
         file = _read_csv(data, source, delimiter, encoding, given)
     else:
         table = spell_nulls(_read_binary(data, source, kind))
+        _check_names(table.column_names, source)
         rules = make_rules(table.column_names, **given | {"default_nulls": False})
         table = blank_codes(table, rules)
         notes = (*rules.notes, *suspect_codes(table))
         file = TableFile(table, source, kind, notes=notes, settings=merge_settings({}, said))
-    _check_names(file.table.column_names, source)
     if file.table.num_rows == 0:
         raise TableError(f"{source}: the table has a header but no rows")
     return file

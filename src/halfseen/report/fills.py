@@ -208,7 +208,8 @@ def _summarize_widths(ends: np.ndarray, scale: float) -> Fill:
     width = width[np.isfinite(width)]
     if len(width) == 0:
         return {}
-    median = float(np.median(width))
+    unit = _unit(width)
+    median = float(np.median(width / unit) * unit)
     return {"width": median, "relative_width": median / scale if scale > 0 else None}
 
 

@@ -122,7 +122,8 @@ def explain_singular(ridge: float) -> Iterator[None]:
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         raise ValueError(
             f"The covariance is singular with ridge={ridge:g}: some columns determine others, or "
-            "rows are too few. Use a larger ridge."
+            "rows are too few. Use a larger ridge (a parameter of the estimator), or leave out columns that "
+            "others determine."
         ) from error
 
 
