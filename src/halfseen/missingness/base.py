@@ -6,7 +6,7 @@ factor in `log_prob` is 1, and rates are shares of the cells that were there.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from halfseen._random import seed_from, torch_generator
 from halfseen.errors import SchemaError
-from halfseen.missingness.reading import Coder, Columns, OpenTable, Positions
+from halfseen.missingness.reading import Coder, Columns, OpenTable, Positions, refuse_extreme
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,6 +33,8 @@ class Mechanism(ABC):
     expected_rate_ : array of shape (D,)
         The expected share of hidden cells in each column of the fitted table; 0 where nothing can be hidden.
     """
+
+    _squares: ClassVar[bool] = False  # whether it computes with squares of values, not their order alone
 
     columns: Columns | None
     columns_: Positions
@@ -62,6 +64,8 @@ class Mechanism(ABC):
         self._coder = Coder(table, self._reads(table))
         self._settle_unreadable(table)
         x, present = self._read(table)
+        for j in self._coder.needed if self._squares else ():
+            refuse_extreme(x[:, j].detach(), table.names[j])
         with torch.no_grad():
             self._calibrate(x.detach().double().cpu(), present.cpu())
             self.expected_rate_ = self._find_expected_rate(x, present)

@@ -15,6 +15,8 @@ from scipy.special import expit, logit, ndtr, ndtri
 Floats = npt.NDArray[np.float64]
 Link = Callable[[Floats], Floats]
 
+LARGEST, SMALLEST = 1e150, 1e-150  # beyond these, squares are not floats
+
 _LINKS: dict[str, tuple[Link, Callable[[float], float]]] = {
     "logistic": (expit, logit),
     "probit": (ndtr, ndtri),
@@ -154,8 +156,10 @@ def standardizer(values: Floats) -> tuple[float, float]:
     """
     if not len(values):
         return 0.0, 1.0
-    mean = float(values.mean())
-    scale = float(np.sqrt(np.mean((values - mean) ** 2)))
+    largest = float(np.abs(values).max())
+    unit = largest if largest > LARGEST or 0.0 < largest < SMALLEST else 1.0  # else squares leave the range
+    mean = float((values / unit).mean()) * unit
+    scale = float(np.sqrt(np.mean((values / unit - mean / unit) ** 2))) * unit
     if scale <= 1e-14 * max(abs(mean), float(np.abs(values).max())):
         return float(values[0]) if values.min() == values.max() else mean, 1.0
     return mean, scale

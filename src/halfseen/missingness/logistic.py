@@ -69,6 +69,8 @@ class MARLogistic(CellMechanism):
     array([1. , 0.7, 0.7])
     """
 
+    _squares = True
+
     rate: Rate = 0.3
     predictors: Columns | None = None
     predictor_share: float = 0.1

@@ -20,6 +20,7 @@ from halfseen.data.frames import RawColumn, Table, is_frame
 from halfseen.data.masked import unmask
 from halfseen.data.schema import Schema
 from halfseen.errors import SchemaError
+from halfseen.missingness.calibration import LARGEST, SMALLEST
 from halfseen.missingness.holes import put_nulls
 
 Columns = str | int | Sequence[str | int]
@@ -232,6 +233,17 @@ def _refuse_infinite(values: Tensor, name: str) -> None:
         )
 
 
+def refuse_extreme(values: Tensor, name: str) -> None:
+    """Raises if the squares of a column, which some mechanisms compute, would leave the range of floats."""
+    largest = float(values.nan_to_num(0.0).abs().max()) if len(values) else 0.0
+    if largest > LARGEST or 0.0 < largest < SMALLEST:
+        raise SchemaError(
+            f"Column {name!r} holds numbers up to {largest:.3g} in size, but this mechanism computes with "
+            f"numbers from {SMALLEST:g} to {LARGEST:g}. Express the column in another unit."
+        )
+
+
 def _mean(values: Floats) -> float:
     seen = values[~np.isnan(values)]
-    return float(seen.mean()) if len(seen) else 0.0
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers that no mechanism computes with
+        return float(seen.mean()) if len(seen) else 0.0

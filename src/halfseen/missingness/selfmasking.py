@@ -63,6 +63,8 @@ class LogisticSelfMasking(CellMechanism):
     array([0.3, 0.3])
     """
 
+    _squares = True
+
     rate: Rate = 0.3
     steepness: Numbers = 2.0
     columns: Columns | None = None
@@ -134,6 +136,8 @@ class ProbitSelfMasking(CellMechanism):
     >>> round(float(mechanism.probability(X).mean()), 12)
     0.3
     """
+
+    _squares = True
 
     rate: Rate = 0.3
     slope: Numbers = 1.0
@@ -220,6 +224,8 @@ class GaussianSelfMasking(CellMechanism):
     >>> mechanism.centres_, mechanism.variances_.round(4)
     (array([11.]), array([24.528]))
     """
+
+    _squares = True
 
     rate: Rate = 0.3
     shift: float = 2.0
