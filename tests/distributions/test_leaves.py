@@ -24,7 +24,7 @@ from scipy import stats
 from tolerances import EXACT, QUADRATURE
 
 from halfseen.distributions.leaf import NumericLeaf, inverse_softplus, open_uniforms
-from halfseen.distributions.leaves import GaussianLeaf
+from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_counts import NegativeBinomialLeaf, PoissonLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
@@ -275,3 +275,9 @@ def test_impossible_settings_are_refused():
         CategoricalLeaf([2, 0])
     with pytest.raises(ValueError, match="at least two levels"):
         OrdinalLeaf([torch.tensor([0])])
+
+
+@pytest.mark.parametrize("leaf", [GaussianLeaf(3), StudentTLeaf(3)], ids=["gaussian", "student-t"])
+def test_the_mean_of_each_column_is_its_own_location(leaf):
+    parameters = torch.arange(float(leaf.n_parameters))
+    assert leaf.mean(parameters).tolist() == [0.0, 1.0, 2.0]

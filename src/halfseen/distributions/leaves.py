@@ -59,7 +59,7 @@ class GaussianLeaf(NumericLeaf):
 
     def mean(self, parameters: Tensor) -> Tensor:
         """Returns the location (*, J)."""
-        return parameters.chunk(3, dim=-1)[0]
+        return parameters.chunk(2, dim=-1)[0]
 
     def variance(self, parameters: Tensor) -> Tensor:
         """Returns the squared scale (*, J)."""
