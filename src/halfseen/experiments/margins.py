@@ -68,7 +68,8 @@ def shape(name: str, uniform: Floats) -> Floats:
 
 def make_task(setting: Setting, seed: int) -> Task:
     """Returns a table whose first column has the shape of the setting."""
-    generator = np.random.default_rng(seed)
+    place = [list(MEANS).index(setting["shape"]), MECHANISMS.index(setting["mechanism"])]
+    generator = np.random.default_rng([seed, *place])  # so that settings do not share their luck
     covariance = CORRELATION + (1 - CORRELATION) * np.eye(4)
     scores = generator.multivariate_normal(np.zeros(4), covariance, size=N_ROWS)
     complete = scores.copy()
