@@ -100,6 +100,8 @@ class Margin:
             above = torch.where(x + self.half >= self.high, inf, self.place(x + self.half))
         else:
             below, above = self.place(x), self.place(x, last=True)
+        if self.censored_below == -inf and self.censored_above == inf:
+            return below, above
         limits = torch.tensor([self.censored_below, self.censored_above], dtype=x.dtype)
         cut = self.place(limits.clamp(torch.finfo(x.dtype).min, torch.finfo(x.dtype).max))
         censored = x < self.censored_below
