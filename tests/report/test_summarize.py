@@ -247,3 +247,13 @@ def test_a_million_rows_take_seconds():
     summary = summarize(table, full, [full] * 3, full, full, schema)
     assert time.perf_counter() - started < 20
     assert len(json.dumps(summary)) < 100_000
+
+
+def test_long_labels_of_an_axis_do_not_overlap():
+    edges = (2.0**53 + 2 * np.arange(9)).tolist()
+    shares = dict.fromkeys(("observed", "imputed", "single", "low", "high"), [0.125] * 8)
+    page = svg.histogram({"name": "x", "edges": edges, "time": None, "cells": []} | shares)
+    places = [float(x) for x in re.findall(r'class="tick" x="([0-9.]+)"', page)]
+    longest = max(map(len, re.findall(r'class="tick"[^>]*>([^<]+)<', page)))
+    assert len(places) >= 1
+    assert all(np.diff(places) >= 5 * longest)

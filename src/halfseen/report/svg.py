@@ -9,6 +9,7 @@ from typing import Any
 WIDTH, HEIGHT = 340.0, 168.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 4.0, 4.0, 8.0, 34.0
 SMALLEST_STEP = 1e-300  # between ticks; below it floats have few digits
+LETTER = 6.5  # the width of one, about
 SECONDS_PER_YEAR = 31_556_952.0
 _CELL, _CELL_WIDTH = 16.0, 22.0
 _RUG = 5.0
@@ -156,6 +157,9 @@ def _ticks(edges: Sequence[float], y: float, time: str | None) -> list[str]:
         values = [low / 2 + high / 2]
     else:
         values = nice_ticks(low, high)
+    longest = max((len(label(value)) for value in values), default=1)
+    room = max(1, int(WIDTH / (LETTER * longest)))  # labels that stand beside each other
+    values = values[:: math.ceil(len(values) / room) or 1]
     parts = []
     for value in values:
         x = _LEFT + (WIDTH - _LEFT - _RIGHT) * _place(value, low, high)
