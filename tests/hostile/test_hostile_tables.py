@@ -18,7 +18,8 @@ from halfseen.cli.main import main
 from halfseen.cli.tables import read_table
 from halfseen.errors import SchemaError
 
-N_FAST = 24
+N_FAST, CHUNK = 24, 20
+STARTS = (*range(1000, 1200, CHUNK), *range(1360, 1520, CHUNK))
 
 
 @pytest.fixture
@@ -134,3 +135,14 @@ def test_some_hostile_tables_keep_every_law(command, seed):
     hostile = make_table(seed)
     command(hostile)
     check_library(hostile)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", STARTS)
+def test_hostile_tables_keep_every_law(command, start):
+    filled = 0
+    for seed in range(start, start + CHUNK):
+        hostile = make_table(seed)
+        filled += command(hostile)
+        check_library(hostile)
+    assert filled >= CHUNK / 4
