@@ -17,7 +17,7 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with target.open("wb") if is_special else _swapping(target) as file:
             yield file
     except OSError as error:
-        if error.filename is None:  # as when the disk is full
+        if error.filename is None and error.errno is not None:  # as when the disk is full
             error.filename = os.fspath(path)
         raise
 

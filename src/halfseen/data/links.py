@@ -26,8 +26,8 @@ class Link:
     Examples
     --------
     >>> link = Link("between", 0.0, 100.0)
-    >>> link.inverse(link.forward(torch.tensor([1.0, 50.0, 99.0])))
-    tensor([ 1., 50., 99.])
+    >>> link.inverse(link.forward(torch.tensor([1.0, 50.0, 99.0]))).round().tolist()
+    [1.0, 50.0, 99.0]
     """
 
     kind: LinkKind = "identity"

@@ -139,12 +139,13 @@ def _warn_of_merged(raw: RawColumn) -> None:
 
 
 def _warn_of_numbers(raw: RawColumn, column: Column) -> None:
-    """Says of a column of text that no model sees if its cells look like numbers."""
+    """Says of a column of text that no model sees if its cells look like numbers other than plain digits."""
     if raw.storage != "label" or column.kind not in ("identifier", "text"):
         return
     counts = np.bincount(raw.values[~np.isnan(raw.values)].astype(np.int64), minlength=len(raw.labels))
     alike = np.array([_NUMBER_TEXT.fullmatch(str(label).strip()) is not None for label in raw.labels])
-    if counts[alike].sum() > MOSTLY_NUMBERS * counts.sum():
+    only_digits = all(str(label).strip().isdecimal() for label in raw.labels)
+    if counts[alike].sum() > MOSTLY_NUMBERS * counts.sum() and not only_digits:
         example = raw.labels[int(np.argmax(alike * counts))]
         warn_user(
             f"Column {raw.name!r} is text that no model sees, but most of its cells look like numbers: "
