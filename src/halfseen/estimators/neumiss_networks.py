@@ -115,7 +115,9 @@ class _NeuMissNetwork(Saveable, TableEstimator):
             settings=self._settings(len(train)),
             callback=self.callback,
         )
-        self.module_ = module.requires_grad_(False)
+        self.module_ = module.double().requires_grad_(
+            False
+        )  # so that a prediction does not depend on its batch
         self._judge(train if held is None else held)
         return self
 
@@ -128,8 +130,8 @@ class _NeuMissNetwork(Saveable, TableEstimator):
         """Returns the outputs (N, T) of the network for each row of a table."""
         codes = self._read(X, reset=False).codes
         size = rows_at_once(self._features.n_features + self._n_outputs)
-        parts = [self._features.encode(part).to(torch.float32) for part in [*codes.chunks(size)] or [codes]]
-        return torch.cat([self.module_(part) for part in parts]).double()
+        parts = [self._features.encode(part) for part in [*codes.chunks(size)] or [codes]]
+        return torch.cat([self.module_(part) for part in parts])
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} does not say how its targets are read.")
@@ -176,7 +178,7 @@ class _NeuMissNetwork(Saveable, TableEstimator):
         planned = max(self.width, self._n_outputs) * max(self.width, self._features.n_features)
         if planned > largest:
             raise ValueError(f"width={self.width!r} does not fit the saved weights.")
-        module = self._build()
+        module = self._build().double()
         module.load_state_dict(weights)
         self.module_ = module.eval().requires_grad_(False)
 
@@ -273,7 +275,7 @@ class NeuMissNetworkRegressor(RegressorMixin, _NeuMissNetwork):
 
     @torch.no_grad()
     def _judge(self, rows: Labelled[Incomplete]) -> None:
-        errors = (self.module_(rows.rows) - rows.target).abs().double()
+        errors = (self.module_(rows.rows.to(torch.float64)) - rows.target).abs()
         levels = torch.linspace(0, 1, min(N_QUANTILES, len(errors)), dtype=torch.float64)
         self._n_errors = len(errors)
         self._errors = weighted_quantiles(errors, rows.weight.double(), levels)
