@@ -132,8 +132,8 @@ def test_groups_of_levels_beyond_the_levels_are_refused(contents, tmp_path):
 @pytest.mark.parametrize("kind", ["gaussian", "mixture", "regressor"])
 def test_tensors_that_are_not_finite_are_refused(contents, tmp_path, kind, value):
     manifest, tensors = read(contents(kind))
-    numbers = [name for name in sorted(tensors) if tensors[name].is_floating_point() and tensors[name].numel()]
-    name = next(name for name in numbers if name != "bounds")
+    filled = {name: tensor for name, tensor in sorted(tensors.items()) if tensor.numel() and name != "bounds"}
+    name = next(name for name, tensor in filled.items() if tensor.is_floating_point())
     tensors[name].view(-1)[0] = value
     _refused(tmp_path / "infinite", sign(manifest, tensors), f"'{name}' holds a number that is not finite")
 
