@@ -19,10 +19,11 @@ import safetensors.torch
 import torch
 from conformance.registry import ESTIMATORS, PREDICTORS
 from conformance.tables import ARRAY, NASTY, PENGUINS, bits, fingerprint, fit_quietly
+from sklearn.base import BaseEstimator
 
 import halfseen
 from halfseen import GaussianImputer, MixtureImputer, ModelFileError
-from halfseen.estimators.model_file import DIGEST, FORMAT, KEY, _digest
+from halfseen.estimators.model_file import DIGEST, FORMAT, KEY, Saveable, _digest
 
 CASES = (ARRAY, PENGUINS, NASTY)
 ROOT = Path(__file__).resolve().parents[2]
@@ -224,10 +225,64 @@ def test_an_unknown_class_is_refused_and_never_imported(model_file, tmp_path):
     assert_refused(path, "which is not known here")
 
 
-@pytest.mark.parametrize("key", ["format", "class", "parameters", "attributes", "schema"])
+@pytest.mark.parametrize("key", ["format", "class", "parameters", "attributes"])
 def test_a_manifest_that_lacks_an_entry_is_refused(model_file, tmp_path, key):
     path = forge(model_file, tmp_path / "lacking", change=lambda manifest: manifest.pop(key))
     assert_refused(path, "is not a halfseen model: its description")
+
+
+def test_an_estimator_of_tables_without_its_schema_is_refused(model_file, tmp_path):
+    path = forge(model_file, tmp_path / "lacking", change=lambda manifest: manifest.pop("schema"))
+    assert_refused(path, "does not describe a GaussianImputer .ValueError: its description lacks 'schema'")
+
+
+class RatingMeans(Saveable, BaseEstimator):
+    """An estimator of a kind of data that has no schema: ratings of users (rows) for items (columns)."""
+
+    _saved = ("n_ratings_", "scale_")
+
+    def __init__(self, shrinkage=1.0):
+        self.shrinkage = shrinkage
+
+    def fit(self, ratings, y=None):
+        known = ~np.isnan(ratings)
+        self.n_ratings_, self.scale_ = int(known.sum()), {"lowest": 1, "highest": 5}
+        totals = np.where(known, ratings, 0.0).sum(axis=0)
+        self.means_ = torch.from_numpy(totals / (known.sum(axis=0) + self.shrinkage))
+        return self
+
+    def _state(self):
+        return {"means": self.means_}
+
+    def _restore(self, tensors):
+        self.means_ = tensors["means"]
+
+
+@pytest.fixture
+def ratings_file(tmp_path):
+    path = tmp_path / "ratings.halfseen"
+    RatingMeans(shrinkage=0.5).fit(np.array([[4.0, np.nan], [5.0, 1.0]])).save(path)
+    return path
+
+
+def test_an_estimator_without_a_schema_can_be_saved(ratings_file):
+    loaded = halfseen.load(ratings_file)
+    assert (type(loaded), loaded.shrinkage, loaded.n_ratings_) == (RatingMeans, 0.5, 3)
+    assert loaded.scale_ == {"lowest": 1, "highest": 5}
+    assert loaded.means_.tolist() == [9 / 2.5, 1 / 1.5]
+    assert not hasattr(loaded, "schema_")
+
+
+def test_the_checks_hold_for_an_estimator_without_a_schema(ratings_file, tmp_path):
+    def spoil(tensors):
+        tensors["means"][0] = torch.nan
+
+    spoilt = forge(ratings_file, tmp_path / "spoilt", tensors=spoil)
+    assert_refused(spoilt, "'means' holds a number that is not finite")
+    weightless = forge(ratings_file, tmp_path / "weightless", tensors=lambda tensors: tensors.clear())
+    assert_refused(weightless, "does not describe a RatingMeans .KeyError: 'means'")
+    newer = forge(ratings_file, tmp_path / "newer", change=lambda manifest: manifest.update(format=99))
+    assert_refused(newer, "has format 99; this version reads format")
 
 
 @pytest.mark.parametrize("text", ["", "not json", "[]", "null", '"text"', "[" * 100_000])

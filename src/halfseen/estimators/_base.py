@@ -23,11 +23,10 @@ from halfseen.errors import warn_user
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators._transaction import all_or_nothing
-from halfseen.estimators.model_file import Saveable
 from halfseen.models.tabular import TabularModel
 
 
-class BaseImputer(OneToOneFeatureMixin, TransformerMixin, Saveable, TableEstimator):
+class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """Fits a model to a table with holes and fills holes of any table with the same columns.
 
     A subclass has parameters, `_fit_model(codes)` that returns a `TabularModel`, and `_model_from_state` that

@@ -15,7 +15,6 @@ from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.estimators._table import TableEstimator, rows_at_once
 from halfseen.estimators._targets import read_weights
 from halfseen.estimators._transaction import all_or_nothing
-from halfseen.estimators.model_file import Saveable
 from halfseen.models.neumiss import NeuMissModel
 from halfseen.training.em_self_masked import OFFERED
 from halfseen.training.loop import TrainingSettings
@@ -27,7 +26,7 @@ HEADS = ("auto", "linear", "mlp")
 WEIGHT_DECAY = 1e-2
 
 
-class NeuMissBase(Saveable, TableEstimator):
+class NeuMissBase(TableEstimator):
     """Reads tables and targets, fits a `NeuMissModel`, and predicts with it in chunks.
 
     A subclass turns its targets into tensors (`_read_targets`).

@@ -1,6 +1,6 @@
 """The NaN boundary of every estimator: users' tables in, codes with a mask below, tables out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.masked import unmask
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
+from halfseen.estimators.model_checks import check_schema
+from halfseen.estimators.model_file import Saveable
 
 COPIES = 12  # arrays of the size of the features that an operation keeps alive at its peak
 
@@ -36,8 +38,8 @@ class ReadTable:
     codes: Incomplete
 
 
-class TableEstimator(BaseEstimator):
-    """Reads tables of any library into codes, by a schema that is inferred in `fit` and kept."""
+class TableEstimator(Saveable, BaseEstimator):
+    """Reads tables of any library into codes, by a schema that is inferred in `fit`, kept and saved."""
 
     schema: Any
     random_state: Any
@@ -93,6 +95,15 @@ class TableEstimator(BaseEstimator):
     @property
     def _modelled(self) -> Sequence[Column]:
         return [column for column in self.schema_ if column.modelled]
+
+    def _entries(self) -> dict[str, Any]:
+        return {"schema": self.schema_.to_dict()}
+
+    def _restore_entries(self, description: Mapping[str, Any]) -> None:
+        if "schema" not in description:
+            raise ValueError("its description lacks 'schema'")
+        self.schema_ = Schema.from_dict(description["schema"])
+        check_schema(self.schema_, self.n_features_in_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,18 @@
-"""Model files: safetensors that hold the tensors and, as JSON, all the rest; nothing is executed."""
+"""Model files: safetensors that hold the tensors and, as JSON, all the rest; nothing is executed.
+
+An estimator of any kind of data can be saved. It inherits from `Saveable` and declares four things:
+
+- `_state()` returns the fitted tensors by name, and `_restore(tensors)` sets the fitted attributes from them.
+  The parameters of `__init__` and the attributes of the file are in place when `_restore` is called.
+- `_saved` names further fitted attributes whose values JSON can hold; tuples come back as lists. The
+  attributes in `ATTRIBUTES` are saved wherever an estimator has them.
+- `_unbounded` names the tensors that may hold infinity. All others must be finite.
+- `_entries()` returns further entries of the description, and `_restore_entries(description)` reads them,
+  before `_restore` is called. Most estimators have none; estimators of tables (`TableEstimator`) contribute
+  their schema in this way.
+
+Classes of this library are found by their names; other classes must be imported before `load` is called.
+"""
 
 import datetime
 import hashlib
@@ -22,15 +36,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._files import write_atomically
-from halfseen.data.schema import Schema
 from halfseen.errors import ModelFileError
-from halfseen.estimators.model_checks import BoundedTensors, check_schema, check_tensors
+from halfseen.estimators.model_checks import BoundedTensors, check_tensors
 from halfseen.training.progress import History
 
 FORMAT = 2
 KEY, DIGEST = "halfseen", "sha256"
 ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_", "history_")
-ENTRIES = ("class", "parameters", "attributes", "schema")  # of the manifest, besides the format
+ENTRIES = ("class", "parameters", "attributes")  # of every manifest, besides the format
 REBUILDING_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError,
     ValueError,
@@ -39,7 +52,25 @@ ITEMS = "items"  # the only key of a mapping whose keys are not all text: JSON k
 
 
 class Saveable:
-    """Adds `save` to an estimator; `load` rebuilds it. Only classes that were imported can be loaded."""
+    """Adds `save` to an estimator; `load` rebuilds it. The module's docstring says what a subclass declares.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.base import BaseEstimator
+    >>> class ItemMeans(Saveable, BaseEstimator):
+    ...     def fit(self, ratings, y=None):
+    ...         self.means_ = torch.as_tensor(ratings).nanmean(dim=0)
+    ...         return self
+    ...     def _state(self):
+    ...         return {"means": self.means_}
+    ...     def _restore(self, tensors):
+    ...         self.means_ = tensors["means"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ItemMeans().fit([[4.0, np.nan], [5.0, 1.0]]).save(f"{folder}/model")
+    ...     load(f"{folder}/model").means_
+    tensor([4.5000, 1.0000])
+    """
 
     _saveable: ClassVar[dict[str, type["Saveable"]]] = {}
     _saved: ClassVar[tuple[str, ...]] = ()  # further attributes to keep, of values that JSON can hold
@@ -66,12 +97,11 @@ class Saveable:
         names = [name for name in (*ATTRIBUTES, *self._saved) if hasattr(estimator, name)]
         attributes = {name: _plain(getattr(estimator, name), name) for name in names}
         parameters = estimator.get_params(deep=False)
-        return {
+        return self._entries() | {
             "format": FORMAT,
             "class": type(self).__name__,
             "parameters": {name: _plain_parameter(value, name) for name, value in parameters.items()},
             "attributes": attributes,
-            "schema": estimator.schema_.to_dict(),
             "versions": {
                 "halfseen": version("halfseen"),
                 "torch": torch.__version__,
@@ -79,6 +109,13 @@ class Saveable:
                 "python": platform.python_version(),
             },
         }
+
+    def _entries(self) -> dict[str, Any]:
+        """Returns further entries of the description, of values that JSON can hold."""
+        return {}
+
+    def _restore_entries(self, description: Mapping[str, Any]) -> None:
+        """Sets attributes from what `_entries` gave; raises a ValueError if an entry is missing or wrong."""
 
     def _state(self) -> dict[str, Tensor]:
         raise NotImplementedError(f"{type(self).__name__} does not say what its tensors are.")
@@ -129,8 +166,7 @@ def _rebuilt(cls: type[Saveable], manifest: Mapping[str, Any], tensors: Mapping[
     for name in (*ATTRIBUTES, *cls._saved):
         if name in attributes:
             setattr(estimator, name, attributes[name])
-    estimator.schema_ = Schema.from_dict(manifest["schema"])
-    check_schema(estimator.schema_, estimator.n_features_in_)
+    estimator._restore_entries(manifest)
     check_tensors(tensors, cls._unbounded)
     estimator._restore(tensors)
     return estimator

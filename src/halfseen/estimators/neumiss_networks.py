@@ -19,7 +19,6 @@ from halfseen.estimators._parameters import check_number, check_training, check_
 from halfseen.estimators._table import TableEstimator, rows_at_once
 from halfseen.estimators._targets import Classes, read_classes, read_numbers, read_weights
 from halfseen.estimators._transaction import all_or_nothing
-from halfseen.estimators.model_file import Saveable
 from halfseen.nn.neumiss import NeuMissPredictor
 from halfseen.objectives.supervised import CrossEntropy, Labelled, SquaredError
 from halfseen.training.loop import TrainingSettings, fit_module
@@ -32,7 +31,7 @@ BATCHES, SMALLEST_BATCH, LARGEST_BATCH = 20, 16, 512  # batches per epoch, and t
 N_QUANTILES = 1000  # kept of the held-out errors
 
 
-class _NeuMissNetwork(Saveable, TableEstimator):
+class _NeuMissNetwork(TableEstimator):
     """Reads tables, trains a `NeuMissPredictor` by the one training loop, and predicts in chunks.
 
     A subclass reads its targets and names its loss.

@@ -20,11 +20,10 @@ from halfseen.estimators._em_settings import em_settings
 from halfseen.estimators._table import TableEstimator, rows_at_once
 from halfseen.estimators._targets import read_numbers
 from halfseen.estimators._transaction import all_or_nothing
-from halfseen.estimators.model_file import Saveable
 from halfseen.training.em import fit_gaussian
 
 
-class GaussianRegressor(RegressorMixin, Saveable, TableEstimator):
+class GaussianRegressor(RegressorMixin, TableEstimator):
     r"""Predicts a number from whatever part of a row was observed, by a joint Gaussian of inputs and target.
 
     .. math:: \mathrm{E}[y \mid x_o] = \mu_y + \Sigma_{yo} \Sigma_{oo}^{-1} (x_o - \mu_o)
