@@ -8,12 +8,18 @@ neither in the forward nor in the backward pass.
 from halfseen.data.incomplete import Incomplete
 from halfseen.nn.gaussian_block import GaussianBlock
 from halfseen.nn.neumiss import NeuMissBlock, NeuMissLayers, NeuMissNetwork, NeuMissPredictor
+from halfseen.nn.sparsity import CausalSparsityLinear, SNDropout, SparsityNorm, sn_dropout, sn_mask
 
 __all__ = [
+    "CausalSparsityLinear",
     "GaussianBlock",
     "Incomplete",
     "NeuMissBlock",
     "NeuMissLayers",
     "NeuMissNetwork",
     "NeuMissPredictor",
+    "SNDropout",
+    "SparsityNorm",
+    "sn_dropout",
+    "sn_mask",
 ]
