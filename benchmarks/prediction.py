@@ -37,6 +37,7 @@ SPLITS = 5
 TEST_SHARE = 0.25
 METHODS = ("NeuMiss", "trees", "network")
 MECHANISMS = ("at random", "large hide")
+SHOWN = {"at random": "MCAR", "large hide": "self-masking", "as it is": "original"}  # names in the guide
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Table:
     classify: bool = False
     dropped: tuple[str, ...] = ()
     n_rows: int = 0
-    natural: bool = False  # its own holes are what is studied
+    natural: bool = False  # whether the missing values of the table itself are studied
 
 
 TABLES = {
@@ -74,7 +75,7 @@ def read(folder: Path, table: Table) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def hide(X: pd.DataFrame, mechanism: str, seed: int) -> pd.DataFrame:
-    """Removes cells: of all columns at random, or numbers the likelier the larger they are."""
+    """Removes values: completely at random, or numbers with a probability that rises with the value."""
     if mechanism == "as it is":
         return X
     numbers = list(X.select_dtypes("number").columns)
@@ -159,7 +160,7 @@ def run(folder: Path, name: str, mechanism: str, n_splits: int) -> dict:
 def as_table(results: dict) -> str:
     """Markdown: one row for each table and mechanism."""
     lines = [
-        "| table | holes | score | NeuMiss | trees | network | less trees | less network | seconds |",
+        "| table | missingness | score | NeuMiss | trees | network | minus trees | minus network | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     names = {"r2": "R²", "log_loss": "log-loss", "accuracy": "accuracy"}
@@ -168,13 +169,14 @@ def as_table(results: dict) -> str:
             means = [f"{np.mean(entry['scores'][m][measure]):.3f}" for m in METHODS]
             paired = [f"{gaps[m][0]:+.3f} ± {gaps[m][1]:.3f}" for m in METHODS[1:]]
             seconds = f"{np.mean(entry['scores']['NeuMiss']['seconds']):.1f}"
-            what = [f"{entry['table']} {entry['rows']:,} x {entry['columns']}", entry["mechanism"]]
+            what = [f"{entry['table']} {entry['rows']:,} x {entry['columns']}", SHOWN[entry["mechanism"]]]
             lines.append(f"| {' | '.join([*what, names[measure], *means, *paired, seconds])} |")
     lines += [
         "",
-        f"Means of {results['splits']} splits, three quarters of the rows to train on. *less* is the score "
-        "of NeuMiss less that of the other, paired by split, ± half a 95% interval. A smaller log-loss is "
-        "better, a larger R² or accuracy is. Seconds are of the fit of NeuMiss on one core. "
+        f"Means of {results['splits']} splits with three quarters of the rows for training. *minus trees* "
+        "and *minus network* are differences of the score of NeuMiss to the other method, paired by split, "
+        "± half of a 95% confidence interval. Larger R² and accuracy and smaller log-loss are better. "
+        "*seconds* is the time to fit NeuMiss on one core. "
         f"Commit {results['commit']}, written by `make bench`.",
     ]
     return "\n".join(lines)
