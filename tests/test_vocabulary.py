@@ -8,7 +8,7 @@ import pytest
 
 import halfseen
 from halfseen.cli.ampute import MECHANISMS
-from halfseen.cli.methods import MODELLED, Method, build, offered
+from halfseen.cli.methods import build, offered
 from halfseen.models.latent.tabular import OFFERED as LATENT
 from halfseen.training.em_self_masked import OFFERED as GAUSSIAN
 from halfseen.vocabulary import Missingness, check_missingness
@@ -36,8 +36,9 @@ def test_each_word_is_written_in_one_place():
 
 
 def test_a_command_offers_what_the_estimator_offers():
-    assert MODELLED[Method.gaussian] == GAUSSIAN
-    assert set(MODELLED[Method.not_miwae]) == set(LATENT) - {Missingness.MAR}
+    assert offered("gaussian") == offered("neumiss-regressor") == offered("neumiss-classifier") == GAUSSIAN
+    assert set(offered("not-miwae")) == set(LATENT) - {Missingness.MAR}
+    assert set(offered("latent")) == set(LATENT)
     assert {str(word) for word in Missingness if word in MECHANISMS} == {
         "mar", "self-masking-logistic", "self-masking-probit", "self-masking-gaussian",
     }  # fmt: skip

@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
+from halfseen.estimators.catalogue import CATALOGUE
 
 if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch alone takes seconds
     from halfseen import config, datasets, missingness, nn
@@ -66,26 +67,13 @@ __all__ = [
 
 _MODULES = {
     "data.schema": ("Column", "Schema"),
-    "estimators.imputers": ("GaussianImputer", "MeanImputer", "MixtureImputer"),
-    "estimators.latent": (
-        "DeMissVAEImputer",
-        "LatentImputer",
-        "MIWAEImputer",
-        "MVAEImputer",
-        "MissIWAEImputer",
-        "MissSIWAEImputer",
-        "MissSVAEImputer",
-        "MissVAEImputer",
-        "NotMIWAEImputer",
-    ),
     "estimators.model_file": ("load",),
-    "estimators.neumiss": ("NeuMissClassifier", "NeuMissRegressor"),
-    "estimators.neumiss_networks": ("NeuMissNetworkClassifier", "NeuMissNetworkRegressor"),
-    "estimators.predictors": ("GaussianRegressor",),
     "evaluation.diagnosis": ("Diagnosis", "describe"),
     "evaluation.pooling": ("Pooled", "pool"),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names} | {
+    method.class_name: f"estimators.{method.module}" for method in CATALOGUE
+}
 _PACKAGES = (
     "config", "data", "datasets", "distributions", "estimators", "evaluation", "experiments", "missingness",
     "models", "nn", "objectives", "report", "samplers", "training",

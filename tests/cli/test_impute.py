@@ -22,11 +22,9 @@ import halfseen
 from halfseen.cli import progress
 from halfseen.cli.errors import one_line
 from halfseen.cli.main import main
-from halfseen.cli.methods import TRAINED, Method, build
 from halfseen.cli.progress import BEATS, Reporter
 from halfseen.cli.tables import read_table
 from halfseen.errors import HalfseenWarning
-from halfseen.report.render import METHODS
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
 TABLE = "name,x,y\nann,1.50,4\nbob,,5\ncat,2.25,\n"
@@ -279,14 +277,6 @@ def wait_for(words, screen):
 
 
 # ------------------------------------------------------------------------------------------ for real
-
-
-def test_every_method_has_an_imputer_and_words_in_the_report():
-    for method in Method:
-        imputer = build(method, random_state=3)
-        assert imputer.random_state == 3
-        assert ("callback" in imputer.get_params()) == (method in TRAINED)
-        assert method in METHODS
 
 
 @pytest.mark.parametrize(

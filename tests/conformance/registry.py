@@ -13,28 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfseen import (
-    DeMissVAEImputer,
-    GaussianImputer,
-    GaussianRegressor,
-    LatentImputer,
-    MeanImputer,
-    MissIWAEImputer,
-    MissSIWAEImputer,
-    MissSVAEImputer,
-    MissVAEImputer,
-    MIWAEImputer,
-    MixtureImputer,
-    MVAEImputer,
-    NeuMissClassifier,
-    NeuMissNetworkClassifier,
-    NeuMissNetworkRegressor,
-    NeuMissRegressor,
-    NotMIWAEImputer,
-)
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.low_rank import LowRankGaussian
+from halfseen.estimators.catalogue import find_method
 from halfseen.models.mixture import DiagonalMixture
 from skeletons.imputer import DiagonalImputer
 from skeletons.model import DiagonalGaussian
@@ -87,16 +69,21 @@ class ImputerRow(Row):
     symmetric: bool = True
 
 
+def made(name, **settings):
+    """Returns a maker of the estimator that has this name in the catalogue, with settings for tests."""
+    return partial(find_method(name).estimator, **settings)
+
+
 _SMALL = {"n_latent": 2, "width": 8, "n_blocks": 1, "max_epochs": 3, "n_imputation_draws": 64}
 _BOUND = {"levels_sum": False, "symmetric": False, "exact_score": False}
 _RATES = {"learning_rate": [1e-3, 1e-2]}
 
 
 IMPUTERS = (
-    ImputerRow("gaussian", GaussianImputer, {"ridge": [0.1, 10.0]}, levels_sum=False),
+    ImputerRow("gaussian", made("gaussian"), {"ridge": [0.1, 10.0]}, levels_sum=False),
     ImputerRow(
         "gaussian-posterior",
-        partial(GaussianImputer, n_posterior_draws=4),
+        made("gaussian", n_posterior_draws=4),
         {"n_posterior_draws": [2, 4]},
         levels_sum=False,
         draws_have_the_mean=False,
@@ -105,55 +92,48 @@ IMPUTERS = (
     *(
         ImputerRow(
             f"gaussian-{missingness}",
-            partial(GaussianImputer, missingness=missingness),
+            made("gaussian", missingness=missingness),
             {"ridge": [0.1, 10.0]},
             levels_sum=False,
             scores_the_mask=True,
         )
         for missingness in ("self-masking-probit", "self-masking-gaussian")
     ),
-    ImputerRow("mean", MeanImputer, {"random_state": [0, 1]}),
+    ImputerRow("mean", made("mean"), {"random_state": [0, 1]}),
     ImputerRow(
         "mixture",
-        partial(MixtureImputer, n_components=3, max_epochs=30),
+        made("mixture", n_components=3, max_epochs=30),
         {"n_components": [1, 3]},
         symmetric=False,
     ),
     ImputerRow(
         "latent",
-        partial(LatentImputer, posterior="mixture", n_components=2, sampling="stratified", **_SMALL),
+        made("latent", posterior="mixture", n_components=2, sampling="stratified", **_SMALL),
         _RATES,
         **_BOUND,
     ),
     ImputerRow("skeleton", partial(DiagonalImputer, max_epochs=40), {"max_epochs": [5, 20]}),
     *(
-        ImputerRow(name, partial(make, **_SMALL), _RATES, slow=True, **_BOUND)
-        for name, make in {
-            "mvae": MVAEImputer,
-            "miwae": MIWAEImputer,
-            "not-miwae": NotMIWAEImputer,
-            "missvae": MissVAEImputer,
-            "misssvae": MissSVAEImputer,
-            "missiwae": MissIWAEImputer,
-            "misssiwae": MissSIWAEImputer,
-            "demissvae": DeMissVAEImputer,
-        }.items()
+        ImputerRow(name, made(name, **_SMALL), _RATES, slow=True, **_BOUND)
+        for name in (
+            "mvae", "miwae", "not-miwae", "missvae", "misssvae", "missiwae", "misssiwae", "demissvae",
+        )
     ),
-)
+)  # fmt: skip
 
 SMALL_NETWORKS = {"n_networks": 2, "width": 16, "max_epochs": 5}
 SMALL_NETWORK = {"depth": 3, "width": 16, "max_epochs": 20}
 REGRESSORS = (
-    Row("gaussian-regressor", GaussianRegressor, {"ridge": [0.1, 10.0]}),
-    Row("neumiss-regressor", partial(NeuMissRegressor, **SMALL_NETWORKS), {"head": ["linear", "auto"]}),
-    Row("neumiss-network-regressor", partial(NeuMissNetworkRegressor, **SMALL_NETWORK), {"depth": [0, 2]}),
+    Row("gaussian-regressor", made("gaussian-regressor"), {"ridge": [0.1, 10.0]}),
+    Row("neumiss-regressor", made("neumiss-regressor", **SMALL_NETWORKS), {"head": ["linear", "auto"]}),
+    Row("neumiss-network-regressor", made("neumiss-network-regressor", **SMALL_NETWORK), {"depth": [0, 2]}),
 )
 CLASSIFIERS = (
     ClassifierRow(
-        "neumiss-classifier", partial(NeuMissClassifier, **SMALL_NETWORKS), {"head": ["linear", "auto"]}
+        "neumiss-classifier", made("neumiss-classifier", **SMALL_NETWORKS), {"head": ["linear", "auto"]}
     ),
     ClassifierRow(
-        "neumiss-network-classifier", partial(NeuMissNetworkClassifier, **SMALL_NETWORK), {"depth": [0, 2]}
+        "neumiss-network-classifier", made("neumiss-network-classifier", **SMALL_NETWORK), {"depth": [0, 2]}
     ),
 )
 PREDICTORS = (*REGRESSORS, *CLASSIFIERS)

@@ -10,7 +10,7 @@ import typer
 import halfseen
 from halfseen.cli import options
 from halfseen.cli.errors import TableError, print_error
-from halfseen.cli.methods import COMPARED, QUICK, Method, parse_methods
+from halfseen.cli.methods import COMPARED, DEFAULT_METHOD, QUICK, Method, explain_missingness, parse_methods
 from halfseen.cli.progress import Reporter
 from halfseen.vocabulary import Missingness
 
@@ -49,14 +49,10 @@ def impute_command(
         str | None,
         typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output."),
     ] = None,
-    method: Annotated[Method, typer.Option(help="The imputation model.")] = Method.gaussian,
+    method: Annotated[Method, typer.Option(help="The imputation model.")] = DEFAULT_METHOD,
     missingness: Annotated[
         Missingness | None,
-        typer.Option(
-            help="The assumed reason for missing values; gaussian offers mar (its default), "
-            "self-masking-probit and self-masking-gaussian, not-miwae offers self-masking-logistic (its "
-            "default) and others, all other methods assume mar.",
-        ),
+        typer.Option(help=explain_missingness()),
     ] = None,
     draws: Annotated[
         int | None,

@@ -12,10 +12,11 @@ import pyarrow as pa
 import halfseen
 from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_atomically
 from halfseen.cli.errors import debugging, explain, is_expected
-from halfseen.cli.methods import TRAINED, Method, build, offered
+from halfseen.cli.methods import DEFAULT_METHOD, build, offered
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
 from halfseen.data.skip_rules import why_empty
+from halfseen.estimators.catalogue import find_method
 
 RACE_ROWS, RACE_RATE, RACE_REPEATS = 1000, 0.1, 3
 """The self-evaluation of a report: rows that take part, the share of cells hidden, and how often."""
@@ -33,7 +34,7 @@ class Request:
 
     source: str
     output: str
-    method: str = "gaussian"
+    method: str = DEFAULT_METHOD.value
     missingness: str | None = None
     draws: int | None = None
     seed: int = 0
@@ -61,13 +62,18 @@ class Request:
         assumed = self.missingness or offered(self.method)[0]
         return self.method if assumed == offered(self.method)[0] else f"{self.method}:{assumed}"
 
+    @property
+    def draws_parameter(self) -> str | None:
+        """The parameter that makes draws proper for multiple imputation, if the method has one."""
+        return find_method(self.method).draws_parameter if self.named_method == self.method else None
+
 
 def build_imputer(request: Request, overrides: dict[str, Any] | None, callback: Callable[[Any], None]) -> Any:
     """Return the imputer of a method, set up as asked."""
     common: dict[str, Any] = {"schema": overrides, "random_state": request.seed}
-    if request.named_method == Method.gaussian:  # a posterior draw of the parameters per table: proper draws
-        common["n_posterior_draws"] = request.draws or 0
-    if request.method in TRAINED:
+    if request.draws_parameter is not None:
+        common[request.draws_parameter] = request.draws or 0
+    if find_method(request.method).steps is not None:
         common["callback"] = callback
     return build(request.named_method, **common)
 
@@ -96,7 +102,7 @@ def impute(request: Request, reporter: Reporter) -> None:
     with reporter.noting_warnings():
         file = _read(request, said, reporter)
         check_cells(file.table, request.output, request.output_format)
-        unit = "iteration" if request.method == Method.gaussian else "epoch"
+        unit = find_method(request.method).steps or "step"
         with reporter.progress("fitting", request.named_method, unit) as callback:
             imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
         _say_kinds(imputer.schema_.columns, reporter)
@@ -233,7 +239,7 @@ def _make_page(
         seed=request.seed,
         level=request.level,
         version=halfseen.__version__,
-        proper=request.named_method == Method.gaussian and request.draws is not None,
+        proper=request.draws_parameter is not None and request.draws is not None,
     )
     if not request.evaluate:
         return render(summary)

@@ -1,61 +1,47 @@
-"""The imputers of halfseen that commands know by name."""
+"""The imputers of the catalogue that commands know by name."""
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-import halfseen
 from halfseen.cli.errors import TableError
+from halfseen.estimators.catalogue import CATALOGUE, Family, find_method
 from halfseen.vocabulary import Missingness, check_missingness
 
-
-class Method(StrEnum):
-    """The imputers that the command line offers."""
-
-    gaussian = "gaussian"
-    mixture = "mixture"
-    mean = "mean"
-    mvae = "mvae"
-    miwae = "miwae"
-    not_miwae = "not-miwae"
-    missvae = "missvae"
-    misssvae = "misssvae"
-    missiwae = "missiwae"
-    misssiwae = "misssiwae"
-    demissvae = "demissvae"
-
-
-TRAINED = frozenset(Method) - {Method.mean}
-"""Those that are fitted step by step and tell of each: an epoch, or an iteration of EM."""
-
-MODELLED: dict[str, tuple[Missingness, ...]] = {
-    Method.gaussian: (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN),
-    Method.not_miwae: (
-        Missingness.LOGISTIC,
-        Missingness.MONOTONE,
-        Missingness.SHARED_SLOPE,
-        Missingness.FLEXIBLE,
-        Missingness.LINEAR,
-        Missingness.NONLINEAR,
-    ),
+OFFERED = {
+    method.name: method
+    for method in CATALOGUE
+    if method.on_command_line and method.family == Family.TABLE_IMPUTER
 }
-"""The assumptions about missingness that a method offers, the default first; all others assume MAR."""
+Method = StrEnum("Method", {name.replace("-", "_"): name for name in OFFERED})  # type: ignore[misc]
+"""The imputers that the command line offers, as it lists them."""
+
+DEFAULT_METHOD = Method("gaussian")
 
 RIVALS = ("median", "knn", "iterative")
 """Imputers of scikit-learn that take part in comparisons."""
 
 COMPARED = (
-    *(method.value for method in Method),
-    *(f"{method}:{word}" for method, words in MODELLED.items() for word in words[1:]),
+    *OFFERED,
+    *(f"{name}:{word}" for name, method in OFFERED.items() for word in method.missingness[1:]),
     *RIVALS,
 )
-QUICK = ("gaussian", "mixture", "mean", *RIVALS)
+QUICK = (*(name for name, method in OFFERED.items() if method.quick), *RIVALS)
 """What is compared if nothing is named: networks take minutes."""
 
 
-def offered(method: str) -> tuple[Missingness, ...]:
+def offered(name: str) -> tuple[Missingness, ...]:
     """Return the assumptions about missingness that a method offers, the default first."""
-    return MODELLED.get(method, (Missingness.MAR,))
+    return find_method(name).missingness
+
+
+def explain_missingness() -> str:
+    """Return a sentence that lists the methods which offer more than their default assumption."""
+    several = [method for method in OFFERED.values() if len(method.missingness) > 1]
+    lists = [
+        f"{method.name} offers {method.missingness[0]} (its default), {', '.join(method.missingness[1:])}"
+        for method in several
+    ]
+    return f"The assumed reason for missing values: {'; '.join(lists)}; all other methods assume mar."
 
 
 def build(method: str, missingness: str | None = None, **settings: Any) -> Any:
@@ -70,25 +56,13 @@ def build(method: str, missingness: str | None = None, **settings: Any) -> Any:
     >>> build("gaussian:self-masking-probit")
     GaussianImputer(missingness='self-masking-probit')
     """
-    method, _, named = method.partition(":")
-    assumed = missingness or named or offered(method)[0].value
-    check_missingness(assumed, offered(method), besides=f" with the method {method}")
-    if assumed != offered(method)[0]:
+    name, _, named = method.partition(":")
+    default = offered(name)[0]
+    assumed = missingness or named or default.value
+    check_missingness(assumed, offered(name), besides=f" with the method {name}")
+    if assumed != default:
         settings["missingness"] = assumed
-    makers: dict[str, Callable[..., Any]] = {
-        Method.gaussian: halfseen.GaussianImputer,
-        Method.mixture: halfseen.MixtureImputer,
-        Method.mean: halfseen.MeanImputer,
-        Method.mvae: halfseen.MVAEImputer,
-        Method.miwae: halfseen.MIWAEImputer,
-        Method.not_miwae: halfseen.NotMIWAEImputer,
-        Method.missvae: halfseen.MissVAEImputer,
-        Method.misssvae: halfseen.MissSVAEImputer,
-        Method.missiwae: halfseen.MissIWAEImputer,
-        Method.misssiwae: halfseen.MissSIWAEImputer,
-        Method.demissvae: halfseen.DeMissVAEImputer,
-    }
-    return makers[method](**settings)
+    return find_method(name).estimator(**settings)
 
 
 def parse_methods(text: str) -> tuple[str, ...]:

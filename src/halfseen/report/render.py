@@ -5,46 +5,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from halfseen.estimators.catalogue import find_method
 from halfseen.report import svg
+from halfseen.vocabulary import Missingness
 
-_NETWORKS = (
-    "A deep latent-variable model, trained by maximising a lower bound on the likelihood of the observed "
-    "values. Each missing value is imputed from its conditional distribution given the observed values of "
-    "its row, by importance sampling."
-)
-_CALIBRATED = " Predictive scales are calibrated on held-out values."
 _HIDING = (
     " The probability that a value is missing is modelled too, as a function of the value itself, so "
     "values are not assumed to be missing at random."
 )
-
-METHODS = {
-    "gaussian": (
-        "Gaussian",
-        "One multivariate normal distribution over all columns, levels as indicators, fitted to the observed "
-        "values by maximum likelihood. Each missing value is imputed from its exact conditional distribution "
-        "given the observed values of its row.",
-    ),
-    "mixture": (
-        "Mixture",
-        "A mixture of distributions with independent columns, fitted to the observed values by gradient "
-        "ascent on their exact likelihood. Each missing value is imputed from its conditional distribution "
-        "given the observed values of its row.",
-    ),
-    "mean": (
-        "Mean",
-        "Each missing value is imputed by the mean or the most frequent level of its column, regardless of "
-        "the rest of the row. A baseline: relations between columns are lost.",
-    ),
-    "mvae": ("MVAE", _NETWORKS + _CALIBRATED),
-    "miwae": ("MIWAE", _NETWORKS + _CALIBRATED),
-    "not-miwae": ("not-MIWAE", _NETWORKS + _HIDING),
-    "missvae": ("MissVAE", _NETWORKS + _CALIBRATED),
-    "misssvae": ("MissSVAE", _NETWORKS + _CALIBRATED),
-    "missiwae": ("MissIWAE", _NETWORKS + _CALIBRATED),
-    "misssiwae": ("MissSIWAE", _NETWORKS + _CALIBRATED),
-    "demissvae": ("DeMissVAE", _NETWORKS + _CALIBRATED),
-}
 
 
 def render(
@@ -66,7 +34,7 @@ def render(
     str
         One page; every name and value of the table is escaped.
     """
-    name, assumption = _explain(summary["method"])
+    name, assumption, hiding = _explain(summary["method"])
     return (
         _environment()
         .get_template("report.html.jinja")
@@ -76,7 +44,7 @@ def render(
             race_panel=race_panel,
             method=name,
             assumption=assumption,
-            hiding=_HIDING in assumption,
+            hiding=hiding,
             fills=[_describe(fill, summary) for fill in summary["fills"]],
             patterns=Markup(svg.pattern_grid(summary["patterns"]))
             if summary["patterns"]["columns"]
@@ -89,13 +57,17 @@ def render(
     )
 
 
-def _explain(method: str) -> tuple[str, str]:
-    """Return the name of a method and what it does; after a colon comes a model of missingness."""
-    base, _, missingness = method.partition(":")
-    name, assumption = METHODS.get(base, (base, ""))
-    if missingness and _HIDING not in assumption:
-        name, assumption = f"{name} with self-masking", assumption + _HIDING
-    return name, assumption
+def _explain(method: str) -> tuple[str, str, bool]:
+    """Return the name of a method, what it does, and whether it models the missingness.
+
+    A model of missingness other than the default comes after a colon.
+    """
+    base, _, assumed = method.partition(":")
+    entry = find_method(base)
+    default = entry.missingness[0]
+    label = f"{entry.label} with self-masking" if assumed and default == Missingness.MAR else entry.label
+    modelled = (assumed or default) != Missingness.MAR
+    return label, entry.description + (_HIDING if modelled else ""), modelled
 
 
 def _environment() -> Environment:

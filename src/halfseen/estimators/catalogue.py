@@ -1,0 +1,213 @@
+"""The catalogue of methods: one entry for each public estimator.
+
+The lazy imports of the package, the command line (``--method`` and the methods of ``halfseen compare``), the
+texts of reports and the conformance tests read this table and no other. Importing it imports no model.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from typing import Any
+
+from halfseen.vocabulary import Missingness
+
+
+class Family(StrEnum):
+    """The kinds of estimators; each kind has its interface and its conformance tests."""
+
+    TABLE_IMPUTER = "table imputer"
+    TABLE_PREDICTOR = "table predictor"
+    IMAGES = "images"
+    RATINGS = "ratings"
+    SEQUENCES = "sequences"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A public estimator as commands, reports and tests know it.
+
+    Parameters
+    ----------
+    name : str
+        The name on the command line and in tests.
+    class_name, module : str
+        The class, and the module of `halfseen.estimators` that defines it.
+    family : Family
+        The kind of data that it takes, and with it its interface.
+    label : str
+        The name in reports.
+    description : str
+        What it does, for readers of reports.
+    missingness : tuple of Missingness
+        The assumptions about missingness that it offers, the default first.
+    steps : str or None
+        The unit of progress that it reports to its ``callback``; None if it is fitted in one step.
+    draws_parameter : str or None
+        The parameter that takes the number of draws, so that multiple imputation is proper.
+    on_command_line : bool
+        Whether commands offer it. Only imputers of tables can be offered.
+    quick : bool
+        Whether ``halfseen compare`` includes it if no methods are named.
+    """
+
+    name: str
+    class_name: str
+    module: str
+    family: Family
+    label: str
+    description: str
+    missingness: tuple[Missingness, ...] = (Missingness.MAR,)
+    steps: str | None = "epoch"
+    draws_parameter: str | None = None
+    on_command_line: bool = True
+    quick: bool = False
+
+    @property
+    def estimator(self) -> Any:
+        """The class, which the package imports when it is first asked for."""
+        return getattr(import_module("halfseen"), self.class_name)
+
+
+_GAUSSIAN_MASKS = (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN)
+_LATENT_MASKS = (
+    Missingness.LOGISTIC,
+    Missingness.MONOTONE,
+    Missingness.SHARED_SLOPE,
+    Missingness.FLEXIBLE,
+    Missingness.LINEAR,
+    Missingness.NONLINEAR,
+)
+_LATENT = (
+    "A deep latent-variable model, trained by maximising a lower bound on the likelihood of the observed "
+    "values. Each missing value is imputed from its conditional distribution given the observed values of "
+    "its row, by importance sampling."
+)
+_CALIBRATED = f"{_LATENT} Predictive scales are calibrated on held-out values."
+
+_PRESETS = {
+    "mvae": "MVAE",
+    "miwae": "MIWAE",
+    "missvae": "MissVAE",
+    "misssvae": "MissSVAE",
+    "missiwae": "MissIWAE",
+    "misssiwae": "MissSIWAE",
+    "demissvae": "DeMissVAE",
+}
+
+CATALOGUE = (
+    Method(
+        "gaussian",
+        "GaussianImputer",
+        "imputers",
+        Family.TABLE_IMPUTER,
+        "Gaussian",
+        "One multivariate normal distribution over all columns, levels as indicators, fitted to the observed "
+        "values by maximum likelihood. Each missing value is imputed from its exact conditional distribution "
+        "given the observed values of its row.",
+        missingness=_GAUSSIAN_MASKS,
+        steps="iteration",
+        draws_parameter="n_posterior_draws",
+        quick=True,
+    ),
+    Method(
+        "mixture",
+        "MixtureImputer",
+        "imputers",
+        Family.TABLE_IMPUTER,
+        "Mixture",
+        "A mixture of distributions with independent columns, fitted to the observed values by gradient "
+        "ascent on their exact likelihood. Each missing value is imputed from its conditional distribution "
+        "given the observed values of its row.",
+        quick=True,
+    ),
+    Method(
+        "mean",
+        "MeanImputer",
+        "imputers",
+        Family.TABLE_IMPUTER,
+        "Mean",
+        "Each missing value is imputed by the mean or the most frequent level of its column, regardless of "
+        "the rest of the row. A baseline: relations between columns are lost.",
+        steps=None,
+        quick=True,
+    ),
+    Method(
+        "latent",
+        "LatentImputer",
+        "latent",
+        Family.TABLE_IMPUTER,
+        "Latent variables",
+        _CALIBRATED,
+        missingness=(Missingness.MAR, *_LATENT_MASKS),
+        on_command_line=False,  # its presets are
+    ),
+    *(
+        Method(name, f"{label}Imputer", "latent", Family.TABLE_IMPUTER, label, _CALIBRATED)
+        for name, label in _PRESETS.items()
+    ),
+    Method(
+        "not-miwae",
+        "NotMIWAEImputer",
+        "latent",
+        Family.TABLE_IMPUTER,
+        "not-MIWAE",
+        _LATENT,
+        missingness=_LATENT_MASKS,
+    ),
+    Method(
+        "gaussian-regressor",
+        "GaussianRegressor",
+        "predictors",
+        Family.TABLE_PREDICTOR,
+        "Gaussian regression",
+        "The conditional expectation of the targets given the observed values of a row, under one "
+        "multivariate normal distribution of columns and targets.",
+        steps=None,
+        on_command_line=False,
+    ),
+    *(
+        Method(
+            f"neumiss-{kind}",
+            f"NeuMiss{kind.title()}",
+            "neumiss",
+            Family.TABLE_PREDICTOR,
+            f"NeuMiss {kind}",
+            "The conditional expectation under a joint Gaussian distribution with a model of missingness, "
+            "corrected by networks.",
+            missingness=_GAUSSIAN_MASKS,
+            on_command_line=False,
+        )
+        for kind in ("regressor", "classifier")
+    ),
+    *(
+        Method(
+            f"neumiss-network-{kind}",
+            f"NeuMissNetwork{kind.title()}",
+            "neumiss_networks",
+            Family.TABLE_PREDICTOR,
+            f"NeuMiss network, {kind}",
+            "The published NeuMiss architecture, trained end to end on the targets.",
+            on_command_line=False,
+        )
+        for kind in ("regressor", "classifier")
+    ),
+)
+
+_BY_NAME = {method.name: method for method in CATALOGUE}
+
+
+def find_method(name: str) -> Method:
+    """Returns the entry of a name.
+
+    Examples
+    --------
+    >>> find_method("mean").estimator()
+    MeanImputer()
+    >>> find_method("median")
+    Traceback (most recent call last):
+    ...
+    ValueError: There is no method 'median'; the catalogue has gaussian, mixture, mean, ...
+    """
+    if name not in _BY_NAME:
+        raise ValueError(f"There is no method {name!r}; the catalogue has {', '.join(_BY_NAME)}.")
+    return _BY_NAME[name]
