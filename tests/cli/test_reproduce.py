@@ -8,6 +8,7 @@ import pytest
 from halfseen.cli import reproduce
 from halfseen.datasets import describe
 from halfseen.experiments import Better, Budget, Experiment, Published
+from halfseen.report.experiment_plot import new_figure
 
 
 def score(model, data):
@@ -52,11 +53,16 @@ def test_numbers_stand_beside_the_papers_and_claims_get_verdicts(run, tmp_path):
 
 
 def test_further_pictures_have_their_own_files_and_some_cannot_be_drawn(run, tmp_path, monkeypatch):
-    more = {"more": lambda results: f"<svg>{len(results.cells)}</svg>", "none": lambda results: None}
+    def titled(results):
+        figure = new_figure(2.0, 1.0)
+        figure.suptitle(f"{len(results.cells)} runs")
+        return figure
+
+    more = {"more": titled, "none": lambda results: None}
     monkeypatch.setattr(reproduce, "FIGURES", {"toy": more})
     run("reproduce", "toy")
     folder = tmp_path / "results"
-    assert (folder / "toy-smoke-more.svg").read_text() == "<svg>4</svg>"
+    assert ">4 runs</text>" in (folder / "toy-smoke-more.svg").read_text()
     assert sorted(path.name for path in folder.glob("*.svg")) == ["toy-smoke-more.svg", "toy-smoke.svg"]
 
 

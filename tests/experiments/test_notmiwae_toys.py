@@ -1,7 +1,6 @@
 """The toys of the not-MIWAE report: their laws against integrals, their scores on rows made by hand."""
 
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -41,9 +40,7 @@ from halfseen.experiments.notmiwae_toys import (
     make_toy,
     score,
 )
-from halfseen.report.toys_svg import Line, Panel, draw_toys, toy_figure
-
-NAMESPACE = "{http://www.w3.org/2000/svg}"
+from halfseen.report.experiment_figures import toy_draws
 
 
 def density(law, x1, x2):
@@ -210,26 +207,6 @@ def test_the_reports_numbers_stand_beside_ours():
     assert EXPERIMENT.numbers({"toy": RING}, CHOSEN, RMSE) is None
 
 
-def test_the_picture_has_every_point_in_its_place_and_counts_those_beyond():
-    seen = np.array([[-1.0, 0.0], [1.0, 2.0]])
-    truth = Panel("truth", np.array([[0.0, 1.0]]), is_truth=True)
-    drawn = Panel("a < b", np.array([[0.0, 1.0], [9.0, 1.0], [0.0, -7.0]]))
-    tree = ElementTree.fromstring(draw_toys([Line("ring", seen, [truth, drawn])]))
-    groups = [group for group in tree.iter(f"{NAMESPACE}g") if group.get("class")]
-    places = {
-        (group.get("class"), n): [(float(dot.get("cx")), float(dot.get("cy"))) for dot in group]
-        for n, group in enumerate(groups)
-    }
-    assert [shade for shade, _ in places] == ["seen", "truth", "seen", "drawn"]
-    (left, bottom), (right, top) = places["seen", 0]
-    assert left < right
-    assert bottom > top
-    assert places["truth", 1] == places["drawn", 3] == [((left + right) / 2, (bottom + top) / 2)]
-    words = [text.text for text in tree.iter(f"{NAMESPACE}text")]
-    assert "ring: truth" in words
-    assert "ring: a < b (2 beyond)" in words
-
-
 def test_the_picture_shows_the_draws_that_runs_have_kept():
     task = make_toy(RING, 0)
     kept = score(Oracle(), task)[DRAWN]
@@ -240,11 +217,16 @@ def test_the_picture_shows_the_draws_that_runs_have_kept():
         cell = Cell({"toy": RING}, model, 0, {RMSE: 1.0}, arrays=arrays)
         return Results(EXPERIMENT, "small", [cell], {}, Path())
 
-    assert toy_figure(results(GIVEN, {})) is None
-    tree = ElementTree.fromstring(toy_figure(results(GIVEN, {DRAWN: kept})))
-    words = [text.text for text in tree.iter(f"{NAMESPACE}text")]
-    assert "ring: truth" in words
-    assert any(text.startswith(f"ring: {GIVEN}") for text in words)
+    assert toy_draws(results(GIVEN, {})) is None
+    kept[:2] = 100.0  # outside the axes
+    truth, drawn, *_ = toy_draws(results(GIVEN, {DRAWN: kept})).axes
+    assert truth.get_title(loc="left") == "ring: truth"
+    assert drawn.get_title(loc="left") == f"ring: {GIVEN} (2 beyond)"
+    complete, points = (np.asarray(one.get_offsets()) for one in truth.collections)
+    np.testing.assert_array_equal(points, task.sample.X[task.hidden])
+    np.testing.assert_array_equal(complete, task.sample.X[~task.hidden])
+    np.testing.assert_array_equal(drawn.collections[1].get_offsets(), kept)
+    assert truth.get_xlim() == drawn.get_xlim()
 
 
 def test_bright_pixels_of_the_disc_are_missing_and_no_others():

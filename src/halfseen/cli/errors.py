@@ -3,7 +3,14 @@
 import os
 import sys
 
-EXTRAS = {"typer": "cli", "rich": "cli", "pyarrow": "cli", "jinja2": "report", "markupsafe": "report"}
+EXTRAS = {
+    "typer": "cli",
+    "rich": "cli",
+    "pyarrow": "cli",
+    "jinja2": "report",
+    "markupsafe": "report",
+    "matplotlib": "report",
+}
 """Packages that only an extra installs, and which."""
 
 FAILED, INTERNAL = 2, 70

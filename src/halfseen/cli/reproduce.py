@@ -12,7 +12,7 @@ from halfseen.cli.progress import Reporter, Step
 from halfseen.experiments import EXPERIMENTS, SCALES, Cell, Experiment, Results, Row, run
 from halfseen.experiments.claims import show_setting
 from halfseen.report.experiment_figures import FIGURES
-from halfseen.report.experiment_svg import draw_experiment
+from halfseen.report.experiment_plot import plot_experiment, to_svg
 
 _STYLES = {"met": "green", "not met": "red", "not testable": "dim"}
 _WIDTH = 120  # of a table that goes into a file
@@ -56,15 +56,15 @@ def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter:
             f"{results.n_of_other_code} runs were made by other code; --fresh runs everything again"
         )
     reporter.say("wrote", str(results.path))
-    pictures = {"": draw_experiment} | {
+    pictures = {"": plot_experiment} | {
         f"-{end}": draw for end, draw in FIGURES.get(experiment.name, {}).items()
     }
     for end, draw in pictures.items():
         picture = results.path.with_name(f"{results.path.stem}{end}.svg")
-        drawn = draw(results)
-        if drawn is not None:
+        figure = draw(results)
+        if figure is not None:
             with write_atomically(picture) as file:
-                file.write(drawn.encode())
+                file.write(to_svg(figure).encode())
             reporter.say("drew", str(picture))
     return results
 
