@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from halfseen.evaluation.little import little_test
+from halfseen.diagnosis.little import little_test
 
 ROOT = Path(__file__).parent.parent
 N_ROWS, N_COLUMNS = 1_000_000, 50

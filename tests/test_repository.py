@@ -74,7 +74,7 @@ def test_a_public_name_is_imported_on_first_use_and_listed_before():
         "import sys, halfseen; assert set(halfseen.__all__) <= set(dir(halfseen)); "
         "names = [name for name in halfseen.__all__ if not hasattr(halfseen, name)]; "
         "assert not names, names; assert 'torch' in sys.modules; "
-        "assert halfseen.evaluation.little.little_test; from halfseen import *; GaussianImputer()"
+        "assert halfseen.diagnosis.little.little_test; from halfseen import *; GaussianImputer()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from halfseen.estimators.catalogue import CATALOGUE
 if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch alone takes seconds
     from halfseen import config, datasets, missingness, nn
     from halfseen.data.schema import Column, Schema
+    from halfseen.diagnosis.summary import Diagnosis, describe
     from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
     from halfseen.estimators.latent import (
         DeMissVAEImputer,
@@ -26,8 +27,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
     from halfseen.estimators.neumiss_networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
     from halfseen.estimators.predictors import GaussianRegressor
-    from halfseen.evaluation.diagnosis import Diagnosis, describe
-    from halfseen.evaluation.pooling import Pooled, pool
+    from halfseen.pooling import Pooled, pool
 
 __version__ = version("halfseen")
 __all__ = [
@@ -68,15 +68,15 @@ __all__ = [
 _MODULES = {
     "data.schema": ("Column", "Schema"),
     "estimators.model_file": ("load",),
-    "evaluation.diagnosis": ("Diagnosis", "describe"),
-    "evaluation.pooling": ("Pooled", "pool"),
+    "diagnosis.summary": ("Diagnosis", "describe"),
+    "pooling": ("Pooled", "pool"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names} | {
     method.class_name: f"estimators.{method.module}" for method in CATALOGUE
 }
 _PACKAGES = (
-    "config", "data", "datasets", "distributions", "estimators", "evaluation", "experiments", "missingness",
-    "models", "nn", "objectives", "report", "samplers", "training",
+    "config", "data", "datasets", "diagnosis", "distributions", "estimators", "evaluation", "experiments",
+    "missingness", "models", "nn", "objectives", "report", "research", "samplers", "training",
 )  # fmt: skip
 
 

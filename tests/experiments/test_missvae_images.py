@@ -10,7 +10,6 @@ from experiments.verdicts import MET_IF_TRAINED, outcomes
 from tolerances import EXACT
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.evaluation.latent_likelihood import refit_encoder
 from halfseen.experiments import EXPERIMENTS, run
 from halfseen.experiments.missvae_images import (
     DISTANCE,
@@ -40,6 +39,7 @@ from halfseen.experiments.missvae_methods import bound_of_complete
 from halfseen.models.latent.model import POSTERIOR_FLOOR
 from halfseen.report.experiment_figures import FIGURES
 from halfseen.report.experiment_plot import to_svg
+from halfseen.research.latent_likelihood import refit_encoder
 
 SMOKE = PLANS["smoke", MNIST]
 TINY = replace(

@@ -7,8 +7,8 @@ from sklearn.linear_model import LinearRegression
 
 from halfseen import missingness, pool
 from halfseen.data.masked import unmask
+from halfseen.diagnosis.little import little_test
 from halfseen.evaluation import scores
-from halfseen.evaluation.little import little_test
 
 RNG = np.random.default_rng(0)
 COMPLETE = RNG.normal(size=(60, 3)) @ RNG.normal(size=(3, 3))

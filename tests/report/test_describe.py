@@ -11,7 +11,7 @@ import pytest
 from report.pages import check
 
 import halfseen
-from halfseen.evaluation import predictability
+from halfseen.diagnosis import predictability
 from halfseen.report.describe import render_diagnosis, summarize_diagnosis
 from halfseen.report.describe_svg import heat_map, log_ratio, mark, shade_of, squeeze
 

@@ -17,9 +17,9 @@ from halfseen.cli.atomic import check_apart, check_report, write_atomically
 from halfseen.cli.errors import one_line
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, read_table
-from halfseen.evaluation.diagnosis import Diagnosis, describe
-from halfseen.evaluation.diagnosis_text import headline
-from halfseen.evaluation.wording import effect_words, names_words, p_words, pair_words, share_words
+from halfseen.diagnosis.summary import Diagnosis, describe
+from halfseen.diagnosis.text import headline
+from halfseen.diagnosis.wording import effect_words, names_words, p_words, pair_words, share_words
 
 _TOP, _TOP_COLUMNS, _BAR = 8, 15, 24
 

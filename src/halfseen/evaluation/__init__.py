@@ -1,12 +1,10 @@
-"""Judging imputations, and what is concluded from them."""
+"""Scores of imputations and comparisons of methods on hidden cells."""
 
 from halfseen.evaluation.comparison import Comparison
 from halfseen.evaluation.contestants import OnNumbers
-from halfseen.evaluation.diagnosis import Diagnosis, describe
 from halfseen.evaluation.downstream import downstream_score
 from halfseen.evaluation.energy import energy_distance, sliced_wasserstein
 from halfseen.evaluation.iscore import energy_i_score
-from halfseen.evaluation.pooling import Pooled, pool
 from halfseen.evaluation.protocol import compare
 from halfseen.evaluation.scores import (
     accuracy,
@@ -23,22 +21,18 @@ from halfseen.evaluation.scores import (
 
 __all__ = [
     "Comparison",
-    "Diagnosis",
     "OnNumbers",
-    "Pooled",
     "accuracy",
     "compare",
     "coverage",
     "crps_draws",
     "crps_gaussian",
-    "describe",
     "downstream_score",
     "energy_distance",
     "energy_i_score",
     "interval_score",
     "log_loss",
     "mae",
-    "pool",
     "r2_minus_bayes",
     "rmse",
     "sliced_wasserstein",

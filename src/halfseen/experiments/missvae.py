@@ -55,8 +55,6 @@ from halfseen.datasets.problem import Floats
 from halfseen.datasets.registry import describe
 from halfseen.datasets.toys import MixtureOfGaussians
 from halfseen.errors import HalfseenWarning
-from halfseen.evaluation.latent_diagnostics import posterior_on_grid
-from halfseen.evaluation.latent_likelihood import MAX_UNEVENNESS, grid_log_likelihood
 from halfseen.experiments.claims import Better, Setting
 from halfseen.experiments.missvae_methods import (
     DECODER_SNR,
@@ -69,6 +67,8 @@ from halfseen.experiments.missvae_methods import (
 )
 from halfseen.experiments.spec import Budget, Experiment
 from halfseen.models.latent.model import LatentModel
+from halfseen.research.latent_diagnostics import posterior_on_grid
+from halfseen.research.latent_likelihood import MAX_UNEVENNESS, grid_log_likelihood
 from halfseen.training.em import EMSettings, fit_gaussian
 from halfseen.training.loop import TrainingSettings
 

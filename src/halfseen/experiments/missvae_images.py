@@ -51,7 +51,6 @@ from halfseen._random import row_keys, torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.datasets.loaders import load
 from halfseen.distributions.observation import Observation
-from halfseen.evaluation.frechet import draw_rows, encoder_features, frechet_distance
 from halfseen.experiments.claims import Better, Published, Setting
 from halfseen.experiments.missvae_methods import NOISE_SEED, Method, bound_of_complete, course
 from halfseen.experiments.spec import Budget, Experiment
@@ -60,6 +59,7 @@ from halfseen.models.latent.images import start_images
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder
+from halfseen.research.frechet import draw_rows, encoder_features, frechet_distance
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.training.loop import TrainingSettings, fit_module
 

@@ -9,13 +9,13 @@ from torch import Tensor
 from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation import Observation
-from halfseen.evaluation.latent_diagnostics import gradient_snr, mixture_usage
-from halfseen.evaluation.latent_likelihood import iwelbo, refit_encoder
 from halfseen.models.latent.completions import CompletedRows, Completions
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.residual import ResidualMLP
 from halfseen.objectives.decomposed import DecomposedObjective, Variant
 from halfseen.objectives.latent import BoundName, LatentObjective, Sampling
+from halfseen.research.latent_diagnostics import gradient_snr, mixture_usage
+from halfseen.research.latent_likelihood import iwelbo, refit_encoder
 from halfseen.training.loop import TrainingSettings, fit_module
 
 N_PASSES = 15  # latents that are decoded for each row in a step

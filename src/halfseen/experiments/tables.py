@@ -26,9 +26,9 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed 
 from sklearn.impute import IterativeImputer, KNNImputer
 
 from halfseen.datasets.loaders import load
+from halfseen.diagnosis.cells import thin
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer
 from halfseen.estimators.latent import LatentImputer, MIWAEImputer
-from halfseen.evaluation.cells import thin
 from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.contestants import Contestant, enter
 from halfseen.evaluation.scores import Scale

@@ -21,7 +21,7 @@ from halfseen.data.masked import unmask
 from halfseen.data.schema import Schema
 from halfseen.errors import SchemaError
 from halfseen.missingness.calibration import LARGEST, SMALLEST
-from halfseen.missingness.holes import put_nulls
+from halfseen.missingness.nulls import put_nulls
 
 Columns = str | int | Sequence[str | int]
 Floats = npt.NDArray[np.float64]

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from halfseen.evaluation.association import Association
-from halfseen.evaluation.diagnosis import Diagnosis
-from halfseen.evaluation.wording import ALPHA, effect_words, p_words, pair_words, shift_words
+from halfseen.diagnosis.association import Association
+from halfseen.diagnosis.summary import Diagnosis
+from halfseen.diagnosis.wording import ALPHA, effect_words, p_words, pair_words, shift_words
 from halfseen.report import describe_svg, svg
 from halfseen.report.render import _environment
 

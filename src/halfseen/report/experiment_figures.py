@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from halfseen.evaluation.latent_diagnostics import Divergences
 from halfseen.experiments import Cell, Results, missvae, missvae_images, notmiwae
 from halfseen.experiments import notmiwae_toys as toys
 from halfseen.experiments.missvae_methods import DECODER_SNR, ENCODER_SNR
 from halfseen.report.experiment_plot import GRID, OURS, QUIET, THEIRS, new_figure, plot_metrics
+from halfseen.research.latent_diagnostics import Divergences
 
 Floats = npt.NDArray[np.float64]
 

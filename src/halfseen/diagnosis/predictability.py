@@ -8,9 +8,9 @@ from scipy.special import ndtr
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from halfseen._random import seed_from
-from halfseen.evaluation.association import midranks
-from halfseen.evaluation.cells import Cells, Integers, thin
-from halfseen.evaluation.effects import Floats, auc_interval, holm
+from halfseen.diagnosis.association import midranks
+from halfseen.diagnosis.cells import Cells, Integers, thin
+from halfseen.diagnosis.effects import Floats, auc_interval, holm
 
 N_FOLDS = 3
 MIN_GROUP = 20  # rows with a hole, and without, of a column that is tested
@@ -50,7 +50,7 @@ class Predictability:
     reason: str | None = None
 
 
-def predict_holes(X: Any, *, random_state: Any = 0) -> tuple[Predictability, ...]:
+def predict_missingness(X: Any, *, random_state: Any = 0) -> tuple[Predictability, ...]:
     r"""Predicts each column's holes from all other columns, out of fold, by boosted trees.
 
     .. math:: A = \frac1F \sum_f \frac{U_f}{m_f n_f}, \qquad z = \frac{A - 1/2}{\sqrt{c\, v}},
@@ -84,7 +84,7 @@ def predict_holes(X: Any, *, random_state: Any = 0) -> tuple[Predictability, ...
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(400, 2))
     >>> x[np.abs(x[:, 0]) > 1, 1] = np.nan  # at both ends: the mean does not move
-    >>> [found] = predict_holes(x)
+    >>> [found] = predict_missingness(x)
     >>> found.auc > 0.95, found.p_adjusted < 1e-6
     (True, True)
     """

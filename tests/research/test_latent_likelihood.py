@@ -14,13 +14,6 @@ from halfseen.distributions.leaf import inverse_softplus
 from halfseen.distributions.leaves import STD_FLOOR
 from halfseen.distributions.observation import Observation
 from halfseen.errors import HalfseenWarning
-from halfseen.evaluation.latent_likelihood import (
-    LatentGrid,
-    grid_log_likelihood,
-    iwelbo,
-    log_joint,
-    refit_encoder,
-)
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.fill import LearnedFill
 from halfseen.nn.mask_models import LinearMask
@@ -28,6 +21,13 @@ from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import SelfMask
 from halfseen.objectives.bounds import iwelbo as iwelbo_of_weights
 from halfseen.objectives.latent import LatentObjective
+from halfseen.research.latent_likelihood import (
+    LatentGrid,
+    grid_log_likelihood,
+    iwelbo,
+    log_joint,
+    refit_encoder,
+)
 from halfseen.training.loop import TrainingSettings
 
 N_FEATURES = 4

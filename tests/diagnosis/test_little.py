@@ -6,9 +6,9 @@ import pytest
 from scipy.stats import binom, chi2, kstest
 from tolerances import FAILURE_RATE
 
+from halfseen.diagnosis import little
+from halfseen.diagnosis.little import little_test
 from halfseen.errors import SchemaError
-from halfseen.evaluation import little
-from halfseen.evaluation.little import little_test
 
 DIRECT = 1e-8
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from tolerances import EXACT
 
 import halfseen
-from halfseen.evaluation.pooling import _combine, pool
+from halfseen.pooling import _combine, pool
 
 
 def regression_draws(n_draws=3, n_rows=50, seed=0):

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from halfseen.evaluation.pattern_table import PatternTable
-from halfseen.evaluation.predictability import Predictability
-from halfseen.evaluation.wording import (
+from halfseen.diagnosis.pattern_table import PatternTable
+from halfseen.diagnosis.predictability import Predictability
+from halfseen.diagnosis.wording import (
     effect_words,
     names_words,
     p_words,
@@ -15,7 +15,7 @@ from halfseen.evaluation.wording import (
 )
 
 if TYPE_CHECKING:
-    from halfseen.evaluation.diagnosis import Diagnosis
+    from halfseen.diagnosis.summary import Diagnosis
 
 TOP = 8
 TOP_COLUMNS = 20

@@ -12,13 +12,13 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaf import inverse_softplus
 from halfseen.distributions.observation import Observation
 from halfseen.errors import HalfseenWarning
-from halfseen.evaluation.latent_diagnostics import Divergences, gradient_snr, mixture_usage, posterior_on_grid
-from halfseen.evaluation.latent_likelihood import LatentGrid
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.fill import LearnedFill
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import SelfMask
 from halfseen.objectives.latent import LatentObjective
+from halfseen.research.latent_diagnostics import Divergences, gradient_snr, mixture_usage, posterior_on_grid
+from halfseen.research.latent_likelihood import LatentGrid
 
 N_FEATURES = 3
 

@@ -6,13 +6,13 @@ No test confirms MCAR, and none tells MAR from MNAR: nothing here says that one 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from halfseen.evaluation.association import Association
-from halfseen.evaluation.little import LittleTest
-from halfseen.evaluation.pattern_table import PatternTable
-from halfseen.evaluation.predictability import Predictability
+from halfseen.diagnosis.association import Association
+from halfseen.diagnosis.little import LittleTest
+from halfseen.diagnosis.pattern_table import PatternTable
+from halfseen.diagnosis.predictability import Predictability
 
 if TYPE_CHECKING:
-    from halfseen.evaluation.diagnosis import Diagnosis
+    from halfseen.diagnosis.summary import Diagnosis
 
 LIMITS = (
     "Whether missingness depends on the missing values themselves (MNAR), or only on observed values (MAR), "

@@ -9,9 +9,9 @@ from scipy import stats
 from scipy.optimize import brentq
 from tolerances import EXACT, FAILURE_RATE
 
-from halfseen.evaluation import association, effects
-from halfseen.evaluation.association import associate, chi_squared, midranks
-from halfseen.evaluation.cells import Cells
+from halfseen.diagnosis import association, effects
+from halfseen.diagnosis.association import associate, chi_squared, midranks
+from halfseen.diagnosis.cells import Cells
 
 
 @pytest.fixture(scope="module")

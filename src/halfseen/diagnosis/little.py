@@ -12,10 +12,10 @@ from scipy.stats import chi2
 from halfseen._random import seed_from, torch_generator
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.diagnosis.cells import Bools, Cells, Integers, thin
+from halfseen.diagnosis.effects import Floats
+from halfseen.diagnosis.pattern_table import Patterns, group_patterns, missing_names
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.evaluation.cells import Bools, Cells, Integers, thin
-from halfseen.evaluation.effects import Floats
-from halfseen.evaluation.pattern_table import Patterns, group_patterns, missing_names
 from halfseen.training.em import EMSettings, fit_gaussian
 
 MAX_ROWS = 20_000  # more rows than this and the covariance comes from so many, drawn at random

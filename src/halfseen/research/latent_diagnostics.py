@@ -9,10 +9,10 @@ from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import HalfseenWarning
-from halfseen.evaluation.latent_likelihood import MAX_BORDER, LatentGrid, log_joint
 from halfseen.models.latent.model import LatentModel
 from halfseen.objectives.latent import LatentObjective
 from halfseen.objectives.protocols import Objective
+from halfseen.research.latent_likelihood import MAX_BORDER, LatentGrid, log_joint
 
 IN_USE = 0.2
 """A component is in use in a row if its weight is above this share of an even one."""

@@ -13,10 +13,10 @@ from scipy import stats
 from tolerances import FAILURE_RATE
 
 import halfseen
+from halfseen.diagnosis import predictability
+from halfseen.diagnosis.pattern_table import group_patterns, tabulate_patterns
+from halfseen.diagnosis.predictability import predict_missingness
 from halfseen.errors import SchemaError
-from halfseen.evaluation import predictability
-from halfseen.evaluation.pattern_table import group_patterns, tabulate_patterns
-from halfseen.evaluation.predictability import predict_holes
 
 MASKS = st.integers(0, 2**16).flatmap(
     lambda seed: st.tuples(st.just(seed), st.integers(1, 30), st.integers(1, 5), st.floats(0, 1))
@@ -84,7 +84,7 @@ def test_dropout_is_monotone_and_twins_are_found():
 def test_holes_at_both_ends_of_a_scale_are_predicted_though_no_mean_moves():
     x = np.random.default_rng(0).normal(size=(600, 3))
     x[np.abs(x[:, 0]) > 1.2, 1] = np.nan
-    [found] = predict_holes(x)
+    [found] = predict_missingness(x)
     assert found.column == "x1"
     assert found.low < found.auc <= found.high
     assert found.auc > 0.95
@@ -98,7 +98,7 @@ def test_prediction_of_random_holes_is_guessing():
         generator = np.random.default_rng(seed)
         x = generator.normal(size=(150, 3))
         x[generator.random(150) < 0.3, 0] = np.nan
-        [found] = predict_holes(x)
+        [found] = predict_missingness(x)
         p_values.append(found.p_value)
         aucs.append(found.auc)
         assert found.low < 0.5 + 1e-9 or found.p_value < 0.1
@@ -112,7 +112,7 @@ def test_columns_with_too_few_holes_say_so_and_come_last():
     x[:5, 0] = np.nan
     x[:50, 1] = np.nan
     x[:95, 2] = np.nan
-    found = predict_holes(x)
+    found = predict_missingness(x)
     assert found[0].column == "x1"
     assert {one.column: one.reason for one in found[1:]} == {
         "x0": "fewer than 20 missing values",
@@ -126,14 +126,14 @@ def test_rows_are_limited_and_rare_holes_all_kept(monkeypatch):
     x = np.random.default_rng(0).normal(size=(5000, 2))
     x[:60, 0] = np.nan
     x[:4000, 1] = np.nan
-    found = {one.column: one for one in predict_holes(x)}
+    found = {one.column: one for one in predict_missingness(x)}
     assert (found["x0"].n_rows, found["x0"].n_missing) == (300, 60)
     assert (found["x1"].n_rows, found["x1"].n_missing) == (300, 150)
 
 
 def test_one_column_has_no_rest_of_the_row():
     x = np.where(np.arange(60) < 30, np.nan, np.arange(60.0))[:, None]
-    assert predict_holes(x)[0].reason == "there is no other column"
+    assert predict_missingness(x)[0].reason == "there is no other column"
 
 
 # ---------------------------------------------------------------------------------------- all of it

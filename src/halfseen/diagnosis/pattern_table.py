@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from halfseen.evaluation.cells import Bools, Integers
+from halfseen.diagnosis.cells import Bools, Integers
 
 TOP_PATTERNS = 20
 

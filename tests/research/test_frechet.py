@@ -9,16 +9,16 @@ from tolerances import EXACT, FAILURE_RATE
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation import Observation
-from halfseen.evaluation import frechet
-from halfseen.evaluation.frechet import (
+from halfseen.models.latent.model import LatentModel
+from halfseen.models.latent.rows import GuessFill
+from halfseen.nn.residual import ResidualMLP
+from halfseen.research import frechet
+from halfseen.research.frechet import (
     draw_rows,
     encoder_features,
     frechet_distance,
     gaussian_frechet_distance,
 )
-from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import GuessFill
-from halfseen.nn.residual import ResidualMLP
 
 
 def test_equal_samples_are_at_no_distance():

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from halfseen._random import seed_from
+from halfseen.diagnosis import text as diagnosis_text
+from halfseen.diagnosis import wording
+from halfseen.diagnosis.association import Association, Associations, associate
+from halfseen.diagnosis.cells import Cells
+from halfseen.diagnosis.drift import Drift, run_drift
+from halfseen.diagnosis.little import LittleTest, run_little
+from halfseen.diagnosis.pattern_table import PatternTable, group_patterns, tabulate_patterns
+from halfseen.diagnosis.predictability import Predictability, run_predictability
 from halfseen.errors import SchemaError
-from halfseen.evaluation import diagnosis_text, wording
-from halfseen.evaluation.association import Association, Associations, associate
-from halfseen.evaluation.cells import Cells
-from halfseen.evaluation.drift import Drift, run_drift
-from halfseen.evaluation.little import LittleTest, run_little
-from halfseen.evaluation.pattern_table import PatternTable, group_patterns, tabulate_patterns
-from halfseen.evaluation.predictability import Predictability, run_predictability
 
 MAX_STRETCHES = 80  # consecutive rows are counted together, so that a picture of many rows stays small
 MAX_PAIRS = 1000  # of `to_dict`
@@ -136,9 +137,9 @@ def describe(
 
     See Also
     --------
-    halfseen.evaluation.little.little_test : Little's test alone.
-    halfseen.evaluation.predictability.predict_holes : The classifier alone.
-    halfseen.evaluation.drift.compare_missingness : The comparison of two tables alone.
+    halfseen.diagnosis.little.little_test : Little's test alone.
+    halfseen.diagnosis.predictability.predict_missingness : The classifier alone.
+    halfseen.diagnosis.drift.compare_missingness : The comparison of two tables alone.
 
     References
     ----------

@@ -9,8 +9,8 @@ from scipy.special import ndtr
 from scipy.stats import chi2, fisher_exact
 
 from halfseen.data.columns import Column
-from halfseen.evaluation.cells import Cells, Integers
-from halfseen.evaluation.effects import (
+from halfseen.diagnosis.cells import Cells, Integers
+from halfseen.diagnosis.effects import (
     Floats,
     auc_interval,
     cramers_v,

@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 from tolerances import FAILURE_RATE
 
+from halfseen.diagnosis.drift import compare_missingness
 from halfseen.errors import SchemaError
-from halfseen.evaluation.drift import compare_missingness
 
 
 def with_holes(seed, n_rows, rates):

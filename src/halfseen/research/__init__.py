@@ -1,0 +1,1 @@
+"""Tools for research on latent-variable models: likelihood estimates, posteriors and image distances."""
