@@ -5,7 +5,7 @@ The files beside this one run every law on every row; a row says only what no la
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,13 @@ from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.leaves import GaussianLeaf
+from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.distributions.low_rank import LowRankGaussian
+from halfseen.distributions.observation import Observation, Part
 from halfseen.estimators.catalogue import find_method
+from halfseen.models.circuits.circuit import Circuit
+from halfseen.models.circuits.structure import Structure, pair_columns
 from halfseen.models.mixture import DiagonalMixture
 from skeletons.imputer import DiagonalImputer
 from skeletons.model import DiagonalGaussian
@@ -297,11 +302,80 @@ def _wrap_diagonal(module):
     )
 
 
+def _circuit(seed, widths=(1, 1, 1), n_trees=1):
+    """A circuit over columns with so many features each: a number, or a block of indicators."""
+    generator = torch.Generator().manual_seed(seed)
+    affinity = torch.rand(n_trees, len(widths), len(widths), generator=generator).numpy()
+    pairings = [pair_columns(matrix + matrix.T) for matrix in affinity]
+    structure = Structure.trees(len(widths), pairings, 3, [3, 2, 2, 2][: len(pairings[0])], n_classes=2)
+    return _wrap_circuit(_randomize(Circuit(structure, _columns(widths)).double(), generator), widths)
+
+
+def _columns(widths):
+    """The likelihood of columns whose features lie one after the other."""
+    starts = np.cumsum([0, *widths])
+    numbers = [c for c, width in enumerate(widths) if width == 1]
+    levels = [c for c, width in enumerate(widths) if width > 1]
+    parts = [Part(GaussianLeaf(len(numbers), std_floor=0.2), numbers, [int(starts[c]) for c in numbers])]
+    if levels:
+        features = [d for c in levels for d in range(starts[c], starts[c + 1])]
+        parts.append(Part(CategoricalLeaf([widths[c] for c in levels]), levels, features))
+    return Observation(parts)
+
+
+def _wrap_circuit(circuit, widths):
+    starts = np.cumsum([0, *widths]).tolist()
+
+    def draw(batch, generator):
+        noise = torch.rand(len(batch), circuit.n_noise, generator=generator, dtype=torch.float64)
+        return circuit.conditional_draw(batch, noise)
+
+    def permuted(order):
+        """The leaves follow their columns; regions read them where they now are."""
+        columns = [c for d in order for c in range(len(widths)) if starts[c] == d]
+        moved = [widths[c] for c in columns]
+        regions = tuple(columns.index(region) for region in circuit.structure.regions)
+        other = Circuit(replace(circuit.structure, regions=regions), _columns(moved)).double()
+        other.load_state_dict(circuit.state_dict())
+        old, new = (_parameters_by_column(given) for given in (widths, moved))
+        with torch.no_grad():
+            for position, column in enumerate(columns):
+                other.leaves.theta[:, new[position]] = circuit.leaves.theta[:, old[column]]
+        return _wrap_circuit(other, moved)
+
+    return Density(
+        log_prob=circuit,
+        mean=circuit.conditional_mean,
+        quantile=circuit.conditional_quantile,
+        draw=draw,
+        permuted=permuted,
+        n_features=circuit.leaves.n_features,
+        blocks=tuple((starts[c], starts[c + 1]) for c, width in enumerate(widths) if width > 1),
+        parameters=tuple(circuit.parameters()),
+    )
+
+
+def _parameters_by_column(widths):
+    """The positions of each column's parameters: locations, then scales, then the logits of levels."""
+    n_numbers = sum(width == 1 for width in widths)
+    numbers, start, found = 0, 2 * n_numbers, []
+    for width in widths:
+        if width == 1:
+            found.append([numbers, n_numbers + numbers])
+            numbers += 1
+        else:
+            found.append(list(range(start, start + width)))
+            start += width
+    return found
+
+
 DENSITIES = (
     DensityRow("gaussian", _gaussian),
     DensityRow("gaussian-wide", partial(_gaussian, n_features=6)),
     DensityRow("low-rank", _low_rank),
     DensityRow("mixture", _mixture),
     DensityRow("mixture-blocks", partial(_mixture, n_features=7, blocks=((4, 6), (1, 4)))),
+    DensityRow("circuit", _circuit),
+    DensityRow("circuit-trees", partial(_circuit, widths=(1, 3, 1, 2), n_trees=2)),
     DensityRow("skeleton", _diagonal),
 )

@@ -43,6 +43,18 @@ def test_a_density_has_total_one_and_the_mean_and_variance_it_reports(name, gene
         torch.testing.assert_close(leaf.variance(parameters), variance, rtol=QUADRATURE, atol=QUADRATURE)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_no_value_is_more_probable_than_the_mode(name, generator):
+    leaf = leaf_of(name)
+    for parameters in some_parameters(leaf, generator, 5):
+        at_mode = leaf.log_prob(parameters, leaf.mode(parameters))
+        if name in LEVELS:
+            others = [leaf.log_prob(parameters, x)[:, c].max() for c, x in enumerate(one_hots(leaf))]
+            torch.testing.assert_close(at_mode, torch.stack(others), rtol=0, atol=EXACT)
+        else:
+            assert (leaf.log_prob(parameters, grid(leaf, name)[0]) <= at_mode + EXACT).all()
+
+
 @pytest.mark.parametrize("name", LEVELS)
 def test_level_probabilities_sum_to_one_over_each_column(name, generator):
     leaf = leaf_of(name)

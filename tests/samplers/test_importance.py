@@ -12,6 +12,7 @@ from halfseen._random import row_keys
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import Observation
+from halfseen.distributions.quantiles import weighted_quantiles
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed, GuessFill
 from halfseen.models.latent.start import Factors, start_from_factors
@@ -22,7 +23,6 @@ from halfseen.samplers import importance
 from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.samplers.proposals import DF, SHARES, Noise, StudentT, at_mode
-from halfseen.samplers.quantiles import weighted_quantiles
 
 SLOPE, BIAS = 2.0, 0.5
 

@@ -70,6 +70,10 @@ class Leaf(nn.Module):
         """Returns the variance (*, W) of each feature."""
         raise NotImplementedError
 
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the features (*, W) at which `log_prob` is greatest."""
+        raise NotImplementedError
+
     def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """Returns features (*, W) drawn, or relaxed, with a gradient; `noise` are uniforms."""
         raise NotImplementedError

@@ -61,6 +61,10 @@ class GaussianLeaf(NumericLeaf):
         """Returns the location (*, J)."""
         return parameters.chunk(2, dim=-1)[0]
 
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the location (*, J)."""
+        return self.mean(parameters)
+
     def variance(self, parameters: Tensor) -> Tensor:
         """Returns the squared scale (*, J)."""
         return self._split(parameters)[1].square()
@@ -131,6 +135,10 @@ class SharedGaussianLeaf(NumericLeaf):
         """Returns the location (*, J)."""
         return parameters
 
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the location (*, J)."""
+        return self.mean(parameters)
+
     def variance(self, parameters: Tensor) -> Tensor:
         """Returns the squared scale (*, J), everywhere the same."""
         return self.std.square().expand_as(parameters)
@@ -193,6 +201,10 @@ class StudentTLeaf(NumericLeaf):
     def mean(self, parameters: Tensor) -> Tensor:
         """Returns the location (*, J)."""
         return parameters.chunk(3, dim=-1)[0]
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the location (*, J)."""
+        return self.mean(parameters)
 
     def variance(self, parameters: Tensor) -> Tensor:
         """Returns the variance (*, J), finite as there are more than two degrees of freedom."""
@@ -287,6 +299,11 @@ class LogNormalLeaf(NumericLeaf):
         """Returns the expected features (*, J)."""
         centre, spread = self._logs(parameters)
         return self._features(centre + spread.square() / 2).to(parameters.dtype)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the features (*, J) of greatest density."""
+        centre, spread = self._logs(parameters)
+        return self._features(centre - spread.square()).to(parameters.dtype)
 
     def variance(self, parameters: Tensor) -> Tensor:
         """Returns the variance (*, J) of the features."""

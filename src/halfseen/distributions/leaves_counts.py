@@ -114,6 +114,10 @@ class PoissonLeaf(CountLeaf):
         rate, count = self._mean_count(parameters), self._counts(x)
         return (count * rate.log() - rate - torch.lgamma(count + 1)).to(parameters.dtype)
 
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the features (*, J) of the most probable counts."""
+        return self._features(self._mean_count(parameters).floor()).to(parameters.dtype)
+
     def variance(self, parameters: Tensor) -> Tensor:
         """Returns the variance (*, J) of the features."""
         return (self._mean_count(parameters) / self.scale.square()).to(parameters.dtype)
@@ -173,6 +177,12 @@ class NegativeBinomialLeaf(CountLeaf):
         # log1p keeps what is left of r / (r + mean) when the shape is large.
         log_prob = ways - shape * torch.log1p(mean / shape) - count * torch.log1p(shape / mean)
         return log_prob.to(parameters.dtype)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the features (*, J) of the most probable counts."""
+        shape = self._shape(parameters)
+        peak = self._mean_count(parameters) * (1.0 - shape.reciprocal())
+        return self._features(peak.clamp(min=0.0).floor()).to(parameters.dtype)
 
     def variance(self, parameters: Tensor) -> Tensor:
         """Returns the variance (*, J) of the features."""

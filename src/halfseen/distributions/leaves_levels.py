@@ -83,6 +83,10 @@ class LevelLeaf(Leaf):
         probabilities = self.mean(parameters)
         return probabilities * (1 - probabilities)
 
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the most probable levels (*, W): a single 1 in each block."""
+        return self._hard(self.log_probabilities(parameters)).to(parameters.dtype)
+
     def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """Returns relaxed draws (*, W) that sum to 1 over each block."""
         scores = self._scores(parameters, noise)

@@ -68,6 +68,10 @@ class BernoulliLeaf(Leaf):
         """Returns the variance (*, J)."""
         return (self.high - self.low) ** 2 * parameters.sigmoid() * (-parameters).sigmoid()
 
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the more probable of the two values (*, J)."""
+        return self._values((parameters > 0).to(parameters.dtype))
+
     def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """Returns relaxed draws (*, J), between the values unless they go straight through."""
         odds = parameters + torch.logit(open_uniforms(noise, parameters.dtype))
@@ -156,6 +160,16 @@ class DiscretisedLogisticLeaf(NumericLeaf):
         """Returns the variance (*, J), a sum over all values."""
         first, second = self._moments(parameters)
         return self._step**2 * (second - first.square())
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the most probable value (*, J): the nearest to the location, or an end."""
+        loc, _ = self._split(parameters)
+        nearest = self.low + self._step * ((loc + 1) * (self.n_bins - 1) / 2).round().clamp(
+            0, self.n_bins - 1
+        )
+        values = torch.stack([nearest, *(torch.full_like(loc, end) for end in (self.low, self.high))])
+        best = self.log_prob(parameters, values).argmax(dim=0, keepdim=True)
+        return values.gather(0, best).squeeze(0)
 
     def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """Returns exact draws (*, J) with the gradient of the logistic variable before rounding."""

@@ -63,6 +63,7 @@ class Observation(nn.Module):
     -----
     Shapes: ``parameters`` :math:`(*, P)`, the outputs for each part in turn; ``x`` :math:`(*, D)`; ``noise``
     :math:`(*, M)`, uniforms. ``numeric`` are the positions of the columns of numbers, in order;
+    ``columns`` are those of each part in turn;
     ``columns_of_features`` :math:`(D)` is the column of each feature; ``is_density`` :math:`(C)` tells
     densities, per unit of the feature, from probabilities.
 
@@ -92,7 +93,8 @@ class Observation(nn.Module):
         self.n_parameters = sum(part.leaf.n_parameters for part in parts)
         self.n_noise = sum(part.leaf.n_noise for part in parts)
 
-        columns = torch.tensor([c for part in parts for c in part.columns])
+        self.columns: tuple[int, ...] = tuple(c for part in parts for c in part.columns)
+        columns = torch.tensor(self.columns)
         features = torch.tensor([f for part in parts for f in part.features])
         owners = torch.cat([torch.tensor(part.columns)[part.leaf.columns_of_features] for part in parts])
         density = torch.tensor([part.leaf.is_density for part in parts for _ in part.columns])
@@ -193,6 +195,12 @@ class Observation(nn.Module):
         parts = zip(self._leaves, self.split(parameters), strict=True)
         means = [leaf.mean(part) for leaf, part in parts]
         return _arranged(torch.cat(means, dim=-1), self._to_features)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the features (*, D) at which the likelihood of each column is greatest."""
+        parts = zip(self._leaves, self.split(parameters), strict=True)
+        modes = [leaf.mode(part) for leaf, part in parts]
+        return _arranged(torch.cat(modes, dim=-1), self._to_features)
 
     def variance(self, parameters: Tensor) -> Tensor:
         """Returns the variance (*, D) of each feature."""

@@ -20,13 +20,13 @@ from halfseen._random import Keys, row_uniforms, torch_generator
 from halfseen._threads import map_in_threads, n_workers
 from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.quantiles import mixture_quantiles, weighted_quantiles
 from halfseen.models.latent.mask_term import N_NODES, HiddenCells, modelled_columns
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.weights import effective_sample_size, pareto_k
 from halfseen.samplers.calibration import choose_stretch
 from halfseen.samplers.proposals import Draws, LogJoint, Noise, propose
-from halfseen.samplers.quantiles import mixture_quantiles, weighted_quantiles
 
 Form = Literal["auto", "decoder_mean", "sample", "integrated"]
 

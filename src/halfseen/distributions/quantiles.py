@@ -39,21 +39,28 @@ def weighted_quantiles(atoms: Tensor, weights: Tensor, probabilities: Sequence[f
 
 
 def mixture_quantiles(
-    observation: Observation, parameters: Tensor, weights: Tensor, probabilities: Sequence[float]
+    observation: Observation,
+    parameters: Tensor,
+    weights: Tensor,
+    probabilities: Sequence[float],
+    *,
+    tolerance: float = TOLERANCE,
 ) -> Tensor:
     r"""Returns the quantiles of each column of numbers, :math:`\sum_a \alpha_a F_j(x \mid z_a) = p`.
 
     From the quantiles of all distributions as three atoms, secant steps within a bracket that begins with
     Cantelli's inequality, :math:`\mu - \sigma \sqrt{(1 - p) / p} \le x \le \mu + \sigma \sqrt{p / (1 - p)}`.
-    Each row stops by itself, so it does not depend on others.
+    Each row stops by itself, when its last step is below `tolerance` standard deviations, so it does not
+    depend on others.
 
     Shapes
     ------
     parameters : :math:`(A, N, P)`
-    weights : :math:`(A, N)`, which sum to 1
+    weights : :math:`(A, N)`, or :math:`(A, N, J)` where columns have their own; they sum to 1 over A
     output : :math:`(Q, N, J)`, of the columns `observation.numeric`
     """
-    mixture = _NumberMixture(observation, parameters, weights)
+    by_column = weights if weights.dim() == 3 else weights.unsqueeze(-1)  # (A, N, J) or (A, N, 1)
+    mixture = _NumberMixture(observation, parameters, by_column, tolerance)
     starts = mixture.rough(probabilities)
     found = [mixture.solve(level, x) for level, x in zip(probabilities, starts, strict=True)]
     return torch.stack(found) if found else starts
@@ -66,13 +73,14 @@ class _NumberMixture:
     observation: Observation
     parameters: Tensor
     weights: Tensor
+    tolerance: float
 
     def rough(self, probabilities: Sequence[float]) -> Tensor:
         """Returns about the quantiles (Q, N, J): each distribution is three atoms."""
         means, stds = self._each
         atoms = torch.cat([means + place * stds for place, _ in THREE_POINTS])
-        shares = torch.cat([share * self.weights for _, share in THREE_POINTS])  # (3A, N)
-        return weighted_quantiles(atoms, shares[..., None].expand_as(atoms), probabilities)
+        shares = torch.cat([share * self.weights for _, share in THREE_POINTS])  # (3A, N, J)
+        return weighted_quantiles(atoms, shares.expand_as(atoms), probabilities)
 
     def solve(self, level: float, x: Tensor) -> Tensor:
         """Returns quantiles (N, J), from a start."""
@@ -96,7 +104,7 @@ class _NumberMixture:
             inside = (new >= low[active]) & (new <= high[active])
             new = torch.where(inside, new, (low[active] + high[active]) / 2)
             x[active] = new
-            go_on = ((new - here).abs() > TOLERANCE * spread[active]).any(dim=-1)
+            go_on = ((new - here).abs() > self.tolerance * spread[active]).any(dim=-1)
             active, last_x, last_below, slope = active[go_on], here[go_on], below[go_on], slope[go_on]
             if len(active) == 0:
                 break
@@ -105,16 +113,16 @@ class _NumberMixture:
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Returns mean and standard deviation (N, J) of the mixtures."""
         means, stds = self._each
-        centre = torch.einsum("an,anj->nj", self.weights, means)
+        centre = (self.weights * means).sum(dim=0)
         second = stds.square() + (means - centre).square()
-        return centre, torch.einsum("an,anj->nj", self.weights, second).sqrt()
+        return centre, (self.weights * second).sum(dim=0).sqrt()
 
     def _below(self, x: Tensor, rows: Tensor) -> Tensor:
         """Returns the distribution function (M, J) of some rows."""
         everyone = len(rows) == self.parameters.shape[1]
         parameters = self.parameters if everyone else self.parameters[:, rows]
         weights = self.weights if everyone else self.weights[:, rows]
-        return torch.einsum("an,anj->nj", weights, self.observation.cdf(parameters, x))
+        return (weights * self.observation.cdf(parameters, x)).sum(dim=0)
 
     @cached_property
     def _each(self) -> tuple[Tensor, Tensor]:

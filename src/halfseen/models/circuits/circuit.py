@@ -1,0 +1,336 @@
+r"""A circuit over incomplete rows, and the questions that it answers exactly."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.observation import Observation
+from halfseen.distributions.quantiles import mixture_quantiles
+from halfseen.models.circuits.layers import Leaves, Messages, ProductLayer, SumLayer
+from halfseen.models.circuits.structure import Structure
+
+Completion = Literal["integrated", "joint"]
+
+QUANTILE_TOLERANCE = 1e-7  # of the last step, in standard deviations
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """An upward pass: what every sum read (R, N, I), None where a level has no sum, and the root's terms."""
+
+    inputs: list[Tensor | None]
+    top: Tensor  # (N, trees * channels)
+    log_likelihood: Tensor  # (N, classes), up to `shift`
+    shift: Tensor  # (N)
+
+
+class Circuit(nn.Module):
+    r"""Creates a circuit of sums and products over incomplete rows, with classes at its root.
+
+    .. math:: p(x_o, y) = \pi_y \sum_{d_1 \dots d_L} A^y_{d_1 \dots d_L} \prod_l \prod_{j \in l \cap o}
+              p_j(x_j \mid \theta_{d_l})
+
+    where :math:`o` are the observed columns, :math:`l` the leaves, and the tensor :math:`A^y` of
+    non-negative numbers that sum to 1 is factorised by the levels of the structure: every sum has
+    probabilities as weights, every product multiplies regions without a common column. So the sum over all
+    components, and the integral over any missing columns, take one pass. Valid under MAR.
+
+    Parameters
+    ----------
+    structure : Structure
+        Which regions are summed and multiplied.
+    observation : Observation
+        The likelihood of the columns that a window of the structure shows.
+
+    Notes
+    -----
+    Shapes: ``batch`` holds :math:`(N, D)` features; what it holds where ``observed`` is False is never read.
+    All answers about missing cells are mixtures of leaf distributions, whose weights are gradients of the log
+    density with respect to the leaves' log densities (Darwiche's differential): one backward pass.
+
+    References
+    ----------
+    Sharir, Tamari, Cohen & Shashua (2018), Tensorial mixture models, eq. 2 and 5: we write :math:`l` for
+    their patch :math:`i`, and mix trees at the root. Darwiche (2003), A differential approach to inference.
+
+    Examples
+    --------
+    >>> from halfseen.distributions.leaves_levels import CategoricalLeaf
+    >>> from halfseen.distributions.observation import Part
+    >>> observation = Observation([Part(CategoricalLeaf([2, 2]), [0, 1], [0, 1, 2, 3])])
+    >>> circuit = Circuit(Structure.shallow(n_columns=2, n_leaves=2, n_channels=3), observation)
+    >>> row = torch.tensor([[1.0, 0.0, 0.0, 1.0]])
+    >>> circuit(Incomplete(row, torch.tensor([[True, True, False, False]]))).exp()
+    tensor([0.5000], grad_fn=<ExpBackward0>)
+    """
+
+    log_prior: Tensor
+    regions: Tensor
+    trees: Tensor
+
+    def __init__(self, structure: Structure, observation: Observation) -> None:
+        super().__init__()
+        self.structure = structure
+        self.leaves = Leaves(structure, observation)
+        sums: list[nn.Module] = []
+        width = structure.n_leaves
+        for level in structure.levels:
+            if level.n_channels is None:
+                sums.append(nn.Identity())
+            else:
+                sums.append(SumLayer(level.n_weight_sets, width, level.n_channels))
+                width = level.n_channels
+        self.sums = nn.ModuleList(sums)
+        self.products = nn.ModuleList([ProductLayer(level) for level in structure.levels])
+        self.root = SumLayer(1, structure.n_trees * width, structure.n_classes)
+        even = torch.full((structure.n_classes,), 1.0 / structure.n_classes, dtype=torch.float64)
+        self.register_buffer("log_prior", even.log())
+        self.register_buffer("regions", torch.tensor(structure.regions), persistent=False)
+        self._in_order = structure.regions == tuple(range(self.leaves.n_windows * self.leaves.n_parts))
+        self.register_buffer("trees", torch.tensor(structure.tree_of_regions()), persistent=False)
+
+    def extra_repr(self) -> str:
+        """Returns the table of levels."""
+        return str(self.structure)
+
+    def forward(self, batch: Incomplete) -> Tensor:
+        """Returns the log density (N) of the observed cells, whatever the class."""
+        scores, shift = self.class_scores(batch)
+        return (scores.logsumexp(dim=-1).double() + shift).to(batch.x.dtype)
+
+    def class_scores(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
+        """Returns scores (N, K) and a shift (N) in float64, which add to the log of p(x_o, y).
+
+        The softmax of the scores is the probability of each class given the observed cells.
+        """
+        reached = self._up(self.leaves(batch))
+        return reached.log_likelihood + self.log_prior.to(reached.top.dtype), reached.shift
+
+    def class_log_likelihood(self, batch: Incomplete) -> Tensor:
+        """Returns the log density (N, K) of the observed cells under each class."""
+        reached = self._up(self.leaves(batch))
+        return (reached.log_likelihood.double() + reached.shift[:, None]).to(batch.x.dtype)
+
+    def class_probabilities(self, batch: Incomplete) -> Tensor:
+        """Returns the probability (N, K) of each class given the observed cells."""
+        return self.class_scores(batch)[0].softmax(dim=-1)
+
+    def responsibilities(self, batch: Incomplete, *, of_class: int | None = None) -> Tensor:
+        """Returns the probability (L, N, M) of the components of each leaf given the observed cells.
+
+        They sum to 1 over the components of all leaves that read a column. With `of_class` they are given
+        the class as well.
+        """
+        with torch.enable_grad():
+            terms = self.leaves(batch).detach().requires_grad_()
+            reached = self._up(terms)
+            scores = reached.log_likelihood + self.log_prior.to(terms.dtype)
+            log_prob = scores.logsumexp(dim=-1) if of_class is None else scores[:, of_class]
+            gradient: Tensor = torch.autograd.grad(log_prob.sum(), terms)[0]
+        return gradient
+
+    @torch.no_grad()
+    def conditional_mean(self, batch: Incomplete) -> Tensor:
+        """Returns the mean (N, D) of every feature given the observed cells, which come back exactly."""
+        values = self._observation.mean(self.leaves.theta)
+        mean = self.leaves.expectation(self.responsibilities(batch), values)
+        return torch.where(batch.observed, batch.x, mean.to(batch.x.dtype))
+
+    @torch.no_grad()
+    def conditional_variance(self, batch: Incomplete) -> Tensor:
+        """Returns the variance (N, D) of every feature given the observed cells; 0 for these."""
+        weights = self.responsibilities(batch)
+        mean, variance = (
+            of(self.leaves.theta) for of in (self._observation.mean, self._observation.variance)
+        )
+        first = self.leaves.expectation(weights, mean)
+        second = self.leaves.expectation(weights, variance + mean.square())
+        return torch.where(batch.observed, 0.0, (second - first.square()).clamp(min=0.0).to(batch.x.dtype))
+
+    @torch.no_grad()
+    def conditional_quantiles(self, batch: Incomplete, levels: list[float]) -> Tensor:
+        """Returns exact quantiles (Q, N, D) of every feature by itself, given the observed cells.
+
+        Of a feature that is no number, such as an indicator of a level, it is the quantile of a 0/1
+        variable. Each column must be in one leaf: images with several grids have no quantiles.
+        """
+        if len(self.leaves.places.unique()) < self.leaves.places.numel():
+            raise ValueError("Quantiles need columns that belong to one leaf each; here, windows overlap.")
+        weights = self.responsibilities(batch)
+        mean = self.leaves.expectation(weights, self._observation.mean(self.leaves.theta))
+        quantiles = torch.stack([(mean > 1.0 - level).to(mean.dtype) for level in levels])  # (Q, N, D)
+        numeric = list(self._observation.numeric)
+        if numeric:
+            found = self._number_quantiles(weights, levels)  # (Q, W, N, J)
+            owners = self._observation.columns_of_features.tolist()
+            places = self.leaves.places[:, [owners.index(column) for column in numeric]]  # (W, J)
+            inside = places < self.leaves.n_features
+            quantiles[..., places[inside]] = found.movedim(2, 1)[:, :, inside]
+        return torch.where(batch.observed, batch.x, quantiles.to(batch.x.dtype))
+
+    def conditional_quantile(self, batch: Incomplete, level: float) -> Tensor:
+        """Returns the `level` quantile (N, D) of every feature by itself, given the observed cells."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        return self.conditional_quantiles(batch, [level])[0]
+
+    @torch.no_grad()
+    def conditional_draw(self, batch: Incomplete, noise: Tensor, *, of_class: int | None = None) -> Tensor:
+        """Returns the rows (N, D) with an exact joint draw of their missing cells.
+
+        Parameters
+        ----------
+        batch : Incomplete
+            The rows. Without any observed cell the draw is from the model itself.
+        noise : Tensor
+            Uniforms of shape (N, n_noise); the draw is a function of the row and its noise.
+        of_class : int, optional
+            Draw given this class too.
+        """
+        reached = self._up(self.leaves(batch))
+        uniforms = iter(noise.to(reached.top.dtype).T)
+
+        def choose(log_weights: Tensor) -> Tensor:  # (R, N, I) -> (R, N)
+            cumulated = log_weights.softmax(dim=-1).cumsum(dim=-1)
+            reach = torch.stack([next(uniforms) for _ in range(len(log_weights))])
+            below = (cumulated < (reach * cumulated[..., -1]).unsqueeze(-1)).sum(dim=-1)
+            return below.clamp(max=log_weights.shape[-1] - 1)
+
+        chosen_class = choose((reached.log_likelihood + self.log_prior.to(reached.top.dtype))[None])[0]
+        if of_class is not None:
+            chosen_class = torch.full_like(chosen_class, of_class)
+        components, tree = self._down(reached, chosen_class, choose)
+        drawn = self.leaves.draw(components, noise[:, self.n_noise - self.leaves.n_noise :])
+        return torch.where(batch.observed, batch.x, self._of_tree(drawn, tree).to(batch.x.dtype))
+
+    @property
+    def n_noise(self) -> int:
+        """The number of uniforms that a draw of a row takes."""
+        sums = [level.n_regions for level in self.structure.levels if level.n_channels is not None]
+        return 2 + sum(sums) + self.leaves.n_noise
+
+    @torch.no_grad()
+    def most_probable(self, batch: Incomplete, missing: Completion = "integrated") -> tuple[Tensor, Tensor]:
+        r"""Returns completed rows (N, D) and the log density (N) of the most probable latent assignment.
+
+        Parameters
+        ----------
+        batch : Incomplete
+            The rows.
+        missing : {"integrated", "joint"}
+            With ``"integrated"`` the assignment :math:`(y, d)` maximises :math:`p(x_o, y, d)`, and missing
+            cells are the means of its leaves. With ``"joint"`` assignment and missing cells together maximise
+            :math:`p(x, y, d)`, which favours narrow components. Neither is the mode of the missing cells
+            given the observed ones, which is hard to find.
+        """
+        observation, joint = self._observation, missing == "joint"
+        reached = self._up_best(self.leaves.best(batch) if joint else self.leaves(batch))
+        best = (reached.log_likelihood + self.log_prior.to(reached.top.dtype)).max(dim=-1)
+        components, tree = self._down(reached, best.indices, lambda scores: scores.argmax(dim=-1))
+        values = (observation.mode if joint else observation.mean)(self.leaves.theta)
+        values = values.expand(self.leaves.n_windows, len(batch), -1, -1)
+        completed = self._of_tree(self.leaves.chosen(values, components), tree)
+        return torch.where(batch.observed, batch.x, completed.to(batch.x.dtype)), best.values
+
+    @property
+    def _observation(self) -> Observation:
+        return self.leaves.observation
+
+    def _up(self, terms: Tensor) -> _Pass:
+        """Passes log densities of leaves (L, N, M) up to the root."""
+        shift = torch.zeros(terms.shape[:2], dtype=torch.float64)
+        messages = self._at_regions(terms, shift)
+        inputs: list[Tensor | None] = []
+        for layer, product in zip(self.sums, self.products, strict=True):
+            inputs.append(messages.values if isinstance(layer, SumLayer) else None)
+            messages = product(layer(messages))
+        # The trees are mixed: what their shifts have in common goes to the root's shift.
+        common = messages.shift.amax(dim=0)  # (N)
+        values = messages.values + (messages.shift - common).to(messages.values.dtype).unsqueeze(-1)
+        top = values.movedim(0, 1).flatten(start_dim=1)  # (N, trees * channels)
+        out = self.root(Messages(top[None], common[None]))
+        return _Pass(inputs, top, out.values[0], out.shift[0])
+
+    def _up_best(self, terms: Tensor) -> _Pass:
+        """Does the same with the greatest term of each sum; there are no shifts."""
+        messages = self._at_regions(terms, torch.zeros(terms.shape[:2], dtype=torch.float64))
+        inputs: list[Tensor | None] = []
+        for layer, product in zip(self.sums, self.products, strict=True):
+            values = messages.values
+            inputs.append(values if isinstance(layer, SumLayer) else None)
+            if isinstance(layer, SumLayer):
+                values = layer.best(values)
+            messages = product(Messages(values, messages.shift))
+        top = messages.values.movedim(0, 1).flatten(start_dim=1)
+        return _Pass(inputs, top, self.root.best(top[None])[0], top.new_zeros(len(top)))
+
+    def _at_regions(self, terms: Tensor, shift: Tensor) -> Messages:
+        if self._in_order:
+            return Messages(terms, shift)
+        return Messages(terms.index_select(0, self.regions), shift.index_select(0, self.regions))
+
+    def _down(
+        self, reached: _Pass, classes: Tensor, choose: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Chooses a term of each sum, from the root to the leaves.
+
+        Returns the components (L, N) of the leaves, those of the chosen tree (N), and that tree.
+        """
+        weights = self.root.weights[0].T[classes]  # (N, trees * channels)
+        at_root = choose((reached.top + weights.log())[None])[0]
+        tree = at_root // self.structure.top_channels
+        channel = (at_root % self.structure.top_channels).expand(self.structure.n_trees, -1)
+        for layer, product, values in reversed(
+            list(zip(self.sums, self.products, reached.inputs, strict=True))
+        ):
+            assert isinstance(product, ProductLayer)
+            channel = channel[product.parents]  # (R, N)
+            if isinstance(layer, SumLayer) and values is not None:
+                weights = layer.of_regions(len(values)).transpose(1, 2)  # (R, O, I)
+                index = channel.unsqueeze(-1).expand(-1, -1, weights.shape[-1])
+                channel = choose(values + weights.gather(1, index).log())
+        components = channel.new_zeros(self.leaves.n_windows * self.leaves.n_parts, len(tree))
+        for number in range(self.structure.n_trees):
+            of_tree = self.trees == number
+            leaves = self.regions[of_tree]
+            components[leaves] = torch.where(tree == number, channel[of_tree], components[leaves])
+        return components, tree
+
+    def _of_tree(self, values: Tensor, tree: Tensor) -> Tensor:
+        """Returns features (N, D) from those of windows (W, N, F), each row by its tree."""
+        flat = values.movedim(0, 1).flatten(start_dim=1)  # (N, W * F)
+        result = flat.new_empty(len(flat), self.leaves.n_features)
+        for number in range(self.structure.n_trees):
+            windows = self.regions[self.trees == number].div(self.leaves.n_parts, rounding_mode="floor")
+            rows = (tree == number).nonzero().squeeze(1)
+            where = self._positions(windows.unique())
+            result[rows] = flat[rows][:, where]
+        return result
+
+    def _positions(self, windows: Tensor) -> Tensor:
+        """Returns the place (D), counted over all windows, of each feature in some windows."""
+        n_places = self.leaves.places.shape[1]
+        numbers = (windows[:, None] * n_places + torch.arange(n_places)).flatten()
+        result = numbers.new_zeros(self.leaves.n_features + 1)
+        result[self.leaves.places[windows].flatten()] = numbers
+        return result[:-1]
+
+    def _number_quantiles(self, weights: Tensor, levels: list[float]) -> Tensor:
+        """Returns the quantiles (Q, W, N, J) of the columns of numbers of each window."""
+        leaves, numeric = self.leaves, list(self._observation.numeric)
+        by_window = weights.view(leaves.n_windows, leaves.n_parts, *weights.shape[1:])  # (W, parts, N, M)
+        of_columns = by_window[:, leaves.parts[numeric]].permute(3, 0, 2, 1)  # (M, W, N, J)
+        n_rows = of_columns.shape[1] * of_columns.shape[2]
+        parameters = leaves.theta[:, None].expand(-1, n_rows, -1)  # (M, W * N, P)
+        found = mixture_quantiles(
+            self._observation,
+            parameters,
+            of_columns.flatten(1, 2),
+            levels,
+            tolerance=QUANTILE_TOLERANCE,
+        )
+        return found.view(len(levels), *of_columns.shape[1:])

@@ -1,0 +1,323 @@
+"""Circuits against enumeration of all latent assignments, quadrature, and other models."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from models.circuits.cases import (
+    CIRCUITS,
+    binary,
+    column_masks,
+    complete_rows,
+    gaussian,
+    random_circuit,
+    two_trees,
+)
+from oracles import circuit as oracle
+from scipy import stats
+from tolerances import EXACT, FAILURE_RATE, QUADRATURE
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.models.circuits.circuit import Circuit
+from halfseen.models.circuits.layers import LogMatmulExp, SumLayer
+from halfseen.models.circuits.structure import Level, Structure
+from halfseen.models.mixture import DiagonalMixture
+
+GRID = torch.linspace(-60.0, 60.0, 40001, dtype=torch.float64)
+
+
+def all_masks(n_columns):
+    return torch.tensor(list(product([True, False], repeat=n_columns)))
+
+
+def one_row_under_masks(circuit, columns):
+    x = complete_rows(circuit, 1).expand(len(columns), -1)
+    return Incomplete(x, column_masks(circuit, columns))
+
+
+def some_masks(circuit, n_rows, seed=1):
+    columns = torch.rand(n_rows, circuit.structure.n_columns, generator=torch.Generator().manual_seed(seed))
+    return Incomplete(complete_rows(circuit, n_rows), column_masks(circuit, columns < 0.5))
+
+
+def uniforms(n_rows, circuit, seed=5):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(n_rows, circuit.n_noise, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", ["mixture", "shallow", "shallow-levels", "trees", "odd-trees"])
+def test_the_density_is_the_sum_over_all_assignments_for_every_mask(name):
+    circuit = random_circuit(name)
+    batch = one_row_under_masks(circuit, all_masks(circuit.structure.n_columns))
+    expected = torch.stack(
+        [oracle.likelihood(circuit, batch, y) for y in range(circuit.root.logits.shape[-1])]
+    )
+    torch.testing.assert_close(
+        circuit.class_log_likelihood(batch).detach().exp(), expected.T, rtol=EXACT, atol=0
+    )
+    joint = expected.T * circuit.log_prior.exp()
+    torch.testing.assert_close(circuit(batch).detach().exp(), joint.sum(1), rtol=EXACT, atol=0)
+    posterior = circuit.class_probabilities(batch).detach()
+    torch.testing.assert_close(posterior, joint / joint.sum(1, keepdim=True), rtol=EXACT, atol=0)
+
+
+@pytest.mark.parametrize("name", ["image", "colours", "small-patches", "shallow-image"])
+def test_the_density_of_an_image_is_the_sum_over_all_assignments(name):
+    circuit = random_circuit(name)
+    batch = some_masks(circuit, 20)
+    batch.observed[0], batch.observed[1] = True, False
+    for y in range(circuit.root.logits.shape[-1]):
+        expected = oracle.likelihood(circuit, batch, y)
+        torch.testing.assert_close(
+            circuit.class_log_likelihood(batch)[:, y].detach().exp(), expected, rtol=EXACT, atol=0
+        )
+
+
+@pytest.mark.parametrize("name", CIRCUITS)
+def test_a_row_without_observed_cells_has_log_density_zero_and_float32_keeps_it(name):
+    circuit = random_circuit(name)
+    nothing = Incomplete(
+        complete_rows(circuit, 2) * math.nan, torch.zeros(2, circuit.leaves.n_features).bool()
+    )
+    assert circuit(nothing).abs().max() < EXACT
+    assert circuit.float()(nothing.to(torch.float32)).abs().max() < 1e-5
+
+
+def test_probabilities_of_all_binary_rows_sum_to_one_and_the_chain_rule_holds_in_any_order():
+    circuit = Circuit(two_trees(4), binary(4)).double()
+    with torch.no_grad():
+        for parameter in circuit.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
+    levels = torch.tensor(list(product([0, 1], repeat=4)))
+    x = torch.nn.functional.one_hot(levels, 2).flatten(1).double()
+    everything = circuit.class_log_likelihood(Incomplete(x, torch.ones_like(x, dtype=torch.bool))).exp()
+    torch.testing.assert_close(everything.sum(0), torch.ones(2).double(), rtol=0, atol=EXACT)
+
+    row = x[5:6]
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        observed = torch.zeros(1, 4, dtype=torch.bool)
+        total, before = torch.zeros(1).double(), torch.zeros(1).double()
+        for column in order:
+            observed[0, column] = True
+            after = circuit(Incomplete(row, column_masks(circuit, observed)))
+            total, before = total + (after - before), after
+        full = circuit(Incomplete(row, torch.ones_like(row, dtype=torch.bool)))
+        torch.testing.assert_close(total, full, rtol=EXACT, atol=EXACT)
+
+
+def test_a_circuit_of_one_sum_is_the_diagonal_mixture():
+    generator = torch.Generator().manual_seed(0)
+    circuit = Circuit(Structure.mixture(3, 4), gaussian(3)).double()
+    mixture = DiagonalMixture(3, 4).double()
+    with torch.no_grad():
+        for parameter in (circuit.leaves.theta, circuit.root.logits):
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+        mixture.logits.copy_(circuit.root.weights[0, :, 0].log())
+        mixture.loc.copy_(circuit.leaves.theta[:, :3])
+        scale = circuit.leaves.observation.variance(circuit.leaves.theta).sqrt()
+        mixture.raw_scale.copy_(torch.log(torch.expm1(scale - 0.05)))
+    batch = some_masks(circuit, 30)
+    torch.testing.assert_close(circuit(batch), mixture(batch), rtol=EXACT, atol=EXACT)
+    answers = (circuit.conditional_mean(batch), mixture.conditional_mean(batch).detach())
+    torch.testing.assert_close(*answers, rtol=EXACT, atol=EXACT)
+    quantiles = (circuit.conditional_quantile(batch, 0.8), mixture.conditional_quantile(batch, 0.8))
+    torch.testing.assert_close(*quantiles, rtol=QUADRATURE, atol=QUADRATURE)
+
+
+@pytest.mark.parametrize("name", ["shallow", "image", "odd-trees"])
+def test_conditional_moments_and_quantiles_equal_quadrature(name):
+    circuit = random_circuit(name)
+    columns = torch.tensor([[True, False, False] + [True] * (circuit.structure.n_columns - 3)])
+    batch = one_row_under_masks(circuit, columns)
+    x = batch.x.repeat(len(GRID), 1)
+    observed = batch.observed.repeat(len(GRID), 1)
+    x[:, 1], observed[:, 1] = GRID, True
+    curve = (circuit(Incomplete(x, observed)) - circuit(batch)).exp().detach()
+    step = GRID[1] - GRID[0]
+    mean = (curve * GRID).sum() * step
+    variance = (curve * (GRID - mean).square()).sum() * step
+    assert circuit.conditional_mean(batch)[0, 1].item() == pytest.approx(mean.item(), abs=QUADRATURE)
+    assert circuit.conditional_variance(batch)[0, 1].item() == pytest.approx(variance.item(), rel=QUADRATURE)
+    quantile = circuit.conditional_quantile(batch, 0.3)[0, 1]
+    assert (curve[GRID < quantile].sum() * step).item() == pytest.approx(0.3, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["trees", "image", "colours"])
+def test_responsibilities_are_the_posterior_of_components(name):
+    circuit = random_circuit(name)
+    batch = some_masks(circuit, 4)
+    expected = torch.zeros(circuit.leaves(batch).shape, dtype=torch.float64)
+    for y in range(circuit.structure.n_classes):
+        for probability, _, components in oracle.assignments(circuit, batch, y):
+            for leaf, component in components.items():
+                expected[leaf, :, component] += circuit.log_prior[y].exp() * probability
+    expected /= circuit(batch).detach().exp()[:, None]
+    found = circuit.responsibilities(batch)
+    torch.testing.assert_close(found, expected, rtol=EXACT, atol=EXACT)
+    given = circuit.responsibilities(batch, of_class=1)
+    assert (given - found).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["shallow-levels", "trees"])
+def test_draws_given_what_was_observed_have_the_exact_joint_probabilities(name):
+    circuit = random_circuit(name)
+    columns = torch.tensor([[False, False, True, True]])
+    batch = one_row_under_masks(circuit, columns)
+    combinations = torch.tensor(list(product(range(2), range(3))))
+    x = batch.x.repeat(6, 1)
+    x[:, 1:3], x[:, 3:6] = (
+        torch.nn.functional.one_hot(combinations[:, c], width) for c, width in ((0, 2), (1, 3))
+    )
+    expected = (circuit(Incomplete(x, torch.ones_like(x, dtype=torch.bool))) - circuit(batch)).exp().detach()
+
+    many = Incomplete(batch.x.repeat(4000, 1), batch.observed.repeat(4000, 1))
+    drawn = circuit.conditional_draw(many, uniforms(4000, circuit))
+    assert torch.equal(drawn[many.observed], many.x[many.observed])
+    counts = torch.bincount(drawn[:, 1:3].argmax(1) * 3 + drawn[:, 3:6].argmax(1), minlength=6)
+    assert (
+        stats.chisquare(counts.numpy(), 4000 * expected.numpy() / expected.sum().item()).pvalue > FAILURE_RATE
+    )
+
+
+@pytest.mark.parametrize("name", ["image", "colours", "odd-trees"])
+def test_draws_of_a_class_have_its_mean(name):
+    circuit = random_circuit(name, scale=0.7)
+    n_rows, n_features = 20_000, circuit.leaves.n_features
+    nothing = Incomplete(torch.zeros(n_rows, n_features).double(), torch.zeros(n_rows, n_features).bool())
+    drawn = circuit.conditional_draw(nothing, uniforms(n_rows, circuit), of_class=1)
+    weights = circuit.responsibilities(nothing[:1], of_class=1)
+    leaves = circuit.leaves
+    mean = leaves.expectation(weights, leaves.observation.mean(leaves.theta))[0].detach()
+    z = (drawn.mean(0) - mean) / (drawn.std(0) / math.sqrt(n_rows))
+    assert stats.norm.sf(z.abs().max().item()) * 2 * n_features > FAILURE_RATE
+
+
+@pytest.mark.parametrize("name", ["shallow-levels", "trees", "image"])
+def test_the_most_probable_assignment_is_that_of_an_enumeration(name):
+    circuit = random_circuit(name)
+    batch = some_masks(circuit, 6)
+    for missing, terms in (("integrated", circuit.leaves), ("joint", circuit.leaves.best)):
+        values = terms(batch).detach()
+        best = oracle.greatest_joint(circuit, values)
+        completed, found = circuit.most_probable(batch, missing)
+        torch.testing.assert_close(found, best, rtol=EXACT, atol=EXACT)
+        assert torch.equal(completed[batch.observed], batch.x[batch.observed])
+        if missing == "joint":  # the completed row has this density under its best assignment
+            full = Incomplete(completed, torch.ones_like(batch.observed))
+            torch.testing.assert_close(circuit.most_probable(full)[1], best, rtol=EXACT, atol=EXACT)
+
+
+def test_marginalising_is_right_where_imputing_must_fail():
+    """Claim 3: with the second of two binary inputs always missing, imputation errs twice as often."""
+    small = 1e-4
+    table = [[[1 - small, 1.0], [1 - small, 1.0]], [[0.0, 1 + small], [0.0, 1 + small]]]
+    joint = torch.tensor(table, dtype=torch.float64)
+    joint /= joint.sum()  # of class, first, second
+    structure = Structure((((0, 1)),), (0, 1), (0, 1), 2, (Level(4, ((0, 1),)),), 2)
+    circuit = Circuit(structure, binary(2)).double()
+    with torch.no_grad():
+        circuit.leaves.theta.copy_(torch.tensor([[300.0, 0.0] * 2, [0.0, 300.0] * 2]))  # indicators
+        cells = torch.tensor(list(product([0, 1], repeat=2)))  # a channel for each pair of values
+        circuit.sums[0].set_weights(torch.nn.functional.one_hot(cells.T, 2).double().transpose(1, 2))
+        circuit.root.set_weights((joint.flatten(1) / joint.sum((1, 2))[:, None]).T[None])
+        circuit.log_prior.copy_(joint.sum((1, 2)).log())
+    x = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0]]).double()  # both values of the first
+    batch = Incomplete(x, torch.tensor([[True, True, False, False]] * 2))
+
+    marginal = circuit.class_probabilities(batch).argmax(1)
+    second = circuit.conditional_mean(batch)[:, 2:].argmax(1)
+    completed = torch.cat([x[:, :2], torch.nn.functional.one_hot(second, 2).double()], dim=1)
+    imputed = circuit.class_probabilities(
+        Incomplete(completed, torch.ones_like(completed, dtype=torch.bool))
+    ).argmax(1)
+    first = joint.sum(2)  # of class and first
+    accuracy = [
+        sum(first[y, value].item() for value, y in enumerate(p.tolist())) for p in (marginal, imputed)
+    ]
+    assert accuracy[0] == pytest.approx((2 - small) / 3, abs=1e-9)
+    assert accuracy[1] == pytest.approx((1 + small) / 3, abs=1e-9)
+
+
+def test_deep_circuits_need_more_rank_than_shallow_ones_and_only_across_their_branches():
+    generator = torch.Generator().manual_seed(0)
+    pairings = [(((0, 1), (2, 3)), ((0, 1),))]
+    deep = Circuit(Structure.trees(4, pairings, 3, [3, 3]), gaussian(4)).double()
+    shallow = Circuit(Structure.shallow(4, 3, 2), gaussian(4)).double()
+    for circuit in (deep, shallow):
+        for layer in (*circuit.sums, circuit.root):
+            with torch.no_grad():
+                layer.logits.copy_(2 * torch.randn(layer.logits.shape, generator=generator))
+
+    def rank(circuit, rows):
+        (tensor,) = oracle.component_tensor(circuit, 0)
+        others = [axis for axis in range(4) if axis not in rows]
+        return torch.linalg.matrix_rank(tensor.permute(*rows, *others).reshape(9, 9), rtol=1e-9).item()
+
+    assert rank(deep, [0, 2]) == 9
+    assert rank(deep, [0, 1]) == 3
+    assert rank(shallow, [0, 2]) == rank(shallow, [0, 1]) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("observed", [True, False])
+def test_gradients_are_finite_at_extreme_logits_and_without_observed_cells(dtype, observed):
+    circuit = random_circuit("image", scale=300.0).to(dtype)
+    x = 30 * complete_rows(circuit, 5).to(dtype)
+    circuit(Incomplete(x, torch.full(x.shape, observed))).sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in circuit.parameters())
+
+
+def test_the_gradient_of_a_sum_is_that_of_finite_differences():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    weights = torch.rand(3, 4, 2, generator=generator, dtype=torch.float64, requires_grad=True)
+
+    def total(x, weights):
+        values, _, _, _ = LogMatmulExp.apply(x, weights)
+        return values + x.amax(dim=-1, keepdim=True).detach()
+
+    shift = x.detach().amax(dim=-1, keepdim=True)
+    expected = torch.autograd.grad((((x - shift).exp() @ weights).log()).square().sum(), (x, weights))
+    found = torch.autograd.grad(LogMatmulExp.apply(x, weights)[0].square().sum(), (x, weights))
+    torch.testing.assert_close(found, expected, rtol=EXACT, atol=EXACT)
+    direct = torch.logsumexp(x.unsqueeze(-1) + weights.log().unsqueeze(1), dim=2)
+    torch.testing.assert_close(total(x, weights), direct, rtol=EXACT, atol=EXACT)
+
+
+def test_weights_that_are_set_are_the_weights():
+    layer = SumLayer(2, 3, 4).double()
+    weights = torch.rand(2, 3, 4, generator=torch.Generator().manual_seed(0)).double().softmax(dim=1)
+    layer.set_weights(weights)
+    torch.testing.assert_close(layer.weights.detach(), weights, rtol=0, atol=EXACT)
+
+
+def test_permuting_the_channels_of_a_level_changes_nothing():
+    circuit = random_circuit("image")
+    batch = some_masks(circuit, 5)
+    before = circuit(batch)
+    order = torch.tensor([1, 0])
+    with torch.no_grad():
+        circuit.sums[0].logits.copy_(circuit.sums[0].logits[:, :, order])
+        following = circuit.sums[1] if len(circuit.sums) > 1 else circuit.root
+        following.logits.copy_(following.logits[:, order])
+    torch.testing.assert_close(circuit(batch), before, rtol=EXACT, atol=EXACT)
+
+
+def test_large_log_densities_keep_the_differences_between_classes_in_float32():
+    """The shift is carried apart: both precisions agree though the log density is in the thousands."""
+    circuit = random_circuit("image")
+    with torch.no_grad():
+        circuit.leaves.theta[:, 4:] = -20.0  # the narrowest leaves
+    batch = some_masks(circuit, 5)
+    exact = circuit.class_scores(batch)[0].log_softmax(dim=-1)
+    assert circuit(batch).min() < -1e5
+    narrow = circuit.float().class_scores(batch.to(torch.float32))[0].log_softmax(dim=-1).double()
+    torch.testing.assert_close(narrow, exact, rtol=1e-3, atol=1.0)
+
+
+def test_circuits_refuse_likelihoods_that_do_not_fit():
+    with pytest.raises(ValueError, match="a window has 4 places"):
+        Circuit(Structure.image((4, 4), 2, [2]), gaussian(3))
+    with pytest.raises(ValueError, match=r"level must be between 0 and 1, got 1\.0"):
+        random_circuit("shallow").conditional_quantile(some_masks(random_circuit("shallow"), 2), 1.0)
