@@ -19,6 +19,8 @@ from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.observation import Observation, Part
+from halfseen.distributions.self_masked import SelfMaskedGaussian
+from halfseen.distributions.self_masks import Bump
 from halfseen.estimators.catalogue import find_method
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Structure, pair_columns
@@ -158,7 +160,9 @@ ESTIMATORS = (*IMPUTERS, *PREDICTORS)
 class Density:
     """A density over incomplete features as the laws see it: four questions, and its layout.
 
-    Shapes: batches (N, D); `quantile` and `draw` return (N, D) with the observed cells in place.
+    Shapes: batches (N, D); `quantile` and `draw` return (N, D) with the observed cells in place. `log_odds`
+    is given where the density is one of values and mask together: for values (N, D), the log odds that each
+    is missing. Without it, values are missing at random.
     """
 
     log_prob: Callable[[Incomplete], Tensor]
@@ -169,6 +173,7 @@ class Density:
     n_features: int
     blocks: tuple[tuple[int, int], ...] = ()  # ranges of features that are one-hot codes, seen together
     parameters: tuple[Tensor, ...] = field(default=())
+    log_odds: Callable[[Tensor], Tensor] = torch.zeros_like
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,7 @@ class DensityRow:
 
     name: str
     make: Callable[[int], Density]
+    scores_the_mask: bool = False  # the density is one of values and mask together
 
     def __str__(self):
         return self.name
@@ -224,6 +230,47 @@ def _wrap_gaussian(loc, *shape, make=Gaussian):
         permuted=permuted,
         n_features=len(loc),
         parameters=tuple(parameters),
+    )
+
+
+def _self_masked(seed, n_features=3):
+    generator = torch.Generator().manual_seed(seed)
+    parts = [parameter.detach() for parameter in _gaussian(seed, n_features).parameters]
+    coefficients = torch.randn(n_features, 3, generator=generator, dtype=torch.float64)
+    return _wrap_self_masked(*parts, coefficients.clamp(-1.5, 1.5))
+
+
+def _wrap_self_masked(*parts):
+    """A Gaussian whose features hide by bumps, from its mean, its covariance and the bumps' coefficients."""
+    parameters = loc, covariance, coefficients = [value.detach().requires_grad_() for value in parts]
+    mask = Bump(torch.ones(len(loc), dtype=torch.bool), coefficients)
+    density = SelfMaskedGaussian(Gaussian(loc, covariance), mask)
+
+    def quantile(batch, level):
+        mean, variance = density.moments(batch)
+        return mean + variance.sqrt() * torch.special.ndtri(torch.tensor(level, dtype=torch.float64))
+
+    def draw(batch, generator):
+        noise = torch.randn(batch.x.shape, generator=generator, dtype=torch.float64)
+        return density.complete(batch.x, batch.observed, noise)
+
+    def permuted(order):
+        return _wrap_self_masked(loc[order], covariance[order][:, order], coefficients[order])
+
+    def log_odds(values):
+        """From the definition of a bump."""
+        hidden = mask.height.log() - 0.5 * mask.precision * (values - mask.centre) ** 2
+        return hidden - torch.log1p(-hidden.exp())
+
+    return Density(
+        log_prob=density.log_prob,
+        mean=density.conditional_mean,
+        quantile=quantile,
+        draw=draw,
+        permuted=permuted,
+        n_features=len(loc),
+        parameters=tuple(parameters),
+        log_odds=log_odds,
     )
 
 
@@ -373,6 +420,7 @@ DENSITIES = (
     DensityRow("gaussian", _gaussian),
     DensityRow("gaussian-wide", partial(_gaussian, n_features=6)),
     DensityRow("low-rank", _low_rank),
+    DensityRow("self-masked", _self_masked, scores_the_mask=True),
     DensityRow("mixture", _mixture),
     DensityRow("mixture-blocks", partial(_mixture, n_features=7, blocks=((4, 6), (1, 4)))),
     DensityRow("circuit", _circuit),
