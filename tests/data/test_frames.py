@@ -3,6 +3,7 @@
 import datetime as dt
 from decimal import Decimal
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from data.round_trip import assert_same_frame, fill, holes, same_bits
 
+from halfseen.data._cells import readable
 from halfseen.data.frames import Table, is_frame
 from halfseen.data.schema import Schema
 from halfseen.errors import HalfseenWarning, SchemaError
@@ -539,3 +541,14 @@ def test_only_frames_are_frames():
         assert is_frame(frame)
     for other in (np.zeros((1, 1)), [[1.0]], pd.Series([1.0]), None):
         assert not is_frame(other)
+
+
+def test_an_arrow_column_is_wrapped_again_only_if_its_type_changes():
+    """Wrapping costs more than reading a short column, and a wide table has thousands of them."""
+    columns = {
+        "number": pa.array([1.5, None]),
+        "text": pa.array(["a"] * 2),
+        "decimal": pa.array([Decimal(1)] * 2),
+    }
+    read = {s.name: readable(s) is s for s in nw.from_native(pa.table(columns)).iter_columns()}
+    assert read == {"number": True, "text": True, "decimal": False}

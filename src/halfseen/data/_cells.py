@@ -31,8 +31,8 @@ def readable(series: nw.Series[Any]) -> nw.Series[Any]:
         return nw.from_native(
             native.dt.tz_convert("UTC"), series_only=True
         )  # for zones like America/New_York
-    if series.implementation.is_pyarrow():
-        return nw.from_native(_simplified(native), series_only=True)
+    if series.implementation.is_pyarrow() and (simplified := _simplified(native)) is not native:
+        return nw.from_native(simplified, series_only=True)
     return series
 
 
