@@ -1,8 +1,9 @@
-"""Fixtures of the conformance suite: each imputer is fitted once per module and table."""
+"""Fixtures of the conformance suite: each imputer is fitted once per table."""
 
 import pytest
+from conformance.fitted import fitted
 from conformance.registry import IMPUTERS
-from conformance.tables import TABLES, fit_quietly
+from conformance.tables import TABLES
 
 
 @pytest.fixture(scope="module", params=IMPUTERS, ids=str)
@@ -21,5 +22,5 @@ def table(case):
 
 
 @pytest.fixture(scope="module")
-def imputer(row, table):
-    return fit_quietly(row.make(random_state=0), table)
+def imputer(row, case):
+    return fitted(row, case)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
+from conformance.fitted import fitted
 from conformance.registry import IMPUTERS
 from conformance.tables import (
     ARRAY,
@@ -90,7 +91,7 @@ def test_without_a_random_state_the_seed_is_chosen_once(row):
 
 def test_a_draw_of_an_array_is_an_array_with_the_draws_axis_first(row):
     table = ARRAY.make()
-    draws = row.make(random_state=0).fit(table).sample(table, n_draws=3)
+    draws = fitted(row, ARRAY).sample(table, n_draws=3)
     assert isinstance(draws, np.ndarray)
     assert draws.shape == (3, *table.shape)
 
@@ -98,8 +99,7 @@ def test_a_draw_of_an_array_is_an_array_with_the_draws_axis_first(row):
 @pytest.mark.parametrize("row", FITTED_PARAMETERS, ids=str)
 @pytest.mark.parametrize("case", [PENGUINS, NASTY], ids=str)
 def test_levels_are_drawn_as_often_as_their_probabilities_say(row, case):
-    table = case.make()
-    imputer = fit_quietly(row.make(random_state=0), table)
+    table, imputer = case.make(), fitted(row, case)
     levels = {c.name: list(c.levels) for c in imputer.schema_ if c.modelled and c.levels}
     modelled = [names(table).index(column.name) for column in imputer.schema_ if column.modelled]
     complete = np.flatnonzero(~missing(table)[:, modelled].any(axis=1))[0]
@@ -118,8 +118,7 @@ def test_levels_are_drawn_as_often_as_their_probabilities_say(row, case):
 
 @pytest.mark.parametrize("pattern", [(0,), (0, 2), (0, 1, 2, 3)], ids=str)
 def test_draws_of_numbers_have_the_mean_of_transform_and_the_quantiles_of_interval(row, pattern):
-    table = ARRAY.make()
-    imputer = row.make(random_state=0).fit(table)
+    table, imputer = ARRAY.make(), fitted(row, ARRAY)
     seen = table[~np.isnan(table).any(axis=1)][0]
     seen[list(pattern)] = np.nan
     hole = np.tile(seen, (1000, 1))
@@ -137,8 +136,7 @@ def test_draws_of_numbers_have_the_mean_of_transform_and_the_quantiles_of_interv
 @pytest.fixture(scope="module", params=FITTED_PARAMETERS, ids=str)
 def drawn_together(request):
     """A row of penguins without species, island and body mass, 2000 times, and a draw of each."""
-    table = PENGUINS.make()
-    imputer = request.param.make(random_state=0).fit(table)
+    table, imputer = PENGUINS.make(), fitted(request.param, PENGUINS)
     hidden = np.isin(names(table), ["species", "island", "body_mass_g"])
     hole = hide(take(table, [0] * 2000), hidden)
     return imputer, hole, imputer.sample(hole)[0]

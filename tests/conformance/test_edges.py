@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from conformance.fitted import fitted
 from conformance.tables import ARRAY, NASTY, PENGUINS, bits, cells, fit_quietly, hide, names, take
 from scipy import sparse
 from tolerances import EXACT
@@ -88,7 +89,7 @@ def test_an_empty_column_warns_and_other_columns_do_not_suffer(row):
     with_empty = np.column_stack([array, np.full(len(array), np.nan)])
     with pytest.warns(HalfseenWarning, match="Column 'x4' has no observed value; .* filled with 0"):
         imputer = row.make(random_state=0).fit(with_empty)
-    without = row.make(random_state=0).fit(array)
+    without = fitted(row, ARRAY)
     np.testing.assert_allclose(imputer.transform(with_empty)[:, :4], without.transform(array), rtol=EXACT)
     np.testing.assert_allclose(imputer.score_samples(with_empty), without.score_samples(array), rtol=EXACT)
 
@@ -164,8 +165,7 @@ def test_lists_of_lists_are_arrays(row):
 
 
 def test_a_level_never_seen_is_kept_and_is_no_evidence(row):
-    penguins = PENGUINS.make()
-    imputer = row.make(random_state=0).fit(penguins)
+    penguins, imputer = PENGUINS.make(), fitted(row, PENGUINS)
     position = np.array(names(penguins)) == "island"
     both = take(penguins, [3]).copy()
     hole = hide(both, position)
@@ -198,8 +198,7 @@ def test_a_column_of_numbers_that_now_holds_text_is_refused(row):
 
 
 def test_a_column_of_text_that_is_now_empty_is_filled(row):
-    penguins = PENGUINS.make()
-    imputer = row.make(random_state=0).fit(penguins)
+    penguins, imputer = PENGUINS.make(), fitted(row, PENGUINS)
     empty = penguins.head(5).assign(species=pd.Series([None] * 5, dtype=object))
     assert set(imputer.transform(empty)["species"]) <= set(penguins["species"])
 

@@ -1,5 +1,6 @@
 """scikit-learn's contract, for every row of the registry."""
 
+import copy
 import inspect
 import re
 from unittest import SkipTest
@@ -9,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from conformance.fitted import fitted, fitted_to_frame, frame, target
 from conformance.registry import (
     CLASSIFIERS,
     ESTIMATORS,
@@ -34,19 +36,28 @@ import halfseen
 ALLOWED_SKIPS = {"check_array_api_input"}
 
 
+FIRST_OF_CLASS = {type(row.make()): row for row in reversed(ESTIMATORS) if not row.slow}
+
+
+def checks(fast):
+    """The checks of scikit-learn: in the fast suite for one row of a class, in the slow one for others."""
+    rows = [row for row in ESTIMATORS if (row in FIRST_OF_CLASS.values()) == fast]
+    return parametrize_with_checks(
+        [row.make(random_state=0) for row in rows],
+        expected_failed_checks=lambda estimator: FAILED_CHECKS.get(type(estimator).__name__, {}),
+    )
+
+
 @pytest.mark.global_random
-@parametrize_with_checks(
-    [row.make(random_state=0) for row in ESTIMATORS if not row.slow],
-    expected_failed_checks=lambda estimator: FAILED_CHECKS.get(type(estimator).__name__, {}),
-)
+@checks(fast=True)
 def test_the_checks_of_scikit_learn_pass(estimator, check):
     run_check(estimator, check)
 
 
 @pytest.mark.slow
 @pytest.mark.global_random
-@parametrize_with_checks([row.make(random_state=0) for row in ESTIMATORS if row.slow])
-def test_the_checks_of_scikit_learn_pass_for_presets(estimator, check):
+@checks(fast=False)
+def test_the_checks_of_scikit_learn_pass_for_other_settings_and_presets(estimator, check):
     run_check(estimator, check)
 
 
@@ -70,14 +81,14 @@ def test_every_public_estimator_is_in_the_registry():
     assert len({row.name for row in ESTIMATORS}) == len(ESTIMATORS)
 
 
-@pytest.fixture(scope="module")
-def frame():
-    return pd.DataFrame(ARRAY.make(), columns=list("abcd"))
+@pytest.fixture(scope="module", name="frame")
+def the_frame():
+    return frame()
 
 
-@pytest.fixture(scope="module")
-def target():
-    return np.random.default_rng(3).normal(size=len(ARRAY.make()))
+@pytest.fixture(scope="module", name="target")
+def the_target():
+    return target()
 
 
 @pytest.fixture(scope="module", params=ESTIMATORS, ids=str)
@@ -92,11 +103,11 @@ def ask(estimator, table):
 def test_a_clone_has_the_parameters_and_nothing_that_was_learned(any_row, frame, target):
     schema = {"a": {"minimum": -100}}
     target = any_row.target(target)
-    fitted = any_row.make(random_state=3, schema=schema).fit(frame, target)
-    copy = clone(fitted)
-    assert copy.get_params() == fitted.get_params()
-    assert not [name for name in vars(copy) if name.endswith("_")]
-    np.testing.assert_array_equal(ask(copy.fit(frame, target), frame), ask(fitted, frame))
+    original = any_row.make(random_state=3, schema=schema).fit(frame, target)
+    other = clone(original)
+    assert other.get_params() == original.get_params()
+    assert not [name for name in vars(other) if name.endswith("_")]
+    np.testing.assert_array_equal(ask(other.fit(frame, target), frame), ask(original, frame))
 
 
 class Stop(BaseException):
@@ -111,21 +122,20 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was(any_row, frame, target,
         raise error("stopped")
 
     target = any_row.target(target)
-    unfitted = any_row.make(random_state=3)
-    fitted = any_row.make(random_state=3).fit(frame, target)
-    states = [dict(vars(one)) for one in (unfitted, fitted)]
-    answer = ask(fitted, frame)
+    unfitted, before = any_row.make(random_state=3), copy.deepcopy(fitted_to_frame(any_row))
+    states = [dict(vars(one)) for one in (unfitted, before)]
+    answer = ask(before, frame)
     with monkeypatch.context() as patch:
         patch.setattr("halfseen.estimators._table.ReadTable", stop)
-        for one in (unfitted, fitted):
+        for one in (unfitted, before):
             with pytest.raises(error, match="stopped"):
                 one.fit(frame[["c", "a"]].abs().round(), target)
-    for one, state in zip((unfitted, fitted), states, strict=True):
+    for one, state in zip((unfitted, before), states, strict=True):
         assert vars(one).keys() == state.keys()
         assert all(value is state[name] for name, value in vars(one).items())
     with pytest.raises(NotFittedError):
         ask(unfitted, frame)
-    np.testing.assert_array_equal(ask(fitted, frame), answer)
+    np.testing.assert_array_equal(ask(before, frame), answer)
 
 
 TRAINED = [row for row in ESTIMATORS if "callback" in row.make().get_params()]
@@ -136,9 +146,7 @@ def test_an_interruption_in_training_leaves_the_estimator_as_it_was(trained, fra
     def interrupt(progress):
         raise KeyboardInterrupt
 
-    estimator = trained.make(random_state=3)
-    target = trained.target(target)
-    estimator.fit(frame, target)
+    estimator, target = copy.deepcopy(fitted_to_frame(trained)), trained.target(target)
     answer = ask(estimator, frame)
     estimator.set_params(callback=interrupt)
     before = dict(vars(estimator))
@@ -194,29 +202,28 @@ def test_an_imputer_works_in_a_column_transformer(row):
 
 @pytest.mark.parametrize(("library", "kind"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
 def test_set_output_chooses_the_library_of_transform(row, library, kind):
-    array = ARRAY.make()
-    imputer = row.make(random_state=0).fit(array).set_output(transform=library)
-    filled = imputer.transform(array)
+    array, imputer = ARRAY.make(), fitted(row, ARRAY)
+    filled = copy.deepcopy(imputer).set_output(transform=library).transform(array)
     assert isinstance(filled, kind)
     assert list(filled.columns) == ["x0", "x1", "x2", "x3"]
-    np.testing.assert_array_equal(filled.to_numpy(), row.make(random_state=0).fit_transform(array))
+    np.testing.assert_array_equal(filled.to_numpy(), imputer.transform(array))
 
 
 @pytest.mark.parametrize(("library", "kind"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
 def test_set_output_keeps_names_and_values_of_a_mixed_frame(row, library, kind):
-    penguins = PENGUINS.make()
-    filled = row.make(random_state=0).set_output(transform=library).fit_transform(penguins)
+    penguins, imputer = PENGUINS.make(), fitted(row, PENGUINS)
+    filled = copy.deepcopy(imputer).set_output(transform=library).transform(penguins)
     assert isinstance(filled, kind)
     assert names(filled) == names(penguins)
-    assert bits(filled) == bits(row.make(random_state=0).fit_transform(penguins))
+    assert bits(filled) == bits(imputer.transform(penguins))
 
 
-def test_feature_names_go_in_and_out(row, frame):
-    imputer = row.make(random_state=0).fit(frame)
+def test_feature_names_go_in_and_out(row):
+    imputer = fitted_to_frame(row)
     assert imputer.n_features_in_ == 4
     assert imputer.feature_names_in_.tolist() == ["a", "b", "c", "d"]
     assert imputer.get_feature_names_out().tolist() == ["a", "b", "c", "d"]
-    nameless = row.make(random_state=0).fit(frame.to_numpy())
+    nameless = fitted(row, ARRAY)
     assert not hasattr(nameless, "feature_names_in_")
     assert nameless.get_feature_names_out().tolist() == ["x0", "x1", "x2", "x3"]
 

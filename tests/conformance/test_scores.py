@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from conformance.fitted import fitted
 from conformance.registry import IMPUTERS
-from conformance.tables import ARRAY, NASTY, PENGUINS, fit_quietly, hide, missing, names, take
+from conformance.tables import ARRAY, NASTY, PENGUINS, hide, missing, names, take
 from scipy import integrate
 from tolerances import EXACT, QUADRATURE
 
@@ -34,7 +35,7 @@ def test_in_other_units_the_density_changes_by_the_factor(row):
     """A factor that is a power of two rounds nothing, so even a trained model is the same."""
     table = ARRAY.make()
     scales = np.array([8.0, 1.0, 0.25, 1.0])
-    one, other = row.make(random_state=0).fit(table), row.make(random_state=0).fit(table * scales)
+    one, other = fitted(row, ARRAY), row.make(random_state=0).fit(table * scales)
     shift = -np.where(np.isnan(table), 0.0, np.log(scales)).sum(axis=1)
     np.testing.assert_allclose(
         other.score_samples(table * scales), one.score_samples(table) + shift, rtol=EXACT, atol=EXACT
@@ -49,8 +50,7 @@ MARGINALS = [row for row in IMPUTERS if row.exact_score and not row.scores_the_m
 @pytest.mark.parametrize("hidden", [(), (1,), (0, 2)], ids=str)
 @pytest.mark.parametrize("column", [1, 3])
 def test_a_missing_number_is_integrated_out(row, column, hidden):
-    table = ARRAY.make()
-    imputer = row.make(random_state=0).fit(table)
+    table, imputer = ARRAY.make(), fitted(row, ARRAY)
     seen = table[~np.isnan(table).any(axis=1)][1]
     seen[list(hidden)] = np.nan
     centre, spread = np.nanmean(table[:, column]), np.nanstd(table[:, column])
@@ -65,8 +65,7 @@ def test_a_missing_number_is_integrated_out(row, column, hidden):
 @pytest.mark.parametrize("row", [row for row in IMPUTERS if row.levels_sum], ids=str)
 @pytest.mark.parametrize("case", [PENGUINS, NASTY], ids=str)
 def test_a_missing_level_is_summed_out(row, case):
-    table = case.make()
-    imputer = fit_quietly(row.make(random_state=0), table)
+    table, imputer = case.make(), fitted(row, case)
     modelled = [names(table).index(column.name) for column in imputer.schema_ if column.modelled]
     complete = np.flatnonzero(~missing(table)[:, modelled].any(axis=1))[0]
     levelled = [column for column in imputer.schema_ if column.modelled and column.levels]
@@ -82,8 +81,7 @@ def test_a_missing_level_is_summed_out(row, case):
 
 
 def test_a_level_never_seen_in_training_does_not_count(row):
-    table = PENGUINS.make()
-    imputer = row.make(random_state=0).fit(table)
+    table, imputer = PENGUINS.make(), fitted(row, PENGUINS)
     strange, hole = table.iloc[:1].copy(), hide(table.iloc[:1], np.array(names(table)) == "island")
     strange["island"] = "Elba"
     np.testing.assert_array_equal(imputer.score_samples(strange), imputer.score_samples(hole))

@@ -1,0 +1,43 @@
+"""Estimators that are fitted once in a process and shared by all laws which only ask them something.
+
+A law that fits, or sets a parameter, makes an estimator of its own or takes a copy.
+"""
+
+import functools
+
+import numpy as np
+import pandas as pd
+from conformance.registry import ESTIMATORS
+from conformance.tables import ARRAY, CASES_BY_NAME, fit_quietly
+
+ROWS_BY_NAME = {row.name: row for row in ESTIMATORS}
+
+
+def fitted(row, case):
+    """The imputer of a row, fitted to a table with the random state 0."""
+    return _imputer(row.name, case.name)
+
+
+def fitted_to_frame(row):
+    """The imputer or predictor of a row, fitted to `frame` and `target` with the random state 3."""
+    return _estimator(row.name)
+
+
+def frame():
+    """The numbers of the array in a frame of four columns, a to d."""
+    return pd.DataFrame(ARRAY.make(), columns=list("abcd"))
+
+
+def target():
+    """Numbers that have nothing to do with the frame."""
+    return np.random.default_rng(3).normal(size=len(ARRAY.make()))
+
+
+@functools.cache
+def _imputer(row, case):
+    return fit_quietly(ROWS_BY_NAME[row].make(random_state=0), CASES_BY_NAME[case].make())
+
+
+@functools.cache
+def _estimator(row):
+    return ROWS_BY_NAME[row].make(random_state=3).fit(frame(), ROWS_BY_NAME[row].target(target()))
