@@ -1,10 +1,13 @@
 """What users see when something goes wrong: one line, an exit code, and nothing half-written."""
 
 import errno
+import itertools
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from importlib.resources import files
 from pathlib import Path
@@ -189,6 +192,7 @@ def test_a_full_disk_names_the_file(tmp_path, capfd, option):
 
 
 @full_device
+@pytest.mark.slow
 def test_a_full_disk_behind_standard_output_is_named(tmp_path):
     command = [sys.executable, "-m", "halfseen", "ampute", PENGUINS, "-o", "-"]
     with open("/dev/full", "w") as full:
@@ -201,8 +205,8 @@ def test_a_full_disk_behind_standard_output_is_named(tmp_path):
 
 
 @pytest.fixture
-def long_run(tmp_path):
-    """A process that trains for minutes, and has begun to."""
+def start(tmp_path):
+    """Starts the command on a long table, as a terminal does: as the leader of a group of processes."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(4000, 6)).round(3)
     lines = [",".join("" if rng.random() < 0.2 else str(cell) for cell in row) for row in rows]
@@ -212,33 +216,61 @@ def long_run(tmp_path):
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from halfseen.cli.main import run; run()"
     )
-    arguments = ["--method", "miwae", "--report", "r.html", "--save-model", "m.half"]
-    command = [sys.executable, "-c", code, "impute", "in.csv", "-o", "old.csv", *arguments]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    said = []
-    for line in process.stderr:
-        said.append(line)
-        if "epoch" in line:
-            break
-    assert process.poll() is None, "".join(said)
-    yield process
-    process.kill()
-    process.wait()
-    process.stderr.close()
+    begun = []
+
+    def start(*arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.wait()
+        process.stderr.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
-def test_a_run_that_is_stopped_in_training_writes_nothing(long_run, tmp_path, number, code, word):
-    long_run.send_signal(number)
-    err = long_run.stderr.read()
-    assert long_run.wait() == code
+def test_a_run_that_is_stopped_in_training_writes_nothing(start, tmp_path, number, code, word):
+    outputs = ("-o", "old.csv", "--report", "r.html", "--save-model", "m.half")
+    process = start("impute", "in.csv", *outputs, "--method", "miwae")
+    said = list(itertools.takewhile(lambda line: "epoch" not in line, process.stderr))
+    assert process.poll() is None, "".join(said)
+    process.send_signal(number)
+    err = process.stderr.read()
+    assert process.wait() == code
     assert last_line(err) == f"halfseen: error: {word}"
     assert "Traceback" not in err
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "old.csv"]
     assert (tmp_path / "old.csv").read_text() == "old"
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_parallel_runs_keeps_those_that_are_finished_and_writes_nothing_else(start, tmp_path):
+    methods = ("--methods", "mean,miwae", "--repeats", "2", "--jobs", "2", "--draws", "2")
+    process = start("compare", "in.csv", *methods, "-o", "race", "--report", "r.html")
+    while len(list(tmp_path.glob("race/runs/*.json"))) < 2:  # then both networks are in training
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    err = process.stderr.read()
+    assert process.wait() == 130
+    assert last_line(err) == "halfseen: error: interrupted"
+    assert "Traceback" not in err
+    kept = [json.loads(path.read_text()) for path in tmp_path.glob("race/runs/*")]
+    assert [(run["method"], run["status"]) for run in kept] == [("mean", "ok")] * 2
+    assert sorted(os.listdir(tmp_path)) == ["in.csv", "old.csv", "race"]
+    assert os.listdir(tmp_path / "race") == ["runs"]
 
 
 def test_an_interruption_is_one_line_and_nothing_is_written(run, table, monkeypatch):
@@ -248,6 +280,7 @@ def test_an_interruption_is_one_line_and_nothing_is_written(run, table, monkeypa
     assert os.listdir(table.parent) == ["in.csv"]
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_heard_enough_is_no_error(tmp_path):
     command = f"'{sys.executable}' -m halfseen ampute '{PENGUINS}' -o - | head -c 10; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
@@ -277,8 +310,11 @@ sys.exit(main({arguments}))
         (("typer", "rich", "pyarrow", "jinja2"), ["--version"], "typer", "cli"),
         (("rich",), ["impute", PENGUINS, "-o", "out.csv"], "rich", "cli"),
         (("pyarrow",), ["impute", PENGUINS, "-o", "out.csv"], "pyarrow", "cli"),
-        (("jinja2",), ["impute", PENGUINS, "-o", "out.csv", "--report", "r.html"], "jinja2", "report"),
         (("jinja2",), ["describe", PENGUINS, "--report", "r.html"], "jinja2", "report"),
+        pytest.param(
+            *(("jinja2",), ["impute", PENGUINS, "-o", "out.csv", "--report", "r.html"], "jinja2", "report"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_package_that_is_not_installed_is_named_with_its_extra(tmp_path, hidden, arguments, package, extra):
@@ -293,6 +329,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(tmp_path, hidde
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_table_is_imputed_without_the_packages_of_reports(tmp_path):
     arguments = ["impute", PENGUINS, "-o", "out.csv", "--method", "mean", "-q"]
     code = WITHOUT.format(hidden=("jinja2", "markupsafe"), arguments=arguments)

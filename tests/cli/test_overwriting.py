@@ -95,6 +95,7 @@ def test_a_comparison_does_not_overwrite_its_input_with_its_results(run, inputs)
     check_refused(run, inputs, ["compare", "in.csv", "-o", "new", "--report", "new/results.json"])
 
 
+@pytest.mark.slow
 def test_a_redirected_stream_is_the_file_behind_it(inputs):
     command = [sys.executable, "-m", "halfseen", "impute", "-", "-o", "in.csv", "--method", "mean"]
     with (inputs / "in.csv").open() as file:
