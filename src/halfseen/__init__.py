@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.model_file import load
     from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
     from halfseen.estimators.neumiss_networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
+    from halfseen.estimators.normalizer import SparsityNormalizer
     from halfseen.estimators.predictors import GaussianRegressor
     from halfseen.pooling import Pooled, pool
 
@@ -55,6 +56,7 @@ __all__ = [
     "Pooled",
     "Schema",
     "SchemaError",
+    "SparsityNormalizer",
     "TrainingError",
     "config",
     "datasets",

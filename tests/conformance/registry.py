@@ -154,6 +154,9 @@ FAILED_CHECKS = {
 """Checks of scikit-learn that an estimator is known to fail, and why."""
 
 ESTIMATORS = (*IMPUTERS, *PREDICTORS)
+TRANSFORMERS = (Row("sparsity-normalizer", made("sparsity-normalizer"), {"alpha": [0.5, 1.0]}),)
+"""Transformers of numbers: they have no schema and no random numbers, and laws of their own."""
+EVERY_ROW = (*ESTIMATORS, *TRANSFORMERS)
 
 
 @dataclass(frozen=True)

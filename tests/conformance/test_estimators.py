@@ -14,10 +14,12 @@ from conformance.fitted import fitted, fitted_to_frame, frame, target
 from conformance.registry import (
     CLASSIFIERS,
     ESTIMATORS,
+    EVERY_ROW,
     FAILED_CHECKS,
     IMPUTERS,
     PREDICTORS,
     REGRESSORS,
+    TRANSFORMERS,
 )
 from conformance.tables import ARRAY, PENGUINS, bits, names
 from sklearn.base import BaseEstimator, clone
@@ -61,6 +63,12 @@ def test_the_checks_of_scikit_learn_pass_for_other_settings_and_presets(estimato
     run_check(estimator, check)
 
 
+@pytest.mark.global_random
+@parametrize_with_checks([row.make() for row in TRANSFORMERS])
+def test_the_checks_of_scikit_learn_pass_for_transformers(estimator, check):
+    run_check(estimator, check)
+
+
 def run_check(estimator, check):
     try:
         check(estimator)
@@ -77,7 +85,7 @@ def test_every_public_estimator_is_in_the_registry():
         for name in halfseen.__all__
         if inspect.isclass(getattr(halfseen, name)) and issubclass(getattr(halfseen, name), BaseEstimator)
     }
-    assert public == {type(row.make()).__name__ for row in ESTIMATORS} - {"DiagonalImputer"}
+    assert public == {type(row.make()).__name__ for row in EVERY_ROW} - {"DiagonalImputer"}
     assert len({row.name for row in ESTIMATORS}) == len(ESTIMATORS)
 
 
@@ -276,6 +284,7 @@ def test_a_predictor_that_was_not_fitted_says_so(predictor, frame):
             question(frame)
 
 
+@pytest.mark.parametrize("any_row", EVERY_ROW, ids=str)
 def test_an_estimator_that_was_not_fitted_cannot_be_saved(any_row, tmp_path):
     with pytest.raises(NotFittedError, match="instance is not fitted yet"):
         any_row.make().save(tmp_path / "model")

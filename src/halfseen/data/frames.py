@@ -107,6 +107,17 @@ class Table:
         }
         return put_columns(self._frame, columns)
 
+    def replaced(self, values: Floats) -> Any:
+        """Returns a frame of the same library, names and index with other numbers (N, P) in all columns."""
+        if self._frame is None:
+            return values
+        library = self._frame.implementation
+        columns: dict[int, Any] = {}
+        for position, column in enumerate(values.T):
+            series = nw.new_series(self.names[position], column, nw.Float64, backend=library)
+            columns[position] = column if library.is_pandas_like() else series.to_native()
+        return put_columns(self._frame, columns)
+
 
 def is_frame(native: Any) -> bool:
     """Tells whether narwhals knows the object as an eager or lazy table."""

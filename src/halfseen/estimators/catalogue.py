@@ -17,6 +17,7 @@ class Family(StrEnum):
 
     TABLE_IMPUTER = "table imputer"
     TABLE_PREDICTOR = "table predictor"
+    TRANSFORMER = "transformer"
     IMAGES = "images"
     RATINGS = "ratings"
     SEQUENCES = "sequences"
@@ -190,6 +191,17 @@ CATALOGUE = (
             on_command_line=False,
         )
         for kind in ("regressor", "classifier")
+    ),
+    Method(
+        "sparsity-normalizer",
+        "SparsityNormalizer",
+        "normalizer",
+        Family.TRANSFORMER,
+        "Sparsity normalizer",
+        "Missing values are filled with zeros and each row is rescaled by its number of observed values, so "
+        "that the output of a network does not drift with this number.",
+        steps=None,
+        on_command_line=False,
     ),
 )
 
