@@ -1,4 +1,4 @@
-"""What all imputers share: everything but the model."""
+"""The base class of all imputers: everything except the model."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,27 +27,33 @@ from halfseen.models.tabular import TabularModel
 
 
 class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
-    """Fits a model to a table with holes and fills holes of any table with the same columns.
+    """Fits a model to an incomplete table and imputes missing values of tables with the same columns.
 
-    A subclass has parameters, `_fit_model(codes)` that returns a `TabularModel`, and `_model_from_state` that
-    rebuilds it from saved tensors. `transform` never refits; observed cells come back unchanged, exactly.
+    A subclass has parameters, a method `_fit_model(codes)` that returns a `TabularModel`, and a method
+    `_model_from_state` that rebuilds the model from saved tensors. `transform` never refits, and observed
+    values are returned unchanged.
 
-    In a data frame, missing cells stay empty where no value would be sensible: in the columns of
-    `columns_left_`, and where a rule of `skip_rules_` says that a column does not apply. An array of numbers
-    is filled completely.
+    In a data frame, some missing values are left empty: those in the columns of `columns_left_`, and those
+    for which a rule of `skip_rules_` says that the column does not apply. Numeric arrays are imputed
+    completely.
     """
 
     @all_or_nothing
     @task_threads()
     def fit(self, X: Any, y: Any = None) -> "BaseImputer":
-        """Learns the columns' kinds and the model from a table.
+        """Infers the kinds of the columns and fits the model.
 
         Parameters
         ----------
         X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-            Missing cells are None, NaN, NaT, NA or null.
+            The incomplete table. Missing values are None, NaN, NaT, NA or null.
         y : ignored
-            Present for the scikit-learn interface; an imputer never looks at it.
+            Not used; present for compatibility with scikit-learn.
+
+        Returns
+        -------
+        self
+            The fitted imputer.
         """
         read = self._read(X, reset=True)
         self._find_rules_and_announce(read)
@@ -56,30 +62,48 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     @property
     def columns_left_(self) -> dict[str, str]:
-        """The columns whose missing cells are left empty, in `fit` and later: from their names to why."""
+        """The columns whose missing values are left empty: a dict from their names to the reasons."""
         return {column.name: explain(column) for column in self.schema_ if column.left is not None}
 
     @property
     def skip_rules_(self) -> dict[str, SkipRule]:
-        """The columns that do not apply to all rows: from their names to the values of another column."""
+        """The columns that do not apply to all rows: a dict from their names to the rules."""
         return {column.name: column.skip for column in self.schema_ if isinstance(column.skip, SkipRule)}
 
     def transform(self, X: Any) -> Any:
-        """Returns the table with holes filled by their best single value: mean, or most probable level."""
+        """Imputes each missing value by its conditional mean or its most probable level.
+
+        Parameters
+        ----------
+        X : table or array-like of shape (n_samples, n_features)
+            A table with the columns of the training table.
+
+        Returns
+        -------
+        table or array
+            The completed table, of the same type as `X`. Observed values are unchanged.
+        """
         read = self._read(X, reset=False)
         point = self._point(read)
         return self._write(read, point, self._rules(read).empty_cells(point))
 
     def sample(self, X: Any, n_draws: int = 1) -> Any:
-        """Draws completed tables; cells of a row are drawn jointly.
+        """Draws completed tables from the conditional distribution of the missing values.
 
-        A draw depends on the seed, the content of the row and how many equal rows came before it, not on the
-        other rows.
+        The missing values of a row are drawn jointly. The draws of a row depend on the seed, on the values of
+        the row and on the number of equal rows before it, but not on the other rows.
+
+        Parameters
+        ----------
+        X : table or array-like of shape (n_samples, n_features)
+            A table with the columns of the training table.
+        n_draws : int, default=1
+            The number of completed tables.
 
         Returns
         -------
         list of tables, or array of shape (n_draws, n_samples, n_features)
-            Tables in the library of `X`; an array if `X` is one.
+            Tables of the same type as `X`; an array if `X` is an array.
         """
         check_whole("n_draws", n_draws, 1)
         read = self._read(X, reset=False)
@@ -96,12 +120,22 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return tables
 
     def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
-        """Returns two tables that enclose each missing cell with probability `level`, each cell by itself.
+        """Returns intervals that contain each missing value, taken by itself, with probability `level`.
 
-        Where a cell was observed, both hold its value. For a column with levels, both hold the most probable
-        one (see `class_probabilities`), or levels on both sides of it where the model knows their order.
-        Bounds of whole-number columns are rounded, so that they hold as much as the unrounded ones or more of
-        the numbers that round to them. Both are empty where `transform` leaves a cell empty.
+        Parameters
+        ----------
+        X : table or array-like of shape (n_samples, n_features)
+            A table with the columns of the training table.
+        level : float, default=0.9
+            The probability, between 0 and 1.
+
+        Returns
+        -------
+        low, high : tables of the same type as `X`
+            The lower and upper ends. Both contain the observed value where there is one, and both are empty
+            where `transform` leaves a value empty. In a column with levels both contain the most probable
+            level (see `class_probabilities`), or levels on both sides of it if the model uses their order.
+            The ends of integer columns are rounded to integers, which does not reduce the probability.
         """
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
@@ -115,9 +149,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     @task_threads()
     def class_probabilities(self, X: Any) -> dict[str, npt.NDArray[np.float64]]:
-        """Returns for each column with levels the probability of each, of shape (n_samples, n_levels).
+        """Returns the probabilities of all levels, for each column with levels.
 
-        Levels are in the order of ``schema_``; where a cell was observed the probability is 0 or 1.
+        Returns
+        -------
+        dict of str to array of shape (n_samples, n_levels)
+            The levels are in the order of ``schema_``. The probabilities of an observed value are 0 and 1.
         """
         read = self._read(X, reset=False)
         if self.model_ is None:
@@ -138,10 +175,14 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     @task_threads()
     def top_probabilities(self, X: Any) -> dict[str, npt.NDArray[np.float64]]:
-        """Returns for each column with levels the probability (n_samples,) of the most probable one.
+        """Returns the probability of the most probable level, for each column with levels.
 
-        That is the maximum of each row of `class_probabilities`, without the memory for all levels; where a
-        cell was observed it is 1.
+        This is the maximum of each row of `class_probabilities`, computed without the memory for all levels.
+
+        Returns
+        -------
+        dict of str to array of shape (n_samples,)
+            The probability is 1 where the value was observed.
         """
         read = self._read(X, reset=False)
         if self.model_ is None:
@@ -157,10 +198,14 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     @task_threads()
     def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the log density of the observed cells of each row, in the units of the table.
+        """Returns the log density of the observed values of each row, in the units of the table.
 
-        Missing cells are integrated out. Columns that no model sees (constants, identifiers, empty ones) and
-        levels never seen in `fit` do not count.
+        Missing values are integrated out. Columns that are not modelled (constant, identifier or empty
+        columns) and levels that did not occur in `fit` are ignored.
+
+        Returns
+        -------
+        array of shape (n_samples,)
         """
         read = self._read(X, reset=False)
         if self.model_ is None:
@@ -171,10 +216,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return scores
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Returns the mean of `score_samples`: higher is better, so models can be searched over."""
+        """Returns the mean of `score_samples`, so that parameters can be chosen by cross-validation."""
         scores = self.score_samples(X)
         if len(scores) == 0:
-            raise ValueError("The score is a mean over rows: X must have at least one row, got none.")
+            raise ValueError("The score is a mean over rows: X must have at least one row, but it has none.")
         return float(scores.mean())
 
     def _fit_model(self, codes: Incomplete) -> TabularModel:
@@ -191,7 +236,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     @property
     def _width(self) -> int:
-        """An upper bound of the features per row, for planning memory; ordered levels may be all in use."""
+        """An upper bound on the number of features per row, for planning memory."""
         most = [MAX_INDICATORS + 1 if column.kind != "ordinal" else math.inf for column in self._modelled]
         return sum(
             int(min(len(column.levels or "1"), many))
@@ -199,7 +244,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         )
 
     def _parts(self, rows: npt.NDArray[np.int64], n_draws: int = 1) -> Iterator[npt.NDArray[np.int64]]:
-        """Yields so many rows at a time as fit in the memory budget."""
+        """Yields chunks of rows that fit into the memory budget."""
         size = rows_at_once(self._width, n_draws)
         for start in range(0, len(rows), size):
             yield rows[start : start + size]
@@ -211,10 +256,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         n_draws: int,
         complete: Callable[[TabularModel, Incomplete, npt.NDArray[np.int64]], Tensor],
     ) -> list[list[npt.NDArray[np.float64]]]:
-        """Completes rows that have missing cells, some at a time, and keeps the codes of these cells alone.
+        """Completes incomplete rows in chunks, and keeps only the codes of their missing cells.
 
-        `complete` gets the model, the codes of some rows, and which rows they are; it returns (S, N, C).
-        For each draw there is a list with the codes of the missing cells of each modelled column.
+        `complete` takes the model, the codes of some rows and the positions of these rows, and returns (S, N,
+        C). The result has, for each draw, a list of the codes of missing cells of each modelled column.
         """
         if self.model_ is None:
             return [[] for _ in range(n_draws)]
@@ -243,9 +288,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         completed: Sequence[npt.NDArray[np.float64]],
         empty: Mapping[int, npt.NDArray[np.bool_]],
     ) -> Any:
-        """Writes codes of each modelled column into the cells that were missing, as values it may take.
+        """Decodes the codes of each modelled column into its missing cells.
 
-        Columns that are left as they are stay missing, and so do cells (N) that are `empty`, by position.
+        Columns that are left empty stay so, and so do the rows (N) that are `empty`, by position of the
+        column.
         """
         cells = {}
         position = -1
@@ -263,7 +309,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return read.table.filled(cells)
 
     def _find_rules_and_announce(self, read: ReadTable) -> None:
-        """Adds the skip rules that a data frame shows to the schema, and says what was decided."""
+        """Adds the skip rules found in a data frame to the schema, and warns about columns left empty."""
         named = read.table.named and self._may_have_rules
         found = find_rules(self.schema_.columns, read.missing, read.codes) if named else {}
         self.schema_ = Schema(
@@ -276,7 +322,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     @property
     def _may_have_rules(self) -> bool:
-        """Whether the columns of a data frame may not apply to some rows."""
+        """Whether skip rules are searched for."""
         return True
 
     def __sklearn_tags__(self) -> Any:

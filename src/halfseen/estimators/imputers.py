@@ -1,4 +1,4 @@
-"""The imputers: each is its parameters and the choice of a model."""
+"""Imputers by exact models: Gaussian, mixture, and mean."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,76 +29,78 @@ MARGINS = ("auto", "gaussian")
 
 
 class GaussianImputer(BaseImputer):
-    r"""Imputes by the exact conditionals of a Gaussian fitted to the incomplete table.
+    r"""Imputation by the conditional distributions of a multivariate Gaussian.
 
     .. math::
         x_m \mid x_o \sim \mathcal{N}\left(\mu_m + \Sigma_{mo} \Sigma_{oo}^{-1} (x_o - \mu_o),\;
         \Sigma_{mm} - \Sigma_{mo} \Sigma_{oo}^{-1} \Sigma_{om}\right)
 
-    Here x is a score of each number under the margin of its column (a Gaussian copula), or the number itself
-    where the column is Gaussian; means and draws are mapped back to the units of the table.
+    Mean and covariance are maximum (ridge-penalised) likelihood estimates from the incomplete table, found by
+    exact EM. Numeric columns that are not Gaussian are transformed to normal scores first (a Gaussian
+    copula); imputations and draws are transformed back to the units of the table. Categories enter as
+    indicators and are imputed by class probabilities.
 
-    Parameters are of maximum (ridge-penalised) likelihood, found by exact EM. Categories enter as indicators
-    and are filled by class probabilities. Assumes that values are missing at random (MAR): whether a cell is
-    missing may depend on what was observed, not on what was not.
-
-    Unless `missingness` says otherwise. Then each number hides itself with a probability of its own value,
+    By default, values are assumed to be missing at random (MAR): the probability that a value is missing may
+    depend on observed values, but not on missing ones. With a self-masking model (see `missingness`), the
+    probability that a number is missing depends on the number itself,
 
     .. math::
         p(x, m) = \mathcal{N}(x \mid \mu, \Sigma) \prod_{d \in m} \pi_d(x_d)
         \prod_{d \notin m} (1 - \pi_d(x_d))
 
-    where :math:`\pi` is either a bump :math:`K \exp(-q (x - c)^2 / 2)`, with which conditionals stay exactly
-    Gaussian, or a probit :math:`\Phi(\lambda x - c)`, with which they are approximated by expectation
-    propagation; all parameters are fitted together. Levels, ordered or not, stay missing at random.
+    where :math:`\pi` is either a bump :math:`K \exp(-q (x - c)^2 / 2)`, for which the conditional
+    distributions remain Gaussian, or a probit :math:`\Phi(\lambda x - c)`, for which they are approximated by
+    expectation propagation. All parameters are fitted together. Categorical and ordinal columns are still
+    assumed to be missing at random.
 
     Parameters
     ----------
     margins : {"auto", "gaussian"}, default="auto"
-        The distribution of each column of numbers. With ``"auto"`` it is a normal, a normal after a logarithm
-        or a Yeo-Johnson transformation, or the observed distribution by normal scores, whichever has the
-        best likelihood of held-out values, the simpler one if in doubt. Counts with few values and ordered
-        levels lie between thresholds, and values that occur again and again have a probability. With
-        ``"gaussian"`` every column is normal, as it always is under a self-masking model, which the shape
-        of the margins identifies.
+        The distribution of each numeric column. With ``"auto"`` it is normal, normal after a logarithm or a
+        Yeo-Johnson transformation, or the empirical distribution by normal scores. The one with the best
+        likelihood on held-out values is used, and simpler ones are preferred in case of doubt. Counts with
+        few distinct values and ordered levels are modelled by thresholds, and frequent single values, such
+        as zero, have their own probability. With ``"gaussian"`` every column is normal. Self-masking models
+        always use ``"gaussian"``, because the shape of the margins identifies them.
     missingness : {"mar", "self-masking-probit", "self-masking-gaussian"}, default="mar"
         The assumed mechanism: missing at random; a probability that rises or falls with the value, as when
         large incomes are not reported; or a probability that is largest around some value of the column.
     ridge : float or "auto", default="auto"
-        Pseudo-rows of uncorrelated data added to the table; ``"auto"`` chooses by held-out likelihood
-        when there are few rows for the number of features, and from 150 features on it may also choose a
-        covariance of low rank plus a diagonal.
+        Regularisation: the number of pseudo-rows of uncorrelated data that are added to the table. ``"auto"``
+        chooses it by held-out likelihood if there are few rows for the number of features. From 150 features
+        on, ``"auto"`` may also choose a covariance of low rank plus a diagonal.
     n_posterior_draws : int, default=0
-        Parameters drawn from their posterior in `fit`. With at least as many as the draws asked of `sample`,
-        multiple imputation is proper: parameter uncertainty is in the draws and intervals. With 0 they are
-        conditional on the fitted parameters. Only with ``missingness="mar"``.
+        The number of parameter vectors drawn from their posterior distribution in `fit`. Set this to at least
+        the `n_draws` passed to `sample` for proper multiple imputation: draws and intervals then include the
+        uncertainty of the parameters. With 0 they are conditional on the fitted parameters. Available for
+        ``missingness="mar"`` only.
     max_iter : int, default=200
-        At most so many EM iterations.
+        Maximum number of EM iterations.
     tol : float, default=2e-5
-        EM stops when an iteration gains less log-likelihood per row and feature.
+        EM stops when an iteration increases the log-likelihood per row and feature by less than this.
     callback : callable, optional
         Called with a progress record after each EM iteration.
     schema : dict, optional
         Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of
         ``kind``, ``minimum``, ``maximum``, ``firm``, ``integer``, ``levels``, ``censored_below``,
-        ``censored_above``, ``fill``, ``skip``. Columns not named are inferred; ``"*"`` stands for all of
-        them, with ``fill`` and ``skip``.
+        ``censored_above``, ``fill``, ``skip``. Columns that are not named are inferred. The name ``"*"``
+        stands for all columns and accepts ``fill`` and ``skip``.
     random_state : int, numpy generator or None, default=None
-        Seeds fitting and draws.
+        Seeds fitting and draws. Pass an integer for reproducible results.
 
     Attributes
     ----------
     schema_ : Schema
-        What each column is, and why.
+        The kind of each column, and the reasons.
     columns_left_ : dict of str to str
-        The columns of a data frame whose missing cells are left empty, and why.
+        The columns of a data frame whose missing values are left empty, and the reasons.
     skip_rules_ : dict of str to SkipRule
-        The columns of a data frame that do not apply to all rows, and where they do not.
+        The columns of a data frame that do not apply to all rows, and the rule for each.
     model_ : TabularGaussian
-        The fitted model; ``model_.gaussian`` has location and covariance of the standardised features, and a
-        ``mask`` if numbers may hide themselves.
+        The fitted model. ``model_.gaussian`` has the mean and covariance of the standardised features, and a
+        ``mask`` for self-masking models.
     objective_ : list of float
-        The penalised log-likelihood per row after each EM iteration; it never falls.
+        The penalised log-likelihood per row after each EM iteration; it never decreases.
     n_iter_ : int
         The number of EM iterations.
     ridge_ : float
@@ -106,19 +108,19 @@ class GaussianImputer(BaseImputer):
 
     Notes
     -----
-    No table can say by itself why its cells are missing: values that nobody saw contradict no model. What
-    identifies a self-masking model is the *shape* that it assumes. A column that is merely skewed looks, to a
-    Gaussian with a mask, like one whose far values hide. So fit both and compare: where the answers differ,
-    the difference rests on the assumption of a Gaussian. Columns with fewer than ten cells missing, or fewer
-    than ten seen, stay missing at random.
+    The mechanism cannot be identified from the table without assumptions, because the values that would
+    contradict a model are missing. A self-masking model is identified only by its assumed *shape*: a skewed
+    column looks like a Gaussian column whose large values are missing. Fit both models and compare their
+    imputations. If they differ, the difference depends on the assumption of a Gaussian distribution. Columns
+    with fewer than ten missing or fewer than ten observed values are assumed to be missing at random.
 
-    With a self-masking model `score_samples` is the joint log density of the observed cells *and* of which
-    numbers are missing, so it does not compare with that of an ignorable model.
+    For a self-masking model, `score_samples` returns the joint log density of the observed values *and* the
+    mask, which is not comparable with the score of a model that assumes MAR.
 
     References
     ----------
     Dempster, Laird & Rubin (1977); Schafer (1997), Analysis of Incomplete Multivariate Data. Le Morvan et al.
-    (2020), NeuMiss networks, for bumps; Minka (2001) for expectation propagation.
+    (2020), NeuMiss networks, for the self-masking Gaussian; Minka (2001), for expectation propagation.
 
     Examples
     --------
@@ -127,7 +129,8 @@ class GaussianImputer(BaseImputer):
     >>> GaussianImputer(ridge=0.01).fit_transform(X)[-1].round(1)
     array([5. , 9.8])
 
-    Where large values hide, what is missing is larger than what is seen; the mean of the second column is 5:
+    If large values are missing, a self-masking model imputes larger values; the true mean of the second
+    column is 5:
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.multivariate_normal([5, 5], [[1, 0.6], [0.6, 1]], size=2000)
@@ -222,10 +225,11 @@ def _may_hide(features: FeatureMap) -> Tensor:
 
 
 class MeanImputer(BaseImputer):
-    """Imputes each column by itself: its mean, or its most frequent level.
+    """Imputation by the mean, or the most frequent level, of each column.
 
-    The baseline to beat. Columns count as independent, numbers as Gaussian: draws come from each column's own
-    distribution and intervals are as wide as the column. Assumes values missing completely at random.
+    Use it as a baseline. Columns are modelled as independent and numbers as Gaussian, so draws come from the
+    distribution of each column, and intervals are as wide as this distribution. Values are assumed to be
+    missing completely at random (MCAR).
 
     Parameters
     ----------
@@ -256,28 +260,29 @@ class MeanImputer(BaseImputer):
 
 
 class MixtureImputer(BaseImputer):
-    r"""Imputes by a mixture whose components are independent over columns, with exact marginals.
+    r"""Imputation by a mixture model whose components have independent columns.
 
     .. math:: p(x_o) = \sum_{k=1}^K \pi_k \prod_{d \in o} p_{kd}(x_d)
 
-    Numbers are Gaussian and levels categorical within a component, so clusters, skewed columns and
-    dependence between categories are captured by the components. Trained by gradients, with early
-    stopping on held-out rows. Assumes that values are missing at random (MAR).
+    Use it for tables that consist of groups of rows. Within a component, numbers are Gaussian and levels are
+    categorical; the components capture clusters, skewed columns and the dependence between categories.
+    Marginal and conditional distributions are exact. The model is trained by gradients, with early stopping
+    on held-out rows. Values are assumed to be missing at random (MAR).
 
     Parameters
     ----------
     n_components : int, default=20
         The number of components K; at most half the number of rows is used.
     max_epochs : int, default=500
-        At most so many passes over the table.
+        Maximum number of epochs.
     batch_size : int, default=1024
-        Rows per step.
+        Rows per training step.
     learning_rate : float, default=0.05
-        Step size of the optimiser at the start.
+        Initial learning rate.
     patience : int, default=20
-        Training stops after so many epochs without improvement.
+        Training stops after this many epochs without an improvement on held-out rows.
     validation_fraction : float, default=0.1
-        The share of rows held out to decide when to stop; tables below 50 rows hold out none.
+        The fraction of rows held out to decide when to stop. Tables with fewer than 50 rows hold out none.
     callback : callable, optional
         Called with a progress record after each epoch.
     schema : dict, optional
@@ -288,11 +293,11 @@ class MixtureImputer(BaseImputer):
     Attributes
     ----------
     schema_ : Schema
-        What each column is, and why.
+        The kind of each column, and the reasons.
     model_ : TabularMixture
         The fitted model.
     history_ : History
-        The loss after each epoch, and why training stopped.
+        The loss after each epoch, and the reason why training stopped.
 
     Examples
     --------

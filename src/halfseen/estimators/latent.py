@@ -1,4 +1,4 @@
-"""Imputers by deep latent-variable models: one estimator with every choice, and the published methods."""
+"""Imputers by deep latent-variable models: one general estimator, and the published methods."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,25 +11,27 @@ from halfseen.vocabulary import Missingness
 
 @documented
 class LatentImputer(BaseLatentImputer):
-    r"""Imputes by a deep latent-variable model; all choices are parameters.
+    r"""Imputation by a deep latent-variable model, with all choices as parameters.
 
     .. math:: p(x_o, o) = \int p(z) \prod_{j \in o} p(x_j \mid z) \, p(o \mid x_o, z) \, dz
 
-    A decoder maps latent variables to the distribution of each column, an encoder maps incomplete rows to an
-    approximate posterior; both are trained by a lower bound on the likelihood. Both networks contain a linear
-    path that is initialised by a factor analysis, so that training starts at a Gaussian model and becomes
-    non-linear as far as the held-out bound improves. Missing values are imputed by importance sampling.
+    Use it for tables with non-linear relations between columns, and for images. A decoder maps latent
+    variables to the distribution of each column, and an encoder maps incomplete rows to an approximate
+    posterior; both are trained by a lower bound on the likelihood. Both networks contain a linear path that
+    is initialised by a factor analysis, so that training starts from a Gaussian model and adds non-linear
+    terms as long as the held-out bound improves. Missing values are imputed by importance sampling. By
+    default, values are assumed to be missing at random (MAR); `missingness` offers other models.
     `score_samples` returns a lower bound on :math:`\log p(x_o)`, which becomes tighter with more
     `n_imputation_draws`.
 
     Attributes
     ----------
     schema_ : Schema
-        What each column is, and why.
+        The kind of each column, and the reasons.
     model_ : TabularLatent
         The fitted model; ``model_.sampler.model`` has the networks.
     history_ : History
-        The loss (minus the bound) after each epoch, and why training stopped.
+        The loss (minus the bound) after each epoch, and the reason why training stopped.
     weight_diagnostics_ : dict
         Importance-weight diagnostics on some training rows: ``median_ess``, the median effective sample size,
         and ``unreliable``, the fraction of rows whose weights have a Pareto shape above 0.7.
@@ -156,9 +158,10 @@ class _GaussianPreset(BaseLatentImputer):
 
 @documented
 class MVAEImputer(_GaussianPreset):
-    """Imputes by a variational autoencoder for incomplete rows (MVAE).
+    """Imputation by MVAE, a variational autoencoder for incomplete rows.
 
-    Gaussian posterior, ELBO, missing at random. `score_samples` returns a lower bound on the log-likelihood.
+    The posterior is Gaussian, training maximises the ELBO, and values are assumed to be missing at random
+    (MAR). `score_samples` returns a lower bound on the log-likelihood.
 
     References
     ----------
@@ -170,10 +173,11 @@ class MVAEImputer(_GaussianPreset):
 
 @documented
 class MIWAEImputer(_GaussianPreset):
-    """Imputes by MIWAE, an importance-weighted autoencoder for incomplete rows.
+    """Imputation by MIWAE, an importance-weighted autoencoder for incomplete rows.
 
-    Gaussian posterior, importance-weighted bound, missing at random. `score_samples` returns a lower
-    bound on the log-likelihood.
+    The posterior is Gaussian, training maximises the importance-weighted bound, and values are assumed to be
+    missing at random (MAR). `score_samples` returns a lower bound on the log-likelihood. Start with this
+    method among the deep latent-variable models.
 
     References
     ----------
@@ -183,12 +187,12 @@ class MIWAEImputer(_GaussianPreset):
 
 @documented
 class NotMIWAEImputer(BaseLatentImputer):
-    """Imputes by not-MIWAE: MIWAE with a model of the missingness.
+    """Imputation by not-MIWAE: MIWAE with a model of the missingness mechanism.
 
-    The default assumes that the probability of a missing value depends on the value itself.
-    `score_samples` returns a lower bound on the log density of the observed values, without the mask, so
-    it can be compared with other imputers. ``model_.mask_probabilities(column, values)`` returns the
-    learned probabilities that values are missing.
+    Use it for values that are missing because of their own size. By default, the probability that a value is
+    missing is a logistic function of the value itself (MNAR). `score_samples` returns a lower bound on the
+    log density of the observed values, without the mask, so it can be compared with other imputers.
+    ``model_.mask_probabilities(column, values)`` returns the learned probabilities that values are missing.
 
     References
     ----------
@@ -286,10 +290,10 @@ class _MixturePreset(BaseLatentImputer):
 
 @documented
 class MissVAEImputer(_MixturePreset):
-    """Imputes by MissVAE: a variational autoencoder with a mixture posterior.
+    """Imputation by MissVAE, a variational autoencoder with a mixture posterior.
 
-    Ancestral draws from the mixture, ELBO, missing at random. `score_samples` returns a lower bound on the
-    log-likelihood.
+    Training draws from the mixture and maximises the ELBO. Values are assumed to be missing at random (MAR).
+    `score_samples` returns a lower bound on the log-likelihood.
 
     References
     ----------
@@ -302,10 +306,10 @@ class MissVAEImputer(_MixturePreset):
 
 @documented
 class MissSVAEImputer(_MixturePreset):
-    """Imputes by MissSVAE: a variational autoencoder with a mixture posterior and stratified draws.
+    """Imputation by MissSVAE, a variational autoencoder with a mixture posterior and stratified draws.
 
-    Draws from each component, stratified ELBO, missing at random. `score_samples` returns a lower bound
-    on the log-likelihood.
+    Training draws from each component and maximises the stratified ELBO. Values are assumed to be missing at
+    random (MAR). `score_samples` returns a lower bound on the log-likelihood.
 
     References
     ----------
@@ -319,10 +323,10 @@ class MissSVAEImputer(_MixturePreset):
 
 @documented
 class MissIWAEImputer(_MixturePreset):
-    """Imputes by MissIWAE: an importance-weighted autoencoder with a mixture posterior.
+    """Imputation by MissIWAE, an importance-weighted autoencoder with a mixture posterior.
 
-    Ancestral draws from the mixture, importance-weighted bound, missing at random. `score_samples`
-    returns a lower bound on the log-likelihood.
+    Training draws from the mixture and maximises the importance-weighted bound. Values are assumed to be
+    missing at random (MAR). `score_samples` returns a lower bound on the log-likelihood.
 
     References
     ----------
@@ -333,10 +337,10 @@ class MissIWAEImputer(_MixturePreset):
 
 @documented
 class MissSIWAEImputer(_MixturePreset):
-    """Imputes by MissSIWAE: an importance-weighted autoencoder with a mixture posterior and stratified draws.
+    """Imputation by MissSIWAE, an importance-weighted autoencoder with a mixture posterior, stratified.
 
-    Draws from each component, stratified importance-weighted bound, missing at random. `score_samples`
-    returns a lower bound on the log-likelihood.
+    Training draws from each component and maximises the stratified importance-weighted bound. Values are
+    assumed to be missing at random (MAR). `score_samples` returns a lower bound on the log-likelihood.
 
     References
     ----------
@@ -349,12 +353,12 @@ class MissSIWAEImputer(_MixturePreset):
 
 @documented
 class DeMissVAEImputer(_GaussianPreset):
-    """Imputes by DeMissVAE: decoder and encoder are trained by separate bounds on rows with many imputations.
+    """Imputation by DeMissVAE, whose decoder and encoder are trained by separate bounds.
 
     The posterior of a row is the mixture of the posteriors of its `n_draws` imputations, which are kept
     from epoch to epoch and redrawn from the model. Afterwards an encoder for incomplete rows is trained
-    for the finished decoder, and missing values are imputed as by the other methods. Missing at random.
-    `score_samples` returns a lower bound on the log-likelihood.
+    for the finished decoder, and missing values are imputed as by the other methods. Values are assumed to be
+    missing at random (MAR). `score_samples` returns a lower bound on the log-likelihood.
 
     References
     ----------

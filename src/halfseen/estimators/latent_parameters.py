@@ -1,10 +1,6 @@
 """The parameters of latent-variable imputers, described once and put into the docstring of each class."""
 
-import inspect
-import textwrap
-from typing import Any, TypeVar
-
-ClassT = TypeVar("ClassT", bound=type)
+from halfseen.estimators._documented import documented_by
 
 DESCRIPTIONS = {
     "posterior": (
@@ -123,33 +119,6 @@ DESCRIPTIONS = {
         "modelled like the others. Models of missingness have one bias per pixel and share all "
         "other parameters; `signs` is one number.",
     ),
-    "callback": (
-        "callable",
-        "Called with a progress record after each epoch.",
-    ),
-    "schema": (
-        "dict",
-        "Kinds, bounds and levels of columns, as in `GaussianImputer`.",
-    ),
-    "random_state": (
-        "int, numpy generator or None",
-        "Seeds initialisation, batches and draws.",
-    ),
 }
 
-
-def documented(cls: ClassT) -> ClassT:
-    """Adds a section that describes its parameters to the docstring of a class, before the next section."""
-    constructor: Any = cls
-    entries = ["Parameters", "----------"]
-    for name, parameter in inspect.signature(constructor).parameters.items():
-        kind, text = DESCRIPTIONS[name]
-        default = parameter.default
-        shown = f'"{default}"' if isinstance(default, str) else repr(default)
-        entries.append(f"{name} : {kind}, " + ("optional" if default is None else f"default={shown}"))
-        entries += [f"    {line}" for line in textwrap.wrap(text, 100, break_on_hyphens=False)]
-    section = textwrap.indent("\n".join(entries), "    ") + "\n\n"
-    doc = str(cls.__doc__)
-    place = min(doc.find(f"    {heading}\n    ---") % len(doc) for heading in ("Attributes", "References"))
-    cls.__doc__ = doc[:place] + section + doc[place:]
-    return cls
+documented = documented_by(DESCRIPTIONS)

@@ -15,62 +15,32 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.estimators._neumiss_base import NeuMissBase
 from halfseen.estimators._targets import Classes, read_classes, read_numbers
+from halfseen.estimators.neumiss_parameters import documented
 from halfseen.training.neumiss import Classification, Regression, Task
 
 
+@documented
 class NeuMissRegressor(RegressorMixin, NeuMissBase):
-    r"""Predicts numbers when any subset of the inputs is missing, at random or not.
+    r"""Regression with missing inputs, at random or not.
 
-    A joint Gaussian of inputs and targets, fitted to incomplete rows, gives for every pattern m of missing
-    inputs
+    Any subset of the inputs may be missing, in training and in prediction. A joint Gaussian of inputs and
+    targets is fitted to the incomplete rows. For every pattern m of missing inputs it gives
 
     .. math:: \mathrm{E}[y \mid x_o, m] = \mu_y + \Sigma_{y \cdot} h, \qquad
               (\Sigma + N_m) h = r_m
 
-    which is one positive definite system for each row. Under MAR it is the best linear predictor. Under
-    self-masking a missing input acts as a noisy observation at its most-masked value; held-out rows decide
-    whether such a model is used (``missingness="auto"``). An ensemble of networks on the conditional means
-    and standard deviations of the inputs and on the mask then corrects what is not linear, with a weight that
-    is chosen on held-out rows.
-
-    Parameters
-    ----------
-    missingness : {"auto", "mar", "self-masking-probit", "self-masking-gaussian"}, default="auto"
-        The assumed mechanism: missing at random; a probability that rises or falls with the missing value; or
-        a probability that is largest around some value. ``"auto"`` takes the one that predicts held-out
-        targets best.
-    head : {"auto", "linear", "mlp"}, default="auto"
-        Whether networks correct the linear prediction: with a weight chosen on held-out rows, never, or with
-        weight 1.
-    n_networks : int, default=4
-        The number of networks; their mean is the correction.
-    width : int, default=128
-        Units in each of their two hidden layers.
-    max_epochs : int, default=200
-        Maximum number of epochs of the networks.
-    batch_size : int, default=256
-        Rows per training step of the networks.
-    learning_rate : float, default=1e-3
-        Initial learning rate of the networks.
-    patience : int, default=8
-        Training stops after this many epochs without an improvement on held-out rows.
-    validation_fraction : float, default=0.2
-        The fraction of rows held out to choose the model of missingness, to stop the training and to
-        calibrate. Tables with fewer than 50 rows hold out none and use the linear prediction.
-    ridge : float or "auto", default="auto"
-        Pseudo-rows of uncorrelated data in the fit of the Gaussian.
-    callback : callable, optional
-        Called with a progress record after each epoch of the networks.
-    schema : dict, optional
-        As in `GaussianImputer`, for the columns of X.
-    random_state : int, numpy generator or None, default=None
-        Seeds the held-out rows, starts and batches.
+    which is one positive definite linear system per row. If inputs are missing completely at random, this is
+    the best linear predictor. Under self-masking, a missing input acts as a noisy observation at its
+    most-masked value; such a model is used only if it predicts held-out targets better
+    (``missingness="auto"``). An ensemble of networks then corrects what is not linear. Its inputs are the
+    conditional means and standard deviations of the inputs and the mask, and its weight is chosen on
+    held-out rows.
 
     Attributes
     ----------
     model_ : NeuMissModel
-        The fitted model; ``model_.first.joint`` is the Gaussian of the standardised features followed by the
-        standardised targets, ``model_.correction`` holds the networks.
+        The fitted model. ``model_.first.joint`` is the Gaussian of the standardised features followed by the
+        standardised targets; ``model_.correction`` contains the networks.
     missingness_ : str
         The model of missingness that was chosen.
     validation_errors_ : dict
@@ -80,8 +50,8 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
 
     References
     ----------
-    Le Morvan, Josse, Moreau, Scornet & Varoquaux (2020), NeuMiss networks, propositions 2.1 and 2.2. We solve
-    the system instead of unrolling a Neumann series, and fit its parameters by likelihood.
+    Le Morvan, Josse, Moreau, Scornet & Varoquaux (2020), NeuMiss networks, propositions 2.1 and 2.2. Here
+    the system is solved instead of unrolling a Neumann series, and its parameters are fitted by likelihood.
 
     Examples
     --------
@@ -98,7 +68,7 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
     _saved = (*NeuMissBase._saved, "_one_dimensional")
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the expected target of each row given its observed inputs, and that the rest is missing."""
+        """Returns the expected target of each row, given its observed inputs and its mask."""
         answer, _ = self._predict(X)
         return self._shaped(self._target_scaler.inverse(answer))
 
@@ -108,7 +78,7 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
         """Returns the ends of an interval that contains the target of each row with probability `level`.
 
         The width depends on the observed inputs of the row. It is scaled by a quantile of the held-out
-        errors, so that the coverage over rows like those of training does not rest on their distribution.
+        errors, so that the average coverage over new rows does not depend on the shape of their distribution.
         """
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
@@ -147,48 +117,19 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
         return tags
 
 
+@documented
 class NeuMissClassifier(ClassifierMixin, NeuMissBase):
-    r"""Predicts classes when any subset of the inputs is missing, at random or not.
+    r"""Classification with missing inputs, at random or not.
 
-    Scores are linear in the inputs; missing inputs enter by their conditional mean and variance:
+    Any subset of the inputs may be missing, in training and in prediction. The scores of the classes are
+    linear in the inputs, and missing inputs enter by their conditional mean and variance:
 
     .. math:: \eta_k = \frac{b_k + w_k^\top \mathrm{E}[x \mid x_o, m]}
               {\sqrt{1 + \frac{\pi}{8} w_k^\top \mathrm{Cov}[x \mid x_o, m] w_k}}
 
-    under the joint Gaussian of `NeuMissRegressor`. An ensemble of networks on the conditional means and
-    standard deviations of the inputs and on the mask corrects what is not linear; its weight and the
+    under the joint Gaussian of `NeuMissRegressor`. An ensemble of networks corrects what is not linear; its
+    inputs are the conditional means and standard deviations of the inputs and the mask. Its weight and the
     temperature of the probabilities are chosen on held-out rows.
-
-    Parameters
-    ----------
-    missingness : {"auto", "mar", "self-masking-probit", "self-masking-gaussian"}, default="auto"
-        The assumed mechanism, as in `NeuMissRegressor`.
-    head : {"auto", "linear", "mlp"}, default="auto"
-        Whether networks correct the linear scores: with a weight chosen on held-out rows, never, or with
-        weight 1.
-    n_networks : int, default=4
-        The number of networks; their mean is the correction.
-    width : int, default=128
-        Units in each of their two hidden layers.
-    max_epochs : int, default=200
-        Maximum number of epochs of the networks.
-    batch_size : int, default=256
-        Rows per training step of the networks.
-    learning_rate : float, default=1e-3
-        Initial learning rate of the networks.
-    patience : int, default=8
-        Training stops after this many epochs without an improvement on held-out rows.
-    validation_fraction : float, default=0.2
-        The fraction of rows held out to choose the model of missingness, to stop the training and to
-        calibrate. Tables with fewer than 50 rows hold out none and use the linear scores.
-    ridge : float or "auto", default="auto"
-        Pseudo-rows of uncorrelated data in the fit of the Gaussian.
-    callback : callable, optional
-        Called with a progress record after each epoch of the networks.
-    schema : dict, optional
-        As in `GaussianImputer`, for the columns of X.
-    random_state : int, numpy generator or None, default=None
-        Seeds the held-out rows, starts and batches.
 
     Attributes
     ----------
@@ -201,9 +142,9 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
     validation_errors_ : dict
         The held-out squared error of the class indicators for each model of missingness that was tried.
     head_weight_ : float
-        The weight of the networks' logits; above 1 if held-out rows ask for more extreme probabilities.
+        The weight of the networks' logits. It exceeds 1 if held-out rows call for more extreme probabilities.
     temperature_ : float
-        What the linear scores are divided by.
+        The divisor of the linear scores.
 
     Examples
     --------
@@ -226,7 +167,7 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
 
     @property
     def temperature_(self) -> float:
-        """What the linear scores are divided by, chosen on held-out rows."""
+        """The divisor of the linear scores, chosen on held-out rows."""
         return self.model_.calibration.temperature
 
     def predict(self, X: Any) -> npt.NDArray[Any]:

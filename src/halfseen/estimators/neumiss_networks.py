@@ -19,6 +19,7 @@ from halfseen.estimators._parameters import check_number, check_training, check_
 from halfseen.estimators._table import TableEstimator, rows_at_once
 from halfseen.estimators._targets import Classes, read_classes, read_numbers, read_weights
 from halfseen.estimators._transaction import all_or_nothing
+from halfseen.estimators.neumiss_parameters import documented_network
 from halfseen.nn.neumiss import NeuMissPredictor
 from halfseen.objectives.supervised import CrossEntropy, Labelled, SquaredError
 from halfseen.training.loop import TrainingSettings, fit_module
@@ -121,7 +122,7 @@ class _NeuMissNetwork(TableEstimator):
         return self
 
     def _judge(self, rows: Labelled[Incomplete]) -> None:
-        """Learns what a subclass needs of held-out rows; nothing by default."""
+        """Learns what a subclass needs from held-out rows; nothing by default."""
 
     @task_threads()
     @torch.no_grad()
@@ -182,54 +183,24 @@ class _NeuMissNetwork(TableEstimator):
         self.module_ = module.eval().requires_grad_(False)
 
 
+@documented_network
 class NeuMissNetworkRegressor(RegressorMixin, _NeuMissNetwork):
-    r"""Regression by a NeuMiss network trained end to end, as published.
+    r"""Regression with missing inputs by a NeuMiss network, trained end to end as published.
 
     .. math:: \hat y = g(h_d), \qquad h_0 = r, \quad h_{k+1} = \bar m \odot (W h_k) + r, \quad
               r = \bar m \odot (x - \mu)
 
-    where :math:`\bar m` marks observed features and :math:`g` is a network with a linear path. It learns any
-    dependence of the target on the observed values and on the mask from the targets alone, so no assumption
-    about the missingness is stated; it needs more rows than `NeuMissRegressor`, which fits the same kind of
+    where :math:`\bar m` is 1 for observed features and :math:`g` is a network with a linear path. The network
+    learns from the targets alone how they depend on the observed values and on the mask, so it makes no
+    assumption about the missingness. It needs more rows than `NeuMissRegressor`, which fits the same kind of
     predictor by likelihood and is the better choice for most tables.
-
-    Parameters
-    ----------
-    depth : int, default=5
-        The number of Neumann steps.
-    shared_weights : bool, default=True
-        Whether all steps share one matrix (the block of 2021), or have a matrix each (the network of 2020).
-    residual : bool, default=False
-        Whether separate steps have residual connections; shared steps always have them.
-    width : int, default=64
-        Units of each hidden layer of the head; 0 for a linear head.
-    n_blocks : int, default=1
-        Residual blocks of the head after its first hidden layer.
-    max_epochs : int, default=100
-        Maximum number of epochs.
-    batch_size : int or "auto", default="auto"
-        Rows per training step; ``"auto"`` makes about 20 batches of 16 to 512 rows per epoch.
-    learning_rate : float, default=1e-2
-        Initial learning rate; it falls to zero along half a cosine.
-    weight_decay : float, default=0.1
-        Decoupled weight decay of AdamW.
-    patience : int, default=20
-        Training stops after this many epochs without an improvement on held-out rows.
-    validation_fraction : float, default=0.2
-        The fraction of rows held out; tables with fewer than 50 rows hold out none.
-    callback : callable, optional
-        Called with a progress record after each epoch.
-    schema : dict, optional
-        As in `GaussianImputer`, for the columns of X.
-    random_state : int, numpy generator or None, default=None
-        Seeds held-out rows, starts and batches.
 
     Attributes
     ----------
     module_ : NeuMissPredictor
         The trained torch module, on standardised features.
     history_ : History
-        The loss after each epoch, and why training stopped.
+        The loss after each epoch, and the reason why training stopped.
 
     References
     ----------
@@ -261,8 +232,8 @@ class NeuMissNetworkRegressor(RegressorMixin, _NeuMissNetwork):
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Returns the ends of an interval that contains the target of each row with probability `level`.
 
-        All rows have the same width, the quantile of the absolute errors of held-out rows; of a table without
-        held-out rows, of the training rows, which is too narrow.
+        All intervals have the same width, given by a quantile of the absolute errors of held-out rows.
+        Without held-out rows the errors of the training rows are used, and the intervals are too narrow.
         """
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
@@ -303,43 +274,13 @@ class NeuMissNetworkRegressor(RegressorMixin, _NeuMissNetwork):
         return tags
 
 
+@documented_network
 class NeuMissNetworkClassifier(ClassifierMixin, _NeuMissNetwork):
-    r"""Classification by a NeuMiss network trained end to end, as published.
+    r"""Classification with missing inputs by a NeuMiss network, trained end to end as published.
 
-    The network of `NeuMissNetworkRegressor` with one logit per class, trained on the log-loss. Probabilities
-    are not calibrated; `NeuMissClassifier`, which fits by likelihood and calibrates on held-out rows, is the
-    better choice for most tables.
-
-    Parameters
-    ----------
-    depth : int, default=5
-        The number of Neumann steps.
-    shared_weights : bool, default=True
-        Whether all steps share one matrix (the block of 2021), or have a matrix each (the network of 2020).
-    residual : bool, default=False
-        Whether separate steps have residual connections; shared steps always have them.
-    width : int, default=64
-        Units of each hidden layer of the head; 0 for a linear head.
-    n_blocks : int, default=1
-        Residual blocks of the head after its first hidden layer.
-    max_epochs : int, default=100
-        Maximum number of epochs.
-    batch_size : int or "auto", default="auto"
-        Rows per training step; ``"auto"`` makes about 20 batches of 16 to 512 rows per epoch.
-    learning_rate : float, default=1e-2
-        Initial learning rate; it falls to zero along half a cosine.
-    weight_decay : float, default=0.1
-        Decoupled weight decay of AdamW.
-    patience : int, default=20
-        Training stops after this many epochs without an improvement on held-out rows.
-    validation_fraction : float, default=0.2
-        The fraction of rows held out; tables with fewer than 50 rows hold out none.
-    callback : callable, optional
-        Called with a progress record after each epoch.
-    schema : dict, optional
-        As in `GaussianImputer`, for the columns of X.
-    random_state : int, numpy generator or None, default=None
-        Seeds held-out rows, starts and batches.
+    The network is that of `NeuMissNetworkRegressor` with one logit per class, trained by the log-loss. It
+    makes no assumption about the missingness. Its probabilities are not calibrated; `NeuMissClassifier`,
+    which fits by likelihood and calibrates on held-out rows, is the better choice for most tables.
 
     Attributes
     ----------
@@ -348,7 +289,7 @@ class NeuMissNetworkClassifier(ClassifierMixin, _NeuMissNetwork):
     module_ : NeuMissPredictor
         The trained torch module, on standardised features.
     history_ : History
-        The loss after each epoch, and why training stopped.
+        The loss after each epoch, and the reason why training stopped.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Predictors that take rows with holes."""
+"""Predictors for rows with missing inputs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,22 +24,24 @@ from halfseen.training.em import fit_gaussian
 
 
 class GaussianRegressor(RegressorMixin, TableEstimator):
-    r"""Predicts a number from whatever part of a row was observed, by a joint Gaussian of inputs and target.
+    r"""Linear regression with missing inputs, by a joint Gaussian of inputs and targets.
 
     .. math:: \mathrm{E}[y \mid x_o] = \mu_y + \Sigma_{yo} \Sigma_{oo}^{-1} (x_o - \mu_o)
 
-    Linear regression for every pattern of missing inputs at once: the best linear predictor when values are
-    missing completely at random, and the Bayes predictor when the data are Gaussian and missing at random.
-    Any input may be missing when predicting, whether or not it ever was in training.
+    The joint Gaussian gives a linear regression for every pattern of missing inputs. Values are assumed to be
+    missing at random (MAR). The prediction is the best linear one if values are missing completely at random,
+    and the Bayes predictor if the data are Gaussian and missing at random. Any input may be missing in
+    prediction, including inputs that were complete in training.
 
     Parameters
     ----------
     ridge : float or "auto", default="auto"
-        Pseudo-rows of uncorrelated data; ``"auto"`` chooses by held-out likelihood when rows are few.
+        Regularisation: the number of pseudo-rows of uncorrelated data that are added to the table. ``"auto"``
+        chooses it by held-out likelihood if there are few rows.
     max_iter : int, default=200
-        At most so many EM iterations.
+        Maximum number of EM iterations.
     tol : float, default=2e-5
-        EM stops when an iteration gains less log-likelihood per row and feature.
+        EM stops when an iteration increases the log-likelihood per row and feature by less than this.
     schema : dict, optional
         As in `GaussianImputer`, for the columns of X.
     random_state : int, numpy generator or None, default=None
@@ -48,11 +50,11 @@ class GaussianRegressor(RegressorMixin, TableEstimator):
     Attributes
     ----------
     schema_ : Schema
-        What each column is, and why.
+        The kind of each column, and the reasons.
     gaussian_ : Gaussian
-        Of the standardised features, followed by the standardised targets.
+        The distribution of the standardised features, followed by the standardised targets.
     objective_ : list of float
-        The penalised log-likelihood per row after each EM iteration; it never falls.
+        The penalised log-likelihood per row after each EM iteration; it never decreases.
     n_iter_ : int
         The number of EM iterations.
 
@@ -87,7 +89,15 @@ class GaussianRegressor(RegressorMixin, TableEstimator):
     @all_or_nothing
     @task_threads()
     def fit(self, X: Any, y: Any) -> "GaussianRegressor":
-        """Fits the joint Gaussian of the columns of X and one or more targets y, without holes."""
+        """Fits the joint Gaussian of inputs and targets.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
+            Missing values are None, NaN, NaT, NA or null.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            The targets, without missing values.
+        """
         read = self._read(X, reset=True)
         numbers, self._one_dimensional = read_numbers(y, read.table.n_rows, self)
         targets = Incomplete(numbers, torch.ones_like(numbers, dtype=torch.bool))
@@ -103,13 +113,13 @@ class GaussianRegressor(RegressorMixin, TableEstimator):
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the expected target of each row given what it shows."""
+        """Returns the expected target of each row, given its observed inputs."""
         return self._predict(X)[0]
 
     def predict_interval(
         self, X: Any, level: float = 0.9
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Returns the ends of an interval that holds the target of each row with probability `level`."""
+        """Returns the ends of an interval that contains the target of each row with probability `level`."""
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
         mean, deviation = self._predict(X)

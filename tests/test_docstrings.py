@@ -1,0 +1,57 @@
+"""Docstrings of public classes and functions: complete parameters, plain first lines, the field's terms."""
+
+import inspect
+import re
+
+import pytest
+from sklearn.base import BaseEstimator
+
+import halfseen
+
+ESTIMATORS = [
+    name
+    for name in halfseen.__all__
+    if isinstance(getattr(halfseen, name), type) and issubclass(getattr(halfseen, name), BaseEstimator)
+]
+DOCUMENTED = [(halfseen, name) for name in ESTIMATORS]
+PRIVATE_WORDS = r"\b(holes?|hides? itself|hide themselves|cannot be told|so many|go(es)? with)\b"
+
+
+def parameters(doc):
+    """Returns the entries of the section on parameters: names and types with defaults."""
+    section = re.search(r"Parameters\n-+\n(.*?)(?=\n\n\S|\Z)", inspect.cleandoc(doc), flags=re.DOTALL)
+    return re.findall(r"^(\w+(?:, \w+)*) : (.+)$", section.group(1), flags=re.MULTILINE) if section else []
+
+
+def written(default):
+    """Returns how a default may be written in a docstring."""
+    if default is None:
+        return ("optional", "default=None")
+    shown = f'"{default}"' if isinstance(default, str) else repr(default)
+    short = f"{default:.0e}".replace("e-0", "e-") if isinstance(default, float) else shown
+    return f"default={shown}", f"default={short}"
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_documents_every_parameter_once_with_its_default(name):
+    cls = getattr(halfseen, name)
+    entries = parameters(cls.__doc__)
+    signature = inspect.signature(cls).parameters
+    assert [entry for entry, _ in entries] == list(signature)
+    for entry, kind in entries:
+        assert kind.endswith(written(signature[entry].default)), f"{name}.{entry}: {kind}"
+
+
+@pytest.mark.parametrize(("module", "name"), DOCUMENTED, ids=[name for _, name in DOCUMENTED])
+def test_docstrings_of_a_public_class_avoid_private_words(module, name):
+    cls = getattr(module, name)
+    members = [member for key, member in vars(cls).items() if not key.startswith("_")]
+    docs = [cls.__doc__, *(inspect.getdoc(member) for member in members)]
+    found = [re.search(PRIVATE_WORDS, doc) for doc in docs if doc]
+    assert not any(found), [match.group() for match in found if match]
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_states_its_assumption_about_missingness(name):
+    doc = getattr(halfseen, name).__doc__
+    assert re.search(r"\((MAR|MCAR|MNAR)\)|assumption about the missingness|missing.* at random", doc)
