@@ -14,7 +14,7 @@ from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf
 from halfseen.distributions.observation import Observation, Part
 
 N_ROWS = 200
-KINDS = {"positive": "log-normal", "count": "negative-binomial"}
+LIKELIHOODS = {"visits": "negative-binomial", "income": "log-normal", "order": "ordinal"}
 
 
 def number(name, kind):
@@ -76,7 +76,7 @@ def test_each_column_has_the_log_probability_of_its_own_family(table, generator)
     """Each column is computed alone, by a leaf built by hand from the codes of that column only."""
     features, batch = table
     codes = some_codes()
-    observation = observation_of(table, numeric="student-t", kinds=KINDS)
+    observation = observation_of(table, numeric="student-t", likelihoods=LIKELIHOODS)
     parameters = some_parameters(observation, generator, N_ROWS)
     found = observation.log_prob(parameters, batch.filled(observation.filler()))
     assert found.shape == (N_ROWS, len(COLUMNS))
@@ -145,7 +145,7 @@ def test_an_ordinal_column_keeps_the_order_of_its_levels_not_that_of_their_indic
 @pytest.mark.parametrize("numeric", ["gaussian", "shared-gaussian", "student-t"])
 def test_neutral_outputs_give_observed_means_and_frequencies(table, numeric):
     _, batch = table
-    observation = observation_of(table, numeric=numeric, kinds={"count": "poisson"})
+    observation = observation_of(table, numeric=numeric, likelihoods={"visits": "poisson"})
     mean = observation.mean(observation.neutral_parameters()).detach()
     seen = batch.observed.double().sum(dim=0)
     expected = torch.where(batch.observed, batch.x, 0.0).sum(dim=0) / seen
@@ -154,7 +154,7 @@ def test_neutral_outputs_give_observed_means_and_frequencies(table, numeric):
 
 def test_features_and_columns_are_mapped_to_each_other(table):
     features, batch = table
-    observation = observation_of(table, kinds=KINDS)
+    observation = observation_of(table, likelihoods=LIKELIHOODS)
     assert observation.numeric == features.numeric == (1, 3, 4, 6)
     expected = [*features.numeric, *(b.column for b in features.blocks for _ in range(b.start, b.stop))]
     assert observation.columns_of_features.tolist() == expected
@@ -164,7 +164,7 @@ def test_features_and_columns_are_mapped_to_each_other(table):
 
 def test_draws_means_variances_and_distribution_functions_are_those_of_the_families(table, generator):
     features, _ = table
-    observation = observation_of(table, numeric="student-t", kinds=KINDS)
+    observation = observation_of(table, numeric="student-t", likelihoods=LIKELIHOODS)
     parameters = some_parameters(observation, generator, 3, 4)
     noise = torch.rand(3, 4, observation.n_noise, generator=generator, dtype=torch.float64)
     block_features = [[*range(b.start, b.stop)] for b in features.blocks]
@@ -202,7 +202,9 @@ def test_parts_in_any_order_of_columns_give_the_same_answers(generator):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_values_under_the_mask_are_never_read(table, generator, dtype):
     features, batch = table
-    observation = Observation.for_table(COLUMNS, features, batch, numeric="student-t", kinds=KINDS).to(dtype)
+    observation = Observation.for_table(
+        COLUMNS, features, batch, numeric="student-t", likelihoods=LIKELIHOODS
+    ).to(dtype)
     parameters = some_parameters(observation, generator, N_ROWS).to(dtype).requires_grad_()
     seen = observation.seen_columns(batch.observed)
 
@@ -219,8 +221,8 @@ def test_values_under_the_mask_are_never_read(table, generator, dtype):
 
 def test_weights_restore_what_was_learnt_from_a_batch(table, generator):
     features, batch = table
-    observation = observation_of(table, kinds=KINDS)
-    bare = Observation.for_table(COLUMNS, features, kinds=KINDS).double()
+    observation = observation_of(table, likelihoods=LIKELIHOODS)
+    bare = Observation.for_table(COLUMNS, features, likelihoods=LIKELIHOODS).double()
     parameters = some_parameters(observation, generator, N_ROWS)
     x = batch.filled(observation.filler())
     assert bare.log_prob(parameters, bare.filler()).isfinite().all()
@@ -230,9 +232,9 @@ def test_weights_restore_what_was_learnt_from_a_batch(table, generator):
     assert torch.equal(bare.neutral_parameters(), observation.neutral_parameters())
 
 
-def test_every_kind_may_have_another_family(table):
+def test_every_column_may_have_another_family(table):
     observation = observation_of(
-        table, numeric="shared-gaussian", kinds={"count": "poisson", "ordinal": "categorical"}
+        table, numeric="shared-gaussian", likelihoods={"visits": "poisson", "order": "categorical"}
     )
     assert {type(leaf) for leaf in observation.leaves} == {CategoricalLeaf, PoissonLeaf, SharedGaussianLeaf}
 
@@ -248,7 +250,7 @@ def test_a_table_without_numbers_has_an_empty_distribution_function():
 def test_an_ordinal_column_of_one_level_is_categorical():
     column = levelled("one", "ordinal", 1)
     features = FeatureMap.fit([column], Incomplete.from_array([[0.0], [np.nan]]), all_indicators=True)
-    observation = Observation.for_table([column], features, kinds={"ordinal": "ordinal"})
+    observation = Observation.for_table([column], features, likelihoods={"one": "ordinal"})
     assert observation.log_prob(observation.neutral_parameters(), torch.ones(1)).item() == 0
 
 
@@ -270,10 +272,8 @@ def test_pixels_are_one_column_each(family, generator):
 
 def test_impossible_settings_are_refused(table):
     features, batch = table
-    with pytest.raises(ValueError, match="Column 'x' is continuous, which 'poisson' cannot describe"):
-        Observation.for_table(COLUMNS, features, batch, kinds={"continuous": "poisson"})
-    with pytest.raises(ValueError, match="kinds of columns that models see, got 'counts'"):
-        Observation.for_table(COLUMNS, features, batch, kinds={"counts": "poisson"})
+    with pytest.raises(ValueError, match="'x' is continuous, which the likelihood 'poisson' cannot describe"):
+        Observation.for_table(COLUMNS, features, batch, likelihoods={"x": "poisson"})
     with pytest.raises(ValueError, match="'normal' cannot describe"):
         Observation.for_table(COLUMNS, features, batch, numeric="normal")
     reduced = FeatureMap.fit(COLUMNS, some_codes(), all_indicators=False)

@@ -30,6 +30,9 @@ KINDS_OF_FAMILY: dict[str, tuple[str, ...]] = {
 }
 """The families of columns of a table, and the kinds of columns that each may serve."""
 
+FAMILIES_OF_VALUES = ("log-normal", "poisson", "negative-binomial")
+"""The families that describe the values of a column themselves, so that its margin must be the identity."""
+
 MIN_TYPICAL = 1e-3  # of a count
 MIN_LOG_STD = 1e-3  # of a log-normal column whose values hardly differ
 SHAPES = (0.1, 100.0)  # of a typical gamma distribution of rates: very uneven, almost Poisson
@@ -121,7 +124,7 @@ class Observation(nn.Module):
         batch: Incomplete | None = None,
         *,
         numeric: RealFamily = "gaussian",
-        kinds: Mapping[str, str] | None = None,
+        likelihoods: Mapping[str, str] | None = None,
     ) -> "Observation":
         """Returns the likelihood of the columns of a table.
 
@@ -136,13 +139,13 @@ class Observation(nn.Module):
             levels are taken as even; to load weights afterwards, it is not needed.
         numeric : {"gaussian", "shared-gaussian", "student-t"}
             The family of columns of numbers.
-        kinds : mapping, optional
-            From a kind of column to another family, such as ``{"positive": "log-normal", "count":
-            "negative-binomial", "ordinal": "categorical"}``.
+        likelihoods : mapping, optional
+            From the names of columns to other families, such as ``{"income": "log-normal", "visits":
+            "negative-binomial", "grade": "categorical"}``.
         """
         if not features.all_indicators:
             raise ValueError("The features must have all indicators: fit them with all_indicators=True.")
-        families = _families(columns, numeric, kinds or {})
+        families = _families(columns, numeric, likelihoods or {})
         numbers = _Numbers.of(features, batch)
         parts = []
         for family in dict.fromkeys(families):
@@ -305,19 +308,16 @@ class _Numbers:
         return _Numbers(self.loc[index], self.scale[index], self.log_mean[index], self.log_std[index])
 
 
-def _families(columns: Sequence[Column], numeric: str, kinds: Mapping[str, str]) -> list[str]:
+def _families(columns: Sequence[Column], numeric: str, likelihoods: Mapping[str, str]) -> list[str]:
     """Returns the family of each column, after a check that it may serve it."""
-    for kind in kinds:
-        if not any(kind in served for served in KINDS_OF_FAMILY.values()):
-            raise ValueError(f"kinds must name kinds of columns that models see, got {kind!r}.")
     families = []
     for column in columns:
         usual = "ordinal" if column.kind == "ordinal" else "categorical"
-        family = kinds.get(column.kind, numeric if column.levels is None else usual)
+        family = likelihoods.get(column.name, numeric if column.levels is None else usual)
         if column.kind not in KINDS_OF_FAMILY.get(family, ()):
             allowed = sorted(name for name, served in KINDS_OF_FAMILY.items() if column.kind in served)
             raise ValueError(
-                f"Column {column.name!r} is {column.kind}, which {family!r} cannot describe: "
+                f"Column {column.name!r} is {column.kind}, which the likelihood {family!r} cannot describe: "
                 f"choose one of {', '.join(allowed)}."
             )
         no_order = family == "ordinal" and len(column.levels or ()) < 2

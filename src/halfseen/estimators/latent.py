@@ -70,6 +70,7 @@ class LatentImputer(BaseLatentImputer):
         n_draws: int = 5,
         n_latent: int | str = "auto",
         numeric: str = "student-t",
+        likelihoods: Any = None,
         encoder: str = "preimputed",
         decoder: str = "residual",
         width: int = 128,
@@ -97,6 +98,7 @@ class LatentImputer(BaseLatentImputer):
         self.n_draws = n_draws
         self.n_latent = n_latent
         self.numeric = numeric
+        self.likelihoods = likelihoods
         self.encoder = encoder
         self.decoder = decoder
         self.width = width

@@ -11,17 +11,26 @@ import torch
 from torch import Tensor
 
 from halfseen._random import seed_from, torch_generator
+from halfseen.data.columns import Column
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margin_choice import bounded_margin
+from halfseen.data.margins import Margin
 from halfseen.data.pixels import image_planes, pixel_features, pixel_schema
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.observation import FAMILIES_OF_VALUES
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.distributions.self_masks import Probit
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._table import ReadTable
-from halfseen.estimators.latent_choices import SELF_MASKING, SIGNED, check_choices, check_nothing_to_learn
+from halfseen.estimators.latent_choices import (
+    SELF_MASKING,
+    SIGNED,
+    check_choices,
+    check_likelihoods,
+    check_nothing_to_learn,
+)
 from halfseen.estimators.latent_weights import check_importance_weights
 from halfseen.models.latent.completions import CompletedRows, Completions
 from halfseen.models.latent.images import ImageLatent, start_images
@@ -70,6 +79,7 @@ class BaseLatentImputer(BaseImputer):
     image_shape: Any = None
     encoder: Any = "preimputed"
     n_chain_steps: Any = 0
+    likelihoods: Any = None
 
     n_latent: Any
     n_draws: int
@@ -154,7 +164,13 @@ class BaseLatentImputer(BaseImputer):
         return best[1]
 
     def _fit_table(self, codes: Incomplete, generator: torch.Generator) -> tuple[TabularLatent, Guessed]:
-        features = FeatureMap.fit(self._modelled, codes, all_indicators=True, choose=bounded_margin)
+        likelihoods = check_likelihoods(self.likelihoods, self.schema_)
+
+        def margin(column: Column, values: Any) -> Margin | None:
+            is_of_values = likelihoods.get(column.name) in FAMILIES_OF_VALUES
+            return None if is_of_values else bounded_margin(column, values)
+
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=True, choose=margin)
         batch = features.encode(codes)
         if self.missingness == Missingness.MAR:
             batch = batch[batch.observed.any(dim=1)]
@@ -242,6 +258,7 @@ class BaseLatentImputer(BaseImputer):
             missingness=Missingness.MAR.value if self._is_known or not hidden else self.missingness,
             signs=self._modelled_signs(),
             hidden=tuple(hidden) or None,
+            likelihoods=check_likelihoods(self.likelihoods, self.schema_) or None,
             image_shape=None if self.image_shape is None else image_planes(self.image_shape, columns),
         )
 

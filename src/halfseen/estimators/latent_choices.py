@@ -1,11 +1,14 @@
 """What latent imputers may be asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from halfseen.data.schema import Schema
+from halfseen.distributions.observation import FAMILIES_OF_VALUES, KINDS_OF_FAMILY
 from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.models.latent.tabular import OFFERED
 from halfseen.vocabulary import Missingness, check_missingness
@@ -35,6 +38,32 @@ def check_nothing_to_learn(probability: Callable[[Tensor], Any], row: Tensor) ->
         )
 
 
+def check_likelihoods(likelihoods: Any, schema: Schema) -> dict[str, str]:
+    """Returns likelihoods of columns by name; raises a ValueError if they do not fit the table.
+
+    Whether a family may describe a kind of column is checked where the model is built.
+    """
+    if likelihoods is None:
+        return {}
+    if not isinstance(likelihoods, Mapping):
+        raise ValueError(f"likelihoods must be a mapping from columns to families, got {likelihoods!r}.")
+    columns = {column.name: column for column in schema}
+    for name, family in likelihoods.items():
+        if str(name) not in columns:
+            raise ValueError(f"likelihoods refers to column {str(name)!r}, which is not in the table.")
+        if family not in KINDS_OF_FAMILY:
+            raise ValueError(
+                f"The likelihood of column {str(name)!r} must be one of {', '.join(KINDS_OF_FAMILY)}, "
+                f"got {family!r}."
+            )
+        if family in FAMILIES_OF_VALUES and columns[str(name)].firm_bounds()[1] < inf:
+            raise ValueError(
+                f"The likelihood {family!r} of column {str(name)!r} is not bounded above: remove the maximum "
+                "of this column from the schema, or choose another likelihood."
+            )
+    return {str(name): str(family) for name, family in likelihoods.items()}
+
+
 def check_choices(imputer: Any) -> None:
     """Raises a ValueError if a parameter of a latent imputer is not one that it can have."""
     for name, choices in CHOICES.items():
@@ -62,5 +91,7 @@ def check_choices(imputer: Any) -> None:
         )
     if imputer.n_chain_steps and (imputer.posterior == "mixture" or imputer.image_shape is not None):
         raise ValueError("n_chain_steps must be 0 for images and with posterior='mixture'.")
+    if imputer.image_shape is not None and imputer.likelihoods:
+        raise ValueError("All pixels of images have one likelihood: likelihoods must be None.")
     if imputer.image_shape is not None and imputer.width == 0:
         raise ValueError("width must be at least 1 for images, got 0.")

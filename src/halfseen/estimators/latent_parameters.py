@@ -55,6 +55,13 @@ DESCRIPTIONS = {
         'The distribution of numeric columns given the latent variables; ``"shared-gaussian"`` '
         "has one variance per column.",
     ),
+    "likelihoods": (
+        "dict",
+        "The distribution of individual columns given the latent variables, by column name, in place "
+        'of `numeric`: ``"poisson"`` or ``"negative-binomial"`` for counts, ``"log-normal"`` for '
+        'positive numbers, ``"gaussian"``, ``"shared-gaussian"`` or ``"student-t"`` for any numbers, '
+        '``"categorical"`` or ``"ordinal"`` for levels. Not for images.',
+    ),
     "encoder": (
         '{"preimputed", "zero", "learned", "set"}',
         "What the encoder sees for missing values, beside the mask: linear predictions, zeros, or"

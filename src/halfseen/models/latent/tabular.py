@@ -87,6 +87,8 @@ class LatentArchitecture:
         The direction of each modelled column, for logistic and monotone mask models.
     hidden : tuple of int, optional
         The modelled columns that had missing cells in training: the mask of the others is not modelled.
+    likelihoods : dict of str to str, optional
+        The family of columns, by name, that have another than `numeric` or the usual one of their levels.
     image_shape : tuple of int, optional
         The shape (C, H, W) of rows that are images: then networks are convolutional, see `build_for_images`.
     """
@@ -101,6 +103,7 @@ class LatentArchitecture:
     missingness: str = Missingness.MAR
     signs: tuple[int, ...] | None = None
     hidden: tuple[int, ...] | None = None
+    likelihoods: Mapping[str, str] | None = None
     image_shape: tuple[int, int, int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,7 +128,9 @@ class LatentArchitecture:
         """Returns the model, not yet trained; `known` takes the place of the mask model."""
         if self.image_shape is not None:
             return self.build_for_images(columns, self.image_shape, known)
-        observation = Observation.for_table(columns, features, batch, numeric=self.numeric)
+        observation = Observation.for_table(
+            columns, features, batch, numeric=self.numeric, likelihoods=self.likelihoods
+        )
         body: dict[str, Any] = {
             "width": self.width,
             "n_blocks": self.n_blocks,
