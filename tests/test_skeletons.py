@@ -1,11 +1,19 @@
 """The skeleton that newcomers copy is right; that it obeys every law, tests/conformance sees to."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
-from conformance.registry import DENSITIES, IMPUTERS
+from conformance.registry import DENSITIES, IMPUTERS, OTHERS
 
 import halfseen
 from skeletons.imputer import DiagonalImputer
+
+ROOT = Path(__file__).resolve().parents[1]
+OF_TABLES = ("halfseen.estimators._table", "halfseen.data.schema", "halfseen.data.features")
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +29,19 @@ def fitted(penguins):
 def test_the_skeleton_is_in_the_conformance_table():
     assert "skeleton" in {row.name for row in IMPUTERS}
     assert "skeleton" in {row.name for row in DENSITIES}
+    assert {"skeleton-sequences", "skeleton-ratings"} <= {row.name for row in OTHERS}
+
+
+def test_skeletons_of_other_data_use_nothing_of_tables():
+    program = (
+        f"TABLES = {OF_TABLES}; import sys, skeletons.sequences, skeletons.ratings; "
+        "print([m for m in sys.modules if m in TABLES])"
+    )
+    paths = {"PYTHONPATH": os.pathsep.join([str(Path(halfseen.__file__).parents[1]), str(ROOT / "docs")])}
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | paths, capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "[]\n"
 
 
 def test_the_skeleton_is_right_about_each_column(fitted, penguins):

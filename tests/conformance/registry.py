@@ -21,12 +21,14 @@ from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.observation import Observation, Part
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.distributions.self_masks import Bump
-from halfseen.estimators.catalogue import find_method
+from halfseen.estimators.catalogue import Family, find_method
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Structure, pair_columns
 from halfseen.models.mixture import DiagonalMixture
 from skeletons.imputer import DiagonalImputer
 from skeletons.model import DiagonalGaussian
+from skeletons.ratings import RatingMeans
+from skeletons.sequences import RecurrentClassifier
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,28 @@ ESTIMATORS = (*IMPUTERS, *PREDICTORS)
 TRANSFORMERS = (Row("sparsity-normalizer", made("sparsity-normalizer"), {"alpha": [0.5, 1.0]}),)
 """Transformers of numbers: they have no schema and no random numbers, and laws of their own."""
 EVERY_ROW = (*ESTIMATORS, *TRANSFORMERS)
+
+
+@dataclass(frozen=True)
+class FamilyRow:
+    """An estimator of data other than tables; `conformance.families` has small data for each family."""
+
+    name: str
+    family: Family
+    make: Callable[..., Any]  # called with random_state
+    slow: bool = False  # shares all its code with others, so its tests are in the slow suite only
+
+    def __str__(self):
+        return self.name
+
+
+OTHERS = (
+    FamilyRow("skeleton-sequences", Family.SEQUENCES, partial(RecurrentClassifier, width=4, max_epochs=4)),
+    FamilyRow("skeleton-ratings", Family.RATINGS, RatingMeans),
+)
+"""The estimators of images, ratings and sequences, with the laws of test_families.py."""
+
+SKELETONS = (DiagonalImputer, RecurrentClassifier, RatingMeans)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The NaN boundary of every estimator: users' tables in, codes with a mask below, tables out."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +13,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from halfseen._random import seed_from
 from halfseen.config import memory_budget
-from halfseen.data.frames import Table, is_frame
+from halfseen.data.columns import KINDS
+from halfseen.data.frames import Storage, Table, is_frame
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.masked import unmask
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
-from halfseen.estimators.model_checks import check_schema
 from halfseen.estimators.model_file import Saveable
 
 COPIES = 12  # arrays of the size of the features that an operation keeps alive at its peak
+STORAGES = get_args(Storage)
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class TableEstimator(Saveable, BaseEstimator):
         if "schema" not in description:
             raise ValueError("its description lacks 'schema'")
         self.schema_ = Schema.from_dict(description["schema"])
-        check_schema(self.schema_, self.n_features_in_)
+        _check_schema(self.schema_, self.n_features_in_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -146,3 +148,22 @@ def _is_number(cell: npt.NDArray[Any]) -> bool:
 def rows_at_once(n_features: int, n_draws: int = 1) -> int:
     """Returns how many rows fit in half of the memory budget; the other half is for tasks in threads."""
     return max(1, memory_budget() // (2 * 8 * COPIES * max(1, n_features) * max(1, n_draws)))
+
+
+def _check_schema(schema: Schema, n_features: Any) -> None:
+    """Raises if columns are not described as `Schema.to_dict` describes them."""
+    if n_features != len(schema):
+        raise ValueError(f"it has {len(schema)} columns and n_features_in_ is {n_features!r}")
+    for column in schema:
+        for name, kinds in {"name": str, "dtype": str, "reason": str, "integer": bool}.items():
+            if not isinstance(getattr(column, name), kinds):
+                raise TypeError(f"a column has the {name} {getattr(column, name)!r:.60}")
+        if column.kind not in KINDS or column.storage not in STORAGES:
+            raise ValueError(f"column {column.name!r:.60} is {column.kind!r:.60} of {column.storage!r:.60}")
+        for level in column.levels or ():
+            if not isinstance(level, str | int | float):
+                raise TypeError(f"column {column.name!r:.60} has the level {level!r:.60}")
+        for name in ("minimum", "maximum", "step"):
+            value = getattr(column, name)
+            if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+                raise ValueError(f"column {column.name!r:.60} has the {name} {value!r:.60}")

@@ -2,20 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from halfseen.data.columns import KINDS
-from halfseen.data.frames import Storage
-from halfseen.data.schema import Schema
-
 DTYPES = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8, torch.bool)
 SPARE_ELEMENTS, ELEMENTS_PER_ELEMENT = 2**22, 16
 SPARE_STEPS, STEPS_PER_TENSOR = 2_000, 100
-STORAGES = get_args(Storage)
 
 
 class BoundedTensors(TorchDispatchMode):
@@ -69,22 +64,3 @@ def check_tensors(tensors: Mapping[str, Tensor], unbounded: Sequence[str]) -> No
         broken = tensor.isnan() if name in unbounded else ~tensor.isfinite()
         if broken.any():
             raise ValueError(f"{name!r} holds a number that is not finite")
-
-
-def check_schema(schema: Schema, n_features: Any) -> None:
-    """Raises if columns are not described as `Schema.to_dict` describes them."""
-    if n_features != len(schema):
-        raise ValueError(f"it has {len(schema)} columns and n_features_in_ is {n_features!r}")
-    for column in schema:
-        for name, kinds in {"name": str, "dtype": str, "reason": str, "integer": bool}.items():
-            if not isinstance(getattr(column, name), kinds):
-                raise TypeError(f"a column has the {name} {getattr(column, name)!r:.60}")
-        if column.kind not in KINDS or column.storage not in STORAGES:
-            raise ValueError(f"column {column.name!r:.60} is {column.kind!r:.60} of {column.storage!r:.60}")
-        for level in column.levels or ():
-            if not isinstance(level, str | int | float):
-                raise TypeError(f"column {column.name!r:.60} has the level {level!r:.60}")
-        for name in ("minimum", "maximum", "step"):
-            value = getattr(column, name)
-            if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
-                raise ValueError(f"column {column.name!r:.60} has the {name} {value!r:.60}")

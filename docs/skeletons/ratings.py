@@ -1,0 +1,85 @@
+"""A recommender: ratings of items by users, another kind of data without a schema.
+
+It shows the interface of the family: `fit` takes a frame with the columns user, item and rating, and
+`predict` takes users and items.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import narwhals as nw
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from halfseen.estimators._parameters import check_number
+from halfseen.estimators._transaction import all_or_nothing
+from halfseen.estimators.model_file import Saveable
+
+
+class RatingMeans(Saveable, BaseEstimator):
+    r"""Predicts a rating by the mean of its item, shrunk towards the mean of all ratings.
+
+    .. math:: \hat r_{ui} = \frac{\sum_{v} r_{vi} + \lambda \bar r}{n_i + \lambda}
+
+    Valid if ratings are missing completely at random.
+
+    Parameters
+    ----------
+    shrinkage : float, default=5.0
+        The number :math:`\lambda` of average ratings that each item has beforehand.
+    random_state : int, numpy generator or None, default=None
+        Not used: nothing is random.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> ratings = pd.DataFrame({"user": ["a", "b", "b"], "item": ["x", "x", "y"], "rating": [5, 4, 1]})
+    >>> RatingMeans(shrinkage=1.0).fit(ratings).predict(["a", "a"], ["y", "unknown"]).round(2)
+    array([2.17, 3.33])
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("items_",)
+
+    def __init__(self, shrinkage: float = 5.0, *, random_state: Any = None) -> None:
+        self.shrinkage = shrinkage
+        self.random_state = random_state
+
+    @all_or_nothing
+    def fit(self, ratings: Any, y: Any = None) -> "RatingMeans":
+        """Learns the mean of each item from a frame with the columns user, item and rating."""
+        check_number("shrinkage", self.shrinkage, lambda v: 0 < v < np.inf, "positive and finite")
+        frame = nw.from_native(ratings, eager_only=True)
+        absent = [name for name in ("user", "item", "rating") if name not in frame.columns]
+        if absent:
+            raise ValueError(f"The ratings have no column {absent[0]!r}; they have {frame.columns}.")
+        numbers = frame["rating"].to_numpy().astype(np.float64)
+        if len(numbers) == 0 or not np.isfinite(numbers).all():
+            raise ValueError("Ratings must be finite numbers, and at least one: leave out missing ratings.")
+        items, codes = np.unique(frame["item"].to_numpy().astype(str), return_inverse=True)
+        totals = np.bincount(codes, weights=numbers) + self.shrinkage * numbers.mean()
+        self.items_ = items.tolist()
+        means = totals / (np.bincount(codes) + self.shrinkage)
+        self._means = torch.from_numpy(np.append(means, numbers.mean()))  # the last is that of unknown items
+        return self
+
+    def predict(self, users: Any, items: Any) -> npt.NDArray[np.float64]:
+        """Returns the expected rating of each pair; an unknown item has the mean of all ratings."""
+        check_is_fitted(self)
+        wanted, known = np.asarray(items).astype(str), np.asarray(self.items_)
+        if len(wanted) != len(np.asarray(users)):
+            raise ValueError(f"There are {len(np.asarray(users))} users for {len(wanted)} items.")
+        places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        expected: npt.NDArray[np.float64] = self._means.numpy()
+        return expected[np.where(known[places] == wanted, places, len(known))]
+
+    def _state(self) -> dict[str, Tensor]:
+        return {"means": self._means}
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        if len(state["means"]) != len(self.items_) + 1:
+            raise ValueError(f"there are {len(state['means'])} means of {len(self.items_)} items")
+        self._means = state["means"]

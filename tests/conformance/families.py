@@ -1,0 +1,94 @@
+"""Small data for each family of estimators of other data than tables, and how they are asked."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from halfseen.estimators.catalogue import Family
+
+QUESTIONS = ("predict", "predict_proba", "transform", "score_samples")
+
+
+@dataclass(frozen=True)
+class ArrayData:
+    """An array whose first axis is rows, a class for each row, and what else belongs to the rows."""
+
+    X: np.ndarray
+    y: np.ndarray
+    extra: dict[str, np.ndarray] = field(default_factory=dict)  # further arguments, such as lengths
+
+    def fit(self, estimator):
+        return estimator.fit(self.X, self.y, **self.extra)
+
+    def ask(self, estimator):
+        """All answers, with the rows on their first axis."""
+        asked = [name for name in QUESTIONS if hasattr(estimator, name)]
+        return {name: np.asarray(getattr(estimator, name)(self.X, **self.extra)) for name in asked}
+
+    def take(self, rows):
+        return ArrayData(
+            self.X[rows], self.y[rows], {name: value[rows] for name, value in self.extra.items()}
+        )
+
+    def copy(self):
+        return copy.deepcopy(self)
+
+    def broken(self):
+        """What `fit` refuses after it has read X: a single class, or a target that is too short."""
+        return replace(self, y=self.y[:-1])
+
+    def cells(self):
+        return [self.X, self.y, *self.extra.values()]
+
+
+@dataclass(frozen=True)
+class RatingData:
+    """Ratings as a frame; the rows are the pairs whose ratings are predicted."""
+
+    frame: pd.DataFrame
+
+    def fit(self, estimator):
+        return estimator.fit(self.frame)
+
+    def ask(self, estimator):
+        return {"predict": np.asarray(estimator.predict(self.frame["user"], self.frame["item"]))}
+
+    def take(self, rows):
+        return RatingData(self.frame.iloc[rows])
+
+    def copy(self):
+        return RatingData(self.frame.copy())
+
+    def broken(self):
+        return RatingData(self.frame.assign(rating=np.nan))
+
+    def cells(self):
+        return [self.frame[name].to_numpy() for name in self.frame]
+
+
+def sequences(seed=0, n_rows=60):
+    """Sequences of unequal lengths; the first feature is never missing, and decides the class at the end."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 5, 2)) * [1.0, 100.0]
+    lengths = rng.integers(2, 6, size=n_rows)
+    X[rng.random(X.shape) < [0.0, 0.3]] = np.nan
+    y = np.where(X[np.arange(n_rows), lengths - 1, 0] > 0, "up", "down")
+    X[np.arange(5) >= lengths[:, None]] = np.nan
+    return ArrayData(X, y, {"lengths": lengths})
+
+
+def ratings(seed=0, n_rows=80):
+    rng = np.random.default_rng(seed)
+    pairs = rng.permutation(12 * 10)[:n_rows]
+    users, items = pairs // 10, pairs % 10
+    rating = np.clip(np.round(3 + 0.2 * items - 1 + rng.normal(size=n_rows)), 1, 5)
+    return RatingData(
+        pd.DataFrame({"user": [f"u{u}" for u in users], "item": [f"i{i}" for i in items], "rating": rating})
+    )
+
+
+DATA: dict[Family, Callable[..., Any]] = {Family.SEQUENCES: sequences, Family.RATINGS: ratings}
