@@ -48,6 +48,16 @@ def test_a_log_normal_column_has_the_logarithm_as_its_margin():
     assert len(margin.places) == 2  # a straight line, the simplest that does
 
 
+def test_an_exponential_column_has_a_power_as_its_margin_and_the_tail_of_an_exponential():
+    margin, _ = chosen("exponential")
+    assert margin.link.kind == "power"
+    assert margin.least > 0  # a column of positive numbers has no zero among its answers
+    farther = torch.tensor([2.0, 2.5, 3.0], dtype=torch.float64)
+    truth = torch.from_numpy(stats.expon.isf(stats.norm.sf(farther.numpy())))
+    torch.testing.assert_close(margin.inverse(farther), truth, rtol=0.15, atol=0.0)
+    assert float(margin.inverse(torch.tensor(-9.0, dtype=torch.float64))) > 0
+
+
 @pytest.mark.parametrize("name", SMOOTH)
 def test_the_inverse_undoes_the_map(name):
     margin, x = chosen(name)
@@ -146,6 +156,8 @@ def test_tensors_that_are_no_margin_are_refused():
         Link("above", 0.1, 2.0),
         Link("below", 30.0, 2.0),
         Link("between", 0.1, 30.0),
+        Link("power", 3.0, 0.05),
+        Link("power", 3.0, 2.0),
     ],
     ids=str,
 )

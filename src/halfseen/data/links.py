@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-LinkKind = Literal["identity", "log", "yeo-johnson", "above", "below", "between"]
+LinkKind = Literal["identity", "log", "yeo-johnson", "above", "below", "between", "power"]
 LINKS: tuple[str, ...] = get_args(LinkKind)
 NEAREST = 1e-12  # to a bound, as a share of the scale
 FARTHEST = 1e100  # squares of what is beyond might overflow
@@ -21,7 +21,8 @@ class Link:
     ``identity``: :math:`u = x`; ``log``: :math:`u = \log x`; ``yeo-johnson``: of
     :math:`(x - \text{first}) / \text{second}` with the power `third` between 0 and 2, where it covers the
     real line; ``above`` and ``below`` a bound `first`: the inverse of a softplus with the scale `second`,
-    which is the identity far from the bound; ``between`` `first` and `second`: the logit.
+    which is the identity far from the bound; ``between`` `first` and `second`: the logit; ``power`` (Box-Cox)
+    of :math:`x / \text{first}` with the positive exponent `second`, for positive values.
 
     Examples
     --------
@@ -48,6 +49,8 @@ class Link:
                 return _inverse_softplus((x - self.first) / self.second)
             case "below":
                 return -_inverse_softplus((self.first - x) / self.second)
+            case "power":
+                return ((x / self.first).clamp(0.0, FARTHEST) ** self.second - 1) / self.second
         return torch.logit(((x - self.first) / (self.second - self.first)).clamp(NEAREST, 1 - NEAREST))
 
     def inverse(self, u: Tensor) -> Tensor:
@@ -64,6 +67,9 @@ class Link:
                 return self.first + self.second * torch.nn.functional.softplus(u)
             case "below":
                 return self.first - self.second * torch.nn.functional.softplus(-u)
+            case "power":
+                x = self.first * (1 + self.second * u).clamp(min=0.0) ** (1 / self.second)
+                return x.clamp(max=torch.finfo(u.dtype).max)
         return self.first + (self.second - self.first) * torch.sigmoid(u)
 
     def log_slope(self, x: Tensor) -> Tensor:
@@ -81,6 +87,9 @@ class Link:
                 return -_log_sigmoid_of_softplus((x - self.first) / self.second) - _log(self.second)
             case "below":
                 return -_log_sigmoid_of_softplus((self.first - x) / self.second) - _log(self.second)
+            case "power":
+                y = (x / self.first).clamp(torch.finfo(x.dtype).tiny, FARTHEST)
+                return (self.second - 1) * y.log() - _log(self.first)
         share = ((x - self.first) / (self.second - self.first)).clamp(NEAREST, 1 - NEAREST)
         return -share.log() - (-share).log1p() - _log(self.second - self.first)
 

@@ -25,9 +25,10 @@ MOST_VALUES = 5_000  # that a choice looks at
 MOST_LEVELS = 40  # whole numbers that are thresholds; with more they are nearly continuous
 ATOM_SHARE, ATOM_COUNT = 0.05, 10  # of the values, that one value needs to be an atom
 N_FOLDS = 3
-GAIN = 0.01  # in nats per value that a less simple margin must gain at least, beside two standard errors
+GAIN = 0.01  # in nats per value that a less simple margin must gain at least, beside half a standard error
 NOT_NORMAL = 4.0  # standard errors of skewness or kurtosis
 TOUCH = 0.03  # of a scale: how far a bound that values touch is moved outwards
+LEAST_EXPONENT = 0.05  # below, a power is as good as the logarithm
 LEAST_SLOPE = 1e-3  # of a tail, as a share of the spread
 SPACING, USUAL_ROWS = 0.3, 700  # of the scores of knots, at so many values
 TAIL_SPAN = 0.6  # scores before the last knot, whose values say how the tail goes on
@@ -143,14 +144,21 @@ def _real_margin(column: Column, values: Floats) -> Margin | None:
 
 def _links(values: Floats) -> list[Link]:
     """Returns the links that values may have, the simplest first."""
-    return [Link(), *([Link("log")] if values.min() > 0 else []), _fit_yeo_johnson(values)]
+    centre, scale = float(values.mean()), float(values.std())
+    bent = [_fit_exponent(values, lambda power: Link("yeo-johnson", centre, scale, power), 0.0)]
+    if values.min() <= 0:
+        return [Link(), *bent]
+    middle = float(np.median(values))
+    bent.append(_fit_exponent(values, lambda power: Link("power", middle, power), LEAST_EXPONENT))
+    return [Link(), Link("log"), min(bent, key=lambda link: _bending_loss(link, values))]
 
 
 def _with_room(margin: Margin, values: Floats) -> Margin:
     """Returns the margin with answers that do not go far beyond the range of values."""
     low, high = float(values.min()), float(values.max())
     room = ROOM * high - ROOM * low
-    return replace(margin, least=low - room, greatest=high + room)
+    least = max(low - room, low / 2) if margin.link.kind == "power" else low - room  # so never 0
+    return replace(margin, least=least, greatest=high + room)
 
 
 def _find_atoms(values: Floats) -> Floats:
@@ -184,17 +192,22 @@ def _spread_ties(values: Floats, step: float | None, atoms: Floats = NO_ATOMS) -
     return np.where(np.isin(ordered, atoms), ordered, moved)
 
 
-def _fit_yeo_johnson(values: Floats) -> Link:
-    """Returns the power between 0 and 2 of the greatest likelihood, for standardised values."""
-    centre, scale = float(values.mean()), float(values.std())
-    some = torch.from_numpy(values[:: max(1, len(values) // 1000)].copy())
+def _fit_exponent(values: Floats, link: Callable[[float], Link], least: float) -> Link:
+    """Returns the link with the exponent, up to 2, of the greatest likelihood."""
+    some = values[:: max(1, len(values) // 1000)]
+    found = optimize.minimize_scalar(
+        lambda exponent: _bending_loss(link(exponent), some),
+        bounds=(least, 2.0),
+        method="bounded",
+        options={"xatol": 0.02},
+    )
+    return link(float(found.x))
 
-    def loss(power: float) -> float:
-        link = Link("yeo-johnson", centre, scale, power)
-        return -float(link.log_slope(some).mean()) + 0.5 * log(float(link.forward(some).var()))
 
-    found = optimize.minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded", options={"xatol": 0.02})
-    return Link("yeo-johnson", centre, scale, float(found.x))
+def _bending_loss(link: Link, values: Floats) -> float:
+    """Returns the negative log-likelihood per value, up to a constant, if they are normal past the link."""
+    x = torch.from_numpy(np.ascontiguousarray(values))
+    return -float(link.log_slope(x).mean()) + 0.5 * log(float(link.forward(x).var()))
 
 
 def _line(link: Link, values: Floats) -> Margin:
@@ -287,7 +300,7 @@ def _best(values: Floats, fits: Sequence[Fit]) -> int:
     best = 0
     for i in range(1, len(fits)):
         gain = scores[i] - scores[best]
-        if gain.mean() > GAIN + 2 * gain.std() / sqrt(len(values)):
+        if gain.mean() > GAIN + 0.5 * gain.std() / sqrt(len(values)):
             best = i
     return best
 
