@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.normalizer import SparsityNormalizer
     from halfseen.estimators.predictors import GaussianRegressor
     from halfseen.pooling import Pooled, pool
+    from halfseen.training.checkpoint import checkpoints
 
 __version__ = version("halfseen")
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "SchemaError",
     "SparsityNormalizer",
     "TrainingError",
+    "checkpoints",
     "config",
     "datasets",
     "describe",
@@ -72,6 +74,7 @@ _MODULES = {
     "estimators.model_file": ("load",),
     "diagnosis.summary": ("Diagnosis", "describe"),
     "pooling": ("Pooled", "pool"),
+    "training.checkpoint": ("checkpoints",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names} | {
     method.class_name: f"estimators.{method.module}" for method in CATALOGUE

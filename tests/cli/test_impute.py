@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from importlib.resources import files
 from types import SimpleNamespace
 
@@ -86,6 +87,14 @@ def test_methods_and_the_seed(run, table, tmp_path, method):
     for name in ("a.csv", "b.csv"):
         assert run("impute", table, "-o", name, "--method", method, "--seed", 3, "-q") == (0, "", "")
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_training_keeps_checkpoints_in_the_folder_that_is_named(run, table, tmp_path, monkeypatch):
+    folders = []
+    monkeypatch.setattr(halfseen, "checkpoints", lambda folder: folders.append(folder) or nullcontext())
+    assert run("impute", table, "-o", "a.csv", "--checkpoint", "run1", "-q") == (0, "", "")
+    assert run("impute", table, "-o", "b.csv", "-q") == (0, "", "")
+    assert folders == ["run1"]
 
 
 def test_report_and_model_are_written(run, table, tmp_path):

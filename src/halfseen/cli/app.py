@@ -87,6 +87,13 @@ def impute_command(
     save_model: Annotated[
         str | None, typer.Option(metavar="PATH", help="Save the fitted model to this file.")
     ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Keep the state of training here, so that the same command resumes after an interruption.",
+        ),
+    ] = None,
     in_place: Annotated[
         bool,
         typer.Option(
@@ -140,6 +147,7 @@ def impute_command(
         source_format=source_format,
         output_format=output_format,
         model=save_model,
+        checkpoint=checkpoint,
         in_place=in_place,
         fill_all=fill_all,
         skip_rules=not no_skip_rules,

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ class Request:
     source_format: str | None = None
     output_format: str | None = None
     model: str | None = None
+    checkpoint: str | None = None
     in_place: bool = False
     fill_all: bool = False
     skip_rules: bool = True
@@ -103,7 +104,8 @@ def impute(request: Request, reporter: Reporter) -> None:
         file = _read(request, said, reporter)
         check_cells(file.table, request.output, request.output_format)
         unit = find_method(request.method).steps or "step"
-        with reporter.progress("fitting", request.named_method, unit) as callback:
+        kept = nullcontext() if request.checkpoint is None else halfseen.checkpoints(request.checkpoint)
+        with kept, reporter.progress("fitting", request.named_method, unit) as callback:
             imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
         _say_kinds(imputer.schema_.columns, reporter)
         completed = _complete(request, reporter, imputer, file.table)

@@ -3,7 +3,7 @@ r"""The decomposed objective of incomplete rows: the decoder marginalises, the e
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -141,6 +141,8 @@ class DecomposedObjective:
     >>> objective(model, rows, objective.draw_noise(rows, generator)).shape
     torch.Size([7])
     """
+
+    resumable: ClassVar[bool] = False
 
     n_latent: int
     n_noise: int

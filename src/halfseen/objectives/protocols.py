@@ -22,7 +22,8 @@ class Objective(Protocol[ModuleT, RowsT]):
     """A loss per row. Its noise is drawn apart, so that the loss itself is a deterministic graph.
 
     An objective that needs no noise returns an empty tuple from ``draw_noise``. It reaches the parameters
-    only through the `module` that it is given, in whichever of its methods it likes.
+    only through the `module` that it is given, in whichever of its methods it likes. One that keeps state of
+    its own, which no checkpoint holds, has an attribute ``resumable`` that is False.
     """
 
     def draw_noise(self, batch: RowsT, generator: torch.Generator) -> tuple[Tensor, ...]:

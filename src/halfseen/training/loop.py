@@ -14,7 +14,15 @@ from torch import Tensor, nn
 
 from halfseen.errors import HalfseenWarning, TrainingError
 from halfseen.objectives.protocols import Objective, Rows
-from halfseen.training.checkpoint import Checkpoint, Tensors, read_checkpoint, write_checkpoint
+from halfseen.training.checkpoint import (
+    Checkpoint,
+    Tensors,
+    are_kept,
+    checkpoint_path,
+    digest,
+    read_checkpoint,
+    write_checkpoint,
+)
 from halfseen.training.progress import Backoff, History, Progress, Stopped
 from halfseen.training.step import Optimiser
 from halfseen.training.stopping import EarlyStopping
@@ -123,7 +131,8 @@ def fit_module(
         Called with a ``Progress`` after each epoch.
     checkpoint : Path, optional
         If the file exists, training goes on from it; the result is bit for bit that of a run that never
-        stopped. It is kept up to date. Only ``max_epochs`` may differ, under a constant schedule.
+        stopped. It is kept up to date. Only ``max_epochs`` may differ, under a constant schedule. By default
+        it is a file in the folder of `halfseen.checkpoints`, if the call is within one.
 
     Returns
     -------
@@ -190,6 +199,8 @@ class _Run(Generic[ModuleT, RowsT]):
             compiled=self.n_steps >= COMPILE_FROM_STEPS if auto else settings.compile is True,
         )
         self.fingerprint = self._fingerprint(validation)
+        if path is None and getattr(objective, "resumable", True):
+            self.path = path = checkpoint_path(self.fingerprint)
         self.validation = self._with_noise(validation)
         weights = _weights(module)
         self.state = self._capture(weights, weights, settings.learning_rate, History())
@@ -363,6 +374,7 @@ class _Run(Generic[ModuleT, RowsT]):
             else type(self.objective).__name__,
             "module": {name: f"{tuple(value.shape)} {value.dtype}" for name, value in weights},
             "train rows": len(self.train),
+            "data": digest(self.train) if self.path is not None or are_kept() else "",
             "validation rows": 0 if validation is None else len(validation),
             "generator": hashlib.sha256(entry).hexdigest()[:16],
         }

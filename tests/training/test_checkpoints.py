@@ -1,0 +1,74 @@
+"""Interrupted fits that resume: `halfseen.checkpoints` and ``halfseen impute --checkpoint``."""
+
+import numpy as np
+import pytest
+
+import halfseen
+from halfseen import DeMissVAEImputer, MIWAEImputer, NeuMissNetworkRegressor, NotMIWAEImputer
+
+
+def table(seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(80, 3)) + rng.normal(size=(80, 1))
+    x[rng.random(x.shape) < 0.2] = np.nan
+    return x
+
+
+def stop_after(n_epochs):
+    calls = iter(range(n_epochs))
+
+    def callback(progress):
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+@pytest.mark.parametrize("kind", [MIWAEImputer, NotMIWAEImputer, DeMissVAEImputer])
+def test_an_interrupted_fit_resumes_to_the_same_answers(kind, tmp_path):
+    settings = {"max_epochs": 3, "width": 8, "n_imputation_draws": 20, "random_state": 0}
+    expected = kind(**settings).fit(table())
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt), halfseen.checkpoints(folder):
+        kind(**settings, callback=stop_after(4 if kind is DeMissVAEImputer else 1)).fit(table())
+    assert len(list(folder.iterdir())) >= 1
+    n_epochs = []
+    with halfseen.checkpoints(folder):
+        resumed = kind(**settings, callback=lambda progress: n_epochs.append(progress.epoch)).fit(table())
+    assert n_epochs.count(1) < len(n_epochs)
+    np.testing.assert_array_equal(resumed.transform(table(1)), expected.transform(table(1)))
+    assert not list(folder.iterdir())
+
+
+def test_a_predictor_resumes_too(tmp_path):
+    settings = {"max_epochs": 4, "depth": 2, "width": 8, "random_state": 0}
+    y = np.nan_to_num(table()).sum(axis=1)
+    expected = NeuMissNetworkRegressor(**settings).fit(table(), y).predict(table(1))
+    model = NeuMissNetworkRegressor(**settings)
+    with pytest.raises(ValueError, match="expecting 3 features"), halfseen.checkpoints(tmp_path):
+        model.fit(table(), y).predict([[1.0]])  # an error after training
+    [file] = tmp_path.iterdir()
+    with halfseen.checkpoints(tmp_path):
+        resumed = NeuMissNetworkRegressor(**settings).fit(table(), y)
+        assert file.exists()
+    np.testing.assert_array_equal(resumed.predict(table(1)), expected)
+    assert not file.exists()
+    assert tmp_path.exists()  # it was there before
+
+
+def test_other_data_never_continue_a_checkpoint(tmp_path):
+    settings = {"max_epochs": 2, "width": 8, "n_imputation_draws": 20, "random_state": 0}
+    with pytest.raises(KeyboardInterrupt), halfseen.checkpoints(tmp_path):
+        MIWAEImputer(**settings, callback=stop_after(1)).fit(table())
+    with halfseen.checkpoints(tmp_path):
+        other = MIWAEImputer(**settings).fit(table(1))
+    expected = MIWAEImputer(**settings).fit(table(1))
+    np.testing.assert_array_equal(other.transform(table(2)), expected.transform(table(2)))
+    assert len(list(tmp_path.iterdir())) == 1  # that of the first table is still there
+
+
+def test_nothing_is_kept_outside_of_the_block(tmp_path):
+    with halfseen.checkpoints(tmp_path / "new"):
+        assert (tmp_path / "new").is_dir()
+    MIWAEImputer(max_epochs=1, width=8, n_imputation_draws=20).fit(table())
+    assert not list(tmp_path.iterdir())
