@@ -37,9 +37,12 @@ class ArrayData:
     def copy(self):
         return copy.deepcopy(self)
 
-    def broken(self):
-        """What `fit` refuses after it has read X: a single class, or a target that is too short."""
-        return replace(self, y=self.y[:-1])
+    def broken(self, estimator):
+        """What `fit` refuses: infinity, and a target that is too short where there is one."""
+        infinite = self.X.copy()
+        infinite.flat[0] = np.inf
+        short = [replace(self, y=self.y[:-1])] if hasattr(estimator, "predict") else []
+        return [replace(self, X=infinite), *short]
 
     def cells(self):
         return [self.X, self.y, *self.extra.values()]
@@ -63,8 +66,8 @@ class RatingData:
     def copy(self):
         return RatingData(self.frame.copy())
 
-    def broken(self):
-        return RatingData(self.frame.assign(rating=np.nan))
+    def broken(self, estimator):
+        return [RatingData(self.frame.assign(rating=np.nan))]
 
     def cells(self):
         return [self.frame[name].to_numpy() for name in self.frame]
@@ -81,6 +84,15 @@ def sequences(seed=0, n_rows=60):
     return ArrayData(X, y, {"lengths": lengths})
 
 
+def images(seed=0, n_rows=24):
+    """Dark and bright images of 8 x 8 pixels in 4 shades; the first row of pixels is never missing."""
+    rng = np.random.default_rng(seed)
+    bright = rng.random(n_rows) < 0.5
+    X = np.clip(rng.integers(0, 3, size=(n_rows, 8, 8)) + bright[:, None, None], 0, 3).astype(float)
+    X[:, 1:][rng.random((n_rows, 7, 8)) < 0.3] = np.nan
+    return ArrayData(X, np.where(bright, "bright", "dark"))
+
+
 def ratings(seed=0, n_rows=80):
     rng = np.random.default_rng(seed)
     pairs = rng.permutation(12 * 10)[:n_rows]
@@ -91,4 +103,8 @@ def ratings(seed=0, n_rows=80):
     )
 
 
-DATA: dict[Family, Callable[..., Any]] = {Family.SEQUENCES: sequences, Family.RATINGS: ratings}
+DATA: dict[Family, Callable[..., Any]] = {
+    Family.IMAGES: images,
+    Family.RATINGS: ratings,
+    Family.SEQUENCES: sequences,
+}

@@ -175,6 +175,11 @@ class FamilyRow:
 
 
 OTHERS = (
+    FamilyRow(
+        "images-miwae",
+        Family.IMAGES,
+        made("miwae", image_shape=[8, 8], **_SMALL | {"max_epochs": 1, "n_imputation_draws": 8}),
+    ),
     FamilyRow("skeleton-sequences", Family.SEQUENCES, partial(RecurrentClassifier, width=4, max_epochs=4)),
     FamilyRow("skeleton-ratings", Family.RATINGS, RatingMeans),
 )

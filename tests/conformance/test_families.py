@@ -1,5 +1,7 @@
 """The laws of estimators of images, ratings and sequences: what holds for tables holds for them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conformance.families import DATA, ArrayData
@@ -11,6 +13,7 @@ import halfseen
 from halfseen.estimators.catalogue import Family
 
 ARRAYS = [row for row in OTHERS if row.family != Family.RATINGS]
+IMAGES = [row for row in OTHERS if row.family == Family.IMAGES]
 SEQUENCES = [row for row in OTHERS if row.family == Family.SEQUENCES]
 ROUNDING = 1e-9
 
@@ -96,10 +99,11 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was(other, data):
     expected = data.ask(fitted)
     for estimator in (fitted, unfitted):
         before = dict(vars(estimator))
-        with pytest.raises(ValueError, match=r"sample|rating|class|row"):
-            data.broken().fit(estimator)
-        assert vars(estimator).keys() == before.keys()
-        assert all(value is before[name] for name, value in vars(estimator).items())
+        for broken in data.broken(estimator):
+            with pytest.raises(ValueError, match=r"infinity|sample|finite"):
+                broken.fit(estimator)
+            assert vars(estimator).keys() == before.keys()
+            assert all(value is before[name] for name, value in vars(estimator).items())
     assert_same(data.ask(fitted), expected)
 
 
@@ -118,9 +122,26 @@ def test_anything_may_be_missing_although_it_never_was_in_training(row):
 def test_arrays_of_another_shape_are_refused(row):
     data = DATA[row.family]()
     fitted = data.fit(row.make(random_state=0))
-    for wrong in (data.X[..., :1], data.X[0]):
+    for wrong in (data.X[..., :1], data.X[0], data.X[None]):
         with pytest.raises(ValueError, match=r"features|dimensions|shape"):
-            fitted.predict(wrong)
+            replace(data, X=wrong).ask(fitted)
+
+
+@pytest.mark.parametrize("row", IMAGES, ids=str)
+def test_images_are_arrays_or_rows_of_pixels(row):
+    data = DATA[row.family]()
+    fitted = data.fit(row.make(random_state=0))
+    rows = replace(data, X=data.X.reshape(len(data.X), -1))
+    trained = rows.fit(row.make(random_state=0).set_params(image_shape=data.X.shape[1:]))
+    coloured = replace(data, X=data.X[..., None])
+    expected = {name: answer.reshape(len(answer), -1) for name, answer in data.ask(fitted).items()}
+    for estimator in (fitted, trained):
+        for same in (data, rows, coloured):
+            found = {name: answer.reshape(len(answer), -1) for name, answer in same.ask(estimator).items()}
+            assert_same(found, expected)
+    for answer, X in ((fitted.transform(same.X), same.X) for same in (data, rows, coloured)):
+        assert answer.shape == X.shape
+        np.testing.assert_array_equal(answer[~np.isnan(X)], X[~np.isnan(X)])
 
 
 @pytest.mark.parametrize("row", SEQUENCES, ids=str)

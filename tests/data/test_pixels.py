@@ -8,7 +8,7 @@ from tolerances import EXACT
 
 from halfseen.data.frames import Table
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.pixels import image_planes, n_shades, pixel_features, pixel_schema
+from halfseen.data.pixels import image_planes, n_shades, pixel_features, pixel_schema, read_images
 from halfseen.errors import SchemaError
 
 
@@ -93,3 +93,41 @@ def test_a_shape_is_planes_rows_and_columns():
     for wrong in (20, (20,), (1, 1, 4, 5), (0, 5), (4.0, 5), "ab"):
         with pytest.raises(ValueError, match="image_shape must be"):
             image_planes(wrong, 20)
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [
+        (np.arange(12.0).reshape(2, 2, 3), np.arange(12.0).reshape(2, 6)),
+        (np.arange(12.0).reshape(2, 2, 3).tolist(), np.arange(12.0).reshape(2, 6)),
+        (np.arange(24.0).reshape(2, 2, 3, 2), np.arange(24.0).reshape(2, 6, 2).swapaxes(1, 2).reshape(2, 12)),
+    ],
+    ids=["grey", "list", "coloured"],
+)
+def test_images_become_rows_of_pixels_plane_by_plane_and_back(given, rows):
+    table, layout = read_images(given)
+    np.testing.assert_array_equal(table, rows)
+    np.testing.assert_array_equal(layout.restore(table), given)
+    draws = np.stack([table, table + 1.0])
+    np.testing.assert_array_equal(layout.restore(draws)[1], np.asarray(given) + 1.0)
+
+
+def test_masked_pixels_are_missing():
+    table, _ = read_images(np.ma.array(np.ones((1, 2, 2)), mask=[[[False, True], [False, False]]]))
+    np.testing.assert_array_equal(table, [[1.0, np.nan, 1.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("given", "image_shape", "match"),
+    [
+        (np.ones((3, 4)), None, r"Rows of pixels need image_shape, such as \(28, 28\)"),
+        (np.ones((3, 4)), (2, 3), r"image_shape \(2, 3\) has 6 pixels, the table has 4 columns"),
+        (np.ones((3, 4, 5)), (4, 4), r"\(C, H, W\) = \(1, 4, 5\), but image_shape, .* is \(1, 4, 4\)"),
+        (np.ones((3, 4, 5, 2)), (4, 5), r"\(2, 4, 5\), but image_shape, .* is \(1, 4, 5\)"),
+        (np.ones(3), (1, 3), r"Images must be an array of shape .*, got the shape \(3,\)"),
+        (np.ones((3, 0, 4)), None, r"got the shape \(3, 0, 4\)"),
+    ],
+)
+def test_what_is_no_array_of_images_is_refused(given, image_shape, match):
+    with pytest.raises(ValueError, match=match):
+        read_images(given, image_shape)

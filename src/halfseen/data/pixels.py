@@ -2,15 +2,18 @@
 
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from halfseen.data.columns import Column, Kind
 from halfseen.data.features import FeatureMap
 from halfseen.data.frames import Floats, RawColumn, Table
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.masked import unmask
 from halfseen.data.scaling import Standardizer
 from halfseen.data.schema import Schema
 from halfseen.errors import SchemaError
@@ -47,8 +50,8 @@ def pixel_schema(table: Table) -> Schema:
     )
 
 
-def image_planes(image_shape: Any, n_columns: int) -> tuple[int, int, int]:
-    """Returns the shape (C, H, W) of images, given as it is or as (H, W), that fill a row of columns.
+def image_planes(image_shape: Any, n_columns: int | None = None) -> tuple[int, int, int]:
+    """Returns the shape (C, H, W) of images, given as it is or as (H, W), that fill a row of a table.
 
     Examples
     --------
@@ -66,10 +69,77 @@ def image_planes(image_shape: Any, n_columns: int) -> tuple[int, int, int]:
     if len(planes) not in (2, 3) or min(planes) < 1:
         raise ValueError(f"image_shape must be (H, W) or (C, H, W), positive, got {image_shape!r}.")
     channels, height, width = (1, *planes)[-3:]
-    if channels * height * width != n_columns:
+    if n_columns not in (None, channels * height * width):
         size = channels * height * width
         raise ValueError(f"image_shape {planes} has {size} pixels, the table has {n_columns} columns.")
     return channels, height, width
+
+
+@dataclass(frozen=True)
+class ImageLayout:
+    """How a user lays out images: as rows of pixels, as (N, H, W) or as (N, H, W, C).
+
+    Rows of pixels are in the order (C, H, W).
+
+    Parameters
+    ----------
+    planes : tuple of int
+        The shape (C, H, W) of an image.
+    n_dims : int
+        The number of dimensions of the user's array: 2, 3 or 4.
+    """
+
+    planes: tuple[int, int, int]
+    n_dims: int = 2
+
+    def restore(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Returns rows of pixels (..., N, C * H * W) in the user's layout."""
+        if self.n_dims == 2:
+            return rows
+        images = rows.reshape(*rows.shape[:-1], *self.planes)  # (..., N, C, H, W)
+        return images[..., 0, :, :] if self.n_dims == 3 else np.moveaxis(images, -3, -1)
+
+
+def read_images(X: Any, image_shape: Any = None) -> tuple[Any, ImageLayout]:
+    """Returns images as a table of pixels, and their layout; raises a ValueError if they have no such layout.
+
+    Parameters
+    ----------
+    X : array of shape (n_images, H, W) or (n_images, H, W, C), or table with one column per pixel
+        Missing pixels are NaN. A row of a table has its pixels in the order (C, H, W).
+    image_shape : (H, W) or (C, H, W), optional
+        The shape of an image, which a table needs. An array must agree with it.
+
+    Examples
+    --------
+    >>> rows, layout = read_images(np.zeros((5, 2, 3)))
+    >>> rows.shape, layout.planes, layout.restore(rows).shape
+    ((5, 6), (1, 2, 3), (5, 2, 3))
+    """
+    X = unmask(X)
+    array = np.asarray(X) if isinstance(X, list | tuple) or getattr(X, "ndim", 2) > 2 else X
+    n_dims = getattr(array, "ndim", 2)
+    if n_dims == 2:
+        if image_shape is None:
+            raise ValueError(
+                "Rows of pixels need image_shape, such as (28, 28). Otherwise pass images as an array of "
+                "shape (n_images, H, W) or (n_images, H, W, C)."
+            )
+        return X, ImageLayout(image_planes(image_shape, array.shape[1]))
+    if n_dims not in (3, 4) or 0 in array.shape[1:]:
+        raise ValueError(
+            "Images must be an array of shape (n_images, H, W) or (n_images, H, W, C), or rows of pixels, "
+            f"got the shape {array.shape}."
+        )
+    images = array[:, None] if n_dims == 3 else np.moveaxis(array, -1, 1)  # (N, C, H, W)
+    channels, height, width = images.shape[1:]
+    planes = (channels, height, width)
+    if image_shape is not None and image_planes(image_shape) != planes:
+        raise ValueError(
+            f"X has images of the shape (C, H, W) = {planes}, but image_shape, given or learned in fit, is "
+            f"{image_planes(image_shape)}."
+        )
+    return images.reshape(len(images), channels * height * width), ImageLayout(planes, n_dims)
 
 
 def pixel_features(columns: Sequence[Column], codes: Incomplete) -> FeatureMap:

@@ -85,7 +85,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """
         read = self._read(X, reset=False)
         point = self._point(read)
-        return self._write(read, point, self._rules(read).empty_cells(point))
+        return read.restored(self._write(read, point, self._rules(read).empty_cells(point)))
 
     def sample(self, X: Any, n_draws: int = 1) -> Any:
         """Draws completed tables from the conditional distribution of the missing values.
@@ -117,7 +117,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         tables = np.empty((n_draws, *read.missing.shape), dtype=read.table.native.dtype)
         for s, completed in enumerate(drawn):
             tables[s] = self._write(read, completed, rules.empty_cells(completed))
-        return tables
+        return read.restored(tables)
 
     def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Returns intervals that contain each missing value, taken by itself, with probability `level`.
@@ -144,7 +144,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         quantiles = self._by_chunk(read, 2, lambda model, codes, rows: model.quantiles(codes, ends))
         rules = self._rules(read)
         empty = rules.empty_cells(self._point(read) if rules.undecided else quantiles[0])
-        low, high = (self._write(read, completed, empty) for completed in quantiles)
+        low, high = (read.restored(self._write(read, completed, empty)) for completed in quantiles)
         return low, high
 
     @task_threads()

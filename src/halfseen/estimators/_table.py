@@ -17,6 +17,7 @@ from halfseen.data.columns import KINDS
 from halfseen.data.frames import Storage, Table, is_frame
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.masked import unmask
+from halfseen.data.pixels import ImageLayout, image_planes, pixel_schema, read_images
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
 from halfseen.estimators.model_file import Saveable
@@ -38,6 +39,11 @@ class ReadTable:
     table: Table
     missing: npt.NDArray[np.bool_]
     codes: Incomplete
+    images: ImageLayout | None = None
+
+    def restored(self, answer: Any) -> Any:
+        """Returns a table, or arrays (..., N, P), in the layout of the user's images."""
+        return answer if self.images is None or self.table.named else self.images.restore(answer)
 
 
 class TableEstimator(Saveable, BaseEstimator):
@@ -45,6 +51,13 @@ class TableEstimator(Saveable, BaseEstimator):
 
     schema: Any
     random_state: Any
+    image_shape: Any = None  # a parameter of estimators that take images
+    image_planes_: tuple[int, int, int]  # the shape (C, H, W) of images, if they are fitted to images
+
+    @property
+    def _takes_images(self) -> bool:
+        """Whether X holds images: rows of pixels by `image_shape`, or arrays (N, H, W) or (N, H, W, C)."""
+        return False
 
     @property
     def _knows_limits(self) -> bool:
@@ -54,9 +67,10 @@ class TableEstimator(Saveable, BaseEstimator):
     def _read(self, X: Any, *, reset: bool) -> ReadTable:
         if not reset:
             check_is_fitted(self)
+        X, images = self._flatten_images(X, reset=reset) if self._takes_images else (X, None)
         table = self._open(X, reset=reset)
         if reset:
-            self.schema_ = Schema.infer(table, self.schema)
+            self.schema_ = Schema.infer(table, self.schema) if images is None else pixel_schema(table)
             self.seed_ = seed_from(self.random_state)
         missing = np.empty((table.n_rows, len(table.names)), dtype=bool)
         codes = np.empty((table.n_rows, len(self._modelled)))
@@ -71,7 +85,19 @@ class TableEstimator(Saveable, BaseEstimator):
                 position += 1
         observed = ~np.isnan(codes)
         codes[~observed] = 0.0  # in place: a table can be large
-        return ReadTable(table, missing, Incomplete(torch.from_numpy(codes), torch.from_numpy(observed)))
+        batch = Incomplete(torch.from_numpy(codes), torch.from_numpy(observed))
+        return ReadTable(table, missing, batch, images)
+
+    def _flatten_images(self, X: Any, *, reset: bool) -> tuple[Any, ImageLayout]:
+        """Returns a table of pixels and how the user lays out images, which in `fit` is learned."""
+        if reset and self.schema is not None:
+            raise ValueError("With image_shape all columns are pixels of one kind: schema must be None.")
+        if not reset and (is_frame(X) or np.ndim(X) == 2):
+            return X, ImageLayout(self.image_planes_)  # the number of columns is checked by their names
+        X, images = read_images(X, self.image_shape if reset else self.image_planes_)
+        if reset:
+            self.image_planes_ = images.planes
+        return X, images
 
     def _open(self, X: Any, *, reset: bool) -> Table:
         X = unmask(X)
@@ -99,13 +125,16 @@ class TableEstimator(Saveable, BaseEstimator):
         return [column for column in self.schema_ if column.modelled]
 
     def _entries(self) -> dict[str, Any]:
-        return {"schema": self.schema_.to_dict()}
+        planes = {"image_planes": list(self.image_planes_)} if self._takes_images else {}
+        return {"schema": self.schema_.to_dict()} | planes
 
     def _restore_entries(self, description: Mapping[str, Any]) -> None:
         if "schema" not in description:
             raise ValueError("its description lacks 'schema'")
         self.schema_ = Schema.from_dict(description["schema"])
         _check_schema(self.schema_, self.n_features_in_)
+        if self._takes_images:
+            self.image_planes_ = image_planes(description["image_planes"], self.n_features_in_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

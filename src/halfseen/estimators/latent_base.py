@@ -10,20 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfseen._random import seed_from, torch_generator
+from halfseen._random import torch_generator
 from halfseen.data.columns import Column
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margin_choice import bounded_margin
 from halfseen.data.margins import Margin
-from halfseen.data.pixels import image_planes, pixel_features, pixel_schema
+from halfseen.data.pixels import pixel_features
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import FAMILIES_OF_VALUES
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.distributions.self_masks import Probit
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._holdout import split_rows
-from halfseen.estimators._table import ReadTable
 from halfseen.estimators.latent_choices import (
     SELF_MASKING,
     SIGNED,
@@ -106,19 +105,13 @@ class BaseLatentImputer(BaseImputer):
             raise ValueError("An imputer whose missingness is a function of yours cannot be saved.")
         super().save(path)
 
-    def _read(self, X: Any, *, reset: bool) -> ReadTable:
-        """Reads a table; columns of images are pixels, of which one says what all are."""
-        if reset and self.image_shape is not None:
-            table = self._open(X, reset=True)
-            image_planes(self.image_shape, len(table.names))
-            if self.schema is not None:
-                raise ValueError("With image_shape all columns are pixels of one kind: schema must be None.")
-            self.schema_, self.seed_ = pixel_schema(table), seed_from(self.random_state)
-        return super()._read(X, reset=reset and self.image_shape is None)
+    @property
+    def _takes_images(self) -> bool:
+        return self.image_shape is not None
 
     @property
     def _may_have_rules(self) -> bool:
-        return self.image_shape is None
+        return not self._takes_images
 
     def _fit_model(self, codes: Incomplete) -> TabularLatent | ImageLatent:
         check_choices(self)
@@ -259,7 +252,7 @@ class BaseLatentImputer(BaseImputer):
             signs=self._modelled_signs(),
             hidden=tuple(hidden) or None,
             likelihoods=check_likelihoods(self.likelihoods, self.schema_) or None,
-            image_shape=None if self.image_shape is None else image_planes(self.image_shape, columns),
+            image_shape=self.image_planes_ if self._takes_images else None,
         )
 
     def _modelled_signs(self) -> tuple[int, ...] | None:

@@ -119,12 +119,12 @@ DESCRIPTIONS = {
     ),
     "image_shape": (
         "tuple of int",
-        "(H, W) or (C, H, W), with sides of at least 8, if every row is an image and every column"
-        " a pixel, in this order. Networks are then convolutional, with one map per 4 units of "
-        "`width`. All pixels have one kind, inferred from their values: binary, at most 256 grey "
-        "levels (integers, or multiples of 1/255), or real numbers. Pixels that never change are "
-        "modelled like the others. Models of missingness have one bias per pixel and share all "
-        "other parameters; `signs` is one number.",
+        "(H, W) or (C, H, W), with sides of at least 8, if X holds images: rows of pixels in this order, or "
+        "arrays of shape (n_images, H, W) or (n_images, H, W, C). Networks are then "
+        "convolutional, with one map per 4 units of `width`. All pixels have one kind, inferred from their "
+        "values: binary, at most 256 grey levels (integers, or multiples of 1/255), or real numbers. Pixels "
+        "that never change are modelled like the others. Models of missingness have one bias per "
+        "pixel and share all other parameters; `signs` is one number.",
     ),
 }
 

@@ -12,10 +12,10 @@ from torch.nn import functional
 from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.pixels import n_shades
 from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import Observation, RealFamily
+from halfseen.distributions.pixel_likelihood import pixel_observation
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Guessed, GuessFill
 from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, mean_numbers
@@ -233,16 +233,6 @@ class LatentArchitecture:
             Missingness.NONLINEAR: lambda: PixelMask(shape, kernel_size=3, hidden=MASK_MAPS),
         }
         return makers[self.missingness]()
-
-
-def pixel_observation(columns: Sequence[Column], numeric: RealFamily) -> Observation:
-    """Returns the likelihood of pixels as `pixel_features` maps them: of two values, shades, or numbers."""
-    size, shades = len(columns), n_shades(columns[0])
-    if shades is None:
-        return Observation.for_pixels(size, numeric)
-    if columns[0].levels is not None:
-        return Observation.for_pixels(size, "bernoulli", low=-1.0)
-    return Observation.for_pixels(size, "discretised-logistic", low=-1.0, n_bins=shades)
 
 
 def module_state(model: LatentModel) -> dict[str, Tensor]:
