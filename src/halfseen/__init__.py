@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.neumiss_networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
     from halfseen.estimators.normalizer import SparsityNormalizer
     from halfseen.estimators.predictors import GaussianRegressor
+    from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
     from halfseen.pooling import Pooled, pool
     from halfseen.training.checkpoint import checkpoints
 
@@ -59,6 +60,7 @@ __all__ = [
     "SchemaError",
     "SparsityNormalizer",
     "TrainingError",
+    "VSPCurve",
     "checkpoints",
     "config",
     "datasets",
@@ -67,12 +69,14 @@ __all__ = [
     "missingness",
     "nn",
     "pool",
+    "vsp_curve",
 ]
 
 _MODULES = {
     "data.schema": ("Column", "Schema"),
     "estimators.model_file": ("load",),
     "diagnosis.summary": ("Diagnosis", "describe"),
+    "evaluation.sparsity": ("VSPCurve", "vsp_curve"),
     "pooling": ("Pooled", "pool"),
     "training.checkpoint": ("checkpoints",),
 }
