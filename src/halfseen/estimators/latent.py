@@ -71,8 +71,8 @@ class LatentImputer(BaseLatentImputer):
         n_latent: int | str = "auto",
         numeric: str = "student-t",
         likelihoods: Any = None,
-        encoder: str = "preimputed",
-        decoder: str = "residual",
+        encoder: Any = "preimputed",
+        decoder: Any = "residual",
         width: int = 128,
         n_blocks: int = 2,
         learning_rate: float = 1e-3,
@@ -83,6 +83,7 @@ class LatentImputer(BaseLatentImputer):
         n_starts: int = 1,
         n_imputation_draws: int = 200,
         n_chain_steps: int = 0,
+        chain_kernel: str = "mwg",
         image_shape: Any = None,
         callback: Callable[[Progress], None] | None = None,
         schema: Any = None,
@@ -111,6 +112,7 @@ class LatentImputer(BaseLatentImputer):
         self.n_starts = n_starts
         self.n_imputation_draws = n_imputation_draws
         self.n_chain_steps = n_chain_steps
+        self.chain_kernel = chain_kernel
         self.image_shape = image_shape
         self.callback = callback
         self.schema = schema

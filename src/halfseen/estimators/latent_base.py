@@ -38,6 +38,7 @@ from halfseen.models.latent.rows import Guessed
 from halfseen.models.latent.start import Factors, start_from_edges, start_from_factors, start_from_probit
 from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler, TabularLatent
 from halfseen.nn.mask_models import KnownMask, MaskModel
+from halfseen.nn.residual import NetworkFactory
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.decomposed import DecomposedObjective
 from halfseen.objectives.latent import LatentObjective
@@ -78,6 +79,7 @@ class BaseLatentImputer(BaseImputer):
     image_shape: Any = None
     encoder: Any = "preimputed"
     n_chain_steps: Any = 0
+    chain_kernel: Any = "mwg"
     likelihoods: Any = None
 
     n_latent: Any
@@ -99,10 +101,20 @@ class BaseLatentImputer(BaseImputer):
         """Whether the mechanism is given as a function."""
         return not isinstance(self.missingness, str)
 
+    @property
+    def _networks(self) -> dict[str, NetworkFactory]:
+        """The networks that are given as factories."""
+        return {name: getattr(self, name) for name in ("encoder", "decoder") if callable(getattr(self, name))}
+
     def save(self, path: Any) -> None:
         """Writes the fitted imputer to one file; one with a known mechanism, a function, cannot be saved."""
         if self._is_known:
             raise ValueError("An imputer whose missingness is a function of yours cannot be saved.")
+        if self._networks:
+            raise ValueError(
+                f"An imputer whose {' and '.join(self._networks)} is a network of yours cannot be saved: "
+                "keep the weights of model_.sampler.model yourself."
+            )
         super().save(path)
 
     @property
@@ -176,7 +188,7 @@ class BaseLatentImputer(BaseImputer):
         turns = cycle(kinds)
 
         def attempt() -> Attempt:
-            model = architecture.build(self._modelled, features, batch, known)
+            model = architecture.build(self._modelled, features, batch, known, self._networks)
             self._start(model, start, rows, generator, steep=next(turns))
             return *self._train(model, rows.to(torch.float32), generator, isinstance(start, Gaussian)), model
 
@@ -223,10 +235,13 @@ class BaseLatentImputer(BaseImputer):
 
     def _answering(self, sampler: ImportanceSampler) -> LatentSampler:
         """Returns what answers: the sampler, or chains that begin with its draws."""
-        return ChainedSampler(sampler, self.n_chain_steps) if self.n_chain_steps else sampler
+        return (
+            ChainedSampler(sampler, self.n_chain_steps, self.chain_kernel) if self.n_chain_steps else sampler
+        )
 
     def _sampler(self, model: LatentModel) -> ImportanceSampler:
-        adapts = self.image_shape is None  # curvatures of convolutional networks cost too much
+        # Curvatures of convolutional networks cost too much, and networks of users may have none.
+        adapts = self.image_shape is None and "decoder" not in self._networks
         return ImportanceSampler(
             model,
             self.n_imputation_draws,
@@ -245,7 +260,7 @@ class BaseLatentImputer(BaseImputer):
             n_components=self.n_components if self.posterior == "mixture" else 1,
             width=self.width,
             n_blocks=self.n_blocks if self.width else 0,
-            encoder=self.encoder,
+            encoder="preimputed" if callable(self.encoder) else self.encoder,
             linear_decoder=self.decoder == "linear",
             numeric=self.numeric,
             missingness=Missingness.MAR.value if self._is_known or not hidden else self.missingness,

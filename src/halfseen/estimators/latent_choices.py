@@ -23,7 +23,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "numeric": ("student-t", "gaussian", "shared-gaussian"),
     "encoder": ("preimputed", "zero", "learned", "set"),
     "decoder": ("residual", "linear"),
+    "chain_kernel": ("mwg", "pseudo-gibbs", "ac-mwg"),
 }
+NETWORKS = ("encoder", "decoder")  # which may be factories, too
 
 
 def check_nothing_to_learn(probability: Callable[[Tensor], Any], row: Tensor) -> None:
@@ -67,8 +69,10 @@ def check_likelihoods(likelihoods: Any, schema: Schema) -> dict[str, str]:
 def check_choices(imputer: Any) -> None:
     """Raises a ValueError if a parameter of a latent imputer is not one that it can have."""
     for name, choices in CHOICES.items():
-        if getattr(imputer, name) not in choices:
-            raise ValueError(f"{name} must be one of {choices}, got {getattr(imputer, name)!r}.")
+        value = getattr(imputer, name)
+        if value not in choices and not (name in NETWORKS and callable(value)):
+            besides = " or a function that makes a network" if name in NETWORKS else ""
+            raise ValueError(f"{name} must be one of {choices}{besides}, got {value!r}.")
     if not callable(getattr(imputer.missingness, "probability", imputer.missingness)):
         check_missingness(imputer.missingness, OFFERED, besides=", a mechanism or a function")
     if imputer.signs is not None and imputer.missingness not in SIGNED:
@@ -91,7 +95,11 @@ def check_choices(imputer: Any) -> None:
         )
     if imputer.n_chain_steps and (imputer.posterior == "mixture" or imputer.image_shape is not None):
         raise ValueError("n_chain_steps must be 0 for images and with posterior='mixture'.")
+    if imputer.image_shape is not None and callable(imputer.decoder):
+        raise ValueError("Images have convolutional networks: decoder must be 'residual' or 'linear'.")
     if imputer.image_shape is not None and imputer.likelihoods:
         raise ValueError("All pixels of images have one likelihood: likelihoods must be None.")
+    if imputer.chain_kernel == "ac-mwg" and imputer.missingness != Missingness.MAR:
+        raise ValueError(f"chain_kernel='ac-mwg' needs missingness='mar', got {imputer.missingness!r}.")
     if imputer.image_shape is not None and imputer.width == 0:
         raise ValueError("width must be at least 1 for images, got 0.")

@@ -63,13 +63,18 @@ DESCRIPTIONS = {
         '``"categorical"`` or ``"ordinal"`` for levels. Not for images.',
     ),
     "encoder": (
-        '{"preimputed", "zero", "learned", "set"}',
+        '{"preimputed", "zero", "learned", "set"} or callable',
         "What the encoder sees for missing values, beside the mask: linear predictions, zeros, or"
-        ' learned constants. With ``"set"`` it sees the set of observed values. Not for images.',
+        ' learned constants. With ``"set"`` it sees the set of observed values. A function '
+        "``encoder(n_inputs, n_outputs)`` that returns a torch module replaces the network: its inputs "
+        "are the features, with missing values preimputed, followed by the mask. Not for images.",
     ),
     "decoder": (
-        '{"residual", "linear"}',
-        'The decoder network. A linear decoder with ``numeric="shared-gaussian"`` is probabilistic PCA.',
+        '{"residual", "linear"} or callable',
+        'The decoder network. A linear decoder with ``numeric="shared-gaussian"`` is probabilistic PCA. '
+        "A function ``decoder(n_inputs, n_outputs)`` that returns a torch module replaces the network: "
+        "it maps latent variables of shape (..., n_inputs) to the parameters of the column "
+        "distributions. Networks of yours are added to a linear map, with a factor that starts at zero.",
     ),
     "width": (
         "int",
@@ -113,9 +118,14 @@ DESCRIPTIONS = {
     ),
     "n_chain_steps": (
         "int",
-        "Steps of Metropolis within Gibbs that `sample` applies to each draw after importance "
+        "Steps of a Markov chain (see `chain_kernel`) that `sample` applies to each draw after importance "
         "resampling, for rows with poor importance weights. `interval_inflation_` does not apply "
         "to such draws. Not for mixtures.",
+    ),
+    "chain_kernel": (
+        '{"mwg", "pseudo-gibbs", "ac-mwg"}',
+        "The transitions of these chains: Metropolis within Gibbs, pseudo-Gibbs (approximate), or adaptive "
+        "collapsed Metropolis within Gibbs (missing at random only).",
     ),
     "image_shape": (
         "tuple of int",

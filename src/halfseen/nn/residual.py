@@ -11,6 +11,9 @@ from halfseen._random import torch_generator
 
 Activation = Literal["elu", "gelu", "relu", "silu", "softplus", "tanh"]
 
+NetworkFactory = Callable[[int, int], nn.Module]
+"""From the number of inputs and of outputs to a module."""
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": functional.elu,
     "gelu": functional.gelu,
@@ -125,6 +128,74 @@ class ResidualMLP(nn.Module):
         output: Tensor = self.output(hidden)
 
         return output if self.skip is None else output + self.skip(x)
+
+
+class LinearWithNetwork(nn.Module):
+    r"""Creates a linear map plus a network that somebody else has written.
+
+    .. math:: f(x) = A x + b + g \, h(x)
+
+    The gate :math:`g`, a number, starts at zero: the whole starts as a linear map and becomes non-linear in
+    training.
+
+    Parameters
+    ----------
+    factory : callable
+        From `n_inputs` and `n_outputs` to a module :math:`h`. It may use PyTorch's global generator, whose
+        state is restored afterwards.
+    n_inputs, n_outputs : int
+        The number of inputs and of outputs.
+    name : str
+        What the network is, for messages.
+
+    Notes
+    -----
+    Shapes: from :math:`(*, n\_inputs)` to :math:`(*, n\_outputs)`, with any number of leading axes.
+
+    Examples
+    --------
+    >>> network = LinearWithNetwork(lambda n, m: nn.Sequential(nn.Linear(n, m), nn.Tanh()), 4, 3)
+    >>> network(torch.zeros(7, 5, 4)).shape
+    torch.Size([7, 5, 3])
+    """
+
+    def __init__(self, factory: NetworkFactory, n_inputs: int, n_outputs: int, name: str = "network") -> None:
+        super().__init__()
+        self.factory, self.n_inputs, self.n_outputs, self.name = factory, n_inputs, n_outputs, name
+        self.linear = empty_linear(n_inputs, n_outputs)
+        self.gate = nn.Parameter(torch.zeros(()))
+        self.reset_parameters(torch_generator(0))
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Draws a new linear map and makes a new network, with a gate of zero."""
+        reset_layers(self.linear, generator)
+        seed = int(torch.randint(2**31, (), generator=generator))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = self.factory(self.n_inputs, self.n_outputs)
+        if not isinstance(self.network, nn.Module):
+            raise ValueError(f"The {self.name} factory must return a torch module, got {self.network!r}.")
+        self.network.to(self.linear.weight.dtype)
+        with torch.no_grad():
+            self.gate.zero_()
+            shape = tuple(self.network(self.linear.weight.new_zeros(3, 2, self.n_inputs)).shape)
+        if shape != (3, 2, self.n_outputs):
+            raise ValueError(
+                f"The {self.name} network must map inputs of shape (3, 2, {self.n_inputs}) to outputs of "
+                f"shape (3, 2, {self.n_outputs}), got {shape}."
+            )
+
+    @torch.no_grad()
+    def set_linear(self, weight: Tensor, bias: Tensor) -> None:
+        r"""Makes the whole equal to :math:`A x + b`; the network keeps its parameters."""
+        self.linear.weight.copy_(weight)
+        self.linear.bias.copy_(bias)
+        self.gate.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the outputs."""
+        output: Tensor = self.linear(x) + self.gate * self.network(x)
+        return output
 
 
 class _Layer(nn.Module):

@@ -9,18 +9,18 @@ from torch import Tensor
 from halfseen._random import Keys
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.latent.model import LatentModel
-from halfseen.samplers.gibbs import GibbsSampler, RowNoise
+from halfseen.samplers.gibbs import GibbsSampler, Kernel, RowNoise
 from halfseen.samplers.importance import ImportanceSampler
 
 
 @dataclass(frozen=True)
 class ChainedSampler:
-    r"""Moves draws of importance resampling by Metropolis within Gibbs.
+    r"""Moves draws of importance resampling by Markov chains, by default Metropolis within Gibbs.
 
-    Resampling few draws that count repeats them. Each step of a chain proposes :math:`z' \sim q(z \mid x_o,
-    x_m)` given the completed row and draws the missing cells anew, which leaves the law of the model
-    unchanged, so that more steps can only help. Expectations, quantiles and bounds are those of importance
-    sampling.
+    If few importance weights dominate, resampling repeats the same draws. Each step of a chain proposes
+    :math:`z' \sim q(z \mid x_o, x_m)` given the completed row and draws the missing cells anew, which leaves
+    the distribution of the model unchanged (pseudo-Gibbs does so only approximately). Expectations, quantiles
+    and bounds are those of importance sampling.
 
     Parameters
     ----------
@@ -28,10 +28,13 @@ class ChainedSampler:
         Where chains begin; its model must have a posterior of one component.
     n_steps : int
         The length of the chains.
+    kernel : {"mwg", "pseudo-gibbs", "ac-mwg"}
+        The transitions of the chains, see `GibbsSampler`.
     """
 
     importance: ImportanceSampler
     n_steps: int
+    kernel: Kernel = "mwg"
 
     @property
     def model(self) -> LatentModel:
@@ -53,7 +56,8 @@ class ChainedSampler:
     @torch.no_grad()
     def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns rows (M, N, D) with missing cells drawn jointly: a chain for each draw."""
-        chains = GibbsSampler(self.model, "mwg", self.n_steps, n_warm_up=0, mask_model=self.model.mask_model)
+        mask_model = self.model.mask_model
+        chains = GibbsSampler(self.model, self.kernel, self.n_steps, n_warm_up=0, mask_model=mask_model)
 
         def moved(rows: Incomplete, index: Tensor) -> Tensor:
             own = keys[index.numpy()]

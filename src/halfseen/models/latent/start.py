@@ -13,7 +13,7 @@ from halfseen.distributions.leaf import Leaf, inverse_softplus
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import LatentModel
-from halfseen.nn.residual import ResidualMLP
+from halfseen.nn.residual import LinearWithNetwork, ResidualMLP
 from halfseen.nn.self_masking import FlexibleSelfMask, SelfMaskModel, SharedSlopeMask
 
 MIN_UNIQUENESS = 0.01  # of the variance of a feature: factors that explain all make a singular likelihood
@@ -94,8 +94,8 @@ def start_from_factors(
     generator : torch.Generator
         Spreads the components of a mixture.
     """
-    assert isinstance(model.decoder, ResidualMLP)
-    if isinstance(model.encoder, ResidualMLP):
+    assert isinstance(model.decoder, ResidualMLP | LinearWithNetwork)
+    if isinstance(model.encoder, ResidualMLP | LinearWithNetwork):
         model.encoder.set_linear(*_encoder_map(model, _as_levels_tell(model, factors), observed, generator))
     model.decoder.set_linear(*_decoder_map(model.observation, factors))
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen._random import Keys, row_uniforms
@@ -22,7 +22,7 @@ from halfseen.models.tabular import LevelProbabilities, decode_mean, level_proba
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder, PixelMask
 from halfseen.nn.fill import LearnedFill, ZeroFill
 from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel, NonlinearMask
-from halfseen.nn.residual import ResidualMLP
+from halfseen.nn.residual import LinearWithNetwork, NetworkFactory, ResidualMLP
 from halfseen.nn.self_masking import FlexibleSelfMask, MonotoneMask, SelfMask, SharedSlopeMask
 from halfseen.nn.set_encoder import SetEncoder
 from halfseen.vocabulary import Missingness
@@ -124,8 +124,13 @@ class LatentArchitecture:
         features: FeatureMap,
         batch: Incomplete | None = None,
         known: MaskModel | None = None,
+        networks: Mapping[str, NetworkFactory] | None = None,
     ) -> LatentModel:
-        """Returns the model, not yet trained; `known` takes the place of the mask model."""
+        """Returns the model, not yet trained.
+
+        `known` takes the place of the mask model, and factories under "encoder" and "decoder" those of the
+        networks.
+        """
         if self.image_shape is not None:
             return self.build_for_images(columns, self.image_shape, known)
         observation = Observation.for_table(
@@ -138,8 +143,11 @@ class LatentArchitecture:
             "linear_skip": True,
         }
         n_outputs = LatentModel.n_outputs(self.n_latent, self.n_components)
-        encoder: SetEncoder | ResidualMLP
-        if self.encoder == "set":
+        networks = networks or {}
+        encoder: nn.Module
+        if "encoder" in networks:
+            encoder = LinearWithNetwork(networks["encoder"], 2 * features.n_features, n_outputs, "encoder")
+        elif self.encoder == "set":
             encoder = SetEncoder(
                 features.n_features, ResidualMLP(CODE_SIZE, n_outputs, **body), code_size=CODE_SIZE
             )
@@ -147,7 +155,11 @@ class LatentArchitecture:
             encoder = ResidualMLP(2 * features.n_features, n_outputs, **body)
         if self.linear_decoder:
             body = {"width": 0, "n_blocks": 0}
-        decoder = ResidualMLP(self.n_latent, observation.n_parameters, **body)
+        decoder: nn.Module = ResidualMLP(self.n_latent, observation.n_parameters, **body)
+        if "decoder" in networks:
+            decoder = LinearWithNetwork(
+                networks["decoder"], self.n_latent, observation.n_parameters, "decoder"
+            )
         return LatentModel(
             encoder,
             decoder,
