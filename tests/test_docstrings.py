@@ -7,13 +7,15 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import halfseen
+from halfseen import missingness
 
 ESTIMATORS = [
     name
     for name in halfseen.__all__
     if isinstance(getattr(halfseen, name), type) and issubclass(getattr(halfseen, name), BaseEstimator)
 ]
-DOCUMENTED = [(halfseen, name) for name in ESTIMATORS]
+MECHANISMS = [name for name in missingness.__all__ if isinstance(getattr(missingness, name), type)]
+DOCUMENTED = [(halfseen, name) for name in ESTIMATORS] + [(missingness, name) for name in MECHANISMS]
 PRIVATE_WORDS = r"\b(holes?|hides? itself|hide themselves|cannot be told|so many|go(es)? with)\b"
 
 

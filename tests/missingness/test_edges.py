@@ -58,7 +58,7 @@ def test_no_rows_and_one_row(kind, n_rows):
     assert observed.shape == (n_rows, 5)
     assert mechanism.amputate(TEST[:n_rows], random_state=0).shape == (n_rows, 5)
     assert mechanism.log_prob(observed, TEST[:n_rows]).shape == (n_rows,)
-    with pytest.raises(ValueError, match=r"X has shape \(0, 5\): nothing to calibrate on"):
+    with pytest.raises(ValueError, match=r"X has shape \(0, 5\): there is nothing to calibrate on"):
         RATED[kind](0.3).fit(TRAIN[:0])
 
 
@@ -156,14 +156,17 @@ WRONG = [
     (lambda: ms.MCAR(True), "rate must be a number between 0 and 1, got True"),
     (lambda: ms.MCAR([0.1, -0.2]), r"rate\[1\] must be a number between 0 and 1, got -0.2"),
     (lambda: ms.MCAR(0.3, unit="cell"), "unit must be one of 'cells', 'rows', 'blocks', got 'cell'"),
-    (lambda: ms.MCAR(0.3, unit="blocks"), "blocks belong to unit='blocks', got blocks=None"),
-    (lambda: ms.MCAR(0.3, "blocks", [0], [[0]]), r"either blocks or columns, got columns=\[0\] too"),
+    (
+        lambda: ms.MCAR(0.3, unit="blocks"),
+        "blocks must be given if and only if unit='blocks', got blocks=None",
+    ),
+    (lambda: ms.MCAR(0.3, "blocks", [0], [[0]]), r"either blocks or columns, not both; got columns=\[0\]"),
     (lambda: ms.MCAR(0.3, "blocks", None, [[0], [0]]).fit(X5), "blocks must not overlap, but 'x0' is in two"),
     (lambda: ms.MCAR(0.3, columns=[0, 0]).fit(X5), "columns names 'x0' more than once"),
-    (lambda: ms.MCAR(0.3, columns=9).fit(X5), "columns holds 9, but X has 5 columns"),
-    (lambda: ms.MCAR(0.3, columns="a").fit(X5), "columns holds 'a', but X has no names, only positions"),
+    (lambda: ms.MCAR(0.3, columns=9).fit(X5), "columns contains 9, but X has 5 columns"),
+    (lambda: ms.MCAR(0.3, columns="a").fit(X5), "columns contains 'a', but X has no names, only positions"),
     (lambda: ms.MCAR(0.3).fit(np.zeros(4)), r"X must have two axes, rows and columns, got shape \(4,\)"),
-    (lambda: ms.MCAR(0.3).fit([["a"]]), "X must hold numbers, or be a frame; a list"),
+    (lambda: ms.MCAR(0.3).fit([["a"]]), "X must contain numbers, or be a data frame; a list"),
     (lambda: ms.MCAR(0.3).sample(X5), r"This MCAR is not calibrated yet; call fit\(X\) first"),
     (lambda: ms.MCAR(0.3).fit(X5).sample(X5, random_state="a"), "random_state must be None, an integer"),
     (lambda: ms.MARLogistic(0.3, steepness=(5.0, 2.0)), r"a pair 0 < low <= high, got \(5.0, 2.0\)"),
@@ -180,9 +183,12 @@ WRONG = [
         lambda: ms.MARLogistic(0.3, predictors=0, columns=[0, 1]).fit(X5),
         "'x0' is in both columns and predictors",
     ),
-    (lambda: ms.MARLogistic(0.3, columns=list(range(5))).fit(X5), "needs one that is never hidden"),
-    (lambda: ms.MARLogistic(0.3, predictors=list(range(5))).fit(X5), "needs one that it can hide"),
-    (lambda: ms.MARLogistic(0.3).fit(X5[:, :1]), "MARLogistic needs two columns"),
+    (lambda: ms.MARLogistic(0.3, columns=list(range(5))).fit(X5), "needs a predictor that stays observed"),
+    (
+        lambda: ms.MARLogistic(0.3, predictors=list(range(5))).fit(X5),
+        "needs a column from which it can remove",
+    ),
+    (lambda: ms.MARLogistic(0.3).fit(X5[:, :1]), "MARLogistic needs at least two columns"),
     (lambda: ms.LogisticSelfMasking(0.3, steepness=np.inf), "steepness must be a number, got inf"),
     (
         lambda: ms.GaussianSelfMasking(0.3, amplitude=0.2),
@@ -202,18 +208,21 @@ WRONG = [
     (lambda: ms.Threshold(chance=2.0), "chance must be a number between 0 and 1, got 2.0"),
     (lambda: ms.DetectionLimit(), "DetectionLimit needs lower or upper, got neither"),
     (lambda: ms.DetectionLimit(lower=2.0, upper=1.0).fit(X5), "'x0': lower limit 2 is above upper limit 1"),
-    (lambda: ms.DetectionLimit(lower={0: 1}, columns=0), "A mapping names its columns itself, got columns=0"),
-    (lambda: ms.DetectionLimit(lower={7: 1}).fit(X5), "the limits holds 7, but X has 5 columns"),
+    (
+        lambda: ms.DetectionLimit(lower={0: 1}, columns=0),
+        "Limits given as a mapping name their columns, .* got 0",
+    ),
+    (lambda: ms.DetectionLimit(lower={7: 1}).fit(X5), "lower or upper contains 7, but X has 5 columns"),
     (lambda: ms.DetectionLimit(lower="low").fit(X5), "lower: column 'x0' cannot be compared with 'low'"),
-    (lambda: ms.DetectionLimit(lower=np.nan).fit(X5), "lower must hold numbers, got nan"),
+    (lambda: ms.DetectionLimit(lower=np.nan).fit(X5), "lower must contain numbers, got nan"),
     (
         lambda: ms.MonotoneDropout([0.3, 0.1]),
-        r"rate must not fall from one column to the next, got \[0.3, 0.1\]",
+        r"rate must not decrease from one column to the next, got \[0.3, 0.1\]",
     ),
     (lambda: ms.MonotoneDropout([0.1, 0.3]).fit(X5), r"rate must be one number, or 5 \(one per column\)"),
-    (lambda: ms.MonotoneDropout(0.3, columns=0).fit(X5), "MonotoneDropout needs two columns"),
+    (lambda: ms.MonotoneDropout(0.3, columns=0).fit(X5), "MonotoneDropout needs at least two columns"),
     (lambda: ms.SkipPattern(None, when=0, equals=1), "SkipPattern needs columns to skip, got None"),
-    (lambda: ms.SkipPattern([0, 1], when=0, equals=1).fit(X5), "Column 'x0' decides and cannot be skipped"),
+    (lambda: ms.SkipPattern([0, 1], when=0, equals=1).fit(X5), "Column 'x0' decides about the others"),
     (lambda: ms.Compose([]), "mechanisms must not be empty"),
     (lambda: ms.Compose([3]), r"mechanisms\[0\] must be a mechanism, got 3"),
     (lambda: ms.ByColumn({}), "mechanisms must map columns to mechanisms, got {}"),
@@ -223,8 +232,8 @@ WRONG = [
         lambda: ms.ByColumn({0: ms.MCAR(), (0, 1): ms.MCAR()}).fit(X5),
         r"Column 'x0' has two mechanisms: 0 and \(0, 1\)",
     ),
-    (lambda: ms.Learned(penalty=0.0), "penalty must be above 0"),
-    (lambda: ms.learn(X5), "X has no missing cell, so there is no missingness to learn from"),
+    (lambda: ms.Learned(penalty=0.0), "penalty must be greater than 0"),
+    (lambda: ms.learn(X5), "X has no missing values, so there is no missingness to learn"),
 ]
 
 

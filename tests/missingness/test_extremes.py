@@ -15,7 +15,7 @@ BY_ORDER = (ms.MCAR, ms.MonotoneDropout)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("mechanism", BY_SQUARES, ids=lambda one: one.__name__)
 def test_a_mechanism_that_computes_with_squares_refuses_extreme_numbers_by_name(mechanism, scale):
-    with pytest.raises(SchemaError, match=r"Column 'x0' holds numbers up to .* in another unit"):
+    with pytest.raises(SchemaError, match=r"Column 'x0' contains numbers up to .* in another unit"):
         mechanism(rate=0.3).fit(scale * ROWS)
 
 

@@ -160,9 +160,9 @@ def test_names_of_rows_are_left_out_or_refused():
     assert ms.LogisticSelfMasking(0.3).fit(frame).columns_.tolist() == [1]
     assert ms.MCAR(0.3).fit(frame).columns_.tolist() == [0, 1]
     assert ms.MARLogistic(0.3).fit(frame).predictors_.tolist() == [1]
-    with pytest.raises(ValueError, match="Column 'name' is text with another value in nearly every row"):
+    with pytest.raises(ValueError, match="Column 'name' is text with a different value in nearly every row"):
         ms.LogisticSelfMasking(0.3, columns=["name"]).fit(frame)
-    with pytest.raises(ValueError, match="predictors names 'name', text with another value"):
+    with pytest.raises(ValueError, match="predictors names 'name', text with a different value"):
         ms.MARLogistic(0.3, predictors="name").fit(frame)
     with pytest.raises(ValueError, match="dropout cannot depend on it"):
         ms.MonotoneDropout(0.3, steepness=1.0).fit(frame)
@@ -229,7 +229,7 @@ def test_another_table_than_the_fitted_one_is_refused():
         mechanism.sample(frame[["b", "a"]])
     with pytest.raises(ValueError, match="X has 1 columns; in fit it had 2"):
         mechanism.sample(frame[["a"]])
-    with pytest.raises(ValueError, match="Column 'a' held numbers in fit, now it holds 'x'"):
+    with pytest.raises(ValueError, match="Column 'a' contained numbers in fit, but now it contains 'x'"):
         mechanism.sample(frame.assign(a=["x", "y"]))
     with pytest.raises(ValueError, match="lazy frame"):
         ms.MCAR(0.3).fit(pl.LazyFrame({"a": [1]}))

@@ -161,7 +161,9 @@ def test_what_has_no_closed_form_says_so():
 
 def test_a_mask_must_fit_its_table():
     mechanism = ms.MCAR(0.3).fit(X)
-    with pytest.raises(ValueError, match=r"observed must be boolean \(True = seen\), got torch.float64"):
+    with pytest.raises(
+        ValueError, match=r"observed must be boolean \(True for observed values\), got torch.float64"
+    ):
         mechanism.log_prob(np.ones(X.shape), X)
     with pytest.raises(ValueError, match=r"shape of X, \(400, 4\), got \(3, 4\)"):
         mechanism.log_prob(np.ones((3, 4), dtype=bool), X)

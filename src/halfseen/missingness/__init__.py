@@ -1,8 +1,8 @@
-"""Mechanisms that hide cells of tables and images, with the rate asked for in every column.
+"""Mechanisms that remove values from tables and images, at a given rate in every column.
 
-A mechanism is calibrated once with `fit` and then applied to training and test tables alike: `sample` draws
-which cells are seen, `amputate` returns the table with holes, `log_prob` is the probability of a mask given
-the values.
+A mechanism is calibrated once with `fit` and can then be applied to training and test tables: `sample` draws
+a mask, `amputate` returns the table with missing values, and `log_prob` returns the log probability of a mask
+given the values.
 """
 
 from halfseen.missingness.base import Mechanism

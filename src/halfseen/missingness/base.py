@@ -1,8 +1,8 @@
-r"""What every mechanism is: calibrated once with `fit`, then applied to training and test tables alike.
+r"""The base class of mechanisms: calibrated once with `fit`, then applied to training and test tables.
 
-Below the public methods a table is a pair of tensors of shape (N, D): numbers ``x`` and ``present``, which
-cells the table had before. A cell that was missing already stays missing; nothing is decided about it, so its
-factor in `log_prob` is 1, and rates are shares of the cells that were there.
+Below the public methods, a table is a pair of tensors of shape (N, D): numbers ``x``, and ``present``, which
+is True for the values that were not missing before. A value that was missing before stays missing: its factor
+in `log_prob` is 1, and rates are fractions of the other values.
 """
 
 from abc import ABC, abstractmethod
@@ -21,20 +21,20 @@ Floats = npt.NDArray[np.float64]
 
 
 class Mechanism(ABC):
-    """What hides cells of a table.
+    """Base class of all missingness mechanisms.
 
-    A concrete mechanism is a dataclass of its parameters. It says which columns it may hide and which it
-    reads, how it is calibrated, and how a mask is drawn.
+    A concrete mechanism is a dataclass of its parameters. It defines in which columns values may be removed,
+    which columns it reads, how it is calibrated, and how a mask is drawn.
 
     Attributes
     ----------
     columns_ : array of int
-        The positions of the columns that may lose cells.
+        The positions of the columns in which values may be removed.
     expected_rate_ : array of shape (D,)
-        The expected share of hidden cells in each column of the fitted table; 0 where nothing can be hidden.
+        The expected fraction of removed values in each column of the fitted table; 0 for other columns.
     """
 
-    _squares: ClassVar[bool] = False  # whether it computes with squares of values, not their order alone
+    _squares: ClassVar[bool] = False  # whether it computes with squares of values, not only with their order
 
     columns: Columns | None
     columns_: Positions
@@ -45,12 +45,12 @@ class Mechanism(ABC):
     # ------------------------------------------------------------------------------------- for users
 
     def fit(self, X: Any) -> Self:
-        """Calibrates the mechanism on a table; an earlier fit is forgotten.
+        """Calibrates the mechanism on a table.
 
         Parameters
         ----------
         X : frame, array-like or tensor of shape (N, D)
-            The table. Cells may be missing.
+            The table, which may have missing values.
 
         Returns
         -------
@@ -59,7 +59,9 @@ class Mechanism(ABC):
         self._fitted = False
         table = OpenTable(X)
         if table.n_rows == 0 or table.n_features == 0:
-            raise SchemaError(f"X has shape ({table.n_rows}, {table.n_features}): nothing to calibrate on.")
+            raise SchemaError(
+                f"X has shape ({table.n_rows}, {table.n_features}): there is nothing to calibrate on."
+            )
         self.columns_ = self._choose_columns(table)
         self._coder = Coder(table, self._reads(table))
         self._settle_unreadable(table)
@@ -73,40 +75,40 @@ class Mechanism(ABC):
         return self
 
     def sample(self, X: Any, random_state: Any = None) -> Any:
-        """Draws which cells of a table are seen.
+        """Draws a mask for a table.
 
         Parameters
         ----------
         X : frame, array-like or tensor of shape (N, D)
-            A table with the columns of the fitted one.
-        random_state : None, int or numpy generator
-            The same one gives the same mask for the same table.
+            A table with the columns of the fitted table.
+        random_state : None, int or numpy generator, default=None
+            Pass an integer for a reproducible mask.
 
         Returns
         -------
         observed : boolean array of shape (N, D), a tensor if `X` is one
-            True where seen. Cells that `X` lacks are never seen.
+            True for values that stay observed. Values that are missing in `X` are False.
         """
         table = self._open(X)
         hidden = self._hide(table, torch_generator(seed_from(random_state)))
         return table.wrap(self._present(table) & ~hidden)
 
     def amputate(self, X: Any, random_state: Any = None) -> Any:
-        """Returns the table with holes.
+        """Returns a copy of the table from which values are removed.
 
         Parameters
         ----------
         X : frame, array-like or tensor of shape (N, D)
-            A table with the columns of the fitted one; never written to.
-        random_state : None, int or numpy generator
-            As in `sample`, which draws the same mask.
+            A table with the columns of the fitted table. It is not modified.
+        random_state : None, int or numpy generator, default=None
+            As in `sample`, which draws the same mask for the same seed.
 
         Returns
         -------
         same type as `X`
-            NaN in arrays, which become float64 if they hold whole numbers or booleans. Null in frames, which
-            keep their dtypes; only the numpy dtypes of pandas that cannot hold a null become nullable in the
-            columns of the mechanism: ``int64`` turns into ``Int64``, ``bool`` into ``boolean``.
+            Removed values are NaN in arrays; arrays of integers or booleans become float64. They are null in
+            frames, which keep their dtypes, except that numpy dtypes of pandas without a null become nullable
+            in the columns of the mechanism: ``int64`` becomes ``Int64``, and ``bool`` becomes ``boolean``.
         """
         table = self._open(X)
         hidden = self._hide(table, torch_generator(seed_from(random_state)))
@@ -118,15 +120,15 @@ class Mechanism(ABC):
         Parameters
         ----------
         observed : boolean array or tensor of shape (*, D)
-            True where seen.
+            True for observed values.
         X : frame, array-like or tensor of shape (*, D)
-            The values, also under the holes. A cell that is missing in `X` itself must not be observed; it
-            adds nothing, and where another cell depends on it, it counts as the mean of its column.
+            The complete values. If a value is missing in `X` itself, it must not be observed; it contributes
+            nothing, and where another value depends on it, the mean of its column is used.
 
         Returns
         -------
         array of shape (*), a tensor if `X` is one
-            Differentiable in `X` if it is a tensor. Minus infinity for a mask that cannot occur.
+            Differentiable with respect to `X` if it is a tensor. Minus infinity for an impossible mask.
         """
         table = self._open(X, batched=True)
         seen = self._check_observed(observed, table)
@@ -135,12 +137,12 @@ class Mechanism(ABC):
         return table.wrap(torch.where(outside, -torch.inf, self._row_log_prob(table, seen)))
 
     def probability(self, X: Any) -> Any:
-        """Returns the probability that each cell is hidden, given its row as a whole.
+        """Returns the probability that each value is removed, given its complete row.
 
         Parameters
         ----------
         X : frame, array-like or tensor of shape (*, D)
-            The values. Cells that are missing already have probability 0: they cannot be hidden.
+            The values. The probability is 0 for values that are already missing.
 
         Returns
         -------
@@ -157,7 +159,7 @@ class Mechanism(ABC):
             return self._draw(x, present, generator) & present
 
     def _row_log_prob(self, table: OpenTable, observed: Tensor) -> Tensor:
-        """Returns the log probability of the mask of the columns that may be hidden, (N,)."""
+        """Returns the log probability of the mask in the columns of the mechanism, (N,)."""
         x, present = self._read(table)
         return self._log_prob(x, observed, present)
 
@@ -176,20 +178,20 @@ class Mechanism(ABC):
         return np.arange(table.n_features) if self.columns is None else table.positions(self.columns)
 
     def _reads(self, table: OpenTable) -> Positions:
-        """Returns the columns whose values matter; those that may be hidden, unless said otherwise."""
+        """Returns the columns whose values the mechanism reads; by default those of `columns_`."""
         return self.columns_
 
     def _prepare(self, x: Tensor, present: Tensor) -> Tensor:
-        """Returns numbers without NaN: a value that is not there counts as the mean of its column."""
+        """Returns numbers without NaN: missing values are replaced by the mean of their column."""
         return torch.where(x.isnan(), like(x, self._coder.fill), x)
 
     @abstractmethod
     def _calibrate(self, x: Tensor, present: Tensor) -> None:
-        """Sets what is learned from the fitted table, (N, D)."""
+        """Learns the calibration from the fitted table, (N, D)."""
 
     @abstractmethod
     def _draw(self, x: Tensor, present: Tensor, generator: torch.Generator) -> Tensor:
-        """Returns which cells are hidden, (N, D)."""
+        """Returns which values are removed, (N, D)."""
 
     def _log_prob(self, x: Tensor, observed: Tensor, present: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no log_prob: it is not known in closed form.")
@@ -220,11 +222,11 @@ class Mechanism(ABC):
         return self._prepare(self._coder.codes(table), present), present
 
     def _settle_unreadable(self, table: OpenTable) -> None:
-        """Leaves text without an order out, or refuses it if the user asked for it."""
+        """Leaves out text without an order, or raises an error if the user requested it."""
         lost = [j for j in self.columns_.tolist() if j in self._coder.unreadable]
         if lost and (self.columns is not None or len(lost) == len(self.columns_)):
             raise SchemaError(
-                f"Column {table.names[lost[0]]!r} is text with another value in nearly every row, so "
+                f"Column {table.names[lost[0]]!r} is text with a different value in nearly every row, so "
                 f"{type(self).__name__} cannot order it. Leave it out of columns."
             )
         self.columns_ = np.array([j for j in self.columns_.tolist() if j not in lost], dtype=np.int64)
@@ -232,7 +234,7 @@ class Mechanism(ABC):
     def _check_observed(self, observed: Any, table: OpenTable) -> Tensor:
         seen = observed if isinstance(observed, Tensor) else torch.from_numpy(np.array(observed))
         if seen.dtype != torch.bool:
-            raise ValueError(f"observed must be boolean (True = seen), got {seen.dtype}.")
+            raise ValueError(f"observed must be boolean (True for observed values), got {seen.dtype}.")
         wanted = (*table.batch, table.n_features)
         if tuple(seen.shape) != wanted:
             raise ValueError(f"observed must have the shape of X, {wanted}, got {tuple(seen.shape)}.")
@@ -247,14 +249,14 @@ class Mechanism(ABC):
 
 
 class CellMechanism(Mechanism):
-    r"""A mechanism that decides about each cell on its own, given the row.
+    r"""Base class of mechanisms that decide about each value independently, given the row.
 
     .. math:: p(m \mid x) = \prod_j p(m_j \mid x)
     """
 
     @abstractmethod
     def _cell_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """Returns the log probability of each cell's state, (N, A), for the A columns of `columns_`."""
+        """Returns the log probability of each mask entry, (N, A), for the A columns of `columns_`."""
 
     def _draw(self, x: Tensor, present: Tensor, generator: torch.Generator) -> Tensor:
         p = self._marginal(x, present)
@@ -269,28 +271,28 @@ class CellMechanism(Mechanism):
         return self._cells(x, observed, present).sum(dim=1)
 
     def _cells(self, x: Tensor, observed: Tensor, present: Tensor) -> Tensor:
-        """Returns the log factors of the cells, (N, A); 0 where there was no cell."""
+        """Returns the log factors of the mask entries, (N, A); 0 for values that were missing before."""
         where = torch.from_numpy(self.columns_).to(x.device)
         return torch.where(present[:, where], self._cell_log_prob(x, observed[:, where]), 0.0)
 
     def _spread(self, cells: Tensor, x: Tensor) -> Tensor:
-        """Returns what is known of the columns that may be hidden as part of all columns, zeros elsewhere."""
+        """Returns an array over all columns, with the given entries in `columns_` and zeros elsewhere."""
         spread = torch.zeros(x.shape, dtype=cells.dtype, device=x.device)
         return spread.index_copy(1, torch.from_numpy(self.columns_).to(x.device), cells)
 
 
 def log_bernoulli(p: Tensor, observed: Tensor) -> Tensor:
-    """Returns the log probability of a cell's state, given the probability `p` that it is hidden."""
+    """Returns the log probability of a mask entry, given the probability `p` that the value is removed."""
     return torch.where(observed, torch.log1p(-p), torch.log(p))
 
 
 def mean_of_cells(p: Tensor, present: Tensor) -> Floats:
-    """Returns the mean of each column over the cells that are there, 0 where there are none."""
+    """Returns the mean of the values of each column, and 0 for columns without values."""
     total = torch.where(present, p, 0.0).double().sum(dim=0)
     mean: Floats = (total / present.sum(dim=0).clamp(min=1)).detach().cpu().numpy()
     return mean
 
 
 def like(x: Tensor, values: Any) -> Tensor:
-    """Returns numbers as a tensor of the type and place of `x`."""
+    """Returns numbers as a tensor with the dtype and device of `x`."""
     return torch.as_tensor(values, dtype=x.dtype, device=x.device)

@@ -1,8 +1,8 @@
-r"""Solves one number per column so that a mechanism hides the wanted share of that column.
+r"""Solves one parameter per column so that a mechanism removes the requested fraction of its values.
 
-Two ways. *On the data*: the mean of the probabilities over the fitted cells equals the rate, whatever the
-distribution, so the realised rate has binomial error or less. *For a Gaussian*: the closed forms that the
-exact Bayes predictors of a Gaussian model assume.
+There are two calibrations. *On the data*: the mean probability over the fitted values equals the rate, for
+any distribution, so that the realised rate has at most binomial error. *For a Gaussian*: the closed forms
+that the exact Bayes predictors of a Gaussian model assume.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 Floats = npt.NDArray[np.float64]
 Link = Callable[[Floats], Floats]
 
-LARGEST, SMALLEST = 1e150, 1e-150  # beyond these, squares are not floats
+LARGEST, SMALLEST = 1e150, 1e-150  # beyond these, squares overflow or underflow
 
 _LINKS: dict[str, tuple[Link, Callable[[float], float]]] = {
     "logistic": (expit, logit),
@@ -28,7 +28,7 @@ def solve_intercept(
 ) -> float:
     r"""Returns :math:`b` with :math:`\sum_i w_i F(s_i + b) = r \sum_i w_i`, `F` logistic or normal.
 
-    It is minus or plus infinity for a rate of 0 or 1, and that of equal scores if there are none.
+    The result is minus or plus infinity for a rate of 0 or 1. Without scores, all scores are taken as equal.
 
     Examples
     --------
@@ -82,11 +82,11 @@ def gaussian_variance(rate: float, shift: float) -> float:
 
 
 def data_variance(z: Floats, rate: float, shift: float) -> tuple[float, float]:
-    r"""Returns width :math:`x` and amplitude :math:`a` of Gaussian self-masking for the cells given.
+    r"""Returns width :math:`x` and amplitude :math:`a` of Gaussian self-masking for the given values.
 
     .. math:: \tfrac1n \sum_i a\, e^{-(z_i - k)^2 / 2x} = r
 
-    The amplitude :math:`a` is 1 unless more cells than wanted lie exactly at the centre :math:`k`.
+    The amplitude :math:`a` is 1, unless more values than requested lie exactly at the centre :math:`k`.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def data_variance(z: Floats, rate: float, shift: float) -> tuple[float, float]:
         return gaussian_variance(rate, shift), 1.0
     q = (z - shift) ** 2 / 2.0
     at_centre = float(np.mean(q == 0.0))
-    if at_centre >= rate:  # no width is small enough: keep the Gaussian's, hide less at the centre
+    if at_centre >= rate:  # no width is small enough: keep the Gaussian's, remove fewer values at the centre
         x = gaussian_variance(rate, shift)
         return x, rate / float(np.exp(-q / x).mean())
     rest = q[q > 0.0]
@@ -131,7 +131,7 @@ def split_at_quantile(values: Floats, rate: float) -> tuple[float, float]:
 
     .. math:: \#\{v > t\} + p\, \#\{v = t\} = r n
 
-    Ties at the threshold are shared out at random, so binary columns and counts get their rate too.
+    Ties at the threshold are removed in part, at random, so that binary columns and counts meet the rate too.
 
     Examples
     --------
@@ -143,21 +143,21 @@ def split_at_quantile(values: Floats, rate: float) -> tuple[float, float]:
     if rate >= 1.0:
         return -np.inf, 1.0
     distinct, counts = np.unique(values, return_counts=True)
-    above = len(values) - np.cumsum(counts)  # cells above each distinct value
+    above = len(values) - np.cumsum(counts)  # number of values above each distinct value
     wanted = rate * len(values)
     at = int(np.argmax(above <= wanted))
     return float(distinct[at]), float(np.clip((wanted - above[at]) / counts[at], 0.0, 1.0))
 
 
 def standardizer(values: Floats) -> tuple[float, float]:
-    """Returns mean and standard deviation of the cells given; 0 and 1 where they mean nothing.
+    """Returns mean and standard deviation of the given values; 0 and 1 if there are none.
 
-    A column without spread, or with no more of it than rounding makes, counts as constant.
+    A column whose spread does not exceed rounding errors is treated as constant.
     """
     if not len(values):
         return 0.0, 1.0
     largest = float(np.abs(values).max())
-    unit = largest if largest > LARGEST or 0.0 < largest < SMALLEST else 1.0  # else squares leave the range
+    unit = largest if largest > LARGEST or 0.0 < largest < SMALLEST else 1.0  # otherwise squares overflow
     mean = float((values / unit).mean()) * unit
     scale = float(np.sqrt(np.mean((values / unit - mean / unit) ** 2))) * unit
     if scale <= 1e-14 * max(abs(mean), float(np.abs(values).max())):
@@ -166,7 +166,7 @@ def standardizer(values: Floats) -> tuple[float, float]:
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Returns a root of an increasing function, or the end of the bracket that rounding left without one."""
+    """Returns the root of an increasing function, or an end of the bracket if rounding removed the root."""
     if function(low) >= 0.0:
         return low
     if function(high) <= 0.0:

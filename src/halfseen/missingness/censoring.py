@@ -1,4 +1,4 @@
-"""Values in a region are hidden: beyond a threshold, a quantile or a detection limit, in a sector (MNAR)."""
+"""Mechanisms that remove values in a region: beyond a threshold or limit, or in a sector (MNAR)."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ from halfseen.missingness.selfmasking import column_cells
 
 
 class RegionMechanism(CellMechanism):
-    """A mechanism given by the probability that each cell is hidden, a step function of the values."""
+    """Base class of mechanisms whose probability is a step function of the values."""
 
     @abstractmethod
     def _steps(self, x: Tensor) -> Tensor:
-        """Returns the probability that each cell of `columns_` is hidden, (N, A)."""
+        """Returns the probability that each value in `columns_` is removed, (N, A)."""
 
     def _cell_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         return log_bernoulli(self._steps(x), observed)
@@ -36,23 +36,24 @@ class RegionMechanism(CellMechanism):
 
 @dataclass(eq=False)
 class Threshold(RegionMechanism):
-    r"""Hides what lies above (or below) the mean of its column, or some way beyond it: not at random (MNAR).
+    r"""Removes values above or below a threshold relative to the mean of their column (MNAR).
 
     .. math:: p(m_j = 1 \mid x) = q \cdot 1[x_j > \mu_j + o\, \sigma_j]
 
-    The threshold is that of the fitted table, so test rows are cut at the same place. There is no rate to
-    choose; `expected_rate_` says what comes of it.
+    The threshold is computed from the fitted table and applies to all later tables. The rate follows from the
+    threshold; see `expected_rate_`.
 
     Parameters
     ----------
-    offset : float
-        :math:`o`, in standard deviations; with ``side="below"`` the cut is at :math:`\mu_j - o\,\sigma_j`.
-    side : {"above", "below"}
-        Which side is hidden.
-    chance : float
-        :math:`q`, the probability that a cell beyond the threshold is hidden.
+    offset : float, default=0.0
+        The offset :math:`o` from the mean, in standard deviations. With ``side="below"`` the threshold is
+        :math:`\mu_j - o\,\sigma_j`.
+    side : {"above", "below"}, default="above"
+        Whether values above or below the threshold are removed.
+    chance : float, default=1.0
+        The probability :math:`q` that a value beyond the threshold is removed.
     columns : names or positions, optional
-        The columns that may lose cells; all if not given, text without an order apart.
+        The columns in which values may be removed. By default all columns, except text without an order.
 
     References
     ----------
@@ -90,22 +91,22 @@ class Threshold(RegionMechanism):
 
 @dataclass(eq=False)
 class QuantileCensoring(RegionMechanism):
-    r"""Hides the largest cells of a column, the smallest, or both tails: not at random (MNAR).
+    r"""Removes the largest values of a column, the smallest, or both tails (MNAR).
 
     .. math:: p(m_j = 1 \mid x) = 1[x_j > t_j] + q_j\, 1[x_j = t_j]
 
-    :math:`t_j` is the quantile of the fitted column that leaves the wanted share above it. Where cells are
-    tied at :math:`t_j`, as in binary columns and counts, each is hidden with the probability :math:`q_j` that
-    makes the share exact. Both tails get half the rate each.
+    :math:`t_j` is the quantile of the fitted column for the requested rate. Values that are tied at
+    :math:`t_j`, as in binary columns and counts, are each removed with the probability :math:`q_j` that makes
+    the rate exact. With both tails, each tail has half the rate.
 
     Parameters
     ----------
-    rate : float or sequence of float
-        The share of hidden cells, one for all columns or one for each.
-    tail : {"upper", "lower", "both"}
-        Which values are hidden.
+    rate : float or sequence of float, default=0.3
+        The fraction of values that is removed: one number for all columns, or one for each.
+    tail : {"upper", "lower", "both"}, default="upper"
+        Which tail is removed.
     columns : names or positions, optional
-        The columns that may lose cells; all if not given, text without an order apart.
+        The columns in which values may be removed. By default all columns, except text without an order.
 
     Attributes
     ----------
@@ -151,17 +152,18 @@ class QuantileCensoring(RegionMechanism):
 
 @dataclass(eq=False)
 class DetectionLimit(RegionMechanism):
-    r"""Hides what an instrument cannot report: values below a lower or above an upper limit (MNAR).
+    r"""Removes values below a lower or above an upper detection limit, as an instrument does (MNAR).
 
     .. math:: p(m_j = 1 \mid x) = 1[x_j < \ell_j \text{ or } x_j > u_j]
 
     Parameters
     ----------
     lower, upper : float or mapping, optional
-        The limits, in the units of the columns; a mapping gives them by name or position. At least one.
+        The limits in the units of the columns; a mapping gives them by name or position. At least one of the
+        two is required.
     columns : names or positions, optional
-        The columns that limits given as one number hold for; all if not given. Limits that are mappings say
-        themselves which columns they hold for.
+        The columns to which limits given as a single number apply; all by default. Limits given as mappings
+        name their columns.
 
     Examples
     --------
@@ -179,12 +181,15 @@ class DetectionLimit(RegionMechanism):
         if self.lower is None and self.upper is None:
             raise ValueError("DetectionLimit needs lower or upper, got neither.")
         if self.columns is not None and any(isinstance(limit, Mapping) for limit in (self.lower, self.upper)):
-            raise ValueError(f"A mapping names its columns itself, got columns={self.columns!r} too.")
+            raise ValueError(
+                "Limits given as a mapping name their columns, so columns must be None, got "
+                f"{self.columns!r}."
+            )
 
     def _choose_columns(self, table: OpenTable) -> Positions:
         limits = [limit for limit in (self.lower, self.upper) if limit is not None]
         if all(isinstance(limit, Mapping) for limit in limits):
-            named = [table.positions(list(limit), "the limits") for limit in limits]
+            named = [table.positions(list(limit), "lower or upper") for limit in limits]
             return np.unique(np.concatenate(named))
         return super()._choose_columns(table)
 
@@ -207,7 +212,7 @@ class DetectionLimit(RegionMechanism):
             for j in self.columns_.tolist()
         ]
         if np.isnan(codes).any():
-            raise ValueError(f"{parameter} must hold numbers, got {limit!r}.")
+            raise ValueError(f"{parameter} must contain numbers, got {limit!r}.")
         return np.array(codes, dtype=np.float64)
 
     def _position(self, column: Any) -> int:
@@ -222,21 +227,21 @@ class DetectionLimit(RegionMechanism):
 
 @dataclass(eq=False)
 class AngularSector(RegionMechanism):
-    r"""Hides a coordinate of points whose angle lies in a sector, as of ring-shaped data (MNAR).
+    r"""Removes a coordinate of points whose angle lies in a sector, for ring-shaped data (MNAR).
 
     .. math:: p(m_j = 1 \mid x) = 1[\operatorname{atan2}(x_b - c_b, x_a - c_a) \in [\alpha, \beta]]
 
     Parameters
     ----------
-    columns : names or positions
-        The columns that are hidden.
-    start, stop : float
-        :math:`\alpha` and :math:`\beta` in radians, counter-clockwise from the first axis; the sector may
-        pass through :math:`\pi`.
-    axes : pair of columns
+    columns : names or positions, default=0
+        The columns whose values are removed.
+    start, stop : float, default=pi / 4 and 3 pi / 4
+        The angles :math:`\alpha` and :math:`\beta` in radians, counter-clockwise from the first axis. The
+        sector may include :math:`\pi`.
+    axes : pair of columns, default=(0, 1)
         The two coordinates :math:`a` and :math:`b`.
-    centre : pair of float
-        The point that angles are seen from.
+    centre : pair of float, default=(0.0, 0.0)
+        The origin of the angles.
 
     Examples
     --------
@@ -263,10 +268,10 @@ class AngularSector(RegionMechanism):
         return self.axes_
 
     def _prepare(self, x: Tensor, present: Tensor) -> Tensor:
-        return x  # NaN: a point without a place is in no sector
+        return x  # NaN: a point with a missing coordinate is in no sector
 
     def _calibrate(self, x: Tensor, present: Tensor) -> None:
-        pass  # the sector is given
+        pass  # the sector is a parameter
 
     def _steps(self, x: Tensor) -> Tensor:
         across, up = (x[:, j] - c for j, c in zip(self.axes_.tolist(), self.centre, strict=True))

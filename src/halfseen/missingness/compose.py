@@ -1,4 +1,4 @@
-"""Several mechanisms at once: different ones for different columns, or one after another."""
+"""Combinations of mechanisms: several for the same columns, or different ones for different columns."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -16,17 +16,17 @@ from halfseen.missingness.reading import Coder, Columns, OpenTable
 
 @dataclass(eq=False)
 class Compose(Mechanism):
-    r"""Applies several mechanisms to one table; a cell is seen if all of them let it be seen.
+    r"""Applies several mechanisms to a table; a value stays observed if none of them removes it.
 
     .. math:: p(m_j = 0 \mid x) = \prod_k p_k(m_j = 0 \mid x)
 
-    Each mechanism reads the table as it was, and draws on its own. The class of missingness is that of its
-    worst member: with one that is not at random, the whole is not at random.
+    Each mechanism reads the original table and draws independently. If one of them is MNAR, so is the
+    combination.
 
     Parameters
     ----------
     mechanisms : sequence of Mechanism
-        What to apply. They are copied, and fitted together.
+        The mechanisms. They are copied and fitted together.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Compose(Mechanism):
 
     Notes
     -----
-    `log_prob` is defined if no two members hide the same column, or if all decide cell by cell.
+    `log_prob` is defined if no two members share a column, or if all decide about each value independently.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Compose(Mechanism):
             raise ValueError("mechanisms must not be empty.")
 
     def fit(self, X: Any) -> Self:
-        """Calibrates every member on a table; see `Mechanism.fit`."""
+        """Calibrates every member on a table, as in `Mechanism.fit`."""
         self._fitted = False
         table = OpenTable(X)
         self.mechanisms_ = [one.fit(X) for one in self._members(table)]
@@ -102,7 +102,8 @@ class Compose(Mechanism):
         for one in self.mechanisms_:
             if not isinstance(one, CellMechanism):
                 raise NotImplementedError(
-                    f"Compose has no log_prob here: {type(one).__name__} shares columns with others and "
+                    f"Compose has no log_prob for these mechanisms: {type(one).__name__} shares columns with "
+                    "others and "
                     "does not decide cell by cell."
                 )
             x, _ = one._read(table)
@@ -120,13 +121,13 @@ class Compose(Mechanism):
 
 @dataclass(eq=False)
 class ByColumn(Compose):
-    """Applies a mechanism of its own to each column, or group of columns; the others stay whole.
+    """Applies different mechanisms to different columns; columns without a mechanism stay complete.
 
     Parameters
     ----------
     mechanisms : mapping from columns to Mechanism
-        Keys are names, positions or tuples of them, none twice. The mechanisms are copied, with their
-        `columns` set; what they read may be any column of the table.
+        Keys are names, positions or tuples of them; no column may occur twice. The mechanisms are copied, and
+        their `columns` are set. They may read any column of the table.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The deletion of a number of features that are there, as words of a text or pixels of a figure."""
+"""Deletion of non-zero features, such as words of a text or pixels of a figure."""
 
 from dataclasses import dataclass
 
@@ -12,19 +12,19 @@ from halfseen.missingness.reading import Columns
 
 @dataclass(eq=False)
 class FeatureDeletion(Mechanism):
-    r"""Hides `n` of the non-zero features of each row, all choices equally likely: not at random (MNAR).
+    r"""Removes `n` non-zero features of each row, chosen uniformly at random (MNAR).
 
     .. math:: p(m \mid x) = \binom{k}{\min(n, k)}^{-1}, \qquad k = \#\{j : x_j \ne 0\}
 
-    if :math:`m` marks that many non-zero features. A row with fewer loses all of them. Where deletion means
-    that a feature is set to zero without a trace, use ``np.where(observed, X, 0)``.
+    if :math:`m` marks that many non-zero features. In a row with fewer, all of them are removed. If deleted
+    features should be zero instead of missing, use ``np.where(observed, X, 0)``.
 
     Parameters
     ----------
-    n : int
-        How many features are hidden in each row.
+    n : int, default=1
+        The number of features that are removed in each row.
     columns : names or positions, optional
-        The features that may be hidden; all if not given.
+        The features that may be removed; all by default.
 
     References
     ----------
@@ -45,10 +45,10 @@ class FeatureDeletion(Mechanism):
         check_count("n", self.n, 0)
 
     def _prepare(self, x: Tensor, present: Tensor) -> Tensor:
-        return torch.where(present, x, 0.0)  # what is not there cannot be deleted
+        return torch.where(present, x, 0.0)  # missing values cannot be deleted
 
     def _calibrate(self, x: Tensor, present: Tensor) -> None:
-        pass  # the number is given
+        pass  # the number is a parameter
 
     def _deletable(self, x: Tensor) -> Tensor:
         affected = torch.from_numpy(self._affected()).to(x.device)

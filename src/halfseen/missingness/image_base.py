@@ -1,7 +1,7 @@
-r"""Images as tables: what every mechanism for images shares.
+r"""The base class of mechanisms for images.
 
-Images are arrays of shape (N, H, W), (N, C, H, W), or flat (N, H W) if the mechanism is told their `shape`.
-A pixel is hidden in all channels at once, unless its value decides.
+Images are arrays of shape (N, H, W) or (N, C, H, W), or flat arrays (N, H W) if the mechanism is given their
+`shape`. A pixel is removed in all channels, unless the mechanism depends on its value.
 """
 
 from abc import abstractmethod
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class ImageTable(OpenTable):
-    """Images as a table: one row for each, one column for each pixel of each channel."""
+    """Images as a table with one row per image and one column per pixel and channel."""
 
     def __init__(self, X: Any, shape: tuple[int, int] | None) -> None:
         if not isinstance(X, Tensor):
@@ -42,28 +42,28 @@ class ImageTable(OpenTable):
         super().__init__(X.reshape(X.shape[0], self.n_channels * self.grid[0] * self.grid[1]))
 
     def wrap(self, result: Tensor) -> Any:
-        """Returns a result in the caller's library, cells in the shape of the images."""
+        """Returns a result in the caller's library and in the shape of the images."""
         wrapped = super().wrap(result)
         return wrapped.reshape(self.shape) if result.shape[1:] else wrapped
 
     def with_holes(self, hidden: Tensor, affected: Positions) -> Any:
-        """Returns copies of the images without the hidden pixels."""
+        """Returns copies of the images in which some pixels are missing."""
         return super().with_holes(hidden, affected).reshape(self.shape)
 
 
 class ImageMechanism(Mechanism):
-    """What hides parts of images; `expected_rate_` has the shape of one image, (H, W)."""
+    """Base class of mechanisms for images; `expected_rate_` has the shape of one image, (H, W)."""
 
     shape: tuple[int, int] | None
     columns = None
 
     def fit(self, X: Any) -> Any:
-        """Learns the size of the images.
+        """Reads the size of the images.
 
         Parameters
         ----------
         X : array-like or tensor
-            Images; see the module.
+            The images, of shape (N, H, W), (N, C, H, W) or flat.
 
         Returns
         -------
@@ -87,14 +87,14 @@ class ImageMechanism(Mechanism):
 
     @abstractmethod
     def _expected_rate(self, table: ImageTable) -> Floats:
-        """Returns how often each pixel is hidden, (H, W)."""
+        """Returns the expected fraction of images in which each pixel is removed, (H, W)."""
 
     @abstractmethod
     def _pixels(self, n_rows: int, generator: torch.Generator) -> Tensor:
-        """Returns which pixels are hidden, (N, H, W)."""
+        """Returns which pixels are removed, (N, H, W)."""
 
     def _log_pixels(self, hidden: Tensor, seen: Tensor) -> Tensor:
-        """Returns the log probability of masks; `hidden` and `seen`, (N, H, W), lack pixels that X lacks."""
+        """Returns the log probability of masks; `hidden` and `seen`, (N, H, W), exclude missing pixels."""
         raise NotImplementedError(f"{type(self).__name__} has no log_prob: it is not known in closed form.")
 
     def _open(self, X: Any, *, batched: bool = False) -> OpenTable:
@@ -131,11 +131,11 @@ class ImageMechanism(Mechanism):
         present = table.present().reshape(layers)
         shown = observed.reshape(layers)
         hidden, seen = (~shown & present).any(dim=1), (shown & present).any(dim=1)
-        torn = (hidden & seen).flatten(1).any(dim=1)  # hidden in one channel, seen in another
+        torn = (hidden & seen).flatten(1).any(dim=1)  # removed in one channel, observed in another
         return torch.where(torn, -torch.inf, self._log_pixels(hidden, seen).double())
 
     def _calibrate(self, x: Tensor, present: Tensor) -> None:
-        raise NotImplementedError  # `fit` looks at sizes alone
+        raise NotImplementedError  # `fit` only reads the size
 
     def _draw(self, x: Tensor, present: Tensor, generator: torch.Generator) -> Tensor:
         raise NotImplementedError  # `_pixels` draws

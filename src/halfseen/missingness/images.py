@@ -1,4 +1,4 @@
-"""Mechanisms for images: pixels on their own, rectangles, quadrants, a disc."""
+"""Mechanisms for images: independent pixels, rectangles, quadrants and discs."""
 
 from dataclasses import dataclass
 from math import comb
@@ -20,16 +20,16 @@ Range = int | tuple[int, int]
 
 @dataclass(eq=False)
 class IIDPixels(ImageMechanism):
-    r"""Hides each pixel with the same probability, on its own: MCAR.
+    r"""Removes each pixel independently with the same probability (MCAR).
 
     .. math:: p(m) = \prod_{hw} r^{m_{hw}} (1 - r)^{1 - m_{hw}}
 
     Parameters
     ----------
-    rate : float
-        The share of hidden pixels.
+    rate : float, default=0.5
+        The fraction of removed pixels.
     shape : (int, int), optional
-        Height and width; needed for flat images.
+        Height and width of the images; required for flat images.
 
     Examples
     --------
@@ -60,24 +60,25 @@ class IIDPixels(ImageMechanism):
 
 @dataclass(eq=False)
 class Rectangles(ImageMechanism):
-    r"""Hides the union of rectangles at random places: MCAR.
+    r"""Removes rectangles at random positions (MCAR).
 
     .. math:: p(m_{hw} = 1) = 1 - (1 - a_h b_w)^n
 
-    for `n` rectangles of fixed size, where :math:`a_h` and :math:`b_w` are the shares of vertical and
-    horizontal positions that cover the pixel. Each rectangle lies within the image, its corner uniform over
-    all places where it does; they may overlap.
+    for `n` rectangles of fixed size, where :math:`a_h` and :math:`b_w` are the fractions of vertical and
+    horizontal positions that cover the pixel. The position of each rectangle is uniform over those within the
+    image. Rectangles may overlap.
 
     Parameters
     ----------
-    n : int or (int, int)
-        How many rectangles; a pair is a range, uniform with both ends, drawn for each image.
-    width : int or (int, int)
-        Their width in pixels; a pair is a range, drawn for each rectangle.
+    n : int or (int, int), default=1
+        The number of rectangles. A pair (low, high) is an inclusive range from which each image draws
+        uniformly.
+    width : int or (int, int), default=7
+        The width in pixels. A pair is an inclusive range from which each rectangle draws uniformly.
     height : int or (int, int), optional
-        Their height; the width if not given, which makes squares.
+        The height in pixels; by default equal to the width.
     shape : (int, int), optional
-        Height and width of the images; needed for flat images.
+        Height and width of the images; required for flat images.
 
     References
     ----------
@@ -143,16 +144,17 @@ class Rectangles(ImageMechanism):
 
 @dataclass(eq=False)
 class Quadrants(ImageMechanism):
-    r"""Hides some of the four quarters of an image, all choices equally likely: MCAR.
+    r"""Removes some of the four quarters of an image, chosen uniformly at random (MCAR).
 
     .. math:: p(m) = \binom{4}{n}^{-1} \quad \text{if } m \text{ is the union of } n \text{ quarters}
 
     Parameters
     ----------
-    n : int
-        How many quarters are hidden, 0 to 4. The image is cut at half its height and width, rounded down.
+    n : int, default=2
+        The number of quarters that are removed, from 0 to 4. The image is divided at half its height and
+        width, rounded down.
     shape : (int, int), optional
-        Height and width; needed for flat images.
+        Height and width of the images; required for flat images.
 
     References
     ----------
@@ -192,7 +194,7 @@ class Quadrants(ImageMechanism):
         inside = torch.nn.functional.one_hot(self._quarters(), 4).to(hidden.device).bool()  # (H, W, 4)
         some_hidden = (hidden[..., None] & inside).flatten(1, 2).any(dim=1)  # (N, 4)
         some_seen = (seen[..., None] & inside).flatten(1, 2).any(dim=1)
-        unknown = 4 - some_hidden.sum(dim=1) - some_seen.sum(dim=1)  # quarters that X lacks as a whole
+        unknown = 4 - some_hidden.sum(dim=1) - some_seen.sum(dim=1)  # quarters that X lacks
         short = self.n - some_hidden.sum(dim=1)
         ways = torch.tensor([[comb(free, k) for k in range(5)] for free in range(5)], dtype=torch.float64)
         possible = ~(some_hidden & some_seen).any(dim=1) & (short >= 0)
@@ -202,23 +204,23 @@ class Quadrants(ImageMechanism):
 
 @dataclass(eq=False)
 class Disc(ImageMechanism):
-    r"""Hides a disc, or only those of its pixels whose value passes a threshold: then not at random (MNAR).
+    r"""Removes the pixels of a disc (MCAR), or only those whose value exceeds a threshold (MNAR).
 
     .. math:: p(m_{hw} = 1 \mid x) = 1[(h - c_h)^2 + (w - c_w)^2 \le \rho^2]\; 1[x_{hw} > t]
 
     Parameters
     ----------
-    radius : float
-        :math:`\rho` in pixels.
+    radius : float, default=7.0
+        The radius :math:`\rho` in pixels.
     threshold : float, optional
-        :math:`t`; without one the whole disc is hidden, which is MCAR.
-    absolute : bool
-        Whether the threshold is for :math:`|x|`. For images scaled to [-1, 1] that hides a dark background
-        too.
+        The threshold :math:`t`. Without one, the whole disc is removed.
+    absolute : bool, default=False
+        Whether the threshold applies to :math:`|x|`, which also removes a dark background from images that
+        are scaled to [-1, 1].
     centre : (float, float), optional
-        Row and column of the centre; the middle of the image if not given.
+        Row and column of the centre; by default the middle of the image.
     shape : (int, int), optional
-        Height and width; needed for flat images.
+        Height and width of the images; required for flat images.
 
     Examples
     --------
@@ -285,13 +287,13 @@ def _range(value: Range) -> tuple[int, int]:
 
 
 def _uniform(low: int, high: Tensor, generator: torch.Generator) -> Tensor:
-    """Draws whole numbers between `low` and `high`, both included."""
+    """Draws integers between `low` and `high`, both included."""
     noise = torch.rand(high.shape, generator=generator, dtype=torch.float64)
     return low + (noise * (high - low + 1)).long()
 
 
 def _cover(size: int, length: int) -> Floats:
-    """Returns for each of `size` places the share of positions of a piece of some length that cover it."""
+    """Returns for each of `size` pixels the fraction of positions of a segment that cover it."""
     place = np.arange(size)
     first, last = np.maximum(0, place - length + 1), np.minimum(place, size - length)
     return (last - first + 1) / (size - length + 1)

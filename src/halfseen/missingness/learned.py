@@ -1,4 +1,4 @@
-"""A mechanism learned from the holes of a real table, to make the same kind of holes in another."""
+"""A mechanism that is learned from the missing values of a table and can be applied to another table."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,28 +18,28 @@ from halfseen.missingness.reading import Columns, OpenTable, Positions
 
 Floats = npt.NDArray[np.float64]
 
-MAX_LEVELS = 20  # a text column with more levels is one number, the position of its level
+MAX_LEVELS = 20  # a text column with more levels enters as one number, the position of its level
 NEWTON_STEPS = 50
 
 
 def learn(X: Any, *, penalty: float = 1.0, columns: Columns | None = None) -> "Learned":
-    """Learns how a table lost its cells; the same as ``Learned(penalty, columns).fit(X)``.
+    """Learns a mechanism from an incomplete table; equivalent to ``Learned(penalty, columns).fit(X)``.
 
-    It can only learn dependence on what is still seen (MAR); see `Learned`.
+    It can only learn how missingness depends on observed values (MAR); see `Learned`.
 
     Parameters
     ----------
     X : frame, array-like or tensor of shape (N, D)
-        A table with holes.
-    penalty : float
+        A table with missing values.
+    penalty : float, default=1.0
         The strength of the ridge penalty.
     columns : names or positions, optional
-        The columns whose holes are learned; all that have any if not given.
+        The columns whose missingness is learned; by default all with missing values.
 
     Returns
     -------
     Learned
-        Its `sample` and `amputate` make such holes in a complete table.
+        The fitted mechanism, whose `amputate` removes values from a complete table in the same way.
 
     Examples
     --------
@@ -49,8 +49,8 @@ def learn(X: Any, *, penalty: float = 1.0, columns: Columns | None = None) -> "L
     >>> [penguins.columns[j] for j in mechanism.columns_]
     ['bill_length_mm', 'bill_depth_mm', 'flipper_length_mm', 'body_mass_g', 'sex']
     >>> complete = penguins.dropna()
-    >>> holes = mechanism.amputate(complete, random_state=0).isna().sum()
-    >>> int(holes["species"])
+    >>> removed = mechanism.amputate(complete, random_state=0).isna().sum()
+    >>> int(removed["species"])
     0
     """
     return Learned(penalty=penalty, columns=columns).fit(X)
@@ -58,48 +58,48 @@ def learn(X: Any, *, penalty: float = 1.0, columns: Columns | None = None) -> "L
 
 @dataclass(eq=False)
 class Learned(Mechanism):
-    r"""A chain of logistic regressions of which cells are missing, fitted to an incomplete table (MAR).
+    r"""A mechanism learned from an incomplete table, by a chain of logistic regressions (MAR).
 
     .. math:: p(m \mid x) = \prod_{i} p(m_{j_i} \mid x_O, m_{j_1}, \ldots, m_{j_{i-1}},
         \{x_{j_k} : k < i, m_{j_k} = 0\})
 
-    The columns with holes are ordered by how many they have, fewest first. Each one's missingness is
-    regressed on the columns without holes :math:`O`, on whether the columns before it in the order are
-    missing, and on their values where they are not; a missing value counts as the mean. So a mask can be
-    drawn for a complete table, column by column, and its probability is exact.
+    The incomplete columns are ordered by their number of missing values, fewest first. The missingness of
+    each is regressed on the complete columns :math:`O`, on the missingness indicators of the incomplete
+    columns before it, and on their observed values; missing values are replaced by the mean. A mask can
+    therefore be drawn for a complete table column by column, and its probability is exact.
 
-    **What it cannot do.** From an incomplete table alone nobody can tell whether a cell is missing because of
-    its own value. What is learned here depends on seen values only: it is MAR by construction, and re-applied
-    to a table whose cells were lost because of their own values it makes holes with the right frequency in
-    the wrong places. For such missingness choose a mechanism by knowledge, such as `LogisticSelfMasking`.
+    **Limits.** An incomplete table does not show whether a value is missing because of its own size. The
+    learned mechanism depends on observed values only; it is MAR by construction. If values are in fact
+    missing because of their own size, it removes the right number of values, but the wrong ones. For such
+    missingness, choose a mechanism by knowledge of the data, such as `LogisticSelfMasking`.
 
     Parameters
     ----------
-    penalty : float
-        The strength of the ridge penalty on the weights of standardised features; intercepts are free, so
-        each column's rate on the fitted table is met.
+    penalty : float, default=1.0
+        The strength of the ridge penalty on the weights of standardised features. Intercepts are not
+        penalised, so the rate of each column is met on the fitted table.
     columns : names or positions, optional
-        The columns whose holes are learned; all that have any if not given.
+        The columns whose missingness is learned; by default all with missing values.
 
     Attributes
     ----------
     columns_ : array of int
-        The columns that may lose cells, in the order of the chain.
+        The columns in which values may be removed, in the order of the chain.
     expected_rate_ : array of shape (D,)
-        The share of missing cells in each column of the fitted table.
+        The fraction of missing values in each column of the fitted table.
 
     Notes
     -----
     Text columns enter as one indicator per level, or as the position of the level if there are more than 20
-    levels; text with another value in nearly every row does not enter. Cells that a table lacks already when
+    levels; text with a different value in nearly every row is not used. Values that are already missing when
     the mechanism is applied count as missing in the chain.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(5000, 2))
-    >>> holed = np.where([[False, True]] & (X[:, :1] > 0), np.nan, X)
-    >>> observed = Learned().fit(holed).sample(X, random_state=0)
+    >>> incomplete = np.where([[False, True]] & (X[:, :1] > 0), np.nan, X)
+    >>> observed = Learned().fit(incomplete).sample(X, random_state=0)
     >>> bool(observed[X[:, 0] < -0.5, 1].mean() > 0.95), bool(observed[X[:, 0] > 0.5, 1].mean() < 0.05)
     (True, True)
     """
@@ -110,14 +110,16 @@ class Learned(Mechanism):
     def __post_init__(self) -> None:
         check_number("penalty", self.penalty, 0.0)
         if self.penalty == 0.0:
-            raise ValueError("penalty must be above 0, or weights may be infinite; got 0.")
+            raise ValueError(
+                "penalty must be greater than 0, because weights could become infinite otherwise; got 0."
+            )
 
     def _choose_columns(self, table: OpenTable) -> Positions:
         missing = 1.0 - table.present().double().mean(dim=0).cpu().numpy()
         self._missing = missing
         wanted = np.flatnonzero(missing > 0.0) if self.columns is None else table.positions(self.columns)
         if not len(wanted):
-            raise SchemaError("X has no missing cell, so there is no missingness to learn from.")
+            raise SchemaError("X has no missing values, so there is no missingness to learn.")
         return wanted[np.argsort(missing[wanted], kind="stable")]
 
     def _reads(self, table: OpenTable) -> Positions:
@@ -125,7 +127,7 @@ class Learned(Mechanism):
         return np.union1d(complete, self.columns_[:-1])
 
     def _settle_unreadable(self, table: OpenTable) -> None:
-        pass  # text without an order tells nothing, and only its holes are used
+        pass  # of text without an order only the missingness is used
 
     def _calibrate(self, x: Tensor, present: Tensor) -> None:
         self._describe_features(x, present)
@@ -149,7 +151,7 @@ class Learned(Mechanism):
     # ------------------------------------------------------------------------------------ the features
 
     def _describe_features(self, x: Tensor, present: Tensor) -> None:
-        """Lists what each column that is read offers: (column, level or None, mean, scale)."""
+        """Lists the features of each column that is read: (column, level or None, mean, scale)."""
         self._offers: list[tuple[int, float | None, float, float]] = []
         for j in self._coder.needed:
             cells = x[present[:, j], j].numpy()
@@ -164,7 +166,7 @@ class Learned(Mechanism):
         self._link = np.array([place.get(j, -1) for j, *_ in self._offers], dtype=np.int64)
 
     def _features(self, x: Tensor) -> Tensor:
-        """Returns the standardised features of all rows, as if nothing were hidden, (N, F)."""
+        """Returns the standardised features of all rows before anything is removed, (N, F)."""
         columns = [
             ((x[:, j] if level is None else (x[:, j] == level).to(x.dtype)) - mean) / scale
             for j, level, mean, scale in self._offers
@@ -172,9 +174,9 @@ class Learned(Mechanism):
         return torch.stack(columns, dim=1) if columns else x[:, :0]
 
     def _design(self, values: Tensor, hidden: Tensor, step: int) -> Tensor:
-        """Returns what one column's missingness is regressed on: values still seen, and earlier holes."""
+        """Returns the predictors of the missingness of one column: observed values and earlier indicators."""
         link = torch.from_numpy(self._link).to(values.device)
-        known = link < step  # columns without holes are linked to -1
+        known = link < step  # complete columns are linked to -1
         features, link = values[:, known], link[known]
         gone = hidden[:, link.clamp(min=0)] & (link >= 0)
         return torch.cat([torch.where(gone, 0.0, features), hidden[:, :step].to(values.dtype)], dim=1)

@@ -1,4 +1,4 @@
-"""Missing at random by logistic regression on a few columns that are always seen."""
+"""Missing at random, by logistic regression on a few columns that stay observed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(eq=False)
 class MARLogistic(CellMechanism):
-    r"""Hides cells by logistic regression on columns that are never hidden: missing at random (MAR).
+    r"""Removes values by logistic regression on columns that stay observed (MAR).
 
     .. math:: p(m_j = 1 \mid x) = \operatorname{sigmoid}(w_j^\top z_O + b_j), \qquad j \notin O
 
@@ -30,27 +30,29 @@ class MARLogistic(CellMechanism):
 
     Parameters
     ----------
-    rate : float or sequence of float
-        The share of hidden cells, one for all affected columns or one for each.
+    rate : float or sequence of float, default=0.3
+        The fraction of values that is removed: one number for all affected columns, or one for each.
     predictors : names or positions, optional
-        The columns that are always seen and decide. If not given, a share of the columns is drawn: of those
-        that vary and lack no cell if there are any.
-    predictor_share : float
-        The share of all columns that is drawn when `predictors` are not given; at least one.
-    steepness : float or pair of float
-        The standard deviation of the log odds; from a pair (low, high), each column draws its own with
+        The columns that the probability depends on; they stay observed. By default some columns are drawn at
+        random, from those that are complete and not constant if there are any.
+    predictor_share : float, default=0.1
+        The fraction of all columns that is drawn if `predictors` are not given; at least one column.
+    steepness : float or pair of float, default=(2.0, 10.0)
+        The standard deviation of the log odds. For a pair (low, high), each column draws its own, with
         1 / steepness uniform between 1 / high and 1 / low.
-    standardize : bool
-        Whether the weights apply to standardised columns. Without it, a column in small units decides little.
+    standardize : bool, default=True
+        Whether the weights apply to standardised columns. Otherwise columns on a small scale have little
+        influence.
     columns : names or positions, optional
-        The columns that may lose cells; all others than the predictors if not given.
-    random_state : None, int or numpy generator
-        For the subset and the weights. It is 0 by default, so the same table gives the same mechanism.
+        The columns in which values may be removed; by default all except the predictors.
+    random_state : None, int or numpy generator, default=0
+        Seeds the choice of the predictors and the weights. With the default, the same table gives the same
+        mechanism.
 
     Attributes
     ----------
     predictors_ : array of int
-        The positions of the subset.
+        The positions of the predictors.
     weights_ : array of shape (O, A)
         Log odds of the A affected columns per unit of the O predictors.
     intercepts_ : array of shape (A,)
@@ -93,7 +95,10 @@ class MARLogistic(CellMechanism):
             raise ValueError(f"predictors must name at least one column, got {self.predictors!r}.")
         everything = np.arange(table.n_features)
         if self._fixed is not None and len(self._fixed) == table.n_features:
-            raise ValueError("predictors names every column; MARLogistic needs one that it can hide.")
+            raise ValueError(
+                "predictors names every column, but MARLogistic needs a column from which it can remove "
+                "values."
+            )
         if self.columns is None:
             return everything if self._fixed is None else np.setdiff1d(everything, self._fixed)
         columns = table.positions(self.columns)
@@ -101,7 +106,9 @@ class MARLogistic(CellMechanism):
         if len(both):
             raise ValueError(f"Column {table.names[both[0]]!r} is in both columns and predictors.")
         if len(columns) == table.n_features:
-            raise ValueError("columns names every column; MARLogistic needs one that is never hidden.")
+            raise ValueError(
+                "columns names every column, but MARLogistic needs a predictor that stays observed."
+            )
         return columns
 
     def _reads(self, table: OpenTable) -> Positions:
@@ -114,7 +121,7 @@ class MARLogistic(CellMechanism):
         lost = sorted(self._coder.unreadable)
         if self._fixed is not None and lost:
             raise ValueError(
-                f"predictors names {table.names[lost[0]]!r}, text with another value in nearly every row."
+                f"predictors names {table.names[lost[0]]!r}, text with a different value in nearly every row."
             )
 
     def _calibrate(self, x: Tensor, present: Tensor) -> None:
@@ -153,9 +160,13 @@ class MARLogistic(CellMechanism):
         complete = [j for j in varied if bool(present[:, j].all())]
         pool = np.array(complete or varied or candidates.tolist(), dtype=np.int64)
         if not len(pool):
-            raise ValueError("MARLogistic finds no column that could decide; name one with predictors.")
+            raise ValueError(
+                "MARLogistic found no column that can serve as a predictor; name one by predictors."
+            )
         if x.shape[1] == 1:
-            raise ValueError("MARLogistic needs two columns: one that is always seen and one that is hidden.")
+            raise ValueError(
+                "MARLogistic needs at least two columns: a predictor and a column to remove values from."
+            )
         wanted = min(max(int(self.predictor_share * x.shape[1]), 1), len(pool), x.shape[1] - 1)
         order = torch.randperm(len(pool), generator=generator).numpy()
         return np.sort(pool[order[:wanted]])

@@ -1,4 +1,4 @@
-"""Missing completely at random: cells, whole rows, or blocks of columns that go together."""
+"""Missing completely at random: single values, whole rows, or blocks of columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,23 +15,25 @@ from halfseen.missingness.reading import Columns, OpenTable, Positions
 
 @dataclass(eq=False)
 class MCAR(Mechanism):
-    r"""Hides cells by coin tosses that look at nothing: missing completely at random (MCAR).
+    r"""Removes values with a constant probability: missing completely at random (MCAR).
 
     .. math:: p(m \mid x) = \prod_b r_b^{m_b} (1 - r_b)^{1 - m_b}
 
-    where :math:`b` runs over units that are hidden or seen together: single cells, all affected cells of a
-    row, or blocks of columns (a page of a questionnaire, a laboratory panel).
+    where :math:`b` runs over the units that are removed together: single values, all affected values of a
+    row, or blocks of columns, such as a page of a questionnaire or a laboratory panel.
 
     Parameters
     ----------
-    rate : float or sequence of float
-        The share of hidden cells: one for all, or one per column (one per block with ``unit="blocks"``).
-    unit : {"cells", "rows", "blocks"}
-        What is hidden together.
+    rate : float or sequence of float, default=0.3
+        The fraction of values that is removed: one number for all, or one per column (one per block with
+        ``unit="blocks"``).
+    unit : {"cells", "rows", "blocks"}, default="cells"
+        The values that are removed together.
     columns : names or positions, optional
-        The columns that may lose cells; all if not given.
+        The columns in which values may be removed; all by default.
     blocks : sequence of columns, optional
-        Groups of names or positions, for ``unit="blocks"``; no column may be in two. They replace `columns`.
+        Groups of names or positions for ``unit="blocks"``, used instead of `columns`. No column may be in two
+        groups.
 
     References
     ----------
@@ -55,10 +57,11 @@ class MCAR(Mechanism):
         check_choice("unit", self.unit, ("cells", "rows", "blocks"))
         if (self.unit == "blocks") != (self.blocks is not None):
             raise ValueError(
-                f"blocks belong to unit='blocks', got blocks={self.blocks!r}, unit={self.unit!r}."
+                f"blocks must be given if and only if unit='blocks', got blocks={self.blocks!r}, "
+                f"unit={self.unit!r}."
             )
         if self.blocks is not None and self.columns is not None:
-            raise ValueError(f"Give either blocks or columns, got columns={self.columns!r} too.")
+            raise ValueError(f"Give either blocks or columns, not both; got columns={self.columns!r}.")
 
     def _choose_columns(self, table: OpenTable) -> Positions:
         if self.blocks is None:
@@ -80,7 +83,7 @@ class MCAR(Mechanism):
         return np.empty(0, dtype=np.int64)
 
     def _calibrate(self, x: Tensor, present: Tensor) -> None:
-        pass  # a coin needs no calibration
+        pass  # a constant probability needs no calibration
 
     def _draw(self, x: Tensor, present: Tensor, generator: torch.Generator) -> Tensor:
         noise = torch.rand(len(x), len(self.rates_), generator=generator, dtype=torch.float64)

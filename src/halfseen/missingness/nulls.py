@@ -1,8 +1,7 @@
-"""Nulls put into a frame: the same library, index, names and order, and dtypes that can hold a null.
+"""Replaces values of a frame by nulls; library, index, names, order and nullable dtypes are kept.
 
-Every dtype that can hold a null is kept. Two of pandas cannot: whole numbers of numpy become the nullable
-dtype of the same width (``int64`` to ``Int64``), which keeps them exact and whole, and booleans become
-``boolean``.
+Two kinds of pandas dtypes have no null: numpy integers become the nullable dtype of the same width (``int64``
+to ``Int64``), which keeps them exact, and booleans become ``boolean``.
 """
 
 from collections.abc import Sequence
@@ -16,19 +15,18 @@ Cells = npt.NDArray[np.bool_]
 
 
 def put_nulls(native: Any, hidden: Cells, affected: Sequence[int]) -> Any:
-    """Returns a copy of a frame without the hidden cells.
+    """Returns a copy of a frame in which some values are null.
 
-    Dtypes depend on `affected`, not on where the holes happen to fall, so that training and test tables
-    agree.
+    The dtypes depend on `affected`, not on which values are removed, so that training and test tables agree.
 
     Parameters
     ----------
     native : pandas, polars or pyarrow table
-        Never written to.
+        The frame, which is not modified.
     hidden : array of shape (N, D)
-        True where a cell goes.
+        True for values that are removed.
     affected : sequence of int
-        The columns that may lose cells.
+        The columns in which values may be removed.
 
     Examples
     --------
@@ -74,13 +72,13 @@ def _pyarrow(native: Any, hidden: Cells, affected: Sequence[int]) -> Any:
     for j in affected:
         column = native.column(j)
         taken = pa.array(np.arange(len(column)), mask=hidden[:, j])
-        holed = _takeable(column).take(taken).cast(column.type)
-        native = native.set_column(j, native.schema.field(j).with_nullable(True), holed)
+        incomplete = _takeable(column).take(taken).cast(column.type)
+        native = native.set_column(j, native.schema.field(j).with_nullable(True), incomplete)
     return native
 
 
 def _takeable(column: Any) -> Any:
-    """Returns the same cells in a type from which some can be taken: views of text and bytes lack that."""
+    """Returns the same values in a type that supports `take`, which views of text and bytes do not."""
     import pyarrow as pa
 
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}

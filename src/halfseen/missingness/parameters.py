@@ -1,4 +1,4 @@
-"""Checks of what users hand to a mechanism; every message names the parameter and the value."""
+"""Checks of the parameters of mechanisms; every message names the parameter and the value."""
 
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -28,7 +28,7 @@ def check_numbers(name: str, value: Any, low: float = -np.inf, high: float = np.
 
 
 def check_count(name: str, value: Any, low: int = 1) -> None:
-    """Raises unless `value` is a whole number of at least `low`."""
+    """Raises unless `value` is an integer of at least `low`."""
     number: Any = value if not isinstance(value, bool) else None
     if not isinstance(number, Integral) or value < low:
         raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}.")

@@ -1,8 +1,8 @@
-"""Tables as mechanisms see them: numbers with a mask, whatever the library they came from.
+"""Reads tables of any library as numbers with a mask, for mechanisms.
 
 Arrays and tensors are numbers already. In a frame, numbers count as themselves, booleans as 0 and 1, dates
 and durations as microseconds, and text and categories as the position of their level: in the order that the
-dtype declares, else sorted. Levels are learned in `fit`; one that was not seen there has no number.
+dtype declares, else sorted. Levels are learned in `fit`; a level that did not occur there has no number.
 """
 
 import datetime
@@ -36,8 +36,8 @@ class OpenTable:
     X : frame, array-like or tensor
         Two axes, rows and columns; arrays and tensors with `batched` may have more, of which the last is the
         columns and the others count as rows.
-    batched : bool
-        Whether more or fewer than two axes are right.
+    batched : bool, default=False
+        Whether more or fewer than two axes are allowed.
     """
 
     def __init__(self, X: Any, *, batched: bool = False) -> None:
@@ -60,7 +60,7 @@ class OpenTable:
         self.n_features = len(self.names)
 
     def present(self) -> Tensor:
-        """Returns which cells the table has, (N, D)."""
+        """Returns which values are not missing, (N, D)."""
         if self._values is not None:
             return ~self._values.isnan()
         frame = nw.from_native(self.native, eager_only=True)
@@ -91,7 +91,7 @@ class OpenTable:
         return shaped if isinstance(self.native, Tensor) else shaped.detach().cpu().numpy()
 
     def with_holes(self, hidden: Tensor, affected: Positions) -> Any:
-        """Returns a copy of the table without the hidden cells."""
+        """Returns a copy of the table in which some values are missing."""
         if self.framed:
             return put_nulls(self.native, hidden.cpu().numpy(), affected.tolist())
         if isinstance(self.native, Tensor):
@@ -116,15 +116,15 @@ class OpenTable:
         if isinstance(column, int | np.integer) and not isinstance(column, bool):
             if -self.n_features <= column < self.n_features:
                 return int(column) % self.n_features
-            raise ValueError(f"{parameter} holds {column!r}, but X has {self.n_features} columns.")
+            raise ValueError(f"{parameter} contains {column!r}, but X has {self.n_features} columns.")
         what = (
             f"columns {', '.join(map(repr, self.names[:8]))}" if self.framed else "no names, only positions"
         )
-        raise ValueError(f"{parameter} holds {column!r}, but X has {what}.")
+        raise ValueError(f"{parameter} contains {column!r}, but X has {what}.")
 
 
 class Coder:
-    """How the columns of the fitted table become numbers.
+    """Converts the columns of the fitted table to numbers.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Coder:
     Attributes
     ----------
     unreadable : frozenset of int
-        Columns among `needed` whose text has no order to go by: nearly every row has another value.
+        Columns among `needed` whose text has no useful order, because nearly every row has a different value.
     fill : array of shape (D,)
         The mean of each column that is read.
     """
@@ -166,7 +166,7 @@ class Coder:
                     raise SchemaError(f"Column {j} of X is {now!r}; in fit it was {before!r}.")
 
     def codes(self, table: OpenTable) -> Tensor:
-        """Returns the columns that are read as numbers, (N, D): NaN where there is none, 0 in the others."""
+        """Returns the columns that are read as numbers (N, D), NaN where missing; 0 in other columns."""
         self.check(table)
         numbers = table.numbers()
         if numbers is not None:
@@ -206,7 +206,9 @@ class Coder:
             return column.encode(raw)
         refuse_infinite(raw)
         if raw.storage == "label":
-            raise SchemaError(f"Column {raw.name!r} held numbers in fit, now it holds {raw.labels[0]!r}.")
+            raise SchemaError(
+                f"Column {raw.name!r} contained numbers in fit, but now it contains {raw.labels[0]!r}."
+            )
         return raw.values
 
 
@@ -219,7 +221,7 @@ def _as_values(X: Any) -> Tensor:
     except (TypeError, ValueError):
         kind = type(X).__name__
         raise ValueError(
-            f"X must hold numbers, or be a frame; a {kind} with other values cannot be read."
+            f"X must contain numbers, or be a data frame; a {kind} with other values cannot be read."
         ) from None
 
 
@@ -234,16 +236,16 @@ def _refuse_infinite(values: Tensor, name: str) -> None:
 
 
 def refuse_extreme(values: Tensor, name: str) -> None:
-    """Raises if the squares of a column, which some mechanisms compute, would leave the range of floats."""
+    """Raises if the squares of a column, which some mechanisms compute, would overflow."""
     largest = float(values.nan_to_num(0.0).abs().max()) if len(values) else 0.0
     if largest > LARGEST or 0.0 < largest < SMALLEST:
         raise SchemaError(
-            f"Column {name!r} holds numbers up to {largest:.3g} in size, but this mechanism computes with "
+            f"Column {name!r} contains numbers up to {largest:.3g} in size, but this mechanism computes with "
             f"numbers from {SMALLEST:g} to {LARGEST:g}. Express the column in another unit."
         )
 
 
 def _mean(values: Floats) -> float:
     seen = values[~np.isnan(values)]
-    with np.errstate(over="ignore", invalid="ignore"):  # of numbers that no mechanism computes with
+    with np.errstate(over="ignore", invalid="ignore"):  # for numbers with which no mechanism computes
         return float(seen.mean()) if len(seen) else 0.0

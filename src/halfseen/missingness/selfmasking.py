@@ -1,4 +1,4 @@
-"""Self-masking: whether a cell is hidden depends on its own value, so it is not missing at random (MNAR)."""
+"""Self-masking mechanisms: the probability that a value is removed depends on the value itself (MNAR)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,26 +34,27 @@ Numbers = float | Sequence[float]
 
 @dataclass(eq=False)
 class LogisticSelfMasking(CellMechanism):
-    r"""Hides a cell with a probability that rises, or falls, with its own value: not at random (MNAR).
+    r"""Removes values with a probability that is a logistic function of the value (MNAR).
 
     .. math:: p(m_j = 1 \mid x) = \operatorname{sigmoid}\!\Big(s_j \frac{x_j - \mu_j}{\sigma_j} + b_j\Big)
 
     Mean and standard deviation are those of the fitted column. The intercept :math:`b_j` is solved for each
-    column from that column alone, so that the mean probability over its cells is the rate.
+    column separately, so that the mean probability over its values is the rate.
 
     Parameters
     ----------
-    rate : float or sequence of float
-        The share of hidden cells, one for all columns or one for each.
-    steepness : float or sequence of float
-        How much the log odds change per standard deviation; positive hides large values, negative small ones.
+    rate : float or sequence of float, default=0.3
+        The fraction of values that is removed: one number for all columns, or one for each.
+    steepness : float or sequence of float, default=2.0
+        The change of the log odds per standard deviation. Large values are removed more often if it is
+        positive, small values if it is negative.
     columns : names or positions, optional
-        The columns that may lose cells; all if not given, text without an order apart.
+        The columns in which values may be removed. By default all columns, except text without an order.
 
     References
     ----------
-    Muzellec et al. (2020), Missing data imputation using optimal transport, whose simulator solves one
-    intercept against all columns at once and so misses the rate of each.
+    Muzellec et al. (2020), Missing data imputation using optimal transport. Their simulator solves one
+    intercept for all columns together and therefore does not meet the rate of each column.
 
     Examples
     --------
@@ -94,30 +95,30 @@ class LogisticSelfMasking(CellMechanism):
 
 @dataclass(eq=False)
 class ProbitSelfMasking(CellMechanism):
-    r"""Hides a cell with a probability that is a normal distribution function of its value (MNAR).
+    r"""Removes values with a probability that is a probit function of the value (MNAR).
 
     .. math:: p(m_j = 1 \mid x) = \Phi(\lambda_j x_j - c_j)
 
-    With ``calibration="data"`` the threshold :math:`c_j` makes the mean probability over the cells of the
-    fitted column the rate. With ``"gaussian"`` it is the closed form for :math:`x_j \sim \mathcal{N}(\mu_j,
-    \sigma_j^2)`,
+    With ``calibration="data"``, the threshold :math:`c_j` is chosen so that the mean probability over the
+    fitted values of the column is the rate. With ``"gaussian"`` it is the closed form for
+    :math:`x_j \sim \mathcal{N}(\mu_j, \sigma_j^2)`,
 
     .. math:: c_j = \lambda_j \mu_j - \Phi^{-1}(r) \sqrt{1 + \lambda_j^2 \sigma_j^2} .
 
     Parameters
     ----------
-    rate : float or sequence of float
-        The share of hidden cells, one for all columns or one for each.
-    slope : float or sequence of float
-        :math:`\lambda_j`, per standard deviation of the column, or per unit if not `standardize`.
-    standardize : bool
-        Whether `slope` counts standard deviations.
-    calibration : {"data", "gaussian"}
-        What the rate holds for: the fitted cells, or a Gaussian with their mean and variance.
+    rate : float or sequence of float, default=0.3
+        The fraction of values that is removed: one number for all columns, or one for each.
+    slope : float or sequence of float, default=1.0
+        The slope :math:`\lambda_j`, per standard deviation of the column or per unit (see `standardize`).
+    standardize : bool, default=True
+        Whether `slope` is per standard deviation of the column; otherwise it is per unit.
+    calibration : {"data", "gaussian"}, default="data"
+        Whether the rate is met on the fitted values, or for a Gaussian with their mean and variance.
     mean, variance : float or sequence of float, optional
-        Known moments of the columns, in place of those of the fitted cells.
+        Known moments of the columns, used instead of those of the fitted values.
     columns : names or positions, optional
-        The columns that may lose cells; all if not given, text without an order apart.
+        The columns in which values may be removed. By default all columns, except text without an order.
 
     Attributes
     ----------
@@ -178,34 +179,34 @@ class ProbitSelfMasking(CellMechanism):
 
 @dataclass(eq=False)
 class GaussianSelfMasking(CellMechanism):
-    r"""Hides cells whose value lies near a centre, with a bell-shaped probability (MNAR).
+    r"""Removes values near a centre, with a bell-shaped probability (MNAR).
 
     .. math:: p(m_j = 1 \mid x) = K_j \exp\Big(-\frac{(x_j - \tilde\mu_j)^2}{2 \tilde\sigma_j^2}\Big),
         \qquad \tilde\mu_j = \mu_j + k \sigma_j, \quad \tilde\sigma_j^2 = \tau_j \sigma_j^2
 
-    The relative variance :math:`\tau_j` is solved for the rate: over the cells of the fitted column with
+    The relative variance :math:`\tau_j` is chosen to meet the rate: over the fitted values of the column with
     ``calibration="data"``, and with ``"gaussian"`` by
 
     .. math:: K \sqrt{\tfrac{\tau}{1+\tau}}\; e^{-k^2 / 2(1+\tau)} = r .
 
-    Under a Gaussian model the hidden cells are again Gaussian given the others, with the centre as a
-    noisy observation: the one mechanism not at random whose Bayes predictor is in closed form.
+    Under a Gaussian model, the removed values are again Gaussian given the observed ones, with the centre
+    acting as a noisy observation. The Bayes predictor is therefore available in closed form.
 
     Parameters
     ----------
-    rate : float or sequence of float
-        The share of hidden cells, one for all columns or one for each.
-    shift : float
-        :math:`k`, the distance of the centre from the mean in standard deviations.
-    amplitude : float
-        :math:`K`, the probability at the centre; must exceed the rate. If more cells than wanted lie exactly
-        at the centre, as in a constant column with ``shift=0``, that column gets a smaller one.
-    calibration : {"data", "gaussian"}
-        What the rate holds for: the fitted cells, or a Gaussian with their mean and variance.
+    rate : float or sequence of float, default=0.3
+        The fraction of values that is removed: one number for all columns, or one for each.
+    shift : float, default=2.0
+        The distance :math:`k` of the centre from the mean, in standard deviations.
+    amplitude : float, default=1.0
+        The probability :math:`K` at the centre; it must exceed the rate. A column of which more values than
+        requested lie exactly at the centre, such as a constant column with ``shift=0``, gets a smaller one.
+    calibration : {"data", "gaussian"}, default="data"
+        Whether the rate is met on the fitted values, or for a Gaussian with their mean and variance.
     mean, variance : float or sequence of float, optional
-        Known moments of the columns, in place of those of the fitted cells.
+        Known moments of the columns, used instead of those of the fitted values.
     columns : names or positions, optional
-        The columns that may lose cells; all if not given, text without an order apart.
+        The columns in which values may be removed. By default all columns, except text without an order.
 
     Attributes
     ----------
@@ -265,7 +266,7 @@ class GaussianSelfMasking(CellMechanism):
         self.amplitudes_ = np.where(rates > 0.0, self.amplitude * shares, 0.0)
 
     def _cell_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        # A width of zero or infinity belongs to a rate of 0 or 1, where the amplitude says it all.
+        # A width of zero or infinity belongs to a rate of 0 or 1, where only the amplitude matters.
         narrow = np.where(np.isfinite(self.variances_) & (self.variances_ > 0), self.variances_, np.inf)
         distance = (x[:, self.columns_] - like(x, self.centres_)) ** 2 / like(x, 2.0 * narrow)
         log_hidden = like(x, self.amplitudes_).log() - distance
@@ -274,7 +275,7 @@ class GaussianSelfMasking(CellMechanism):
 
 
 def column_cells(columns: npt.NDArray[np.int64], x: Tensor, present: Tensor) -> list[Floats]:
-    """Returns the cells that are there, column by column."""
+    """Returns the values of each column that are not missing."""
     return [x[present[:, j], j].numpy() for j in columns.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""Missingness with a structure: dropout that does not come back, and questions that are skipped."""
+"""Structured mechanisms: permanent dropout, and questions that are skipped."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,29 +18,29 @@ from halfseen.missingness.reading import Columns, OpenTable, Positions
 
 @dataclass(eq=False)
 class MonotoneDropout(Mechanism):
-    r"""Hides the rest of a row from some column on, as when a patient leaves a study: MAR.
+    r"""Removes all values of a row from some column on, as when a patient leaves a study (MAR).
 
     .. math:: p(\text{leave at } t \mid x) = h_t(x) \prod_{s < t} (1 - h_s(x)), \qquad
         h_t(x) = \operatorname{sigmoid}(s\, z_{t-1} + b_t)
 
-    Without steepness it is MCAR. :math:`z_{t-1}` is the standardised value of the column before, the last one
-    seen. The intercepts are solved in turn, so that each column loses the share that it should on the fitted
-    table.
+    :math:`z_{t-1}` is the standardised value of the previous column, the last one observed. The intercepts
+    are solved in the order of the columns, so that each column meets its rate on the fitted table. With
+    ``steepness=0`` the mechanism is MCAR.
 
     Parameters
     ----------
-    rate : float or sequence of float
-        The share of rows that have left at the last column; those before follow from a constant hazard, and
-        the first is always seen. Or one share for each column, none smaller than the one before.
-    steepness : float
-        How much the log odds of leaving change per standard deviation of the last value seen; 0 is MCAR.
+    rate : float or sequence of float, default=0.3
+        The fraction of rows that have dropped out at the last column. The rates of the earlier columns follow
+        from a constant hazard, and the first column stays complete. Or one non-decreasing rate per column.
+    steepness : float, default=0.0
+        The change of the log odds of dropping out per standard deviation of the last observed value.
     columns : names or positions, optional
-        The columns in the order of time; all, from the first to the last, if not given.
+        The columns in the order of time; by default all, from the first to the last.
 
     Attributes
     ----------
     rates_ : array of shape (A,)
-        The share that is hidden in each column.
+        The fraction of values that is removed in each column.
     intercepts_ : array of shape (A,)
 
     References
@@ -63,7 +63,7 @@ class MonotoneDropout(Mechanism):
         check_rate(self.rate)
         check_number("steepness", self.steepness)
         if np.ndim(self.rate) and np.any(np.diff(np.asarray(self.rate)) < 0.0):
-            raise ValueError(f"rate must not fall from one column to the next, got {self.rate!r}.")
+            raise ValueError(f"rate must not decrease from one column to the next, got {self.rate!r}.")
 
     def _reads(self, table: OpenTable) -> Positions:
         return self.columns_[:-1] if self.steepness else self.columns_[:0]
@@ -71,7 +71,8 @@ class MonotoneDropout(Mechanism):
     def _settle_unreadable(self, table: OpenTable) -> None:
         for j in sorted(self._coder.unreadable):
             raise ValueError(
-                f"Column {table.names[j]!r} is text with another value in nearly every row: dropout cannot "
+                f"Column {table.names[j]!r} is text with a different value in nearly every row: dropout "
+                "cannot "
                 "depend on it. Leave it out of columns, or set steepness to 0."
             )
 
@@ -95,7 +96,7 @@ class MonotoneDropout(Mechanism):
         n_columns = len(self.columns_)
         if np.ndim(self.rate) == 0:
             if n_columns < 2:
-                raise ValueError("MonotoneDropout needs two columns; the first is always seen.")
+                raise ValueError("MonotoneDropout needs at least two columns; the first stays complete.")
             steps = np.arange(n_columns) / (n_columns - 1)
             return 1.0 - (1.0 - np.asarray(self.rate, dtype=np.float64)) ** steps
         rates = np.asarray(self.rate, dtype=np.float64)
@@ -104,7 +105,7 @@ class MonotoneDropout(Mechanism):
         return rates
 
     def _scores(self, x: Tensor) -> Tensor:
-        """Returns what the last value seen adds to the log odds of leaving at each column, (N, A)."""
+        """Returns the contribution of the last observed value to the log odds of dropping out, (N, A)."""
         z = (x[:, self.columns_] - like(x, self.means_)) / like(x, self.scales_)
         before = torch.cat([torch.zeros_like(z[:, :1]), z[:, :-1]], dim=1)
         return self.steepness * before if self.steepness else torch.zeros_like(z)
@@ -144,22 +145,22 @@ class MonotoneDropout(Mechanism):
 
 @dataclass(eq=False)
 class SkipPattern(RegionMechanism):
-    r"""Hides columns where another column has a given value, as a questionnaire that skips questions: MAR.
+    r"""Removes columns where another column has a given value, as in a questionnaire (MAR).
 
     .. math:: p(m_j = 1 \mid x) = q \cdot 1[x_c \in V], \qquad c \ne j
 
-    A row whose deciding cell is missing skips nothing.
+    In rows in which the other column is missing, nothing is removed.
 
     Parameters
     ----------
     columns : names or positions
         The columns that are skipped.
     when : name or position
-        The column that decides; it is never hidden.
+        The column that decides; it stays observed.
     equals : value or list of values
-        What it must be: text, a number, a boolean or a date, as in the table.
-    chance : float
-        :math:`q`, the probability that the columns are skipped then, each on its own.
+        The value or values of that column for which the others are skipped: text, numbers, booleans or dates.
+    chance : float, default=1.0
+        The probability :math:`q` that each of the columns is skipped, independently.
 
     Examples
     --------
@@ -183,7 +184,10 @@ class SkipPattern(RegionMechanism):
         columns = super()._choose_columns(table)
         self.when_ = int(table.positions(self.when, "when")[0])
         if self.when_ in columns.tolist():
-            raise ValueError(f"Column {table.names[self.when_]!r} decides and cannot be skipped itself.")
+            raise ValueError(
+                f"Column {table.names[self.when_]!r} decides about the others (when) and cannot be skipped "
+                "itself."
+            )
         return columns
 
     def _reads(self, table: OpenTable) -> Positions:
