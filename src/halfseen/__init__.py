@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
 
 __version__ = version("halfseen")
 __all__ = [
+    "CircuitImputer",
     "Column",
     "DeMissVAEImputer",
     "Diagnosis",

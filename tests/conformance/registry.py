@@ -116,6 +116,12 @@ IMPUTERS = (
         symmetric=False,
     ),
     ImputerRow(
+        "circuit",
+        made("circuit", n_leaves=4, n_channels=4, max_epochs=10),
+        {"n_leaves": [2, 4]},
+        symmetric=False,
+    ),
+    ImputerRow(
         "latent",
         made("latent", posterior="mixture", n_components=2, sampling="stratified", **_SMALL),
         _RATES,

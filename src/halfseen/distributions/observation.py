@@ -253,6 +253,11 @@ class Observation(nn.Module):
         """Returns the outputs for each leaf."""
         return tuple(torch.split(parameters, [leaf.n_parameters for leaf in self._leaves], dim=-1))
 
+    def own_features(self) -> list[Tensor]:
+        """Returns the positions of the features of each leaf, in its order."""
+        order = torch.arange(self.n_features) if self._from_features is None else self._from_features
+        return list(order.split([leaf.width for leaf in self._leaves]))
+
     def seen_columns(self, observed: Tensor) -> Tensor:
         """Returns which columns (*, C) are seen, from which features (*, D) are."""
         blank = observed.new_zeros(*observed.shape[:-1], self.n_columns)

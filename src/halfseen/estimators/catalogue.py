@@ -122,6 +122,16 @@ CATALOGUE = (
         quick=True,
     ),
     Method(
+        "circuit",
+        "CircuitImputer",
+        "circuit_imputer",
+        Family.TABLE_IMPUTER,
+        "Circuit",
+        "A probabilistic circuit: mixtures of each column, joined along a tree of dependent columns, fitted "
+        "to the observed values by gradient ascent on their exact likelihood. Each missing value is imputed "
+        "from its exact conditional distribution given the observed values of its row.",
+    ),
+    Method(
         "mean",
         "MeanImputer",
         "imputers",

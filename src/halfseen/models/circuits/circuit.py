@@ -1,11 +1,12 @@
 r"""A circuit over incomplete rows, and the questions that it answers exactly."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation import Observation
@@ -50,7 +51,8 @@ class Circuit(nn.Module):
     -----
     Shapes: ``batch`` holds :math:`(N, D)` features; what it holds where ``observed`` is False is never read.
     All answers about missing cells are mixtures of leaf distributions, whose weights are gradients of the log
-    density with respect to the leaves' log densities (Darwiche's differential): one backward pass.
+    density with respect to the leaves' log densities (Darwiche's differential): one pass down, which is
+    written out, as no other gradient is needed.
 
     References
     ----------
@@ -119,19 +121,37 @@ class Circuit(nn.Module):
         """Returns the probability (N, K) of each class given the observed cells."""
         return self.class_scores(batch)[0].softmax(dim=-1)
 
+    def top_channels(self, batch: Incomplete) -> Tensor:
+        """Returns what the root sums (N, trees * channels): log densities up to a constant of each row."""
+        return self._up(self.leaves(batch)).top
+
+    def messages(self, batch: Incomplete) -> Messages:
+        """Returns the log densities (R, N, M) of the regions at the bottom."""
+        terms = self.leaves(batch)
+        return self._at_regions(terms, torch.zeros(terms.shape[:2], dtype=torch.float64))
+
+    @torch.no_grad()
     def responsibilities(self, batch: Incomplete, *, of_class: int | None = None) -> Tensor:
         """Returns the probability (L, N, M) of the components of each leaf given the observed cells.
 
         They sum to 1 over the components of all leaves that read a column. With `of_class` they are given
         the class as well.
         """
-        with torch.enable_grad():
-            terms = self.leaves(batch).detach().requires_grad_()
-            reached = self._up(terms)
-            scores = reached.log_likelihood + self.log_prior.to(terms.dtype)
-            log_prob = scores.logsumexp(dim=-1) if of_class is None else scores[:, of_class]
-            gradient: Tensor = torch.autograd.grad(log_prob.sum(), terms)[0]
-        return gradient
+        reached = self._up(self.leaves(batch))
+        scores = reached.log_likelihood + self.log_prior.to(reached.top.dtype)
+        share = scores.softmax(dim=-1)  # (N, K)
+        if of_class is not None:
+            share = functional.one_hot(torch.tensor(of_class), share.shape[1]).to(share).expand_as(share)
+        at_root = self.root.shares(reached.top[None], share[None])[0]
+        flow = at_root.view(len(at_root), self.structure.n_trees, -1).movedim(1, 0)  # (trees, N, channels)
+        for layer, product, values in self._downwards(reached):
+            flow = flow[product.parents]
+            if isinstance(layer, SumLayer) and values is not None:
+                flow = layer.shares(values, flow)
+        if self._in_order:
+            return flow
+        n_leaves = self.leaves.n_windows * self.leaves.n_parts
+        return flow.new_zeros(n_leaves, *flow.shape[1:]).index_add_(0, self.regions, flow)
 
     @torch.no_grad()
     def conditional_mean(self, batch: Incomplete) -> Tensor:
@@ -284,10 +304,7 @@ class Circuit(nn.Module):
         at_root = choose((reached.top + weights.log())[None])[0]
         tree = at_root // self.structure.top_channels
         channel = (at_root % self.structure.top_channels).expand(self.structure.n_trees, -1)
-        for layer, product, values in reversed(
-            list(zip(self.sums, self.products, reached.inputs, strict=True))
-        ):
-            assert isinstance(product, ProductLayer)
+        for layer, product, values in self._downwards(reached):
             channel = channel[product.parents]  # (R, N)
             if isinstance(layer, SumLayer) and values is not None:
                 weights = layer.of_regions(len(values)).transpose(1, 2)  # (R, O, I)
@@ -299,6 +316,12 @@ class Circuit(nn.Module):
             leaves = self.regions[of_tree]
             components[leaves] = torch.where(tree == number, channel[of_tree], components[leaves])
         return components, tree
+
+    def _downwards(self, reached: _Pass) -> Iterator[tuple[nn.Module, ProductLayer, Tensor | None]]:
+        """Yields the layers of each level from the top, and what its sums read."""
+        for layer, product, values in reversed([*zip(self.sums, self.products, reached.inputs, strict=True)]):
+            assert isinstance(product, ProductLayer)  # said for the type checker
+            yield layer, product, values
 
     def _of_tree(self, values: Tensor, tree: Tensor) -> Tensor:
         """Returns features (N, D) from those of windows (W, N, F), each row by its tree."""

@@ -109,6 +109,17 @@ class SumLayer(nn.Module):
             values.view(n_regions, n_rows, n_outputs), messages.shift + shift.view(n_regions, n_rows)
         )
 
+    def shares(self, values: Tensor, outputs: Tensor) -> Tensor:
+        """Returns the shares (R, N, I) of the inputs in shares (R, N, O) of the sums, of messages (R, N, I).
+
+        That is the product of `outputs` with the derivative of the sums with respect to the messages.
+        """
+        n_sets, n_inputs, n_outputs = self.logits.shape
+        stacked, weights = values.reshape(n_sets, -1, n_inputs), self.weights
+        scaled = (stacked - stacked.amax(dim=-1, keepdim=True)).exp_()
+        ratio = outputs.reshape(n_sets, -1, n_outputs) / torch.bmm(scaled, weights)
+        return torch.bmm(ratio, weights.mT).mul_(scaled).view_as(values)
+
     def best(self, values: Tensor) -> Tensor:
         """Returns the greatest term of each sum instead (R, N, O), of log densities (R, N, I)."""
         log_weights = self.of_regions(len(values)).log()  # (R, I, O)

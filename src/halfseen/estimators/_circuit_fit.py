@@ -1,0 +1,69 @@
+"""How circuits over tables are built and trained, for every estimator that has one."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from halfseen.estimators._parameters import check_training, check_whole
+from halfseen.models.circuits.dependence import normalised_information
+from halfseen.models.circuits.structure import Structure, pair_columns
+from halfseen.training.loop import TrainingSettings
+
+Shape = Literal["tree", "shallow"]
+
+ROWS_PER_UNIT = 16  # rows for each component of a leaf and each channel of a region
+MIN_BATCHES = 16  # into which a small table is cut
+MOST_DEPENDENCE_ROWS = 20_000  # from which the dependence of columns is measured
+TREE_NOISE = 0.3  # added to the dependence of columns, so that further trees differ
+
+
+@dataclass(frozen=True)
+class CircuitSettings:
+    """The parameters that all estimators with a circuit over columns have in common."""
+
+    structure: Shape
+    n_leaves: int
+    n_channels: int
+    n_trees: int
+    training: TrainingSettings
+
+    @classmethod
+    def of(cls, estimator: Any, n_rows: int) -> "CircuitSettings":
+        """Checks and reads the parameters of an estimator; small tables get smaller circuits and batches."""
+        for name in ("n_leaves", "n_channels", "n_trees", "batch_size"):
+            check_whole(name, getattr(estimator, name), 1)
+        check_whole("max_epochs", estimator.max_epochs, 0)
+        check_training(estimator)
+        if estimator.structure not in get_args(Shape):
+            raise ValueError(f"structure must be 'tree' or 'shallow', got {estimator.structure!r}.")
+        most = max(2, n_rows // ROWS_PER_UNIT)
+        return cls(
+            structure=estimator.structure,
+            n_leaves=min(estimator.n_leaves, most),
+            n_channels=min(estimator.n_channels, most),
+            n_trees=estimator.n_trees,
+            training=TrainingSettings(
+                max_epochs=estimator.max_epochs,
+                batch_size=min(estimator.batch_size, max(16, n_rows // MIN_BATCHES)),
+                learning_rate=estimator.learning_rate,
+                patience=estimator.patience,
+                schedule="cosine",
+                compile=False,
+            ),
+        )
+
+    def build(self, codes: npt.NDArray[np.float64], seed: int, n_classes: int = 1) -> Structure:
+        """Returns the structure over the columns of a table of codes (N, C) with NaN."""
+        n_columns = codes.shape[1]
+        if self.structure == "shallow" or n_columns == 1:
+            return Structure.shallow(n_columns, self.n_leaves, self.n_channels, n_classes=n_classes)
+        generator = np.random.default_rng(seed)
+        affinity = normalised_information(codes[:: 1 + len(codes) // MOST_DEPENDENCE_ROWS])
+        pairings = [pair_columns(affinity)]
+        for _ in range(1, self.n_trees):
+            noise = TREE_NOISE * generator.random(affinity.shape)
+            pairings.append(pair_columns(affinity + noise + noise.T))
+        channels = [self.n_channels] * len(pairings[0])
+        return Structure.trees(n_columns, pairings, self.n_leaves, channels, n_classes=n_classes)

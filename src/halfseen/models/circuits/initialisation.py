@@ -1,0 +1,120 @@
+r"""Where training starts: leaves spread over each column, and sums that resemble rows of the table.
+
+A channel of a level stands for one row, the same in all regions of a group: its weights are the
+probabilities of the channels below given what that row shows. So even before training a channel is
+large for rows like its own, and the siblings that a product multiplies agree on the row.
+"""
+
+import torch
+from torch import Tensor
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.leaf import inverse_softplus
+from halfseen.distributions.leaves import GaussianLeaf
+from halfseen.distributions.leaves_levels import CategoricalLeaf
+from halfseen.models.circuits.circuit import Circuit
+from halfseen.models.circuits.layers import Messages, SumLayer
+
+EVEN_SHARE = 0.2  # of the weights of a sum, spread evenly: no channel is shut at the start
+OWN_LEVEL = 3.0  # log odds by which a component prefers one level to what frequencies say
+MIN_SPREAD = 0.05  # of a component, in standard deviations of the column
+NOISE = 0.01  # of parameters of other families: equal components would receive equal gradients
+
+
+@torch.no_grad()
+def spread_leaves(circuit: Circuit, batch: Incomplete, generator: torch.Generator) -> None:
+    """Puts the components of the leaves of a table at quantiles of numbers, and at one level each.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        Over a table: its structure has a single window.
+    batch : Incomplete
+        Training rows (N, D).
+    generator : torch.Generator
+        For the families of columns that have no rule.
+    """
+    leaves = circuit.leaves
+    theta, observation = leaves.theta, leaves.observation
+    parts = []
+    for leaf, own, parameters in zip(
+        observation.leaves, observation.own_features(), observation.split(theta), strict=True
+    ):
+        if isinstance(leaf, GaussianLeaf):
+            loc, scale = _quantile_components(batch, own, len(theta))
+            raw = inverse_softplus((scale - leaf.std_floor).clamp(min=1e-3))
+            parts.append(torch.cat([loc, raw], dim=1))
+        elif isinstance(leaf, CategoricalLeaf):
+            chosen = torch.arange(len(theta))[:, None] % torch.tensor(leaf.widths)[leaf.block_of]
+            first = leaf.slots[:, 0][leaf.block_of]
+            is_own = torch.arange(leaf.width) - first == chosen
+            parts.append(leaf.neutral_parameters() + OWN_LEVEL * is_own)
+        else:
+            parts.append(parameters + NOISE * torch.randn(parameters.shape, generator=generator))
+    theta.copy_(torch.cat([part.to(theta.dtype) for part in parts], dim=1))
+
+
+def _quantile_components(batch: Incomplete, features: Tensor, n_components: int) -> tuple[Tensor, Tensor]:
+    """Returns locations and scales (M, J): quantiles of each number, and half the way to its neighbours."""
+    levels = (torch.arange(n_components, dtype=torch.float64) + 0.5) / n_components
+    loc = torch.zeros(n_components, len(features), dtype=torch.float64)
+    for number, feature in enumerate(features.tolist()):
+        values = batch.x[batch.observed[:, feature], feature].double()
+        if len(values):
+            loc[:, number] = torch.quantile(values[:: 1 + len(values) // 100_000], levels)
+    if n_components == 1:
+        return loc, torch.ones_like(loc)
+    gaps = loc.diff(dim=0)
+    before, after = torch.cat([gaps[:1], gaps]), torch.cat([gaps, gaps[-1:]])
+    return loc, ((before + after) / 2).clamp(min=MIN_SPREAD)
+
+
+@torch.no_grad()
+def resemble_rows(
+    circuit: Circuit, batch: Incomplete, generator: torch.Generator, classes: Tensor | None = None
+) -> None:
+    """Sets the weights of all sums from rows that are drawn without replacement as far as there are enough.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        Its leaves have been initialised.
+    batch : Incomplete
+        Training rows (N, D).
+    generator : torch.Generator
+        Chooses the rows.
+    classes : Tensor, optional
+        The class (N) of each row, -1 if unknown; needed for more than one class.
+    """
+    most = max([1, *(level.n_channels or 1 for level in circuit.structure.levels)])
+    order = torch.randperm(len(batch), generator=generator)
+    rows = order.repeat(-(-most // len(order)))[:most]
+    values = circuit.messages(batch[rows])
+    for layer, product in zip(circuit.sums, circuit.products, strict=True):
+        if isinstance(layer, SumLayer):
+            layer.set_weights(_weights_of_rows(layer, values.values))
+        values = product(layer(Messages(values.values, torch.zeros_like(values.shift))))
+    sample = order[: 20 * circuit.root.logits.shape[1]]
+    labels = None if classes is None else classes[sample]
+    circuit.root.set_weights(_root_weights(circuit, batch[sample], labels))
+
+
+def _weights_of_rows(layer: SumLayer, values: Tensor) -> Tensor:
+    """Returns weights (S, I, O): the posterior of the inputs given row o, averaged over regions of a set."""
+    n_sets, n_inputs, n_outputs = layer.logits.shape
+    posterior = values[:, :n_outputs].softmax(dim=-1)  # (R, O, I)
+    by_set = posterior.reshape(n_sets, -1, n_outputs, n_inputs).mean(dim=1).transpose(1, 2)
+    return torch.lerp(by_set, torch.full_like(by_set, 1.0 / n_inputs), EVEN_SHARE)
+
+
+def _root_weights(circuit: Circuit, batch: Incomplete, classes: Tensor | None) -> Tensor:
+    """Returns weights (1, I, K): how often each channel is the likeliest one, by class."""
+    n_inputs, n_classes = circuit.root.logits.shape[1:]
+    posterior = circuit.top_channels(batch).softmax(dim=-1)  # (N, I)
+    counts = posterior.new_full((n_inputs, n_classes), EVEN_SHARE * len(batch) / n_inputs / n_classes)
+    if classes is None:
+        counts = counts + posterior.sum(dim=0)[:, None]
+    else:
+        known = classes >= 0
+        counts.index_add_(1, classes[known], posterior[known].T)
+    return (counts / counts.sum(dim=0))[None]

@@ -1,0 +1,105 @@
+"""What densities over the features of a table share, once they are put on its columns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from halfseen._random import Keys, row_uniforms
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, mean_numbers
+
+RARE_STREAM = 3  # noise of different purposes is kept apart
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class TabularDensity(Generic[ModuleT]):
+    """Codes of a table under a density of its features whose marginals and conditionals are exact.
+
+    A subclass says how features are drawn (`_draw_features`) and how the model is rebuilt (`from_state`).
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The C modelled columns.
+    features : FeatureMap
+        From codes (N, C) to features (N, D), with all indicators.
+    module : nn.Module
+        The fitted density: a `ConditionalModel` over features.
+    """
+
+    columns: Sequence[Column]
+    features: FeatureMap
+    module: ModuleT
+
+    @torch.no_grad()
+    def point(self, codes: Incomplete) -> Tensor:
+        """Returns codes (N, C) completed by conditional means and most probable levels."""
+        batch = self.features.encode(codes)
+        mean = self._mean(batch)
+        numbers = mean_numbers(self.features, mean, lambda levels: self._quantiles(batch, levels))
+        return decode_mean(self.features, codes, mean, numbers)
+
+    @torch.no_grad()
+    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns completed codes (S, N, C) drawn jointly."""
+        batch = self.features.encode(codes)
+        drawn = [self._draw(codes, batch, keys, s) for s in range(n_draws)]
+        return torch.stack(drawn) if drawn else codes.x.new_empty(0, *codes.x.shape)
+
+    @torch.no_grad()
+    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns exact conditional quantiles (Q, N, C) of numbers; most probable levels otherwise."""
+        batch = self.features.encode(codes)
+        result = self.point(codes).expand(len(probabilities), -1, -1).clone()
+        quantiles = self._quantiles(batch, probabilities)
+        result[..., list(self.features.numeric)] = self.features.numbers(quantiles)
+        return torch.where(codes.observed, codes.x, result)
+
+    @torch.no_grad()
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of each level, by column with levels."""
+        return level_probabilities(self.features, codes, self._mean(self.features.encode(codes)))
+
+    @torch.no_grad()
+    def log_prob(self, codes: Incomplete) -> Tensor:
+        """Returns the exact log density (N) of the observed cells, in the units of the table."""
+        total: Tensor = self.module(self.features.encode(codes)) + self.features.log_jacobian(codes)
+        for block in self.features.blocks:
+            seen = codes.observed[:, block.column]
+            levels = torch.where(seen, codes.x[:, block.column], 0.0).long()
+            total = total + torch.where(seen, block.share[levels].log(), 0.0)
+        return total
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns every learned tensor."""
+        weights = {f"module.{name}": value for name, value in self.module.state_dict().items()}
+        return self.features.state() | weights
+
+    def _mean(self, batch: Incomplete) -> Tensor:
+        """Returns expected features (N, D)."""
+        raise NotImplementedError
+
+    def _quantiles(self, batch: Incomplete, levels: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, D) of the features."""
+        raise NotImplementedError
+
+    def _draw_features(self, batch: Incomplete, keys: Keys, draw: int) -> Tensor:
+        """Returns features (N, D), the missing ones drawn by the noise of the rows' keys."""
+        raise NotImplementedError
+
+    def _draw(self, codes: Incomplete, batch: Incomplete, keys: Keys, draw: int) -> Tensor:
+        drawn = self._draw_features(batch, keys, draw)
+        result = codes.x.clone()
+        result[:, list(self.features.numeric)] = self.features.numbers(drawn)
+        rare = torch.from_numpy(row_uniforms(keys, draw, len(self.features.blocks), RARE_STREAM))
+        for number, block in enumerate(self.features.blocks):
+            level = block.draw(drawn[:, block.start : block.stop], rare[:, number])
+            result[:, block.column] = level.to(result.dtype)
+        return torch.where(codes.observed, codes.x, result)
