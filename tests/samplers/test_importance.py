@@ -1,6 +1,7 @@
 """Importance sampling of missing cells against exact conditionals of linear-Gaussian models."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ from halfseen.models.latent.start import Factors, start_from_factors
 from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import SelfMask
-from halfseen.samplers import importance
+from halfseen.objectives.weights import effective_sample_size
+from halfseen.samplers import candidates, importance
+from halfseen.samplers.candidates import CandidateSource
 from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.samplers.proposals import DF, SHARES, Noise, StudentT, at_mode
@@ -202,7 +205,8 @@ def test_an_answer_does_not_depend_on_company_memory_or_what_is_under_the_mask(m
 
     whole, poisoned = answers(batch), answers(poison)
     alone = sampler.draws(batch[4:5], keys[4:5], 2)
-    monkeypatch.setattr(importance, "SHARE_OF_BUDGET", 2**20)  # 512 bytes: less than one row at a time
+    for module in (importance, candidates):
+        monkeypatch.setattr(module, "SHARE_OF_BUDGET", 2**20)  # 512 bytes: less than one row at a time
     for one, other, little in zip(whole, poisoned, answers(poison), strict=True):
         torch.testing.assert_close(one, other, rtol=EXACT, atol=EXACT)
         torch.testing.assert_close(one, little, rtol=1e-9, atol=1e-9)
@@ -268,10 +272,10 @@ def test_a_row_with_a_poor_posterior_gets_a_proposal_of_its_own(n_components):
 def test_the_proposal_at_a_mode_is_the_posterior_of_a_linear_gaussian_model():
     model, gaussian = linear_gaussian(6, 3)
     batch = some_rows(gaussian)
-    joint = ImportanceSampler(model)
+    joint = CandidateSource(model, 1, 0)
     student = at_mode(
         torch.full((len(batch), 3), 5.0, dtype=torch.float64),
-        lambda z: joint._joint(batch, z, torch.empty(0), 1.0).log_w,
+        lambda z: joint.joint(batch, z, torch.empty(0), 1.0).log_w,
     )
     loadings, loc = model.decoder.output.weight, model.decoder.output.bias
     for n, observed in enumerate(batch.observed):
@@ -311,10 +315,8 @@ def test_chains_bring_draws_of_a_poor_start_to_the_law_of_the_model():
     assert stats.kstest(moved, law.cdf).pvalue > FAILURE_RATE
 
 
-def test_rows_whose_posterior_fits_pay_for_no_proposal_and_the_pilot_is_no_waste(monkeypatch):
-    """What is decoded of such a row are its draws, and the few points among which a start would be chosen."""
-    model, gaussian = linear_gaussian()
-    batch = some_rows(gaussian, n_rows=9)
+def count_decoded(model, monkeypatch):
+    """A list that gets the number of latents of all rows that are decoded together."""
     decoded = []
     forward = type(model).log_joint
 
@@ -323,6 +325,49 @@ def test_rows_whose_posterior_fits_pay_for_no_proposal_and_the_pilot_is_no_waste
         return forward(self, rows, z, *args, **options)
 
     monkeypatch.setattr(type(model), "log_joint", watched)
+    return decoded
+
+
+def test_rows_whose_posterior_fits_need_no_draws_beyond_the_pilot_for_means_and_quantiles(monkeypatch):
+    """A few more points are decoded, among which a start of a proposal would be chosen."""
+    model, gaussian = linear_gaussian()
+    batch = some_rows(gaussian, n_rows=9)
     monkeypatch.setattr(importance, "MAX_ROWS", len(batch))
-    ImportanceSampler(model, 200).mean(batch)
-    assert sum(decoded) == len(batch) * (200 + len(SHARES))
+    decoded = count_decoded(model, monkeypatch)
+    sampler = ImportanceSampler(model, 200)
+    answers = {
+        "mean": lambda sampler: sampler.mean(batch),
+        "quantiles": lambda sampler: sampler.quantiles(batch, [0.1, 0.9]),
+        "draws": lambda sampler: sampler.draws(batch, row_keys(batch.to_array(), seed=0), 2),
+    }
+    n_draws = {}
+    for name, answer in answers.items():
+        decoded.clear()
+        answer(sampler)
+        n_draws[name] = sum(decoded) / len(batch) - len(SHARES)
+    assert n_draws == {"mean": 64, "quantiles": 64, "draws": 200}
+    decoded.clear()
+    answers["mean"](replace(sampler, effort="fixed"))
+    assert sum(decoded) > 5 * len(batch) * 64
+
+
+@pytest.mark.parametrize("n_components", [1, 3])
+def test_rows_use_as_many_draws_as_they_need_whatever_the_other_rows(n_components):
+    model, gaussian = linear_gaussian(8, 4, n_components)
+    model.requires_grad_(False)
+    model.encoder.output.bias[: 4 * n_components] += torch.linspace(0.0, 0.1, 4).repeat(n_components)
+    batch = some_rows(gaussian, n_rows=20)
+    source = CandidateSource(model, 600, 0)
+    found, counts = source.all_of(batch, frugal=True)
+    assert len(counts.unique()) > 2
+    assert (counts % n_components == 0).all()
+    ess = effective_sample_size(found.log_w)
+    assert ess.median() > 0.1 * 600
+    for row in range(len(batch)):
+        alone, count = source.all_of(batch[row : row + 1], frugal=True)
+        assert count == counts[row]
+        torch.testing.assert_close(alone.log_w[:, 0], found.log_w[:, row], rtol=0, atol=1e-9)
+    expected = gaussian.conditional_mean(batch)
+    mean = torch.einsum("an,and->nd", found.log_w.exp(), model.observation.mean(found.parameters))
+    error = (mean - expected) / gaussian.conditional_variance(batch).sqrt()
+    assert error[~batch.observed].square().mean().sqrt() < (0.125 * 600) ** -0.5

@@ -6,7 +6,7 @@ scrambled Sobol points: an answer is a function of the row and the seed alone, a
 makes draws of rows differ is noise that belongs to the rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, cast
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from halfseen._random import Keys, row_uniforms, torch_generator
+from halfseen._random import Keys, row_uniforms
 from halfseen._threads import map_in_threads, n_workers
 from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
@@ -26,16 +26,13 @@ from halfseen.models.latent.model import LatentModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.weights import effective_sample_size, pareto_k
 from halfseen.samplers.calibration import choose_stretch
-from halfseen.samplers.proposals import Draws, LogJoint, Noise, propose
+from halfseen.samplers.candidates import SHARE_OF_BUDGET, Candidates, CandidateSource, Effort
 
 Form = Literal["auto", "decoder_mean", "sample", "integrated"]
 
-STEP_BYTES = 8 * 2**20  # of what arises while draws are decoded: small enough to stay near the processor
-SHARE_OF_BUDGET = 16  # the draws of all rows at work may take this part of the memory budget
 INDEX_STREAM, CELL_STREAM = 1, 16  # noise of different purposes is kept apart
 MAX_ROWS = 256  # at once: rows that are few are done as if they were so many
 MAX_ATTEMPTS = 64  # to draw a cell that is missing
-PILOT_DRAWS = 64  # at most, that tell whether a posterior will do
 
 
 @dataclass(frozen=True)
@@ -50,22 +47,6 @@ class Trust:
 
     ess: Tensor
     pareto_k: Tensor
-
-
-@dataclass(frozen=True)
-class Candidates:
-    r"""Latent draws of some rows, or some of them.
-
-    Shapes
-    ------
-    log_w : :math:`(A, N)`, log weights, normalised if all draws are there
-    parameters : :math:`(A, N, P)`
-    completed : :math:`(A, N, D)`, or None
-    """
-
-    log_w: Tensor
-    parameters: Tensor
-    completed: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -91,6 +72,10 @@ class ImportanceSampler:
         As above; by default what the model's own mask term is, and decoder means without a mask model.
     adapts : bool
         Whether rows whose posterior fits badly get a proposal of their own.
+    effort : {"adaptive", "fixed"}
+        Means and quantiles use as many draws of a row as it needs (``"adaptive"``), see `CandidateSource`, or
+        all, and every row tries a proposal of its own (``"fixed"``), which takes several times as long. Draws
+        and bounds of densities use all latents in any case.
     stretch : tuple of float
         How many times wider missing numbers are than the model says, by column of numbers, see
         `halfseen.samplers.calibration`; it concerns quantiles and draws (these are never made narrower) of
@@ -107,6 +92,7 @@ class ImportanceSampler:
     seed: int = 0
     form: Form = "auto"
     adapts: bool = True
+    effort: Effort = "adaptive"
     stretch: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -154,7 +140,7 @@ class ImportanceSampler:
         """
         if self._form != "decoder_mean":
             return self
-        found = self._candidates(batch)
+        found, _ = self._source.all_of(batch, frugal=True)
         observation, weights = self.model.observation, found.log_w.exp()
         factors = choose_stretch(observation, found.parameters, weights, truth, hidden, half)
         return replace(self, stretch=factors)
@@ -165,16 +151,25 @@ class ImportanceSampler:
         """A running average: weights are relative to the largest so far."""
         top = torch.full((len(rows),), -torch.inf, dtype=rows.x.dtype)
         total, sums = torch.zeros_like(top), torch.zeros_like(rows.x)
-        for piece in self._pieces(rows):
-            higher = torch.maximum(top, piece.log_w.amax(dim=0))
-            shrink, weights = (top - higher).exp(), (piece.log_w - higher).exp()  # (N), (A, N)
-            expected = self._expected(piece.parameters, piece.completed)
-            sums = sums * shrink[:, None] + torch.einsum("an,and->nd", weights, expected)
-            total, top = total * shrink + weights.sum(dim=0), higher
+        for piece in self._source.pieces(rows, frugal=True):
+            index, found = piece.rows, piece.found
+            higher = torch.maximum(top[index], found.log_w.amax(dim=0))
+            shrink, weights = (top[index] - higher).exp(), (found.log_w - higher).exp()  # (n), (A, n)
+            added = torch.einsum("an,and->nd", weights, self._expected(found.parameters, found.completed))
+            sums[index] = sums[index] * shrink[:, None] + added
+            total[index] = total[index] * shrink + weights.sum(dim=0)
+            top[index] = higher
         return torch.where(rows.observed, rows.x, sums / total[:, None])
 
     def _quantiles(self, rows: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        found = self._candidates(rows)
+        found, counts = self._source.all_of(rows, frugal=True)
+        result = rows.x.new_empty(len(probabilities), len(rows), len(self._number_features))
+        for n_draws in counts.unique().tolist():
+            index = (counts == n_draws).nonzero().squeeze(1)
+            result[:, index] = self._quantiles_of(found.of(n_draws, index), probabilities)
+        return result
+
+    def _quantiles_of(self, found: Candidates, probabilities: Sequence[float]) -> Tensor:
         observation = self.model.observation
         if self._form == "sample":
             assert found.completed is not None
@@ -190,7 +185,7 @@ class ImportanceSampler:
     def _draws(self, rows: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         if self._form == "sample":
             return self._resampled_cells(rows, keys, n_draws)
-        found = self._candidates(rows)
+        found, _ = self._source.all_of(rows, frugal=False)
         drawn = []
         for s in range(n_draws):
             chosen = _choose(found.log_w, keys, s)  # (N)
@@ -201,8 +196,10 @@ class ImportanceSampler:
     def _resampled_cells(self, rows: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns cells that were drawn with their latents, by noise that belongs to the rows."""
         n_noise = self.model.observation.n_noise
-        cells = np.stack([row_uniforms(keys, a, n_noise, CELL_STREAM) for a in range(self._noise.n_draws)])
-        found = self._candidates(rows, torch.from_numpy(cells).to(rows.x.dtype))
+        cells = np.stack(
+            [row_uniforms(keys, a, n_noise, CELL_STREAM) for a in range(self._source.noise.n_draws)]
+        )
+        found, _ = self._source.all_of(rows, torch.from_numpy(cells).to(rows.x.dtype), frugal=False)
         assert found.completed is not None
         positions = torch.arange(len(rows))
         chosen = [_choose(found.log_w, keys, s) for s in range(n_draws)]
@@ -239,91 +236,13 @@ class ImportanceSampler:
 
     def _log_prob(self, rows: Incomplete) -> Tensor:
         total = torch.full((len(rows),), -torch.inf, dtype=rows.x.dtype)
-        for piece in self._pieces(rows, mask_weight=0.0, unbiased=True):
-            total = total.logaddexp(piece.log_w.logsumexp(dim=0))
+        for piece in self._source.pieces(rows, mask_weight=0.0, unbiased=True):
+            total = total.logaddexp(piece.found.log_w.logsumexp(dim=0))
         return total
 
     def _log_alpha(self, rows: Incomplete) -> Tensor:
-        return torch.cat([piece.log_w for piece in self._pieces(rows, unbiased=True)]).log_softmax(dim=0)
-
-    def _candidates(self, rows: Incomplete, cells: Tensor | None = None) -> Candidates:
-        pieces = list(self._pieces(rows, cells=cells))
-        log_w = torch.cat([piece.log_w for piece in pieces]).log_softmax(dim=0)
-        completed = [piece.completed for piece in pieces if piece.completed is not None]
-        parameters = torch.cat([piece.parameters for piece in pieces])
-        return Candidates(log_w, parameters, torch.cat(completed) if completed else None)
-
-    def _pieces(
-        self,
-        rows: Incomplete,
-        mask_weight: float = 1.0,
-        cells: Tensor | None = None,
-        *,
-        unbiased: bool = False,
-    ) -> Iterator[Candidates]:
-        """Yields some draws at a time, with log weights that are not normalised.
-
-        The draws that judge the posterior count too, unless the sums of weights are to be unbiased or draws
-        have cells of their own.
-        """
-        tried: list[Candidates] | None = [] if not unbiased and self._form == "decoder_mean" else None
-        draws = self._propose(rows, mask_weight, tried)
-        cells = self._cells if cells is None else cells
-        done = 0
-        if tried:
-            joint = self._joined(rows, draws, tried, mask_weight)
-            done = len(joint.log_w)
-            yield replace(joint, log_w=draws[:done].log_weights(joint.log_w))
-        for part in self._parts(len(draws.z), len(rows), done):
-            joint = self._joint(rows, draws.z[part], cells[part], mask_weight)
-            yield replace(joint, log_w=draws[part].log_weights(joint.log_w))
-
-    def _joined(
-        self, rows: Incomplete, draws: Draws, tried: Sequence[Candidates], mask_weight: float
-    ) -> Candidates:
-        """Returns the first draws, which the pilot has decoded but for rows with a proposal of their own."""
-        log_w, parameters = (
-            torch.cat([getattr(one, name) for one in tried]) for name in ("log_w", "parameters")
-        )
-        own = draws.own.nonzero().squeeze(1)
-        z = draws.z[: len(log_w), own]
-        for part in self._parts(len(log_w) if len(own) else 0, len(own)):
-            found = self._joint(rows[own], z[part], self._pilot_cells, mask_weight)
-            log_w[part, own], parameters[part, own] = found.log_w, found.parameters
-        return Candidates(log_w, parameters, None)
-
-    def _propose(self, rows: Incomplete, mask_weight: float, tried: list[Candidates] | None) -> Draws:
-        """Returns draws; puts what the pilot finds in `tried`, if its draws are to be the first of them."""
-
-        def log_joint_of(index: Tensor) -> LogJoint:
-            some = rows if len(index) == len(rows) else rows[index]
-
-            def log_joint(z: Tensor) -> Tensor:
-                cells, parts = self._pilot_cells, self._parts(len(z), len(some))
-                found = [self._joint(some, z[part], cells, mask_weight) for part in parts]
-                if tried == [] and len(z) == pilot.n_draws:
-                    tried.extend(found)
-                return torch.cat([one.log_w for one in found])
-
-            return log_joint
-
-        posterior = self.model.posterior(rows)
-        if not self.adapts:
-            return self._noise.of_posterior(posterior)
-        pilot = self._pilot if tried is None else self._noise.first(self._pilot.n_draws)
-        return propose(posterior, log_joint_of, self._noise, pilot)
-
-    def _joint(self, rows: Incomplete, z: Tensor, cells: Tensor, mask_weight: float) -> Candidates:
-        """Returns latents (A, N, L) with, for now, the log density of them and the row."""
-        found = self._model.log_joint(
-            rows, z.unsqueeze(-2), cells.unsqueeze(-2), mask_weight=mask_weight, exact=True
-        )
-        completed = None if found.completed is None else found.completed.squeeze(-2)
-        return Candidates(found.log_w.squeeze(-1), found.parameters.squeeze(-2), completed)
-
-    def _parts(self, n_draws: int, n_rows: int, done: int = 0) -> list[slice]:
-        size = max(1, self._pairs_at_once // max(1, n_rows))
-        return [slice(start, start + size) for start in range(done, n_draws, size)]
+        pieces = self._source.pieces(rows, unbiased=True)
+        return torch.cat([piece.found.log_w for piece in pieces]).log_softmax(dim=0)
 
     def _expected(self, parameters: Tensor, completed: Tensor | None) -> Tensor:
         """Returns what each draw expects of features (A, N, D)."""
@@ -373,38 +292,11 @@ class ImportanceSampler:
         return self.model.mask_term if self.form == "auto" else self.form
 
     @cached_property
-    def _model(self) -> LatentModel:
-        """The model whose weights the form needs: the paper's form has those of drawn cells."""
-        if self.model.mask_model.is_ignorable:
-            return self.model
-        return self.model.with_mask_term("integrated" if self._form == "integrated" else "sample")
-
-    @cached_property
-    def _noise(self) -> Noise:
-        return self._make_noise(self.n_draws, self.seed)
-
-    @cached_property
-    def _pilot(self) -> Noise:
-        """Other noise, by which the posterior is judged."""
-        return self._make_noise(min(self.n_draws, PILOT_DRAWS), self.seed + 1)
-
-    def _make_noise(self, n_draws: int, seed: int) -> Noise:
-        dtype = next(self.model.parameters()).dtype
-        return Noise.draw(n_draws, self.model.n_components, self.model.n_latent, seed, dtype)
-
-    @cached_property
-    def _cells(self) -> Tensor:
-        return self._make_cells(self._noise.n_draws, self.seed)
-
-    @cached_property
-    def _pilot_cells(self) -> Tensor:
-        """The same for all latents: a mode is to be that of one function."""
-        return self._make_cells(1, self.seed + 1)
-
-    def _make_cells(self, n_draws: int, seed: int) -> Tensor:
-        """Returns uniforms (A, 1, M) that fill the missing cells of every row."""
-        shape, dtype = (n_draws, 1, self._model.n_cells), next(self.model.parameters()).dtype
-        return torch.rand(shape, generator=torch_generator(seed), dtype=torch.float64).to(dtype)
+    def _source(self) -> CandidateSource:
+        model = self.model
+        if not model.mask_model.is_ignorable:  # the paper's form has the weights of drawn cells
+            model = model.with_mask_term("integrated" if self._form == "integrated" else "sample")
+        return CandidateSource(model, self.n_draws, self.seed, adapts=self.adapts, effort=self.effort)
 
     @cached_property
     def _number_features(self) -> list[int]:
@@ -415,16 +307,6 @@ class ImportanceSampler:
     @property
     def _self_mask(self) -> SelfMaskModel:
         return cast(SelfMaskModel, self.model.mask_model)
-
-    @property
-    def _pairs_at_once(self) -> int:
-        """How many draws of how many rows to handle at once."""
-        observation = self.model.observation
-        widths = [len(weight) for weight in self.model.decoder.parameters() if weight.dim() > 1]
-        numbers = 3 * max([*widths, 1]) + 4 * observation.n_parameters + 4 * observation.n_features
-        if self._form == "integrated":
-            numbers += 5 * N_NODES * observation.n_columns
-        return max(1, min(STEP_BYTES, memory_budget() // (4 * SHARE_OF_BUDGET)) // (8 * numbers))
 
     def _rows_at_once(self, *, keeps_draws: bool) -> int:
         """So many that what is kept of every draw fits, in each of the threads."""

@@ -9,7 +9,7 @@ taken for noise; weights of draws of the one say nothing of the other, so other 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from scipy import special
@@ -45,15 +45,24 @@ class Draws:
     log_share : :math:`(A, N)`, the log of how much each draw counts before it is weighed; the shares of a row
         sum to 1
     own : :math:`(N)`, whether the row has a proposal of its own
+    worth : :math:`(N)`, the effective sample size of the pilot under the posterior; 0 without a pilot
     """
 
     z: Tensor
     log_density: Tensor
     log_share: Tensor
     own: Tensor
+    worth: Tensor
 
     def __getitem__(self, part: slice) -> "Draws":
-        return Draws(self.z[part], self.log_density[part], self.log_share[part], self.own)
+        return Draws(self.z[part], self.log_density[part], self.log_share[part], self.own, self.worth)
+
+    def of_rows(self, rows: Tensor) -> "Draws":
+        """Returns the draws of some rows."""
+        z, log_density, log_share = (
+            part.index_select(1, rows) for part in (self.z, self.log_density, self.log_share)
+        )
+        return Draws(z, log_density, log_share, self.own[rows], self.worth[rows])
 
     def log_weights(self, log_joint: Tensor) -> Tensor:
         """Returns log weights (A, N), whose exponentials sum to an estimate of the density of the row."""
@@ -129,8 +138,9 @@ class Noise:
     def of_posterior(self, posterior: GaussianMixture) -> Draws:
         """Returns draws of the posterior, equally many of each component."""
         z = self._strata(posterior, len(self.strata))
-        own = torch.zeros(z.shape[1], dtype=torch.bool)
-        return Draws(z, posterior.log_prob(z), self._shares(posterior, len(self.strata)), own)
+        nothing = z.new_zeros(z.shape[1])
+        shares = self._shares(posterior, len(self.strata))
+        return Draws(z, posterior.log_prob(z), shares, nothing.bool(), nothing)
 
     def of_both(self, posterior: GaussianMixture, student: StudentT) -> Draws:
         """Returns draws of which a share is the posterior's, and the others the Student t's."""
@@ -143,7 +153,8 @@ class Noise:
         )
         own = self._shares(posterior, kept) + math.log(part)
         others = own.new_full((self.n_draws - n_kept, own.shape[1]), -math.log(self.n_draws))
-        return Draws(z, log_density, torch.cat([own, others]), torch.ones(z.shape[1], dtype=torch.bool))
+        nothing = z.new_zeros(z.shape[1])
+        return Draws(z, log_density, torch.cat([own, others]), ~nothing.bool(), nothing)
 
     def _strata(self, posterior: GaussianMixture, size: int) -> Tensor:
         return posterior.stratified(self.strata[:size, None]).transpose(1, 2).flatten(0, 1)  # (A, N, L)
@@ -153,8 +164,16 @@ class Noise:
         return (posterior.log_weights.T - math.log(size)).repeat(size, 1)  # (A, N)
 
 
-def propose(posterior: GaussianMixture, log_joint_of: LogJointOfRows, noise: Noise, pilot: Noise) -> Draws:
+def propose(
+    posterior: GaussianMixture,
+    log_joint_of: LogJointOfRows,
+    noise: Noise,
+    pilot: Noise,
+    poor_share: float = POOR,
+) -> Draws:
     """Returns draws of the posterior; for rows where few of them count, of a proposal of their own.
+
+    Few are less than the share `poor_share`.
 
     Which rows these are is found by the pilot. If that is other noise, given it the returned ones are plain
     importance draws, and the sums of their weights are unbiased. Only such rows pay for a proposal.
@@ -166,8 +185,9 @@ def propose(posterior: GaussianMixture, log_joint_of: LogJointOfRows, noise: Noi
     log_joint = log_joint_of(torch.arange(len(posterior.loc)))
     tried = pilot.of_posterior(posterior)
     worth, evidence = _worth(tried.log_weights(log_joint(tried.z)))
+    plain = replace(plain, worth=worth)
     start, astray = _best_start(posterior.mean(), log_joint)
-    poor = ((worth < POOR * pilot.n_draws) | astray).nonzero().squeeze(1)
+    poor = ((worth < poor_share * pilot.n_draws) | astray).nonzero().squeeze(1)
     if len(poor) == 0:
         return plain
     log_joint = log_joint_of(poor)
@@ -182,6 +202,7 @@ def propose(posterior: GaussianMixture, log_joint_of: LogJointOfRows, noise: Noi
         plain.log_density.index_copy(1, poor[use], own.log_density),
         plain.log_share.index_copy(1, poor[use], own.log_share),
         plain.own.index_fill(0, poor[use], True),
+        worth,
     )
 
 
