@@ -26,15 +26,14 @@ class Standardizer:
     @classmethod
     def fit(cls, batch: Incomplete) -> "Standardizer":
         """Learns location and scale; a feature without spread keeps scale 1."""
-        seen = batch.observed.to(batch.x.dtype)
-        total = seen.sum(dim=0).clamp(min=1e-300)
+        total = batch.observed.sum(dim=0).clamp(min=1)
         # Squares of numbers near the largest float overflow, so everything is divided by the largest first.
         largest = batch.filled().abs().amax(dim=0) if len(batch) else torch.ones(batch.n_features)
         unit = torch.where(largest > 0, largest, 1.0).to(batch.x.dtype)
         x = batch.filled() / unit
-        loc = (seen * x).sum(dim=0) / total
+        loc = x.sum(dim=0) / total
         centred = torch.where(batch.observed, x - loc, 0.0)
-        scale = ((seen * centred**2).sum(dim=0) / total).sqrt() * unit
+        scale = (centred.square().sum(dim=0) / total).sqrt() * unit
         return cls(loc * unit, torch.where(scale > 1e-12 * unit, scale, 1.0))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -39,7 +39,6 @@ is unused, and none is a copy of another. First means of components that are spr
 looser bound in the first quarter of the epochs, gained nothing, so there is neither.
 """
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -54,7 +53,7 @@ from halfseen.datasets.loaders import is_present, load
 from halfseen.datasets.problem import Floats
 from halfseen.datasets.registry import describe
 from halfseen.datasets.toys import MixtureOfGaussians
-from halfseen.errors import HalfseenWarning
+from halfseen.errors import warn_user
 from halfseen.experiments.claims import Better, Setting
 from halfseen.experiments.missvae_methods import (
     DECODER_SNR,
@@ -171,10 +170,8 @@ def _complete_rows() -> tuple[Floats, Floats, MixtureOfGaussians]:
         found = {name: np.asarray(part, dtype=np.float64) for name, part in load(DATA).items()}
         law = MixtureOfGaussians(found["comp_probs"], found["means"], found["covs"], MISSING)
         return found["train"], found["test"], law
-    warnings.warn(
-        f"The paper's rows, {DATA}, are not there: another mixture is drawn, with another scale of scores.",
-        HalfseenWarning,
-        stacklevel=3,  # the caller of make_task
+    warn_user(
+        f"The paper's rows, {DATA}, are not there: another mixture is drawn, with another scale of scores."
     )
     law = MixtureOfGaussians.draw(rate=MISSING, random_state=0)
     return law.sample(20_000, random_state=1).X, law.sample(1_000, random_state=2).X, law

@@ -1,14 +1,13 @@
 """A look inside latent-variable models: noise of gradients, use of components, posteriors on a grid."""
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.errors import HalfseenWarning
+from halfseen.errors import warn_user
 from halfseen.models.latent.model import LatentModel
 from halfseen.objectives.latent import LatentObjective
 from halfseen.objectives.protocols import Objective
@@ -284,11 +283,7 @@ def posterior_on_grid(
     log_p, log_q, blended = (one.log_softmax(dim=0) for one in (joint, log_q, blended))
     border = float(log_p.exp()[grid.on_border].sum()), float(log_q.exp()[grid.on_border].sum())
     if max(border) > MAX_BORDER:
-        warnings.warn(
-            f"The posterior reaches the border of the grid {bounds}. Widen bounds.",
-            HalfseenWarning,
-            stacklevel=3,  # the caller, past the decorator
-        )
+        warn_user(f"The posterior reaches the border of the grid {bounds}. Widen bounds.")
     encoder, weighted = Divergences.between(log_q, log_p), Divergences.between(blended, log_p)
     return PosteriorGrid(grid, log_p, log_q, blended, encoder, weighted, border)
 

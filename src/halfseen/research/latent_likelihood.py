@@ -7,7 +7,6 @@ nothing.
 
 import itertools
 import math
-import warnings
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.mixture import GaussianMixture
-from halfseen.errors import HalfseenWarning
+from halfseen.errors import warn_user
 from halfseen.models.latent.mask_term import N_NODES
 from halfseen.models.latent.model import LatentModel
 from halfseen.objectives.latent import LatentObjective
@@ -216,18 +215,14 @@ def _warn_of_misfit(result: GridLikelihood, grid: LatentGrid) -> None:
     outside = int(is_outside.sum())
     between = int((~is_outside & (result.unevenness > MAX_UNEVENNESS)).sum())
     if outside:
-        warnings.warn(
+        warn_user(
             f"The posteriors of {outside} of {len(result.border)} rows reach the border of the grid "
-            f"{grid.bounds}; their log likelihood is too low. Widen bounds.",
-            HalfseenWarning,
-            stacklevel=4,  # the caller of grid_log_likelihood
+            f"{grid.bounds}; their log likelihood is too low. Widen bounds."
         )
     if between:
-        warnings.warn(
+        warn_user(
             f"The posteriors of {between} of {len(result.border)} rows are narrower than the cells of the "
-            f"grid; their log likelihood is inaccurate. Take more than {grid.n_points} points.",
-            HalfseenWarning,
-            stacklevel=4,  # the caller of grid_log_likelihood
+            f"grid; their log likelihood is inaccurate. Take more than {grid.n_points} points."
         )
 
 

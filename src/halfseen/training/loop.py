@@ -3,7 +3,6 @@
 import hashlib
 import math
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from halfseen.errors import HalfseenWarning, TrainingError
+from halfseen.errors import TrainingError, warn_user
 from halfseen.objectives.protocols import Objective, Rows
 from halfseen.training.checkpoint import (
     Checkpoint,
@@ -316,11 +315,9 @@ class _Run(Generic[ModuleT, RowsT]):
                 "extreme or infinite values in the data, or begin with a learning rate below "
                 f"{self.settings.learning_rate:g}."
             )
-        warnings.warn(
+        warn_user(
             f"In epoch {epoch + 1} {reason}: training went back to the last good state and goes on with the "
-            f"learning rate {rate / 2:g} instead of {rate:g}.",
-            HalfseenWarning,
-            stacklevel=5,  # the caller of fit_module
+            f"learning rate {rate / 2:g} instead of {rate:g}."
         )
         backoff = Backoff(epoch=epoch, learning_rate=rate / 2, reason=reason)
         self._load(self.state)

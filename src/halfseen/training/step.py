@@ -1,6 +1,5 @@
 """One optimisation step: a gradient and an AdamW update, done eagerly or as one compiled graph."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
-from halfseen.errors import HalfseenWarning
+from halfseen.errors import warn_user
 from halfseen.objectives.protocols import Objective, Rows
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -138,11 +137,9 @@ class Optimiser(Generic[ModuleT, RowsT]):
         except torch._dynamo.exc.TorchDynamoException as error:
             # Compilation comes before execution, so nothing was changed yet.
             reason = str(error).strip().splitlines()[0]
-            warnings.warn(
+            warn_user(
                 f"The training step could not be compiled and runs eagerly ({reason}). "
-                "Set compile=False to silence this, or install a C++ compiler.",
-                HalfseenWarning,
-                stacklevel=7,  # the caller of fit_module
+                "Set compile=False to silence this, or install a C++ compiler."
             )
             self._update, self.compiled = None, False
             return self.step(batch, noise, learning_rate)

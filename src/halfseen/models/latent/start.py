@@ -235,8 +235,8 @@ def start_from_edges(mask_model: SelfMaskModel, rows: Incomplete, active: Tensor
     directions = torch.where(signs == 0, before.sign(), signs)  # (C)
     slope = torch.where(signs == 0, before.abs(), functional.softplus(before)).clamp(min=STEEP)
     raw = torch.where(signs == 0, directions * slope, inverse_softplus(slope))
-    values = torch.where(rows.observed, rows.x, torch.nan)[:, mask_model.feature] * directions
-    edges = values.nan_to_num(nan=-torch.inf).amax(dim=0)
+    values = rows.x[:, mask_model.feature] * directions
+    edges = torch.where(rows.observed[:, mask_model.feature], values, -torch.inf).amax(dim=0)
     active = active & mask_model.is_number & edges.isfinite() & (directions != 0)
     if isinstance(mask_model, SharedSlopeMask):
         slope = slope[:1]
