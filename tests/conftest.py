@@ -1,12 +1,14 @@
 """Fixtures of the whole suite: where shared data lies, and that nobody moves the global generators."""
 
 import os
+from collections import defaultdict
 from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 import torch
+from conformance.design import plan
 
 hypothesis.settings.register_profile("halfseen", deadline=None, derandomize=True, max_examples=15)
 hypothesis.settings.load_profile("halfseen")
@@ -14,24 +16,32 @@ hypothesis.settings.load_profile("halfseen")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Sorts tests of registered estimators into the fast and the slow suite, by the rows and the tables.
-
-    Every law meets every estimator: in the fast suite on an array and on one frame of everything, and the
-    first imputer on the frames of all libraries; those of the others, and estimators that share all their
-    code with others, are slow. Of both at once there would be too many.
-    """
+    """Sorts tests of registered estimators into suites, as tests/conformance/design.py plans."""
+    params = [item.callspec.params.values() if hasattr(item, "callspec") else () for item in items]
+    rows = [next((value for value in values if hasattr(value, "slow")), None) for values in params]
+    cases = [next((value for value in values if hasattr(value, "repeats")), None) for values in params]
+    offered = defaultdict(dict)  # the tables of each law and estimator
+    for item, row, case in zip(items, rows, cases, strict=True):
+        if row is not None and case is not None:
+            offered[_law(item), row.name][case.name] = case
     kept, dropped = [], []
-    for item in items:
-        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        names = [value.name for value in values if hasattr(value, "name")]
-        slow = any(getattr(value, "slow", False) for value in values)
-        repeats = any(getattr(value, "repeats", False) for value in values) and "gaussian" not in names
-        if slow or repeats:
+    for item, row, case in zip(items, rows, cases, strict=True):
+        suites = {"fast", "laws"}
+        if row is not None:
+            name = None if case is None else case.name
+            suites = plan(_law(item), row, offered[_law(item), row.name].values()).get(name, set())
+        (kept if suites else dropped).append(item)
+        if "laws" in suites and "conformance" in item.path.parts and not item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.laws)
+        if "slow" in suites:
             item.add_marker(pytest.mark.slow)
-        (dropped if slow and repeats else kept).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = kept
+
+
+def _law(item):
+    return item.nodeid.partition("[")[0]
 
 
 @pytest.fixture

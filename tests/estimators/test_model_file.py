@@ -136,6 +136,7 @@ def test_a_model_gives_the_same_answers_in_a_new_process_also_from_a_path_in_any
     assert dict(zip(expected, found, strict=True)) == expected
 
 
+@pytest.mark.slow
 def test_a_process_that_has_imported_nothing_else_loads_a_model(model_file):
     program = "import sys, halfseen; print(type(halfseen.load(sys.argv[1])).__name__)"
     run = subprocess.run(
