@@ -28,12 +28,14 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.neumiss_networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
     from halfseen.estimators.normalizer import SparsityNormalizer
     from halfseen.estimators.predictors import GaussianRegressor
+    from halfseen.estimators.recommenders import AutoRec
     from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
     from halfseen.pooling import Pooled, pool
     from halfseen.training.checkpoint import checkpoints
 
 __version__ = version("halfseen")
 __all__ = [
+    "AutoRec",
     "CircuitImputer",
     "Column",
     "DeMissVAEImputer",

@@ -187,6 +187,8 @@ OTHERS = (
         made("miwae", image_shape=[8, 8], **_SMALL | {"max_epochs": 1, "n_imputation_draws": 8}),
     ),
     FamilyRow("skeleton-sequences", Family.SEQUENCES, partial(RecurrentClassifier, width=4, max_epochs=4)),
+    FamilyRow("autorec", Family.RATINGS, made("autorec", n_hidden=8, max_epochs=4)),
+    FamilyRow("autorec-users", Family.RATINGS, made("autorec", rows="user", n_hidden=8, max_epochs=4)),
     FamilyRow("skeleton-ratings", Family.RATINGS, RatingMeans),
 )
 """The estimators of images, ratings and sequences, with the laws of test_families.py."""

@@ -203,6 +203,16 @@ CATALOGUE = (
         for kind in ("regressor", "classifier")
     ),
     Method(
+        "autorec",
+        "AutoRec",
+        "recommenders",
+        Family.RATINGS,
+        "AutoRec",
+        "An autoencoder of the observed ratings of each item or user, with rows normalised by their number "
+        "of ratings.",
+        on_command_line=False,
+    ),
+    Method(
         "sparsity-normalizer",
         "SparsityNormalizer",
         "normalizer",

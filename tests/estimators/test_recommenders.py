@@ -1,0 +1,220 @@
+"""AutoRec: what it predicts and recommends, new and cold users, and ratings that it refuses."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+import halfseen
+from halfseen import AutoRec
+
+SMALL = {"n_hidden": 16, "max_epochs": 60, "penalty": 2.0, "learning_rate": 1e-2, "random_state": 0}
+
+
+def make_ratings(n_users=60, n_items=40, share=0.4, seed=0):
+    """Ratings of two groups of users with opposite tastes, and the matrix of expected ratings."""
+    rng = np.random.default_rng(seed)
+    taste = np.where(np.arange(n_users) % 2, 1.0, -1.0)
+    genre = np.where(np.arange(n_items) % 2, 1.0, -1.0)
+    expected = 3 + 1.5 * taste[:, None] * genre
+    users, items = np.nonzero(rng.random((n_users, n_items)) < share)
+    noise = 0.3 * rng.normal(size=len(users))
+    rating = np.clip(expected[users, items] + noise, 1, 5)
+    return pd.DataFrame({"user": users + 100, "item": items, "rating": rating}), expected
+
+
+@pytest.fixture(scope="module", params=["item", "user"])
+def rows(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def fitted(rows):
+    ratings, expected = make_ratings()
+    return AutoRec(rows, **SMALL).fit(ratings), ratings, expected
+
+
+def test_ratings_that_were_not_given_are_predicted(fitted):
+    model, ratings, expected = fitted
+    given = np.zeros(expected.shape, dtype=bool)
+    given[ratings["user"] - 100, ratings["item"]] = True
+    users, items = np.nonzero(~given)
+    error = model.predict(users + 100, items) - expected[users, items]
+    assert np.sqrt(np.mean(error**2)) < 0.5
+    assert model.score(ratings) > -0.5
+
+
+def test_the_best_items_come_first_and_rated_items_are_left_out(fitted):
+    model, ratings, _ = fitted
+    items, predicted = model.recommend(103, k=5)
+    assert (np.diff(predicted) <= 0).all()
+    assert not set(items) & set(ratings["item"][ratings["user"] == 103])
+    assert (items % 2 == 1).all()
+    np.testing.assert_allclose(model.predict(103, items), predicted)
+    everything, _ = model.recommend(103, k=1000)
+    assert len(everything) == 40 - (ratings["user"] == 103).sum()
+
+
+def test_a_new_user_is_folded_in_without_refitting(fitted):
+    model, _, expected = fitted
+    before = model.module_.encoder.clone()
+    items = np.arange(0, 16)
+    predicted = model.predict_new(items, expected[1, items])
+    assert np.sqrt(np.mean((predicted - expected[1]) ** 2)) < 0.6
+    best, _ = model.recommend_new(items, expected[1, items], k=4)
+    assert (best % 2 == 1).all()
+    assert (best >= 16).all()
+    assert (model.module_.encoder == before).all()
+
+
+def test_rows_of_users_answer_a_known_user_and_the_same_ratings_alike():
+    ratings, _ = make_ratings()
+    model = AutoRec("user", **SMALL).fit(ratings)
+    own = ratings[ratings["user"] == 107]
+    folded = model.predict_new(own["item"], own["rating"])
+    np.testing.assert_allclose(folded, model.predict(107, model.items_), atol=1e-5)
+
+
+def test_predictions_stay_within_the_scale(fitted):
+    model, _, _ = fitted
+    low, high = model.rating_range_
+    users, items = np.meshgrid(model.users_, model.items_)
+    predicted = model.predict(users.ravel(), items.ravel())
+    assert low <= predicted.min()
+    assert predicted.max() <= high
+
+
+def test_cold_users_and_items_have_means(fitted):
+    model, ratings, _ = fitted
+    assert model.predict("nobody", 99)[0] == pytest.approx(ratings["rating"].mean())
+    by_item = model.predict([-1] * 2, [0, 1])
+    means = [ratings["rating"][ratings["item"] == item].mean() for item in (0, 1)]
+    np.testing.assert_allclose(by_item, means, atol=0.3)
+    with pytest.raises(ValueError, match="User 'nobody' has no rating in fit"):
+        model.recommend("nobody")
+
+
+def test_empty_rows_and_columns_of_a_matrix_are_cold(rows):
+    ratings, _ = make_ratings()
+    matrix = sp.csr_matrix((ratings["rating"], (ratings["user"] - 100, ratings["item"])), shape=(62, 43))
+    model = AutoRec(rows, **SMALL).fit(matrix)
+    assert len(model.users_) == 62
+    mean = ratings["rating"].mean()
+    assert model.predict(61, 42)[0] == pytest.approx(mean)
+    assert np.isfinite(model.recommend(61, k=3)[1]).all()
+
+
+@pytest.mark.parametrize("library", [pl.DataFrame, pa.table], ids=["polars", "arrow"])
+def test_frames_of_all_libraries_and_matrices_give_the_same_model(fitted, rows, library):
+    model, ratings, _ = fitted
+    columns = {name: ratings[name].to_numpy() for name in ("rating", "item", "user")}
+    columns["when"] = np.arange(len(ratings))
+    other = AutoRec(rows, **SMALL).fit(library(columns))
+    np.testing.assert_array_equal(other.predict(101, np.arange(40)), model.predict(101, np.arange(40)))
+    matrix = sp.coo_array((ratings["rating"], (ratings["user"] - 100, ratings["item"])))
+    by_matrix = AutoRec(rows, **SMALL).fit(matrix)
+    np.testing.assert_array_equal(by_matrix.predict(1, np.arange(40)), model.predict(101, np.arange(40)))
+
+
+def test_the_order_of_ratings_does_not_matter(fitted, rows):
+    model, ratings, _ = fitted
+    shuffled = AutoRec(rows, **SMALL).fit(ratings.sample(frac=1, random_state=1))
+    np.testing.assert_array_equal(shuffled.predict(101, np.arange(40)), model.predict(101, np.arange(40)))
+
+
+def test_text_and_whole_floats_are_identifiers(rows):
+    ratings, _ = make_ratings(20, 10)
+    number = AutoRec(rows, **SMALL).fit(ratings)
+    floats = AutoRec(rows, **SMALL).fit(ratings.astype({"user": float}))
+    np.testing.assert_array_equal(floats.predict(101, [1, 2]), number.predict(101, [1, 2]))
+    text = AutoRec(rows, **SMALL).fit(ratings.assign(user="u" + ratings["user"].astype(str)))
+    np.testing.assert_array_equal(text.predict("u101", [1, 2]), number.predict(101, [1, 2]))
+
+
+def test_the_variants_of_the_paper_can_be_fitted(rows):
+    ratings, _ = make_ratings()
+    for options in ({"sparsity_norm": False}, {"centre": True}, {"centre": False}):
+        assert AutoRec(rows, **SMALL | options).fit(ratings).score(ratings) > -1
+
+
+def test_a_saved_recommender_recommends_the_same(fitted, tmp_path):
+    model, _, _ = fitted
+    model.save(tmp_path / "model")
+    loaded = halfseen.load(tmp_path / "model")
+    for ours, theirs in zip(loaded.recommend(103), model.recommend(103), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(loaded.predict_new([1, 2], [5, 1]), model.predict_new([1, 2], [5, 1]))
+
+
+FRAME = pd.DataFrame({"user": [1, 1, 2], "item": [1, 2, 1], "rating": [3.0, 4.0, 5.0]})
+
+
+@pytest.mark.parametrize(
+    ("ratings", "message"),
+    [
+        (pd.concat([FRAME, FRAME[:1]]), "1 pairs of user and item have more than one rating, .* user 1"),
+        (FRAME.assign(rating=[3.0, np.nan, 5.0]), "1 of 3 ratings are missing or infinite, .* row 1"),
+        (FRAME.assign(rating=["a", "b", "c"]), "Column 'rating' .* must hold numbers"),
+        (FRAME.assign(user=[1.5, 1, 2]), "Column 'user' holds 1.5, which is no whole number"),
+        (FRAME.assign(item=[1, None, 2]), "Column 'item' is missing in 1 rows, the first is row 1"),
+        (FRAME.assign(user=pd.to_datetime(["2020", "2021", "2022"])), "'user' .* neither whole numbers"),
+        (FRAME.drop(columns="item"), "The table has no column for the items. Name it 'item'"),
+        (FRAME.assign(user_id=1), "The table has more than one column for the users"),
+        (FRAME.set_axis(["196", "242", "3"], axis=1), "seems to have no header"),
+        (FRAME[:0], "There are no ratings"),
+        (FRAME.assign(user=[2**60, 2**60 + 1, 1]), "holds numbers above"),
+        ([[1, 1, 3.0]], "Ratings must be a data frame with the columns user, item and rating"),
+        (sp.csr_array((2, 2)), "There are no ratings"),
+    ],
+)
+def test_tables_that_hold_no_ratings_are_refused(ratings, message):
+    with pytest.raises(ValueError, match=message):
+        AutoRec(**SMALL).fit(ratings)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rows": "movie"}, "rows must be 'item' or 'user', got 'movie'"),
+        ({"centre": "mean"}, "centre must be True, False or 'auto', got 'mean'"),
+        ({"penalty": 0}, "penalty must be positive and finite, got 0"),
+        ({"n_hidden": 0}, "n_hidden must be at least 1, got 0"),
+        ({"rating_range": (1, 4)}, r"1 ratings are outside rating_range=\(1, 4\), the first is 5"),
+        ({"rating_range": (5, 1)}, "rating_range must be a pair of increasing numbers"),
+        ({"rating_range": 5}, "rating_range must be a pair of numbers, got 5"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        AutoRec(**SMALL | options).fit(FRAME)
+
+
+def test_questions_that_cannot_be_answered_are_refused(fitted):
+    model, _, _ = fitted
+    with pytest.raises(ValueError, match="There are 2 users and 3 items"):
+        model.predict([101, 102], [1, 2, 3])
+    with pytest.raises(ValueError, match=r"The user 1\.5 is neither a whole number nor text"):
+        model.predict([1.5], [1])
+    with pytest.raises(ValueError, match="A user is missing"):
+        model.predict([None], [1])
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
+        model.recommend(101, k=0)
+    with pytest.raises(ValueError, match="recommend takes one user, got 2"):
+        model.recommend([101, 102])
+    with pytest.raises(ValueError, match="Item 99 has no rating in fit"):
+        model.predict_new([99], [3])
+    with pytest.raises(ValueError, match="There are 2 items and 1 ratings"):
+        model.predict_new([1, 2], [3])
+    with pytest.raises(ValueError, match="An item has more than one rating"):
+        model.predict_new([1, 1], [3, 3])
+    with pytest.raises(ValueError, match="1 ratings are outside"):
+        model.predict_new([1], [30])
+
+
+def test_a_damaged_file_is_refused_before_a_product_is_made(fitted, tmp_path):
+    model, _, _ = fitted
+    content = model._state() | {"ratings.columns": model._ratings.columns + 1000}
+    with pytest.raises(ValueError, match="outside its"):
+        model._restore(content)
