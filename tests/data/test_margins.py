@@ -7,7 +7,7 @@ from scipy import integrate, stats
 
 from halfseen.data.columns import Column
 from halfseen.data.links import Link
-from halfseen.data.margin_choice import bounded_margin, choose_margin
+from halfseen.data.margin_choice import bounded_margin, choose_margin, refit_margin
 from halfseen.data.margins import Margin, log_mass, truncated_moments
 
 N = 800
@@ -156,8 +156,8 @@ def test_tensors_that_are_no_margin_are_refused():
         Link("above", 0.1, 2.0),
         Link("below", 30.0, 2.0),
         Link("between", 0.1, 30.0),
-        Link("power", 3.0, 0.05),
-        Link("power", 3.0, 2.0),
+        Link("power", 0.0, 3.0, 0.05),
+        Link("power", 0.0, 3.0, 2.0),
     ],
     ids=str,
 )
@@ -199,3 +199,20 @@ def test_where_observed_values_are_beyond_the_bounds_answers_follow_those_within
     assert float(drawn.min()) >= 0.5
     assert float((drawn == 0.5).double().mean()) < 0.02
     assert float(drawn.mean()) == pytest.approx(SCORES[SCORES >= 0.5].mean(), abs=0.05)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_margins_fitted_with_random_weights_vary_as_margins_of_new_samples_do(name):
+    margin, x = chosen(name)
+    counts = {"kind": "count", "integer": True, "minimum": 0.0}
+    about = column(**counts) if name == "counts" else column()
+    rng = np.random.default_rng(3)
+    weighted, renewed = [], []
+    for _ in range(60):
+        weighted.append(refit_margin(about, margin, x.numpy(), rng.exponential(size=N)))
+        rows = margin.inverse(torch.from_numpy(rng.normal(size=N))).numpy()
+        renewed.append(refit_margin(about, margin, rows, np.ones(N)))
+    places = torch.from_numpy(np.quantile(SHAPES[name], [0.45, 0.75, 0.95]))
+    spreads = [np.std([one.forward(places).numpy() for one in some], axis=0) for some in (weighted, renewed)]
+    np.testing.assert_allclose(spreads[0], spreads[1], rtol=0.5)
+    assert spreads[0].min() > 0

@@ -180,7 +180,7 @@ def test_each_draw_has_parameters_of_its_own():
     table = gaussian_array(30)
     imputer = GaussianImputer(n_posterior_draws=3, random_state=0).fit(table)
     assert len(imputer.model_.posterior) == 3
-    locs = [tuple(gaussian.loc.tolist()) for gaussian in imputer.model_.posterior]
+    locs = [tuple(draw.gaussian.loc.tolist()) for draw in imputer.model_.posterior]
     assert len(set(locs)) == 3
     assert imputer.sample(table, n_draws=7).shape == (7, *table.shape)
 

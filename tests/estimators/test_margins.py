@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy import integrate, stats
 
 from halfseen import GaussianImputer, load
@@ -115,9 +116,21 @@ def test_margins_are_saved_and_loaded(tmp_path):
     imputer = GaussianImputer(random_state=0, n_posterior_draws=3).fit(table)
     imputer.save(tmp_path / "model.halfseen")
     again = load(tmp_path / "model.halfseen")
+    np.testing.assert_array_equal(again.interval(table), imputer.interval(table))
     np.testing.assert_array_equal(again.transform(table), imputer.transform(table))
     np.testing.assert_array_equal(again.sample(table, 3), imputer.sample(table, 3))
     np.testing.assert_array_equal(again.score_samples(table), imputer.score_samples(table))
+
+
+@pytest.mark.parametrize("name", ["exponential", "counts"])
+def test_posterior_draws_have_margins_of_their_own(name):
+    _, table, _ = correlated(name, n_rows=600)
+    imputer = GaussianImputer(n_posterior_draws=4, random_state=0).fit(table)
+    far = {
+        float(draw.features.margins[0].place(torch.tensor(3.0, dtype=torch.float64)))
+        for draw in imputer.model_.posterior
+    }
+    assert len(far) == 4
 
 
 def test_a_self_masking_model_has_gaussian_margins():

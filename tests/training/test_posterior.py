@@ -15,7 +15,7 @@ from halfseen.training.posterior import sample_posterior
 def draw(batch, n_draws, ridge=0.0, seed=0):
     generator = torch.Generator().manual_seed(seed)
     start = fit_gaussian(batch, EMSettings(ridge=ridge), generator=generator).gaussian
-    return sample_posterior(batch, start, ridge=ridge, n_draws=n_draws, generator=generator)
+    return sample_posterior([batch] * n_draws, start, ridge=ridge, generator=generator)
 
 
 def test_on_complete_data_parameters_have_their_textbook_posterior(monkeypatch):

@@ -154,8 +154,7 @@ class FeatureMap:
         features = cls._arranged(columns, groups, scaler, all_indicators)
         if scaler.loc.shape != (features.n_features,) or scaler.scale.shape != scaler.loc.shape:
             raise ValueError(f"There are {features.n_features} features and {scaler.loc.numel()} scales.")
-        margins = tuple(_margin_from(state, c) for c in features.numeric)
-        return replace(features, margins=margins) if any(margins) else features
+        return features.with_margins(state, "features.margin")
 
     @classmethod
     def _arranged(
@@ -265,10 +264,20 @@ class FeatureMap:
         for block in self.blocks:
             tensors[f"features.group.{block.column}"] = block.group
             tensors[f"features.share.{block.column}"] = block.share
-        for i, margin in self.bent():
-            for name, tensor in margin.state().items():
-                tensors[f"features.margin.{self.numeric[i]}.{name}"] = tensor
-        return tensors
+        return tensors | self.margin_state("features.margin")
+
+    def margin_state(self, prefix: str) -> dict[str, Tensor]:
+        """Returns the tensors of the margins, under names that start with a prefix."""
+        return {
+            f"{prefix}.{self.numeric[i]}.{name}": tensor
+            for i, margin in self.bent()
+            for name, tensor in margin.state().items()
+        }
+
+    def with_margins(self, state: Mapping[str, Tensor], prefix: str) -> "FeatureMap":
+        """Returns the map with the margins that `margin_state` wrote into a state."""
+        margins = tuple(_margin_from(state, f"{prefix}.{c}.") for c in self.numeric)
+        return replace(self, margins=margins if any(margins) else ())
 
     def _indicate(self, codes: Incomplete) -> Incomplete:
         numbers = codes.filled()[:, list(self.numeric)]
@@ -292,8 +301,7 @@ def _check_groups(column: Column, group: Tensor, share: Tensor) -> None:
         raise ValueError(f"The groups of levels of column {column.name!r} do not fit its {n_levels} levels.")
 
 
-def _margin_from(state: Mapping[str, Tensor], column: int) -> Margin | None:
-    prefix = f"features.margin.{column}."
+def _margin_from(state: Mapping[str, Tensor], prefix: str) -> Margin | None:
     if f"{prefix}settings" not in state:
         return None
     return Margin.from_state({name: state[prefix + name] for name in ("settings", "knots", "answers")})

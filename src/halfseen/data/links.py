@@ -22,7 +22,7 @@ class Link:
     :math:`(x - \text{first}) / \text{second}` with the power `third` between 0 and 2, where it covers the
     real line; ``above`` and ``below`` a bound `first`: the inverse of a softplus with the scale `second`,
     which is the identity far from the bound; ``between`` `first` and `second`: the logit; ``power`` (Box-Cox)
-    of :math:`x / \text{first}` with the positive exponent `second`, for positive values.
+    of :math:`x / \text{second}` with the positive exponent `third`, for positive values.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class Link:
             case "below":
                 return -_inverse_softplus((self.first - x) / self.second)
             case "power":
-                return ((x / self.first).clamp(0.0, FARTHEST) ** self.second - 1) / self.second
+                return ((x / self.second).clamp(0.0, FARTHEST) ** self.third - 1) / self.third
         return torch.logit(((x - self.first) / (self.second - self.first)).clamp(NEAREST, 1 - NEAREST))
 
     def inverse(self, u: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class Link:
             case "below":
                 return self.first - self.second * torch.nn.functional.softplus(-u)
             case "power":
-                x = self.first * (1 + self.second * u).clamp(min=0.0) ** (1 / self.second)
+                x = self.second * (1 + self.third * u).clamp(min=0.0) ** (1 / self.third)
                 return x.clamp(max=torch.finfo(u.dtype).max)
         return self.first + (self.second - self.first) * torch.sigmoid(u)
 
@@ -88,8 +88,8 @@ class Link:
             case "below":
                 return -_log_sigmoid_of_softplus((self.first - x) / self.second) - _log(self.second)
             case "power":
-                y = (x / self.first).clamp(torch.finfo(x.dtype).tiny, FARTHEST)
-                return (self.second - 1) * y.log() - _log(self.first)
+                y = (x / self.second).clamp(torch.finfo(x.dtype).tiny, FARTHEST)
+                return (self.third - 1) * y.log() - _log(self.second)
         share = ((x - self.first) / (self.second - self.first)).clamp(NEAREST, 1 - NEAREST)
         return -share.log() - (-share).log1p() - _log(self.second - self.first)
 

@@ -28,7 +28,7 @@ N_FOLDS = 3
 GAIN = 0.01  # in nats per value that a less simple margin must gain at least, beside half a standard error
 NOT_NORMAL = 4.0  # standard errors of skewness or kurtosis
 TOUCH = 0.03  # of a scale: how far a bound that values touch is moved outwards
-LEAST_EXPONENT = 0.05  # below, a power is as good as the logarithm
+LEAST_EXPONENT = {"yeo-johnson": 0.0, "power": 0.05}  # of links with one; near 0 they are a logarithm
 LEAST_SLOPE = 1e-3  # of a tail, as a share of the spread
 SPACING, USUAL_ROWS = 0.3, 700  # of the scores of knots, at so many values
 TAIL_SPAN = 0.6  # scores before the last knot, whose values say how the tail goes on
@@ -55,6 +55,27 @@ def choose_margin(column: Column, values: Floats) -> Margin | None:
     if step and (values.max() - values.min()) / step < MOST_LEVELS:
         return _lattice_margin(column, values, step)
     return _real_margin(column, values)
+
+
+def refit_margin(column: Column, margin: Margin, values: Floats, weights: Floats) -> Margin:
+    """Returns a margin of the same kind, fitted to values (N) that count by their weights (N).
+
+    A margin with detection limits, or with values beyond its bounds, stays as it is.
+    """
+    limited = margin.censored_below > -inf or margin.censored_above < inf
+    if limited or len(margin.values) or values.min() == values.max():
+        return margin
+    order = np.argsort(values, kind="stable")
+    values, weights = values[order], weights[order]
+    if margin.half:
+        refitted = _thresholds(column, values, 2 * margin.half, weights)
+    elif len(margin.places) == 2:
+        refitted = _line(_refit_link(margin.link, values, weights), values, weights)
+    else:
+        atoms = margin.exact[:-1][torch.diff(margin.places) == 0].numpy()
+        spread = _spread_ties(values, column.code_step, atoms)
+        refitted = _spline(margin.link, spread, atoms, weights=weights)
+    return _reliable(replace(refitted, least=margin.least, greatest=margin.greatest), values, weights)
 
 
 def bounded_margin(column: Column, values: Floats) -> Margin | None:
@@ -95,13 +116,14 @@ def _lattice_margin(column: Column, values: Floats, step: float) -> Margin | Non
     return _reliable(_thresholds(column, values, step), values)
 
 
-def _thresholds(column: Column, values: Floats, step: float) -> Margin:
+def _thresholds(column: Column, values: Floats, step: float, weights: Floats | None = None) -> Margin:
     """Returns a margin in which each whole number has its interval, between thresholds."""
     low, high = column.code_bounds()
     first, last = round(float(values.min()) / step), round(float(values.max()) / step)
     if column.levels is not None:
         first, last = 0, len(column.levels) - 1
-    counts = np.bincount(np.round(values / step).astype(np.int64) - first, minlength=last - first + 1)
+    numbers = np.round(values / step).astype(np.int64) - first
+    counts = np.bincount(numbers, weights, minlength=last - first + 1)
     below, above = first * step - step / 2 > low, last * step + step / 2 < high  # are there others?
     smoothed = np.concatenate([[0.5] * below, counts + 0.5 / len(counts), [0.5] * above])
     scores = ndtri(smoothed.cumsum()[:-1] / smoothed.sum())
@@ -144,12 +166,10 @@ def _real_margin(column: Column, values: Floats) -> Margin | None:
 
 def _links(values: Floats) -> list[Link]:
     """Returns the links that values may have, the simplest first."""
-    centre, scale = float(values.mean()), float(values.std())
-    bent = [_fit_exponent(values, lambda power: Link("yeo-johnson", centre, scale, power), 0.0)]
+    bent = [_refit_link(Link("yeo-johnson", float(values.mean()), float(values.std())), values)]
     if values.min() <= 0:
         return [Link(), *bent]
-    middle = float(np.median(values))
-    bent.append(_fit_exponent(values, lambda power: Link("power", middle, power), LEAST_EXPONENT))
+    bent.append(_refit_link(Link("power", second=float(np.median(values))), values))
     return [Link(), Link("log"), min(bent, key=lambda link: _bending_loss(link, values))]
 
 
@@ -192,29 +212,38 @@ def _spread_ties(values: Floats, step: float | None, atoms: Floats = NO_ATOMS) -
     return np.where(np.isin(ordered, atoms), ordered, moved)
 
 
-def _fit_exponent(values: Floats, link: Callable[[float], Link], least: float) -> Link:
-    """Returns the link with the exponent, up to 2, of the greatest likelihood."""
-    some = values[:: max(1, len(values) // 1000)]
+def _refit_link(link: Link, values: Floats, weights: Floats | None = None) -> Link:
+    """Returns the link with the exponent of the greatest likelihood of ordered values, if it has one."""
+    if link.kind not in LEAST_EXPONENT:
+        return link
+    every = max(1, len(values) // 1000)
+    some = None if weights is None else weights[::every]
     found = optimize.minimize_scalar(
-        lambda exponent: _bending_loss(link(exponent), some),
-        bounds=(least, 2.0),
+        lambda exponent: _bending_loss(replace(link, third=exponent), values[::every], some),
+        bounds=(LEAST_EXPONENT[link.kind], 2.0),
         method="bounded",
         options={"xatol": 0.02},
     )
-    return link(float(found.x))
+    return replace(link, third=float(found.x))
 
 
-def _bending_loss(link: Link, values: Floats) -> float:
+def _bending_loss(link: Link, values: Floats, weights: Floats | None = None) -> float:
     """Returns the negative log-likelihood per value, up to a constant, if they are normal past the link."""
-    x = torch.from_numpy(np.ascontiguousarray(values))
-    return -float(link.log_slope(x).mean()) + 0.5 * log(float(link.forward(x).var()))
+    slope = link.log_slope(torch.from_numpy(np.ascontiguousarray(values))).numpy()
+    return log(_centre_and_spread(link, values, weights)[1]) - float(np.average(slope, weights=weights))
 
 
-def _line(link: Link, values: Floats) -> Margin:
+def _centre_and_spread(link: Link, values: Floats, weights: Floats | None) -> tuple[float, float]:
+    """Returns mean and standard deviation of the places of values."""
+    u = link.forward(torch.from_numpy(np.ascontiguousarray(values))).numpy()
+    centre = float(np.average(u, weights=weights))
+    spread = sqrt(np.average((u - centre) ** 2, weights=weights))
+    return centre, max(spread, 1e-12 * max(1.0, float(np.abs(u).max())))
+
+
+def _line(link: Link, values: Floats, weights: Floats | None = None) -> Margin:
     """Returns the margin of values that are Gaussian on the other side of the link."""
-    u = link.forward(torch.from_numpy(np.ascontiguousarray(values)))
-    centre, spread = float(u.mean()), max(float(u.std(correction=0)), 1e-12 * max(1.0, float(u.abs().max())))
-    return _through(link, centre, spread)
+    return _through(link, *_centre_and_spread(link, values, weights))
 
 
 def _through(link: Link, centre: float, slope: float) -> Margin:
@@ -225,12 +254,21 @@ def _through(link: Link, centre: float, slope: float) -> Margin:
 
 
 def _spline(
-    link: Link, values: Floats, atoms: Floats = NO_ATOMS, below: float = 0.0, above: float = 0.0
+    link: Link,
+    values: Floats,
+    atoms: Floats = NO_ATOMS,
+    below: float = 0.0,
+    above: float = 0.0,
+    weights: Floats | None = None,
 ) -> Margin:
-    """Returns the margin by normal scores; shares of all values may be censored, below and above the rest."""
-    values = np.sort(values)
+    """Returns the margin by normal scores of ordered values, which may have weights.
+
+    Shares of all values may be censored, below and above the rest.
+    """
     n = len(values)
-    levels = below + (1 - below - above) * (np.arange(n) + 0.5) / n
+    shares = np.full(n, 1 / n) if weights is None else weights / weights.sum()
+    edges = below + (1 - below - above) * np.r_[0.0, shares.cumsum()].clip(0.0, 1.0)
+    levels = 0.5 * (edges[1:] + edges[:-1])
     u = link.forward(torch.from_numpy(np.ascontiguousarray(values))).numpy()
     z = ndtri(levels)
     ends: Floats = np.interp([min(5, n / 10), n - min(5, n / 10)], np.arange(n) + 0.5, z)
@@ -239,7 +277,7 @@ def _spline(
     knots = np.r_[z[:1], knots, z[-1:]]
     places, exact = (np.interp(knots, z, of).reshape(-1) for of in (u, values))
     if len(atoms):
-        knots, places, exact = _with_atoms(np.stack([knots, places, exact]), values, u, levels, atoms)
+        knots, places, exact = _with_atoms(np.stack([knots, places, exact]), values, u, edges, atoms)
     keep = np.r_[True, np.diff(np.maximum.accumulate(places)) > 0] | np.isin(exact, atoms)
     knots, places, exact = knots[keep], places[keep], exact[keep]
     spans = [LIMIT_SPAN if share else TAIL_SPAN for share in (below, above)]
@@ -255,16 +293,15 @@ def _spline(
     )
 
 
-def _with_atoms(knots: Floats, values: Floats, u: Floats, levels: Floats, atoms: Floats) -> Floats:
+def _with_atoms(knots: Floats, values: Floats, u: Floats, edges: Floats, atoms: Floats) -> Floats:
     """Returns knots (3, K) with the intervals of scores of atoms, and with where values go on."""
     scores, _, exact = knots
     keep, added = np.ones(len(scores), dtype=bool), []
-    half = 0.5 * (levels[1] - levels[0])
     for atom in atoms.tolist():
         first = int(np.searchsorted(values, atom))
         last = int(np.searchsorted(values, atom, side="right"))
-        low = float(ndtri(levels[first] - half)) if first else NO_SCORE_BELOW
-        high = float(ndtri(levels[last - 1] + half)) if last < len(values) else -NO_SCORE_BELOW
+        low = float(ndtri(edges[first])) if first else NO_SCORE_BELOW
+        high = float(ndtri(edges[last])) if last < len(values) else -NO_SCORE_BELOW
         apart = np.zeros_like(keep)
         added += [(low + STEEP / 2, u[first], atom), (high - STEEP / 2, u[first], atom)]
         if first:
@@ -305,11 +342,11 @@ def _best(values: Floats, fits: Sequence[Fit]) -> int:
     return best
 
 
-def _reliable(margin: Margin, values: Floats) -> Margin:
+def _reliable(margin: Margin, values: Floats, weights: Floats | None = None) -> Margin:
     """Returns a margin that knows which share of the variance of scores its values tell."""
     below, above = margin.interval(torch.from_numpy(np.ascontiguousarray(values)))
     within = torch.where(above > below, truncated_moments(below, above)[1], 0.0)
-    return replace(margin, reliability=1 - float(within.mean()))
+    return replace(margin, reliability=1 - float(np.average(within.numpy(), weights=weights)))
 
 
 # Bounds and limits

@@ -1,6 +1,6 @@
 """Imputers by exact models: Gaussian, mixture, and mean."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from halfseen.models.tabular_mixture import TabularMixture
 from halfseen.objectives.likelihood import NegativeLogLikelihood
 from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
-from halfseen.training.margins import fit_features
+from halfseen.training.margins import fit_features, redraw_margins
 from halfseen.training.posterior import sample_posterior
 from halfseen.training.progress import EMProgress, Progress
 from halfseen.vocabulary import Missingness
@@ -199,16 +199,20 @@ class GaussianImputer(BaseImputer):
         self.objective_ = list(result.objective)
         self.n_iter_ = len(self.objective_)
         self.ridge_ = settings.ridge
-        posterior: Sequence[Gaussian] = ()
-        if isinstance(result.model, Gaussian):
-            posterior = sample_posterior(
-                batch, result.model, ridge=self.ridge_, n_draws=self.n_posterior_draws, generator=generator
-            )
         law = result.model
-        if isinstance(law, Gaussian):
-            law = with_room_for_noise(law, features)
-            posterior = [with_room_for_noise(draw, features) for draw in posterior]
-        return TabularGaussian(self._modelled, features, law, tuple(posterior))
+        if not isinstance(law, Gaussian):
+            return TabularGaussian(self._modelled, features, law)
+        drawn = [
+            redraw_margins(features, self._modelled, codes, generator) for _ in range(self.n_posterior_draws)
+        ]
+        posterior = sample_posterior(
+            (one.encode(codes) for one in drawn), law, ridge=self.ridge_, generator=generator
+        )
+        models = (
+            TabularGaussian(self._modelled, one, with_room_for_noise(draw, one))
+            for one, draw in zip(drawn, posterior, strict=True)
+        )
+        return TabularGaussian(self._modelled, features, with_room_for_noise(law, features), tuple(models))
 
     def _tell(self, iteration: int, objective: float) -> None:
         assert self.callback is not None

@@ -48,8 +48,8 @@ class TabularGaussian:
         From codes (N, C) to features (N, D).
     gaussian : Gaussian or SelfMaskedGaussian
         The fitted parameters.
-    posterior : sequence of Gaussian
-        Draws of the parameters; when there are any, draws and intervals carry their uncertainty.
+    posterior : sequence of TabularGaussian
+        Draws of margins and parameters; when there are any, draws and intervals carry their uncertainty.
 
     Notes
     -----
@@ -61,14 +61,14 @@ class TabularGaussian:
     columns: Sequence[Column]
     features: FeatureMap
     gaussian: RowLaw
-    posterior: Sequence[Gaussian] = ()
+    posterior: Sequence["TabularGaussian"] = ()
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
         batch = self.features.encode(codes)
         if not self.features.ordinal and not self.features.bent():
             return decode_mean(self.features, codes, self.gaussian.conditional_mean(batch))
-        mean, variance = self._scores(self.gaussian, batch)
+        mean, variance = self._scores(batch)
         completed = decode_mean(self.features, codes, mean, self.features.mean_numbers(mean, variance))
         for c in self.features.ordinal:
             level = self._ordinal_probabilities(mean, variance, c).argmax(dim=1).to(completed.dtype)
@@ -78,9 +78,9 @@ class TabularGaussian:
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns completed codes (S, N, C) drawn jointly; draw s uses the s-th posterior parameters."""
         if not self.posterior:
-            return self._draws(self.gaussian, codes, keys, range(n_draws))
+            return self._draws(codes, keys, range(n_draws))
         parts = [
-            self._draws(self.posterior[s % len(self.posterior)], codes, keys, range(s, s + 1))
+            self.posterior[s % len(self.posterior)]._draws(codes, keys, range(s, s + 1))
             for s in range(n_draws)
         ]
         return torch.cat(parts) if parts else codes.x.new_empty(0, *codes.x.shape)
@@ -116,7 +116,7 @@ class TabularGaussian:
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
         """Returns the probability of each level, by column with levels."""
         batch = self.features.encode(codes)
-        mean, variance = self._scores(self.gaussian, batch)
+        mean, variance = self._scores(batch)
         found = level_probabilities(self.features, codes, mean)
         for c in self.features.ordinal:
             found[c] = LevelProbabilities.of_levels(self._ordinal_probabilities(mean, variance, c), codes, c)
@@ -154,8 +154,10 @@ class TabularGaussian:
         """Returns every learned tensor."""
         state = self.features.state() | law_state(self.gaussian)
         if self.posterior:
-            state["posterior.loc"] = torch.stack([g.loc for g in self.posterior])
-            state["posterior.covariance"] = torch.stack([g.covariance for g in self.posterior])
+            state["posterior.loc"] = torch.stack([draw.gaussian.loc for draw in self.posterior])
+            state["posterior.covariance"] = torch.stack([draw.gaussian.covariance for draw in self.posterior])
+            for s, draw in enumerate(self.posterior):
+                state |= draw.features.margin_state(f"posterior.{s}.margin")
         return state
 
     @classmethod
@@ -163,7 +165,11 @@ class TabularGaussian:
         """Rebuilds the model from its columns and what `state` returned."""
         features = FeatureMap.from_state(columns, state, all_indicators=False)
         pairs = zip(state.get("posterior.loc", ()), state.get("posterior.covariance", ()), strict=True)
-        return cls(columns, features, law_from_state(state), tuple(Gaussian(*pair) for pair in pairs))
+        posterior = tuple(
+            cls(columns, features.with_margins(state, f"posterior.{s}.margin"), Gaussian(*pair))
+            for s, pair in enumerate(pairs)
+        )
+        return cls(columns, features, law_from_state(state), posterior)
 
     @cached_property
     def _noise(self) -> Tensor | None:
@@ -171,25 +177,29 @@ class TabularGaussian:
         noise = self.features.noise()
         return noise if bool((noise > 0).any()) else None
 
-    def _scores(self, gaussian: RowLaw, batch: Incomplete) -> tuple[Tensor, Tensor]:
+    def _scores(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns mean and variance (N, D) of missing scores; observed features as they are."""
-        mean, variance = gaussian.moments(batch)
+        mean, variance = self.gaussian.moments(batch)
         if self._noise is None:
             return mean, variance
         least = (LEAST_OF_NOISE * self._noise).clamp(min=SMALLEST_EIGENVALUE)
         return mean, torch.where(batch.observed, 0.0, torch.maximum(variance - self._noise, least))
 
     def _moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
-        """Returns conditional mean and variance (N, D); over the posterior, by the law of total variance."""
+        """Returns conditional mean and variance (N, D); over the posterior, by the law of total variance.
+
+        Scores are those of the fitted margins: how margins differ among draws hardly matters for one cell.
+        """
         if not self.posterior:
-            return self._scores(self.gaussian, batch)
-        found = [self._scores(gaussian, batch) for gaussian in self.posterior]
+            return self._scores(batch)
+        found = [draw._scores(batch) for draw in self.posterior]
         means = torch.stack([mean for mean, _ in found])
         within = torch.stack([variance for _, variance in found]).mean(dim=0)
         return means.mean(dim=0), within + means.var(dim=0, unbiased=False)
 
-    def _complete(self, gaussian: RowLaw, x: Tensor, observed: Tensor, keys: Keys, which: range) -> Tensor:
+    def _complete(self, x: Tensor, observed: Tensor, keys: Keys, which: range) -> Tensor:
         """Returns features (S, N, D) with the missing scores drawn jointly."""
+        gaussian = self.gaussian
         n_features = observed.shape[1]
 
         def noises(stream: int) -> Tensor:
@@ -204,7 +214,7 @@ class TabularGaussian:
         seen = torch.where(observed, x - joint - self._noise.sqrt() * noises(NOISE_STREAM), 0.0)
         return torch.where(observed, x, joint + gaussian.complete(seen, observed))
 
-    def _draws(self, gaussian: RowLaw, codes: Incomplete, keys: Keys, which: range) -> Tensor:
+    def _draws(self, codes: Incomplete, keys: Keys, which: range) -> Tensor:
         batch = self.features.encode(codes)
         x, observed = batch.x.expand(len(which), -1, -1).clone(), batch.observed.clone()
         result = codes.x.expand(len(which), -1, -1).clone()
@@ -212,7 +222,7 @@ class TabularGaussian:
             rows = (~codes.observed[:, block.column]).nonzero().squeeze(1)
             if len(rows) == 0:
                 continue
-            mean = gaussian.complete(x[:, rows], observed[rows])
+            mean = self.gaussian.complete(x[:, rows], observed[rows])
             groups = self.features.group_probabilities(mean, block)  # (S, R, G)
             uniforms = [row_uniforms(keys[rows.numpy()], s, 1, CATEGORY_STREAM + number)[:, 0] for s in which]
             levels = block.draw(groups, torch.from_numpy(np.stack(uniforms)))
@@ -220,14 +230,14 @@ class TabularGaussian:
             x[:, rows, block.start : block.stop] = self.features.indicators(levels, block)
             observed[rows, block.start : block.stop] = True
         shared = torch.equal(observed, batch.observed)  # no level was drawn: all draws see the same
-        completed = self._complete(gaussian, batch.x if shared else x, observed, keys, which)
+        completed = self._complete(batch.x if shared else x, observed, keys, which)
         result[..., list(self.features.numeric)] = self.features.numbers(completed)
         return torch.where(codes.observed, codes.x, result)
 
     def _one_column(self, given: Incomplete, codes: Incomplete, column: int) -> LevelProbabilities:
         if column not in self.features.ordinal:
             return level_probabilities(self.features, codes, self.gaussian.conditional_mean(given))[column]
-        probabilities = self._ordinal_probabilities(*self._scores(self.gaussian, given), column)
+        probabilities = self._ordinal_probabilities(*self._scores(given), column)
         return LevelProbabilities.of_levels(probabilities, codes, column)
 
     def _log_interval(self, batch: Incomplete, codes: Incomplete, column: int) -> Tensor:
@@ -235,7 +245,7 @@ class TabularGaussian:
         position = self.features.numeric.index(column)
         margin, scaler = self.features.margins[position], self.features.scaler
         assert margin is not None
-        mean, variance = self._scores(self.gaussian, batch)
+        mean, variance = self._scores(batch)
         seen = codes.observed[:, column]
         x = torch.where(seen, codes.x[:, column], 0.0)
         loc, scale, std = scaler.loc[position], scaler.scale[position], variance[:, position].sqrt()

@@ -1,14 +1,16 @@
 r"""Features of a table with a margin for each column of numbers, as far as margins help to predict it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import factorial, sqrt
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.margin_choice import choose_margin
+from halfseen.data.margin_choice import choose_margin, refit_margin
 from halfseen.data.margins import NODES, WEIGHTS, Margin
 from halfseen.data.schema import Column
 from halfseen.training.em import DEFAULT_RIDGE, pairwise_gaussian
@@ -40,6 +42,31 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> FeatureMap:
         return scored
     kept = {scored.numeric[i]: margin for i, margin in scored.bent() if scored.numeric[i] not in harmful}
     return FeatureMap.fit(columns, codes, all_indicators=False, margins=kept)
+
+
+def redraw_margins(
+    features: FeatureMap, columns: Sequence[Column], codes: Incomplete, generator: torch.Generator
+) -> FeatureMap:
+    """Returns the features with margins of the same kind, drawn by the Bayesian bootstrap: rows have weights.
+
+    So the spread among several of them is that of estimated margins; their place and scale matter little, as
+    the parameters of a Gaussian make up for them.
+
+    References
+    ----------
+    Rubin (1981), The Bayesian bootstrap.
+    """
+    if not features.bent():
+        return features
+    weights = torch.empty(len(codes), dtype=torch.float64).exponential_(generator=generator)
+    margins = list(features.margins)
+    for i, margin in features.bent():
+        column = features.numeric[i]
+        seen = codes.observed[:, column]
+        margins[i] = refit_margin(
+            columns[column], margin, codes.x[seen, column].numpy(), weights[seen].numpy()
+        )
+    return replace(features, margins=tuple(margins))
 
 
 def _needed(column: Column) -> bool:

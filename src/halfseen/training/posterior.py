@@ -1,5 +1,7 @@
 r"""Draws of the parameters of a Gaussian given incomplete data, so that multiple imputation is proper."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -14,9 +16,9 @@ STEPS_BETWEEN = 5  # draws correlate as the fraction of missing information to t
 
 @task_threads()
 def sample_posterior(
-    batch: Incomplete, start: Gaussian, *, ridge: float, n_draws: int, generator: torch.Generator
+    batches: Iterable[Incomplete], start: Gaussian, *, ridge: float, generator: torch.Generator
 ) -> list[Gaussian]:
-    r"""Draws parameters from their posterior by data augmentation.
+    r"""Draws parameters from their posterior by data augmentation, one for each batch.
 
     Each step draws the missing cells given the parameters, then the parameters given the completed table:
 
@@ -29,14 +31,12 @@ def sample_posterior(
 
     Parameters
     ----------
-    batch : Incomplete
-        (N, D), features of unit variance.
+    batches : iterable of Incomplete
+        (N, D), features of unit variance: those of the same table, perhaps under margins that are drawn, too.
     start : Gaussian
         Where the chain starts: the fit.
     ridge : float
         The pseudo-rows :math:`\lambda` of the fit.
-    n_draws : int
-        How many parameters to keep.
     generator : torch.Generator
         The source of all noise.
 
@@ -44,14 +44,14 @@ def sample_posterior(
     ----------
     Schafer (1997), Analysis of Incomplete Multivariate Data, section 5.4.
     """
-    buckets = list(plan_buckets(batch.observed))
     gaussian, kept = start, []
-    for step in range(BURN_IN + n_draws * STEPS_BETWEEN if n_draws else 0):
-        normals = torch.randn(batch.x.shape, generator=generator, dtype=batch.x.dtype)
-        completed = gaussian.complete(batch.x, batch.observed, normals, buckets)
-        gaussian = _draw_parameters(completed, ridge, generator)
-        if step >= BURN_IN and (step - BURN_IN + 1) % STEPS_BETWEEN == 0:
-            kept.append(gaussian)
+    for number, batch in enumerate(batches):
+        buckets = list(plan_buckets(batch.observed))
+        for _ in range(STEPS_BETWEEN + (0 if number else BURN_IN)):
+            normals = torch.randn(batch.x.shape, generator=generator, dtype=batch.x.dtype)
+            completed = gaussian.complete(batch.x, batch.observed, normals, buckets)
+            gaussian = _draw_parameters(completed, ridge, generator)
+        kept.append(gaussian)
     return kept
 
 
