@@ -118,7 +118,7 @@ def test_a_list_with_text_is_refused_with_its_place():
 def test_a_score_of_no_rows_is_refused():
     imputer = GaussianImputer(random_state=0).fit(ARRAY.make())
     assert imputer.score_samples(ARRAY.make()[:0]).shape == (0,)
-    with pytest.raises(ValueError, match="at least one row, got none"):
+    with pytest.raises(ValueError, match="at least one row, but it has none"):
         imputer.score(ARRAY.make()[:0])
 
 
