@@ -28,10 +28,8 @@ def code_strings(path):
 
 def test_each_word_is_written_in_one_place():
     words = {word.value for word in Missingness if word.value.startswith("self-masking")}
-    places = {
-        word: [path.name for path in sorted(SOURCE.rglob("*.py")) if word in code_strings(path)]
-        for word in words
-    }
+    strings = {path: code_strings(path) for path in sorted(SOURCE.rglob("*.py"))}
+    places = {word: [path.name for path, found in strings.items() if word in found] for word in words}
     assert places == {word: ["vocabulary.py"] for word in words}
 
 

@@ -92,7 +92,7 @@ def text_tables(draw):
     return [[f"name {place}" for place in range(width)], *rows]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     rows=text_tables(),
     delimiter=st.sampled_from([",", ";", "\t", "|"]),

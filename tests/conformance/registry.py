@@ -137,7 +137,7 @@ IMPUTERS = (
 )  # fmt: skip
 
 SMALL_NETWORKS = {"n_networks": 2, "width": 16, "max_epochs": 5}
-SMALL_NETWORK = {"depth": 3, "width": 16, "max_epochs": 20}
+SMALL_NETWORK = {"depth": 3, "width": 16, "max_epochs": 10}
 REGRESSORS = (
     Row("gaussian-regressor", made("gaussian-regressor"), {"ridge": [0.1, 10.0]}),
     Row("neumiss-regressor", made("neumiss-regressor", **SMALL_NETWORKS), {"head": ["linear", "auto"]}),

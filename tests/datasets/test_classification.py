@@ -104,7 +104,9 @@ def test_probabilities_equal_the_textbook_for_every_pattern(mechanism, link):
         np.testing.assert_allclose(got, closed, rtol=EXACT, atol=EXACT)
 
 
-@pytest.mark.parametrize("link", LINKS, ids=name)
+@pytest.mark.parametrize(
+    "link", [LINKS[0], *(pytest.param(link, marks=pytest.mark.slow) for link in LINKS[1:])], ids=name
+)
 def test_probit_self_masking_equals_an_integral_within_its_error(link):
     problem = draw(3, "probit_self_masking", link)
     incomplete, x, observed = every_pattern(problem.score)

@@ -229,7 +229,9 @@ def test_truncated_normals_equal_an_integral_for_up_to_two_missing_features():
     assert (got.effective == 1).all()
 
 
-@pytest.mark.parametrize("link", LINKS, ids=name)
+@pytest.mark.parametrize(
+    "link", [LINKS[0], *(pytest.param(link, marks=pytest.mark.slow) for link in LINKS[1:])], ids=name
+)
 def test_importance_sampling_equals_an_integral_within_its_error(link):
     law = probit(3, n_draws=5000)
     incomplete, x, observed = every_pattern(law.score)

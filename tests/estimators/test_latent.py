@@ -128,7 +128,9 @@ def test_the_line_is_found(make):
     assert low[0, 1] < 2.4 < high[0, 1]
 
 
-@pytest.mark.parametrize("encoder", ["zero", "learned", "set"])
+@pytest.mark.parametrize(
+    "encoder", ["zero", *(pytest.param(name, marks=pytest.mark.slow) for name in ("learned", "set"))]
+)
 def test_every_encoder_learns_the_line_and_is_saved(encoder, tmp_path):
     table = line(300)
     imputer = LatentImputer(encoder=encoder, n_latent=1, width=16, max_epochs=40, random_state=0).fit(table)

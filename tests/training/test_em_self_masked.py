@@ -111,7 +111,9 @@ def gradient_norm(model, batch, ridge):
 
 
 @pytest.mark.parametrize(
-    "mask", [Bump(ALL, BUMPS), Probit(ALL, PROBITS)], ids=["self-masking-gaussian", "self-masking-probit"]
+    "mask",
+    [Bump(ALL, BUMPS), pytest.param(Probit(ALL, PROBITS), marks=pytest.mark.slow)],
+    ids=["self-masking-gaussian", "self-masking-probit"],
 )
 def test_plain_steps_lead_to_a_maximum(mask, monkeypatch):
     """For a probit, of the likelihood that expectation propagation gives: where sites settle, it is exact."""
@@ -250,7 +252,10 @@ def test_a_step_function_is_fitted_with_a_steep_slope():
 
 @pytest.mark.parametrize(
     ("missingness", "mask"),
-    [("self-masking-gaussian", Bump(ALL, BUMPS)), ("self-masking-probit", Probit(ALL, PROBITS))],
+    [
+        ("self-masking-gaussian", Bump(ALL, BUMPS)),
+        pytest.param("self-masking-probit", Probit(ALL, PROBITS), marks=pytest.mark.slow),
+    ],
 )
 def test_a_large_table_starts_from_a_part_of_it(missingness, mask, monkeypatch):
     batch = make_data(mask, 1200)
