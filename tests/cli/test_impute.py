@@ -389,3 +389,19 @@ def test_a_report_can_say_how_well_known_cells_are_filled(tmp_path):
 def test_evaluate_without_a_report_is_an_error(tmp_path, capsys):
     assert main(["impute", PENGUINS, "-o", str(tmp_path / "o.csv"), "--evaluate"]) == 2
     assert "give --report too" in capsys.readouterr().err
+
+
+def test_a_report_asks_for_draws_and_intervals_of_some_rows_only(run, tmp_path, monkeypatch):
+    asked, imputer = [], halfseen.GaussianImputer
+    usual = imputer.interval
+
+    def interval(self, table, level):
+        asked.append(table.num_rows)
+        return usual(self, table, level)
+
+    monkeypatch.setattr(imputer, "interval", interval)
+    rows = "\n".join(f"{i % 7 if i % 4 else ''},{i if i % 4 != 1 else ''}" for i in range(12_000))
+    (tmp_path / "long.csv").write_text(f"a,b\n{rows}\n")
+    assert run("impute", "long.csv", "-o", "out.csv", "--report", "r.html")[0] == 0
+    assert asked == [4_000]  # of 6,000 incomplete rows
+    assert "a random sample of 2\N{NARROW NO-BREAK SPACE}000 is shown" in (tmp_path / "r.html").read_text()

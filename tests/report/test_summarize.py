@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halfseen.report import fills, svg
+from halfseen.report.shown_cells import choose_cells
 from halfseen.report.summarize import (
     MAX_BLOCKS,
     MAX_PATTERNS,
@@ -257,3 +258,49 @@ def test_long_labels_of_an_axis_do_not_overlap():
     longest = max(map(len, re.findall(r'class="tick"[^>]*>([^<]+)<', page)))
     assert len(places) >= 1
     assert all(np.diff(places) >= 5 * longest)
+
+
+def with_holes(n_rows=1000, seed=0):
+    """A table whose numbers are missing in half of the rows, and whose levels in five."""
+    rng = np.random.default_rng(seed)
+    x, level = rng.normal(size=n_rows), np.array(["u", "v"])[rng.integers(0, 2, n_rows)]
+    full = pa.table({"x": x, "s": level})
+    few = np.isin(np.arange(n_rows), [3, 50, 51, 700, 999])
+    holes = {"x": rng.random(n_rows) < 0.5, "s": few}
+    table = pa.table({name: pa.array(full[name].to_numpy(), mask=holes[name]) for name in holes})
+    schema = SimpleNamespace(
+        columns=(column("x", "continuous", None), column("s", "categorical", ("u", "v"))),
+    )
+    return table, full, schema
+
+
+def test_of_many_missing_cells_a_random_sample_is_shown_and_of_few_all():
+    table, _, _ = with_holes()
+    shown = choose_cells(table, seed=1, max_shown=40)
+    assert {name: int(cells.sum()) for name, cells in shown.of_column.items()} == {"x": 40, "s": 5}
+    assert len(shown.rows) <= 45
+    assert (np.diff(shown.rows) > 0).all()
+    some = shown.take(table)
+    for name, cells in shown.of_column.items():
+        assert some[name].is_null().to_numpy()[cells].all()
+    assert not np.array_equal(choose_cells(table, seed=2, max_shown=40).rows, shown.rows)
+
+
+def test_a_fill_is_compared_on_the_cells_that_are_shown():
+    table, full, schema = with_holes()
+    shown = choose_cells(table, max_shown=40)
+    some = shown.take(full)
+    x, s = summarize(table, full, [some] * 3, some, some, schema, shown=shown)["fills"]
+    assert (x["n_missing"], x["n_shown"], s["n_shown"]) == (table["x"].null_count, 40, 5)
+    cells = some["x"].to_numpy()[shown.of_column["x"]]
+    np.testing.assert_allclose([x["imputed_mean"], x["imputed_sd"]], [cells.mean(), cells.std()])
+    observed = table["x"].drop_null().to_numpy()
+    np.testing.assert_allclose(x["observed_mean"], observed.mean())
+
+
+def test_showing_all_cells_is_the_same_as_choosing_none():
+    table, full, schema = with_holes()
+    shown = choose_cells(table)
+    some = shown.take(full)
+    chosen = summarize(table, full, [some] * 3, some, some, schema, shown=shown)
+    assert chosen == summarize(table, full, [full] * 3, full, full, schema)

@@ -213,17 +213,20 @@ def _make_page(
 ) -> str:
     """Return the report; its packages are imported here, for who has not installed them."""
     from halfseen.report.render import render
+    from halfseen.report.shown_cells import choose_cells
     from halfseen.report.summarize import summarize
 
     table = file.table
-    n_draws = REPORT_DRAWS if table.num_rows * table.num_columns <= _LARGE else REPORT_DRAWS // 4
+    shown = choose_cells(table, request.seed)
+    some = shown.take(table)  # of a large table few rows suffice for pictures
+    n_draws = REPORT_DRAWS if some.num_rows * some.num_columns <= _LARGE else REPORT_DRAWS // 4
     with reporter.progress("asking", "for draws and intervals, which the report shows"):
         if request.draws is None:
-            filled, draws = completed[0], imputer.sample(table, n_draws=n_draws)
+            filled, draws = completed[0], imputer.sample(some, n_draws=n_draws)
         else:
-            filled, draws = imputer.transform(table), completed
-        low, high = imputer.interval(table, level=request.level)
-        probabilities = imputer.top_probabilities(table)
+            filled, draws = imputer.transform(table), [shown.take(one) for one in completed]
+        low, high = imputer.interval(some, level=request.level)
+        probabilities = imputer.top_probabilities(some)
     summary = summarize(
         table,
         filled,
@@ -231,6 +234,7 @@ def _make_page(
         low,
         high,
         imputer.schema_,
+        shown=shown,
         probabilities=probabilities,
         left=why_empty(imputer.schema_.columns),
         method=request.named_method,

@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen.report.shown_cells import ShownCells
+
 MAX_LEVELS = 12
 MAX_BINS = 32
 MAX_CELLS = 8
@@ -34,6 +36,7 @@ def summarize_fill(
     low: pa.Table | None,
     high: pa.Table | None,
     probability: np.ndarray | None,
+    shown: ShownCells | None = None,
 ) -> Fill:
     """Compare the observed cells of one column with the values that filled its holes.
 
@@ -49,6 +52,8 @@ def summarize_fill(
         Interval ends per cell.
     probability : array of shape (n_rows,), optional
         The probability of the most probable level in each row.
+    shown : ShownCells, optional
+        The missing cells that are shown, if not all; `draws`, `low`, `high` and `probability` have its rows.
 
     Returns
     -------
@@ -57,29 +62,33 @@ def summarize_fill(
         and ``single`` (the best single values).
     """
     name = known.name
-    column, answers = _filterable(table[name]), [_filterable(one[name]) for one in (filled, *draws)]
+    column, written = _filterable(table[name]), _filterable(filled[name])
     holes = pc.is_null(column, nan_is_null=True).to_numpy()
-    written = holes & answers[0].is_valid().to_numpy()
-    n_missing, n_filled = int(holes.sum()), int(written.sum())
+    n_missing, n_filled = int(holes.sum()), int((holes & written.is_valid().to_numpy()).sum())
+    cells = holes if shown is None else shown.of_column[name]
+    single = written if shown is None else written.take(pa.array(shown.rows))
+    answers = [single, *(_filterable(one[name]) for one in draws)]
+    shows = cells & single.is_valid().to_numpy()
     fill: Fill = {
         "name": name,
         "kind": known.kind,
         "n_missing": n_missing,
         "n_filled": n_filled,
+        "n_shown": int(cells.sum()),
         "chart": None,
         "clipped": False,
     }
-    if n_filled == 0 or n_missing == len(holes):
+    if not shows.any() or n_missing == len(holes):
         return fill
     if known.kind in LEVEL_KINDS:
-        fill |= _compare_levels(known.levels, column, answers, holes)
+        fill |= _compare_levels(known.levels, column, answers, cells)
         if probability is not None:
-            fill["top_probability"] = float(np.nanmean(np.asarray(probability)[written]))
+            fill["top_probability"] = float(np.nanmean(np.asarray(probability)[shows]))
     elif known.kind in NUMBER_KINDS and not _is_text(column.type):
         ends = np.empty((2, 0))
         if low is not None and high is not None:
-            ends = np.stack([numbers_of(end[name].filter(pa.array(written))) for end in (low, high)])
-        fill |= _compare_numbers(column, answers, holes, ends)
+            ends = np.stack([numbers_of(end[name].filter(pa.array(shows))) for end in (low, high)])
+        fill |= _compare_numbers(column.filter(pa.array(~holes)), answers, cells, ends)
         fill |= _summarize_widths(ends, fill["observed_sd"])
     return fill
 
@@ -123,10 +132,10 @@ def _spread(per_draw: np.ndarray) -> Fill:
 
 
 def _compare_numbers(
-    column: pa.ChunkedArray, tables: list[pa.ChunkedArray], holes: np.ndarray, ends: np.ndarray
+    column: pa.ChunkedArray, answers: list[pa.ChunkedArray], cells: np.ndarray, ends: np.ndarray
 ) -> Fill:
-    observed = numbers_of(column.filter(pa.array(~holes)))
-    imputed = [numbers_of(one.filter(pa.array(holes)).drop_null()) for one in tables]
+    observed = numbers_of(column)
+    imputed = [numbers_of(one.filter(pa.array(cells)).drop_null()) for one in answers]
     few = len(imputed[0]) == ends.shape[1] <= MAX_CELLS
     edges, clipped = choose_edges(observed, np.concatenate([imputed[0], *ends] if few else imputed))
     inside = (edges[0], edges[-1])
@@ -221,10 +230,10 @@ def _count_levels(column: pa.ChunkedArray) -> dict[str, int]:
 
 
 def _compare_levels(
-    levels: Sequence[Any] | None, column: pa.ChunkedArray, tables: list[pa.ChunkedArray], holes: np.ndarray
+    levels: Sequence[Any] | None, column: pa.ChunkedArray, answers: list[pa.ChunkedArray], cells: np.ndarray
 ) -> Fill:
     seen = _count_levels(column)
-    filled = [_count_levels(one.filter(pa.array(holes))) for one in tables]
+    filled = [_count_levels(one.filter(pa.array(cells))) for one in answers]
     listed = pa.array(list(levels or ())).cast(pa.string()).to_pylist()
     names = [name for name in listed if name in seen] or sorted(seen)
     names = [*dict.fromkeys([*names, *seen, *(name for one in filled for name in one)])]  # levels can be many

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.report.fills import summarize_fill
+from halfseen.report.shown_cells import ShownCells
 
 MAX_COLUMNS = 60
 MAX_PATTERNS = 20
@@ -43,6 +44,7 @@ def summarize(
     high: pa.Table | None,
     schema: SchemaLike,
     *,
+    shown: ShownCells | None = None,
     probabilities: Mapping[str, np.ndarray] | None = None,
     left: Mapping[str, str] | None = None,
     method: str = "",
@@ -64,13 +66,15 @@ def summarize(
     filled : pyarrow.Table
         The same table with the best single value in each hole.
     draws : sequence of pyarrow.Table
-        Completed tables drawn from the model; may be empty.
+        Completed tables drawn from the model; may be empty. Of the rows of `shown` only, if it is given.
     low, high : pyarrow.Table or None
-        The ends of an interval per cell, equal to the cell where it was observed.
+        The ends of an interval per cell, equal to the cell where it was observed; of the same rows.
     schema : Schema
         Has ``columns``, each with ``name``, ``kind``, ``dtype``, ``levels`` and ``reason``.
+    shown : ShownCells, optional
+        The missing cells that pictures show; all of them if it is not given.
     probabilities : mapping of str to array, optional
-        Per column of levels: the probability of the most probable level in each row.
+        Per column of levels: the probability of the most probable level in each row, of the same rows.
     left : mapping of str to str, optional
         Per column of which missing cells were left empty: why.
     method, command, source, version : str
@@ -123,7 +127,9 @@ def summarize(
         "patterns": summarize_patterns(holes, table.column_names),
         "blocks": summarize_blocks(holes, table.column_names),
         "fills": [
-            _summarize_fill(known[name], table, filled, draws, low, high, (probabilities or {}).get(name))
+            _summarize_fill(
+                known[name], table, filled, draws, low, high, (probabilities or {}).get(name), shown
+            )
             for name in _emptiest(columns)
             if name in known
         ],

@@ -1,0 +1,44 @@
+"""Which missing cells the pictures of a report show: all of them, or of many a random sample."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MAX_SHOWN = 2_000
+"""Missing cells of a column that its picture shows; more take time and hardly change the picture."""
+
+
+@dataclass(frozen=True)
+class ShownCells:
+    """Some rows of a table, and for each column which of them have a missing cell that is shown.
+
+    A row that was chosen for one column is not shown for another: the cells of each column are a simple
+    random sample of its missing cells.
+
+    Shapes
+    ------
+    rows : (R), ascending.
+    of_column : by name (R).
+    """
+
+    rows: npt.NDArray[np.int64]
+    of_column: dict[str, npt.NDArray[np.bool_]]
+
+    def take(self, table: pa.Table) -> pa.Table:
+        """Return the rows of a table."""
+        return table if len(self.rows) == table.num_rows else table.take(pa.array(self.rows))
+
+
+def choose_cells(table: pa.Table, seed: int = 0, max_shown: int = MAX_SHOWN) -> ShownCells:
+    """Return the missing cells to show, at most `max_shown` of each column."""
+    rng = np.random.default_rng(seed)
+    chosen = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        rows = np.flatnonzero(pc.is_null(column, nan_is_null=True).to_numpy())
+        some = rng.choice(rows, max_shown, replace=False) if len(rows) > max_shown else rows
+        chosen[name] = np.sort(some)
+    rows = np.unique(np.concatenate([*chosen.values(), np.empty(0, dtype=np.int64)]))
+    return ShownCells(rows, {name: np.isin(rows, some) for name, some in chosen.items()})
