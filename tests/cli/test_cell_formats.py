@@ -123,7 +123,7 @@ def test_one_separator_before_three_digits_is_read_by_the_evidence_of_the_file(r
 
 def test_columns_that_are_written_alike_are_announced_in_one_sentence(read):
     file = read("a;b;c\n1,5;2,5;3,5\n4,25;5,25;6,25\n")
-    assert file.notes == ("columns 'a', 'b', 'c' hold numbers with decimal commas",)
+    assert file.notes == ("columns 'a', 'b', 'c' contain numbers with decimal commas",)
 
 
 @settings(max_examples=60, deadline=None)
@@ -169,7 +169,7 @@ def test_few_levels_with_an_exception_remain_levels(read):
     file = read("d,x\n" + "".join(f"{row % 4},1\n" for row in range(60)) + "4+,1\n4+,1\n")
     assert file.table["d"].type == pa.string()
     assert not file.settings
-    assert any("'4+' in line 62 and 1 more: kept as text, with levels" in note for note in file.notes)
+    assert any("'4+' in line 62 and 1 more: kept as a categorical column" in note for note in file.notes)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_user_makes_such_a_column_numbers_and_the_exceptions_keep_their_text(r
     filled = file.table.set_column(0, "p", pa.array([*map(float, PRICES), 7.25, 8.0]))
     write_tables([filled], str(tmp_path / "out.csv"), file)
     assert (tmp_path / "out.csv").read_text().endswith("about 5,2\n8.00,3\n")
-    assert any("but for 'about 5' in line 21: kept as text" in note for note in file.notes)
+    assert any("except for 'about 5' in line 21: kept as text" in note for note in file.notes)
 
 
 def test_a_column_that_is_left_alone_is_filled_if_every_column_is_to_be(read):
@@ -224,7 +224,7 @@ def test_a_column_is_kept_as_text_on_request(read):
         ({"number_formats": ["a=12"]}, "'12' is not understood; write the number 1234.56"),
         ({"number_formats": ["1.234.56"]}, "is not understood"),
         ({"number_formats": ["text"]}, "needs a column"),
-        ({"date_orders": ["a=ydm"]}, "'ydm' is not understood; say dmy, mdy or ymd"),
+        ({"date_orders": ["a=ydm"]}, "'ydm' is not understood; use dmy, mdy or ymd"),
         ({"date_orders": ["q=dmy"]}, "no column 'q'"),
         ({"said": {"a": {"number_format": "x"}}}, "schema of column 'a': .*not understood"),
     ],
@@ -408,11 +408,11 @@ def test_suspected_codes_are_named_but_never_changed(read, tmp_path):
     text = "age,job\n" + "".join(f"{age},clerk\n" for age in range(20, 60)) + "999,unknown\n999,clerk\n"
     file = read(text)
     assert file.n_missing == 0
-    assert "2 cells hold 999, far from the other values (20 to 59)" in file.notes[0]
-    assert "1 cell holds 'unknown'" in file.notes[1]
+    assert "2 cells contain 999, far from the other values (20 to 59)" in file.notes[0]
+    assert "1 cell contains 'unknown'" in file.notes[1]
     table = pa.table({"age": [20, 21, 999, 999]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    assert "2 cells hold 999" in read_table(str(tmp_path / "a.parquet")).notes[0]
+    assert "2 cells contain 999" in read_table(str(tmp_path / "a.parquet")).notes[0]
 
 
 # ------------------------------------------------------------------------------------------ commands

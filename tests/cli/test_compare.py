@@ -99,7 +99,7 @@ def test_a_learned_mechanism_hides_where_the_table_has_holes(run, tmp_path):
     (tmp_path / "in.csv").write_text("x,y\n" + "\n".join(lines) + "\n")
     code, _, err = run("in.csv", *QUICK, "--mechanism", "learned", "-o", "race")
     assert code == 0
-    assert "too few to tell good methods apart" in err
+    assert "too few to distinguish good methods" in err
     records = Comparison.load("race").records
     assert {name for one in records for name in one.columns["in"]} == {"y"}
 
@@ -118,7 +118,7 @@ def test_quiet_says_nothing(run, table):
 
 def test_long_tables_are_cut_and_this_is_said(run, table):
     _, _, err = run(table, *QUICK, "--max-rows", 40)
-    assert "40 of 60 rows race" in err
+    assert "40 of 60 rows are used" in err
 
 
 @pytest.mark.parametrize(

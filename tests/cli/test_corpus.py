@@ -117,7 +117,11 @@ def test_files_with_lists_pass_through(suffix, tmp_path, capsys):
     after = read_table(str(output)).table
     assert after.select(["tags", "blob", "place"]).equals(table.select(["tags", "blob", "place"]))
     assert after["x"].null_count == after["level"].null_count == 0
-    assert "Column 'blob' holds binary, which no model can see; its 1 missing" in capsys.readouterr().err
-    assert "Holds binary, which no model can see." in report.read_text()
+    assert (
+        "Column 'blob' has the type binary, which is not supported; its 1 missing" in capsys.readouterr().err
+    )
+    assert "Has the type binary, which is not supported." in report.read_text()
     assert main(["impute", str(source), "-o", str(tmp_path / "out.csv")]) == 2
-    assert re.search("column 'tags' holds list<.*>, which a csv cannot hold", capsys.readouterr().err)
+    assert re.search(
+        "column 'tags' has the type list<.*>, which a csv file cannot store", capsys.readouterr().err
+    )

@@ -32,7 +32,7 @@ def test_one_data_set_is_shown(run, tmp_path, monkeypatch):
     code, out, _ = run("datasets", "mnist")
     assert code == 0
     assert "x_train 60000 x 28 x 28" in out
-    assert "no. Where are the data sets?" in out
+    assert "no. The folder of the data sets is not known" in out
     assert "halfseen.datasets.load('mnist')" in out
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "mnist.npz").write_bytes(b"something else")

@@ -37,7 +37,7 @@ def test_penguins_are_described_on_standard_output(run):
     assert "No evidence against MCAR was found. That is not evidence for it." in out
     assert "cannot be tested from these data alone" in out
     assert "\x1b" not in out
-    assert [line.split()[0] for line in err.splitlines()] == ["read", "looking", "done"]
+    assert [line.split()[0] for line in err.splitlines()] == ["read", "testing", "done"]
 
 
 def test_json_is_the_dict_and_nothing_else(run):

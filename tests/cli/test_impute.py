@@ -51,7 +51,7 @@ def test_fills_holes_and_nothing_else(run, table, tmp_path):
     assert changed == [(2, 1), (3, 2)]
     assert after[2][1] in ("1.50", "2.25")
     assert [line.split()[0] for line in err.splitlines()] == [
-        "read", "missing", "fitting", "columns", "columns", "filling", "wrote", "done",
+        "read", "missing", "fitting", "columns", "columns", "imputing", "wrote", "done",
     ]  # fmt: skip
     assert "csv, comma, utf-8): 3 rows, 3 columns" in err
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "out.csv"]
@@ -173,7 +173,7 @@ BAD_INPUTS = {
         ["--report", "out.csv"],
         "would overwrite the file",
     ),
-    "no output": (b"a,b\n1,2\n", None, "say where to write, or give --in-place"),
+    "no output": (b"a,b\n1,2\n", None, "state where to write with --output, or use --in-place"),
     "two outputs": (b"a,b\n1,2\n", ["--in-place"], "out.csv: --in-place writes to the input, in.csv"),
 }
 
@@ -388,7 +388,7 @@ def test_a_report_can_say_how_well_known_cells_are_filled(tmp_path):
 
 def test_evaluate_without_a_report_is_an_error(tmp_path, capsys):
     assert main(["impute", PENGUINS, "-o", str(tmp_path / "o.csv"), "--evaluate"]) == 2
-    assert "give --report too" in capsys.readouterr().err
+    assert "use it together with --report" in capsys.readouterr().err
 
 
 def test_a_report_asks_for_draws_and_intervals_of_some_rows_only(run, tmp_path, monkeypatch):

@@ -95,9 +95,9 @@ def test_data_sets_that_are_not_there_are_named_in_one_message(run, tmp_path, mo
     code, out, err = run("reproduce", "toy", "-q")
     assert (code, out) == (2, "")
     assert err == (
-        "halfseen: error: Experiment 'toy' at scale 'smoke' needs data sets that are not there. "
+        "halfseen: error: Experiment 'toy' at scale 'smoke' needs data sets that are not available. "
         f"Put these files into {where}: adult/adult.csv.gz (adult), {describe('mnist').path} (mnist). "
-        "`halfseen datasets NAME` says where each comes from.\n"
+        "`halfseen datasets NAME` shows the source of each.\n"
     )
     assert not (tmp_path / "results").exists()
 

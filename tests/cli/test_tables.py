@@ -414,7 +414,9 @@ def test_cells_that_a_csv_cannot_hold_are_refused_there_and_written_elsewhere(tm
         assert file.table.equals(table)
         write_tables([table], str(tmp_path / f"out_{name}"), file)
         assert read_table(str(tmp_path / f"out_{name}")).table.equals(table)
-    with pytest.raises(TableError, match=r"column 'x' holds .*, which a csv cannot hold; write parquet or"):
+    with pytest.raises(
+        TableError, match=r"column 'x' has the type .*, which a csv file cannot store; write parquet or"
+    ):
         write_tables([table], str(tmp_path / "out.csv"), file)
     assert not (tmp_path / "out.csv").exists()
 

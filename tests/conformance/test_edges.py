@@ -68,7 +68,7 @@ def test_columns_that_repeat_each_other_do_no_harm(row):
 def test_a_table_of_numbers_without_any_is_filled_with_zeros_and_a_warning(row):
     array = np.full((4, 2), np.nan)
     with pytest.warns(
-        HalfseenWarning, match="Column 'x[01]' has no observed value; its 4 missing cells are filled with 0"
+        HalfseenWarning, match="Column 'x[01]' has no observed value; its 4 missing cells are imputed with 0"
     ):
         imputer = row.make(random_state=0).fit(array)
     np.testing.assert_array_equal(imputer.transform(array), np.zeros((4, 2)))
@@ -87,7 +87,7 @@ def test_a_frame_without_any_value_stays_as_it_is_with_a_warning(row):
 def test_an_empty_column_warns_and_other_columns_do_not_suffer(row):
     array = ARRAY.make()
     with_empty = np.column_stack([array, np.full(len(array), np.nan)])
-    with pytest.warns(HalfseenWarning, match="Column 'x4' has no observed value; .* filled with 0"):
+    with pytest.warns(HalfseenWarning, match="Column 'x4' has no observed value; .* imputed with 0"):
         imputer = row.make(random_state=0).fit(with_empty)
     without = fitted(row, ARRAY)
     np.testing.assert_allclose(imputer.transform(with_empty)[:, :4], without.transform(array), rtol=EXACT)
@@ -193,7 +193,9 @@ def test_a_frame_may_declare_fewer_levels_than_the_training_frame(row):
 
 def test_a_column_of_numbers_that_now_holds_text_is_refused(row):
     imputer = row.make(random_state=0).fit(pd.DataFrame({"a": [1.5, 2.5, 4.5]}))
-    with pytest.raises(ValueError, match=r"Column 'a' held numbers when .* fitted, now it holds 'x'"):
+    with pytest.raises(
+        ValueError, match=r"Column 'a' contained numbers when .* fitted, but now it contains 'x'"
+    ):
         imputer.transform(pd.DataFrame({"a": ["x", None]}))
 
 
@@ -227,7 +229,7 @@ def test_repeated_names_are_refused(row):
 
 
 def test_a_schema_for_a_column_that_is_not_there_is_refused(row):
-    with pytest.raises(ValueError, match="The schema names column 'age', which the table has not"):
+    with pytest.raises(ValueError, match="The schema refers to column 'age', which is not in the table"):
         row.make(schema={"age": "count"}).fit(pd.DataFrame({"a": [1.0, 2.0]}))
 
 

@@ -63,7 +63,7 @@ CORPUS: dict[str, File] = {
         },
         says=(
             r"note  Column 'deceased' has one observed value, 'yes'; its 53 missing cells are left empty",
-            r"note  Column 'batch' has one observed value, 7; its 2 missing cells are filled with it",
+            r"note  Column 'batch' has one observed value, 7; its 2 missing cells are imputed with it",
             r"note  Column 'fax' has no observed value; its 60 missing cells are left empty",
             r"wrote  .*; 191 cells left missing",
         ),

@@ -133,12 +133,12 @@ EXPECTED: dict[str, dict[str, Expected]] = {
         ),
     },
     "survey_codes.csv": {  # numbers that may mean missing are named, never changed
-        "age": Expected("int64", 1, 34, {40: "40"}, ("3 cells hold 999.*19 to 80.*--null",)),
-        "likert": Expected("int64", 1, 3, {4: "4"}, ("3 cells hold 9,.*--null likert=9",)),
-        "income": Expected("int64", 2, 2500, {2222: "2222"}, ("4 cells hold -99.*--null income=-99",)),
+        "age": Expected("int64", 1, 34, {40: "40"}, ("3 cells contain 999.*19 to 80.*--null",)),
+        "likert": Expected("int64", 1, 3, {4: "4"}, ("3 cells contain 9,.*--null likert=9",)),
+        "income": Expected("int64", 2, 2500, {2222: "2222"}, ("4 cells contain -99.*--null income=-99",)),
         "children": Expected("int64", 4, 2, {1: "1"}, ("'-'.*'--'.*missing",)),
         "weight": Expected("double", 6, 72.5, {70.0: "70.0"}, (r"'\.'.*missing",)),
-        "job": Expected("string", 2, "clerk", {}, ("3 cells hold 'unknown'.*--null job=unknown",)),
+        "job": Expected("string", 2, "clerk", {}, ("3 cells contain 'unknown'.*--null job=unknown",)),
         "region": Expected("string", 2, "N"),
     },
     "dates_written.csv": {
@@ -183,7 +183,7 @@ EXPECTED: dict[str, dict[str, Expected]] = {
     "excel_errors.csv": {
         "ratio": Expected("double", 4, 0.51, {0.5: "0.50"}, ("2 cells .*'#DIV/0!'.*'#VALUE!'.*missing",)),
         "growth": Expected("int64", 3, 12, {-2: "-2%"}, ("percentages", "1 cell .*'#REF!'")),
-        "note": Expected("string", 1, "ok", {}, ("1 cell holds 'none'.*--null note=none",)),
+        "note": Expected("string", 1, "ok", {}, ("1 cell contains 'none'.*--null note=none",)),
     },
     "counts_blank.csv": {  # tabs; two-digit years; 1,577 is decided by the other columns
         "when": Expected(DAY, 1, day(2021, 5, 28), {day(2021, 6, 3): "03.06.21"}, ("day first",)),

@@ -162,7 +162,7 @@ def deep_copy(frame):
     return frame.clone() if isinstance(frame, pl.DataFrame) else frame
 
 
-@pytest.mark.filterwarnings("ignore:Column 'c' holds whole numbers beyond:halfseen.HalfseenWarning")
+@pytest.mark.filterwarnings("ignore:Column 'c' contains integers beyond:halfseen.HalfseenWarning")
 @pytest.mark.parametrize("frame", list(cases()))
 def test_holes_are_filled_and_nothing_else_changes(frame):
     before = deep_copy(frame)
@@ -188,7 +188,7 @@ def column(frame, j):
     return frame[:, [j]] if isinstance(frame, pl.DataFrame) else frame.select([j])
 
 
-@pytest.mark.filterwarnings("ignore:Column 'c' holds whole numbers beyond:halfseen.HalfseenWarning")
+@pytest.mark.filterwarnings("ignore:Column 'c' contains integers beyond:halfseen.HalfseenWarning")
 @pytest.mark.parametrize("frame", list(cases()))
 def test_a_table_without_rows_and_a_table_of_one_row_keep_their_dtypes(frame):
     schema, _ = fill(frame)
@@ -217,7 +217,7 @@ def whole_numbers(cells):
     ],
 )
 def test_whole_numbers_that_floats_do_not_tell_apart_are_warned_of_once(cells, n_merged):
-    message = rf"Column 'c' holds whole numbers beyond 2\*\*53, .* apart: {n_merged} of its distinct values"
+    message = rf"Column 'c' contains integers beyond 2\*\*53, .* exactly: {n_merged} of its distinct values"
     for frame in whole_numbers(cells):
         with pytest.warns(HalfseenWarning, match=message) as caught:
             schema = Schema.infer(Table(frame))
@@ -450,7 +450,7 @@ def table_of(cells):
         (pd.Series(["a", None, 1], dtype=object), r"Column 'c' mixes number \(1\) and text \('a'\)"),
         (pd.Series([True, None, 1], dtype=object), r"Column 'c' mixes boolean \(True\) and number \(1\)"),
         (pd.Series(["a", None, [1]], dtype=object), r"Column 'c' mixes list \(\[1\]\) and text \('a'\)"),
-        (pd.Series([10**400, 1], dtype=object), "Column 'c' holds a number beyond the range"),
+        (pd.Series([10**400, 1], dtype=object), "Column 'c' contains a number beyond the range"),
         (pd.Series([dt.datetime(2020, 1, 1, tzinfo=dt.UTC)], dtype=object), "objects with a time zone"),
     ],
 )

@@ -62,7 +62,7 @@ def test_types_and_rows_are_chosen_for_both_at_once():
 @pytest.mark.parametrize(
     ("observed", "message"),
     [
-        (torch.ones(2, 2), r"observed must be boolean \(True = seen\), got torch.float32"),
+        (torch.ones(2, 2), r"observed must be boolean \(True for observed values\), got torch.float32"),
         (torch.ones(2, 3, dtype=torch.bool), r"must have one shape, got \(2, 2\) and \(2, 3\)"),
     ],
 )

@@ -55,7 +55,7 @@ def test_a_table_of_one_value_has_nothing_to_model():
 def test_booleans_are_binary_and_text_and_infinity_no_pixels():
     column = next(iter(pixel_schema(Table(pd.DataFrame({"a": [True, False], "b": [True, True]})))))
     assert column.levels == (False, True)
-    with pytest.raises(SchemaError, match=r"Column 'b' of dtype .* holds no numbers"):
+    with pytest.raises(SchemaError, match=r"Column 'b' of dtype .* does not contain numbers"):
         pixel_schema(Table(pd.DataFrame({"a": [0.0, 1.0], "b": ["x", "y"]})))
     with pytest.raises(SchemaError, match="Column 'x1' contains infinity"):
         columns_of([[0.0, np.inf]])
@@ -88,7 +88,7 @@ def test_features_of_numbers_ignore_what_is_under_the_mask():
 def test_a_shape_is_planes_rows_and_columns():
     assert image_planes((3, 4, 5), 60) == (3, 4, 5)
     assert image_planes(np.array([4, 5]), 20) == (1, 4, 5)
-    with pytest.raises(ValueError, match=r"image_shape \(4, 5\) has 20 pixels, the table has 21 columns"):
+    with pytest.raises(ValueError, match=r"image_shape \(4, 5\) has 20 pixels, but the table has 21 columns"):
         image_planes([4, 5], 21)
     for wrong in (20, (20,), (1, 1, 4, 5), (0, 5), (4.0, 5), "ab"):
         with pytest.raises(ValueError, match="image_shape must be"):
@@ -121,7 +121,7 @@ def test_masked_pixels_are_missing():
     ("given", "image_shape", "match"),
     [
         (np.ones((3, 4)), None, r"Rows of pixels need image_shape, such as \(28, 28\)"),
-        (np.ones((3, 4)), (2, 3), r"image_shape \(2, 3\) has 6 pixels, the table has 4 columns"),
+        (np.ones((3, 4)), (2, 3), r"image_shape \(2, 3\) has 6 pixels, but the table has 4 columns"),
         (np.ones((3, 4, 5)), (4, 4), r"\(C, H, W\) = \(1, 4, 5\), but image_shape, .* is \(1, 4, 4\)"),
         (np.ones((3, 4, 5, 2)), (4, 5), r"\(2, 4, 5\), but image_shape, .* is \(1, 4, 5\)"),
         (np.ones(3), (1, 3), r"Images must be an array of shape .*, got the shape \(3,\)"),

@@ -199,22 +199,22 @@ def test_settings_of_users_come_first(cells, said, expected):
         ([1.5, 2.5], {"integer": "yes"}, r"Column 'c': integer must be true or false, got 'yes'"),
         ([1.5, 2.5], {"minimum": 3, "maximum": 1}, r"Column 'c': minimum 3 is above maximum 1"),
         ([1, 2], {"minimum": 0.2, "maximum": 0.8}, r"Column 'c' needs multiples of 1; between 0.2 and 0.8"),
-        ([1, 2, 3], {"integer": False}, r"Column 'c' of dtype int64 can only hold whole numbers"),
+        ([1, 2, 3], {"integer": False}, r"Column 'c' of dtype int64 can only contain integers"),
         (["a", "b"], {"maximum": 1}, r"Column 'c' is binary: maximum does not apply to levels"),
-        ([1, 2, 3], {"levels": [1, 2]}, r"Column 'c' holds 3, which is not among the levels \(1, 2\)"),
+        ([1, 2, 3], {"levels": [1, 2]}, r"Column 'c' contains 3, which is not among the levels \(1, 2\)"),
         (["a", "b"], {"levels": "ab"}, r"Column 'c': levels must be a list of values, got 'ab'"),
         (["a", "b"], {"levels": []}, r"Column 'c': levels must be a list of values, got \[\]"),
         (["a", "b"], {"levels": ["a", "b", "a"]}, r"Column 'c': levels must differ, got \['a', 'b', 'a'\]"),
         (["a", "b", "c"], "binary", r"Column 'c' cannot be binary: it has 3 levels"),
-        (["1", "two"], "continuous", r"Column 'c' cannot be numbers: it holds 'two'"),
-        (["1", "inf"], "continuous", r"Column 'c' cannot be numbers: it holds 'inf'"),
-        (["1", "1_000"], "continuous", r"Column 'c' cannot be numbers: it holds '1_000'"),
+        (["1", "two"], "continuous", r"Column 'c' cannot be numbers: it contains 'two'"),
+        (["1", "inf"], "continuous", r"Column 'c' cannot be numbers: it contains 'inf'"),
+        (["1", "1_000"], "continuous", r"Column 'c' cannot be numbers: it contains '1_000'"),
         (["a", "b"], "datetime", r"Column 'c' of dtype (str|object) cannot be datetime; convert it first"),
         ([1.5, 2.5], "duration", r"Column 'c' of dtype float64 cannot be duration; convert it first"),
         (WEEK, "continuous", r"cannot be continuous; its kind can only be datetime or one with levels"),
-        (WEEK, {"integer": True}, r"holds no numbers: integer does not apply"),
+        (WEEK, {"integer": True}, r"does not contain numbers, so the setting integer does not apply"),
         (WEEK, {"minimum": "yesterday"}, r"minimum must be a number, or a date in ISO form, got 'yesterday'"),
-        ([1.5, 2.5], "all-missing", r"Column 'c' is not all-missing: 2 of its cells hold a value"),
+        ([1.5, 2.5], "all-missing", r"Column 'c' is not all-missing: 2 of its cells have a value"),
         (
             pd.Categorical(["a", "b"]),
             {"levels": ["a", "b", "c"]},
@@ -230,14 +230,14 @@ def test_settings_that_cannot_hold_are_refused(cells, said, message):
 @pytest.mark.parametrize(
     ("cells", "said", "message"),
     [
-        ([2.5, None, 0.0], "positive", r"be positive, .* it holds 0 in row 2 \(1 of 2"),
-        ([2.5, -1.0, -2.0], "positive", r"be positive, .* it holds -1 in row 1 \(2 of 3"),
-        ([2, -3, 4], "count", r"be a count, .* it holds -3 in row 1 \(1 of 3"),
-        ([2.0, None, 2.5], "count", r"be a count, .* it holds 2.5 in row 2 \(1 of 2"),
-        ([-2.0, 2.5], {"kind": "count", "integer": False}, r"be a count, .* it holds -2 in row 0"),
-        ([None, 1.5, 1.5, 2], "constant", r"be constant, .* besides 1.5 it holds 2 in row 3 \(1 of 3"),
-        (["b", "b", "a"], "constant", r"be constant, .* besides 'b' it holds 'a' in row 2"),
-        (WEEK, "constant", r"be constant, .* besides 2020-01-01 it holds 2020-01-02 in row 1"),
+        ([2.5, None, 0.0], "positive", r"be positive, .* it contains 0 in row 2 \(1 of 2"),
+        ([2.5, -1.0, -2.0], "positive", r"be positive, .* it contains -1 in row 1 \(2 of 3"),
+        ([2, -3, 4], "count", r"be a count, .* it contains -3 in row 1 \(1 of 3"),
+        ([2.0, None, 2.5], "count", r"be a count, .* it contains 2.5 in row 2 \(1 of 2"),
+        ([-2.0, 2.5], {"kind": "count", "integer": False}, r"be a count, .* it contains -2 in row 0"),
+        ([None, 1.5, 1.5, 2], "constant", r"be constant, .* besides 1.5 it contains 2 in row 3 \(1 of 3"),
+        (["b", "b", "a"], "constant", r"be constant, .* besides 'b' it contains 'a' in row 2"),
+        (WEEK, "constant", r"be constant, .* besides 2020-01-01 it contains 2020-01-02 in row 1"),
     ],
 )
 def test_settings_that_a_value_contradicts_are_refused_with_the_value_and_its_row(cells, said, message):
@@ -276,7 +276,7 @@ def test_settings_find_columns_by_name_then_by_position():
     array = Schema.infer(Table(frame.to_numpy()), {"x0": "continuous", 2: "ordinal"})
     assert [column.kind for column in array] == ["continuous", "positive", "ordinal"]
     for key in ("b", 7, -1):
-        with pytest.raises(SchemaError, match=f"names column '{key}', which the table has not"):
+        with pytest.raises(SchemaError, match=f"refers to column '{key}', which is not in the table"):
             Schema.infer(Table(frame), {key: "count"})
 
 
@@ -304,9 +304,9 @@ def test_settings_are_read_from_json_by_name_or_from_a_saved_schema(tmp_path):
         (None, "schema.json' cannot be read"),
         (b"{", "schema.json' cannot be read: Expecting"),
         (b"\xff", "schema.json' cannot be read: .*codec"),
-        (b"[]", r'must hold {"columns": {name: settings}}'),
-        (b'{"columns": [{"kind": "count"}]}', r'must hold {"columns": {name: settings}}'),
-        (b'{"columns": 3}', r'must hold {"columns": {name: settings}}'),
+        (b"[]", r'must contain {"columns": {name: settings}}'),
+        (b'{"columns": [{"kind": "count"}]}', r'must contain {"columns": {name: settings}}'),
+        (b'{"columns": 3}', r'must contain {"columns": {name: settings}}'),
     ],
 )
 def test_schema_files_that_say_nothing_are_refused(tmp_path, content, message):
@@ -392,14 +392,18 @@ def test_a_level_never_seen_is_ignored_as_evidence_and_stays_in_the_table():
 @pytest.mark.parametrize(
     ("fitted", "now", "message"),
     [
-        ([1.5, 2.5], ["a"], "Column 'c' held numbers when the model was fitted, now it holds 'a'"),
-        ([True, False], ["yes"], "held numbers .* now it holds 'yes'"),
-        (["a", "b"], [1.5], "Column 'c' held text when the model was fitted, now it holds 1.5"),
-        (["1", "2"], [1], "held text .* now it holds 1.0"),
-        (WEEK, [1.5], "held dates .* now it holds 1.5"),
-        ([1.5, 2.5], WEEK, "held numbers .* now it holds '2020-01-01T"),
-        (["a", "b"], WEEK, "held text .* now it holds '2020-01-01T"),
-        (WEEK, WEEK - WEEK[0] + pd.Timedelta("1s"), "held dates .* now it holds 1000000"),
+        (
+            [1.5, 2.5],
+            ["a"],
+            "Column 'c' contained numbers when the model was fitted, but now it contains 'a'",
+        ),
+        ([True, False], ["yes"], "contained numbers .* now it contains 'yes'"),
+        (["a", "b"], [1.5], "Column 'c' contained text when the model was fitted, but now it contains 1.5"),
+        (["1", "2"], [1], "contained text .* now it contains 1.0"),
+        (WEEK, [1.5], "contained dates .* now it contains 1.5"),
+        ([1.5, 2.5], WEEK, "contained numbers .* now it contains '2020-01-01T"),
+        (["a", "b"], WEEK, "contained text .* now it contains '2020-01-01T"),
+        (WEEK, WEEK - WEEK[0] + pd.Timedelta("1s"), "contained dates .* now it contains 1000000"),
     ],
 )
 def test_a_column_that_changes_its_type_is_refused(fitted, now, message):
@@ -445,7 +449,7 @@ def test_numbers_in_text_are_modelled_as_numbers_and_written_as_text():
     assert encode(schema.columns[0], ["10", "4"]) == [10.0, 4.0]
     assert filled["n"].tolist() == ["4", "4", "8"]
     assert filled["x"].tolist() == ["1.5", "1.25", "4.5"]
-    with pytest.raises(SchemaError, match="Column 'n' cannot be numbers: it holds 'many'"):
+    with pytest.raises(SchemaError, match="Column 'n' cannot be numbers: it contains 'many'"):
         encode(schema.columns[0], ["many"])
 
 
@@ -548,7 +552,7 @@ def test_levels_are_compared_as_often_as_there_are_levels_not_with_each_other():
 
 
 def test_a_level_that_cannot_be_a_level_is_refused():
-    with pytest.raises(SchemaError, match=r"Column 'c' holds 'a', which is not among the levels"):
+    with pytest.raises(SchemaError, match=r"Column 'c' contains 'a', which is not among the levels"):
         infer(["a", "b"] * 20, {"kind": "categorical", "levels": [["a"], "b"]})
 
 
@@ -556,7 +560,7 @@ def test_text_that_no_model_sees_but_that_looks_like_numbers_is_announced():
     prices = [f"${number},{number % 7}00.50" for number in range(1, 40)]
     frame = pd.DataFrame({"price": [*prices, None], "name": [f"item {number}" for number in range(40)]})
     with pytest.warns(
-        HalfseenWarning, match=r"Column 'price' is text.* like numbers: '\$1,100.50'. Convert it"
+        HalfseenWarning, match=r"Column 'price' is text.* like numbers, such as '\$1,100.50'. Convert"
     ):
         schema = Schema.infer(Table(frame))
     assert schema.columns[0].kind == "identifier"

@@ -41,7 +41,7 @@ def everything(imputer, frame):
 def test_a_column_that_does_not_apply_is_recognised_and_announced():
     message = (
         r"^Column 'pregnant' is missing wherever 'sex' is 'm' \(60 rows\) and observed in 100% of the other "
-        r"rows: it is taken as not applicable and left empty there \(\"skip\": false in the schema fills it\)"
+        r"rows: it is treated as not applicable and left empty there \(\"skip\": false in the schema"
     )
     with pytest.warns(HalfseenWarning, match=message) as warnings:
         assert found(clinic()) == {"pregnant": SkipRule("sex", ("m",))}
@@ -248,10 +248,10 @@ def test_where_a_condition_stays_empty_so_does_the_column():
     [
         ({"pregnant": {"skip": "sex"}}, "Column 'pregnant': skip must be .* or false, got 'sex'"),
         ({"pregnant": {"skip": {"column": "sex", "values": []}}}, "Column 'pregnant': skip must be"),
-        ({"pregnant": {"skip": {"column": "age", "values": [1]}}}, "skip names 'age', which is no other"),
-        ({"sex": {"skip": RULE}}, "Column 'sex': skip names 'sex', which is no other column"),
-        ({"sex": {"skip": {"column": "hb", "values": ["m"]}}}, r"goes by \['m'\] in column 'hb', which"),
-        ({"hb": {"skip": {"column": "day", "values": ["m"]}}}, "'day', which holds datetime64.*; levels"),
+        ({"pregnant": {"skip": {"column": "age", "values": [1]}}}, "skip refers to 'age', which is not"),
+        ({"sex": {"skip": RULE}}, "Column 'sex': skip refers to 'sex', which is not another column"),
+        ({"sex": {"skip": {"column": "hb", "values": ["m"]}}}, r"the values \['m'\] of column 'hb'"),
+        ({"hb": {"skip": {"column": "day", "values": ["m"]}}}, "'day' of dtype datetime64.*; it must"),
         (
             {"pregnant": {"skip": RULE}, "sex": {"skip": {"column": "pregnant", "values": ["no"]}}},
             "skip rules of the schema form a circle: .*sex -> ",

@@ -80,9 +80,7 @@ def test_parquet_and_arrays_are_read(folder, monkeypatch):
 
 
 def test_the_folder_comes_from_the_variable_unless_named(folder, monkeypatch):
-    with pytest.raises(
-        DataSetError, match="Set the variable HALFSEEN_DATA to their folder, or pass data_home="
-    ):
+    with pytest.raises(DataSetError, match="set the environment variable HALFSEEN_DATA, or pass data_home"):
         load("table")
     monkeypatch.setenv("HALFSEEN_DATA", str(folder))
     assert load("table").shape == (3, 3)
@@ -92,12 +90,14 @@ def test_the_folder_comes_from_the_variable_unless_named(folder, monkeypatch):
 
 
 def test_what_is_not_there_is_said(folder, monkeypatch):
-    with pytest.raises(DataSetError, match=r"no folder '.*elsewhere' \(data_home names it\)"):
+    with pytest.raises(DataSetError, match=r"folder '.*elsewhere', given by data_home, does not exist"):
         load("table", folder / "elsewhere")
     monkeypatch.setenv("HALFSEEN_DATA", "/no/such/folder")
-    with pytest.raises(DataSetError, match=r"no folder '/no/such/folder' \(HALFSEEN_DATA names it\)"):
+    with pytest.raises(
+        DataSetError, match=r"folder '/no/such/folder', given by HALFSEEN_DATA, does not exist"
+    ):
         load("table")
-    with pytest.raises(DataSetError, match=r"needs the file pair/one.csv.gz, .* taken from a/b \(CC0\)"):
+    with pytest.raises(DataSetError, match=r"needs the file pair/one.csv.gz, .* its source is a/b \(CC0\)"):
         load("pair/one", folder)
 
 

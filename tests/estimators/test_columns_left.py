@@ -43,8 +43,8 @@ def half(value, n=40):
             pd.Series([*(f"The {i} parcels came late again." for i in range(39)), None]),
             "looks like free text",
         ),
-        (half([1, 2]), "holds object (list), which no model can see"),
-        (half(b"12"), "holds object (bytes), which no model can see"),
+        (half([1, 2]), "has the type object (list), which is not supported"),
+        (half(b"12"), "has the type object (bytes), which is not supported"),
     ],
 )  # fmt: skip
 def test_a_column_is_left_empty_with_the_reason_and_one_warning(cells, reason):
@@ -63,7 +63,7 @@ def test_a_column_is_left_empty_with_the_reason_and_one_warning(cells, reason):
 
 def test_a_number_with_one_observed_value_fills_its_column_and_is_announced():
     with pytest.warns(
-        HalfseenWarning, match="'c' has one observed value, 7; its 20 missing .* filled with it"
+        HalfseenWarning, match="'c' has one observed value, 7; its 20 missing .* imputed with it"
     ):
         imputer = GaussianImputer().fit(patients(c=half(7).astype(float)))
     assert imputer.columns_left_ == {}
@@ -92,7 +92,9 @@ def test_many_columns_with_one_fate_are_announced_in_one_sentence():
 
 def test_many_empty_columns_of_an_array_are_filled_with_0_and_announced_in_one_sentence():
     array = np.column_stack([np.arange(5.0), np.full((5, 20), np.nan)])
-    with pytest.warns(HalfseenWarning, match="^20 columns have no observed value; .* filled with 0") as found:
+    with pytest.warns(
+        HalfseenWarning, match="^20 columns have no observed value; .* imputed with 0"
+    ) as found:
         filled = MeanImputer().fit_transform(array)
     assert len(found) == 1
     assert (filled[:, 1:] == 0).all()
@@ -119,7 +121,7 @@ def test_a_schema_entry_fills_a_column_all_the_same(cells, value, schema):
 
 def test_a_schema_entry_leaves_a_column_that_would_be_filled():
     imputer = GaussianImputer(schema={"age": {"fill": False}}).fit(patients())
-    assert imputer.columns_left_ == {"age": "is not to be filled, as the schema says"}
+    assert imputer.columns_left_ == {"age": "is not imputed, as the schema says"}
     assert imputer.transform(patients())["age"].isna().sum() == 1
     array = patients().to_numpy()
     assert np.isnan(GaussianImputer(schema={0: {"fill": False}}).fit_transform(array)).sum() == 1
@@ -141,7 +143,7 @@ def test_settings_of_filling_are_checked(schema, message):
 def test_an_entry_of_a_column_comes_before_the_one_for_every_column():
     schema = {"*": {"fill": True}, "c": {"fill": False}}
     imputer = GaussianImputer(schema=schema).fit(patients(c=half("yes")))
-    assert imputer.columns_left_ == {"c": "is not to be filled, as the schema says"}
+    assert imputer.columns_left_ == {"c": "is not imputed, as the schema says"}
 
 
 def test_a_column_named_by_a_star_is_that_column():

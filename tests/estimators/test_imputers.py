@@ -59,7 +59,7 @@ def two_clusters(n_rows=400, seed=0):
             MeanImputer(random_state="x"),
             "random_state must be None, an integer or .*, got 'x'",
         ),
-        (MeanImputer(schema={"x9": "count"}), "The schema names column 'x9', which the table has not"),
+        (MeanImputer(schema={"x9": "count"}), "The schema refers to column 'x9', which is not in the table"),
         (MeanImputer(schema={"x0": "colour"}), "Column 'x0': unknown kind 'colour'; known are continuous"),
         (
             MeanImputer(schema={"x0": {"min": 3}}),
@@ -106,12 +106,12 @@ def test_what_is_no_number_in_an_array_is_refused_with_its_place(value, shown):
     imputer = GaussianImputer(random_state=0).fit(gaussian_array())
     table = np.array([[1.0, None, 2.0, 3.0]] * 3, dtype=object)
     table[2, 1] = value
-    with pytest.raises(ValueError, match=rf"Column 'x1' holds {shown}.* in row 2.*Pass a data frame"):
+    with pytest.raises(ValueError, match=rf"Column 'x1' contains {shown}.* in row 2.*Pass a data frame"):
         imputer.transform(table)
 
 
 def test_a_list_with_text_is_refused_with_its_place():
-    with pytest.raises(ValueError, match=r"Column 'x1' holds 'a' in row 0, .*Pass a data frame"):
+    with pytest.raises(ValueError, match=r"Column 'x1' contains 'a' in row 0, .*Pass a data frame"):
         MeanImputer().fit([[1.0, "a"], [2.0, "b"]])
 
 

@@ -198,9 +198,9 @@ def test_a_known_mechanism_is_used_in_the_units_of_the_table():
     bias = [float((imputer.transform(table) - complete)[holes].mean()) for imputer in (knowing, blind)]
     assert bias[1] < bias[0] < 5.0
     assert bias[1] < -8.0
-    with pytest.raises(ValueError, match="whose missingness is a function of yours cannot be saved"):
+    with pytest.raises(ValueError, match="whose missingness is a user-defined function cannot be saved"):
         knowing.save("never")
-    with pytest.raises(ValueError, match="A known missingness needs a table of numbers"):
+    with pytest.raises(ValueError, match=r"A known mechanism \(missingness\) needs a table"):
         LatentImputer(missingness=missing, **settings).fit(mixed())
 
 
@@ -230,7 +230,7 @@ def test_signs_may_be_one_for_all_a_list_or_by_name():
         )
         mask_model = imputer.fit(table).model_.sampler.model.mask_model
         assert torch.sign(mask_model.slope).tolist() == expected
-    with pytest.raises(ValueError, match="signs names 'd', which is no column"):
+    with pytest.raises(ValueError, match="signs refers to column 'd', which is not in the table"):
         NotMIWAEImputer(missingness="self-masking-monotone", signs={"d": 1}, **SMALL).fit(table)
     for wrong in ([1, 0, 1], [1, 1], 1.5, "up", [1, None, 1]):
         with pytest.raises(ValueError, match=r"signs must be \+1 or -1"):

@@ -80,8 +80,8 @@ def test_networks_are_convolutional_and_no_gaussian_is_fitted(monkeypatch):
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ((8, 9), r"image_shape \(8, 9\) has 72 pixels, the table has 64 columns"),
-        ((2, 8, 8), r"image_shape \(2, 8, 8\) has 128 pixels, the table has 64 columns"),
+        ((8, 9), r"image_shape \(8, 9\) has 72 pixels, but the table has 64 columns"),
+        ((2, 8, 8), r"image_shape \(2, 8, 8\) has 128 pixels, but the table has 64 columns"),
         (64, r"image_shape must be \(H, W\) or \(C, H, W\), positive, got 64"),
         ((-8, -8), r"image_shape must be \(H, W\) or \(C, H, W\), positive, got \(-8, -8\)"),
         ((8.0, 8), r"image_shape must be \(H, W\) or \(C, H, W\), positive"),
@@ -95,7 +95,7 @@ def test_a_shape_that_does_not_fit_is_refused_with_its_numbers(shape, message):
 
 def test_what_is_no_pixel_is_refused():
     table = pd.DataFrame(halves(20)).rename(columns=str)
-    with pytest.raises(halfseen.SchemaError, match=r"Column '3' of dtype .* holds no numbers"):
+    with pytest.raises(halfseen.SchemaError, match=r"Column '3' of dtype .* does not contain numbers"):
         fit(table.assign(**{"3": "black"}))
     with pytest.raises(ValueError, match="schema must be None"):
         fit(halves(20), schema={0: "count"})
@@ -258,5 +258,5 @@ def test_a_known_direction_is_that_of_all_pixels(sign):
     imputer = fit(table, NotMIWAEImputer, missingness="self-masking-logistic", signs=sign, n_starts=1)
     seen = imputer.model_.sampler.model.mask_model.logits(torch.tensor([[-1.0], [1.0]]).expand(2, 64))
     assert (torch.sign(seen[0] - seen[1]) == sign).all()  # +1: white pixels are seen less often
-    with pytest.raises(ValueError, match="signs must be one for all pixels"):
+    with pytest.raises(ValueError, match="signs must be the same for all pixels"):
         fit(table, NotMIWAEImputer, missingness="self-masking-monotone", signs=[1] * 63 + [-1])

@@ -221,7 +221,9 @@ def test_another_format_is_refused(model_file, tmp_path, version):
 
 def test_an_unknown_class_is_refused_and_never_imported(model_file, tmp_path):
     path = forge(model_file, tmp_path / "unknown", change=lambda m: m.update({"class": "os.system"}))
-    assert_refused(path, "holds a 'os.system', which is not known here. If it is a class of your own")
+    assert_refused(
+        path, "contains a model of the class 'os.system', which is not known. If it is a class of your own"
+    )
     path = forge(model_file, tmp_path / "odd", change=lambda m: m.update({"class": ["list"]}))
     assert_refused(path, "which is not known here")
 
@@ -412,7 +414,7 @@ def test_dates_in_a_schema_are_kept_as_text(tmp_path):
 def test_a_fitted_attribute_that_no_file_can_hold_is_refused(model_file, tmp_path, name, value):
     imputer = halfseen.load(model_file)
     setattr(imputer, name, value)
-    with pytest.raises(TypeError, match=f"A model file cannot hold {name}: .* is a (set|object|date)"):
+    with pytest.raises(TypeError, match=f"A model file cannot store {name}: .* is a (set|object|date)"):
         imputer.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
 

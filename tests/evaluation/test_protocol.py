@@ -289,7 +289,7 @@ def test_a_race_without_new_rows_has_only_fitted_ones(numbers):
         ({"test_fraction": 1.0}, "test_fraction must be at least 0 and below 1, got 1.0"),
         ({"n_draws": 0}, "n_draws must be at least 1, got 0"),
         ({"level": 90}, "level must be between 0 and 1, got 90"),
-        ({"mechanism": Fixed(np.zeros((120, 3), dtype=bool))}, "No cell was hidden"),
+        ({"mechanism": Fixed(np.zeros((120, 3), dtype=bool))}, "No value was removed"),
         ({"mechanism": Fixed(np.zeros((120, 3)).astype(int))}, "must return a boolean array with 120 rows"),
         ({"X": np.ones((9, 2))}, "no column to compare imputers on"),
         ({"X": np.array([[1.0], [2.0]]), "test_fraction": 0.5}, "2 rows is too short"),

@@ -135,7 +135,7 @@ def test_the_long_table_has_failures_and_provenance(tmp_path):
 
 def test_wrong_names_are_refused():
     found = race(a=[0.5] * 4)
-    with pytest.raises(ValueError, match="No method 'z' raced; there were a"):
+    with pytest.raises(ValueError, match="There is no method 'z' in this comparison; the methods are a"):
         found.difference("a", "z", "rmse")
     with pytest.raises(ValueError, match=r"part must be 'in' .* got 'test'"):
         found.values("rmse", "test")

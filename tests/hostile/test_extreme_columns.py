@@ -101,7 +101,7 @@ def test_seconds_beyond_the_range_of_microseconds_are_read_as_what_they_are():
 
 def test_whole_numbers_that_floats_merge_stay_within_their_dtype():
     table = table_with(COLUMNS["whole numbers at both ends"])
-    with pytest.warns(HalfseenWarning, match="not told apart"):
+    with pytest.warns(HalfseenWarning, match="cannot be distinguished from others"):
         imputer = GaussianImputer(random_state=0).fit(table)
     tables = imputer.sample(table, n_draws=20)
     drawn = {value for one in tables for value in one["extreme"].to_pylist()[-2:]}

@@ -286,7 +286,7 @@ def test_a_finished_run_resumes_to_itself(tmp_path):
 @pytest.mark.parametrize("interrupted_at", [10, 20], ids=["before the next good epoch", "after it"])
 def test_a_run_that_backed_off_resumes_to_bit_identical_results(tmp_path, interrupted_at):
     path = tmp_path / "run.safetensors"
-    with pytest.warns(HalfseenWarning, match="goes on with the learning rate 0.025 instead of 0.05"):
+    with pytest.warns(HalfseenWarning, match="continues with the learning rate 0.025 instead of 0.05"):
         expected, expected_history = run(objective=Poisoned(NoisySquare(0.3), at=(8,)))
     poisoned = Poisoned(NoisySquare(0.3), at=(8,), interrupted_at=interrupted_at)
     with (
@@ -325,7 +325,7 @@ def test_a_cosine_run_cannot_be_made_longer(tmp_path):
 def test_a_file_that_is_no_checkpoint_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("this is no model")
-    with pytest.raises(ModelFileError, match=r"notes.txt is no checkpoint or is damaged"):
+    with pytest.raises(ModelFileError, match=r"notes.txt is not a checkpoint or is damaged"):
         run(checkpoint=path)
     assert path.read_text() == "this is no model"
 
@@ -412,7 +412,7 @@ def test_training_gives_up_after_max_backoffs_and_keeps_the_best_weights():
     objective = Poisoned(NoisySquare(0.3), at=tuple(range(7, 1000)))
     settings = replace(SETTINGS, max_backoffs=2)
     message = (
-        r"In epoch 2 the training loss was nan, although the learning rate was halved to 0.0125\. Look for"
+        r"In epoch 2 the training loss was nan, although the learning rate was halved to 0.0125\. Check the"
     )
     with pytest.warns(HalfseenWarning), pytest.raises(TrainingError, match=message):
         fit_module(

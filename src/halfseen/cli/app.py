@@ -124,9 +124,11 @@ def impute_command(
     from halfseen.cli.impute import Request, impute
 
     if output is None and not in_place:
-        raise typer.BadParameter("say where to write, or give --in-place", param_hint="--output")
+        raise typer.BadParameter(
+            "state where to write with --output, or use --in-place", param_hint="--output"
+        )
     if in_place and source == "-":
-        raise typer.BadParameter("standard input cannot be replaced", param_hint="--in-place")
+        raise typer.BadParameter("--in-place cannot be used with standard input", param_hint="--in-place")
     request = Request(
         source=source,
         output=source if output is None else output,

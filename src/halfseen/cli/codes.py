@@ -39,7 +39,7 @@ def is_number(text: str) -> bool:
 def say_counts(counts: list[tuple[str, int]]) -> str:
     """Return how many cells hold each text, in words, the most frequent first."""
     (first, count), *others = sorted(counts, key=lambda entry: -entry[1])
-    start = f"{count:,} {'cell holds' if count == 1 else 'cells hold'} {first}"
+    start = f"{count:,} {'cell contains' if count == 1 else 'cells contain'} {first}"
     return ", ".join([start, *(f"{count:,} {text}" for text, count in others)])
 
 
@@ -51,7 +51,7 @@ def suspect_words(name: str, texts: pa.Array) -> str | None:
     counts = [(entry["values"], entry["counts"]) for entry in pc.value_counts(held).to_pylist()]
     said = say_counts([(repr(word), count) for word, count in counts])
     return (
-        f"column {name!r}: {said}; if this means missing, say --null {shlex.quote(f'{name}={counts[0][0]}')}"
+        f"column {name!r}: {said}; if this means missing, use --null {shlex.quote(f'{name}={counts[0][0]}')}"
     )
 
 
@@ -74,7 +74,7 @@ def suspect_numbers(name: str, values: pa.Array | pa.ChunkedArray) -> str | None
     options = " ".join(f"--null {shlex.quote(f'{name}={value}')}" for value, _ in held)
     return (
         f"column {name!r}: {say_counts(held)}, far from the other values ({others[0]:g} to {others[-1]:g}); "
-        f"if this means missing, say {options}"
+        f"if this means missing, use {options}"
     )
 
 

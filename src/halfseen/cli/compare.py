@@ -136,7 +136,7 @@ def hold_race(race: Race, table: Any, schema: dict[str, Any] | None, reporter: R
         "hidden", f"{min(hidden):,} to {max(hidden):,} known values in each of {race.repeats} repetitions"
     )
     if min(hidden) < FEW_CELLS:
-        reporter.note(f"as few as {min(hidden)} cells were hidden, too few to tell good methods apart")
+        reporter.note(f"as few as {min(hidden)} values were removed, too few to distinguish good methods")
     resumed = sum(record.resumed for record in done)
     if resumed:
         reporter.say("resumed", f"{resumed} of {n_runs} runs were finished before")
@@ -171,7 +171,10 @@ def _read(race: Race, reporter: Reporter) -> tuple[Any, dict[str, Any] | None]:
         reporter.note(note)
     thinned = thin_rows(table, race)
     if thinned.num_rows < table.num_rows:
-        reporter.note(f"{race.max_rows:,} of {table.num_rows:,} rows race; --max-rows changes that")
+        reporter.note(
+            f"{race.max_rows:,} of {table.num_rows:,} rows are used (a random subsample); --max-rows changes "
+            "this"
+        )
     return thinned, file.settings or None
 
 

@@ -131,7 +131,7 @@ def parse_date_order(text: str) -> Order:
     for order in ORDERS:
         if text.strip().lower() == order:
             return order
-    raise TableError(f"--date-order {text!r} is not understood; say dmy, mdy or ymd, or COLUMN=dmy")
+    raise TableError(f"--date-order {text!r} is not understood; use dmy, mdy or ymd, or COLUMN=dmy")
 
 
 @dataclass(frozen=True)

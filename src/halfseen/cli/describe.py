@@ -50,7 +50,7 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
     if request.against is not None:
         reference = read_table(request.against, **request.reading or {})
         reporter.say("against", f"{reference.source}: {reference.table.num_rows:,} rows")
-    with reporter.noting_warnings(), reporter.progress("looking", "for what missing cells go with"):
+    with reporter.noting_warnings(), reporter.progress("testing", "associations with missingness"):
         diagnosis = describe(
             file.table, request.target, None if reference is None else reference.table,
             random_state=request.seed,

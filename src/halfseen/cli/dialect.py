@@ -100,9 +100,9 @@ def decode(data: bytes, source: str, encoding: str | None = None) -> tuple[bytes
         at = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
         raise TableError(f"{source}: the file is not valid {encoding}{at}; try another --encoding") from None
     if (nul := text.find(b"\0")) >= 0:
-        raise TableError(f"{source}: this is not a text table: it holds a NUL byte (at byte {nul})")
+        raise TableError(f"{source}: this is not a text table: it contains a NUL byte (at byte {nul})")
     if _control_share(text) > 0.01:
-        raise TableError(f"{source}: this is not a text table: it is full of control characters")
+        raise TableError(f"{source}: this is not a text table: it contains many control characters")
     return text, encoding, notes
 
 
@@ -128,7 +128,7 @@ def _guess_encoding(data: bytes, source: str) -> tuple[str, list[str]]:
         ) from None
     if _control_share(data) > 0:
         raise TableError(
-            f"{source}: this is not a text table: it holds binary data (0x{bad:02x} in line {line})"
+            f"{source}: this is not a text table: it contains binary data (0x{bad:02x} in line {line})"
         )
     return "cp1252", [f"not UTF-8 (line {line}), read as Windows-1252 (Latin-1); --encoding says otherwise"]
 

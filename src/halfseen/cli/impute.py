@@ -124,11 +124,11 @@ def impute(request: Request, reporter: Reporter) -> None:
 
 
 def _complete(request: Request, reporter: Reporter, imputer: Any, table: pa.Table) -> Sequence[pa.Table]:
-    """Return what is to be written: the draws asked for, or one table with the best single values."""
+    """Return what is to be written: the requested draws, or one table with means and most probable levels."""
     if request.draws is not None:
         with reporter.progress("drawing", f"{request.draws:,} tables"):
             return imputer.sample(table, n_draws=request.draws)
-    with reporter.progress("filling", "best single values"):
+    with reporter.progress("imputing", "means and most probable levels"):
         return [imputer.transform(table)]
 
 
@@ -149,7 +149,7 @@ def _after_the_table(what: str, request: Request) -> Iterator[None]:
 
 def _check_targets(request: Request) -> None:
     if request.evaluate and request.report is None:
-        raise TableError("--evaluate adds a section to the report: give --report too")
+        raise TableError("--evaluate adds a section to the report: use it together with --report")
     check_output(request.output, request.output_format)
     check_report(request.report)
     if request.model is not None:
@@ -220,7 +220,7 @@ def _make_page(
     shown = choose_cells(table, request.seed)
     some = shown.take(table)  # of a large table few rows suffice for pictures
     n_draws = REPORT_DRAWS if some.num_rows * some.num_columns <= _LARGE else REPORT_DRAWS // 4
-    with reporter.progress("asking", "for draws and intervals, which the report shows"):
+    with reporter.progress("drawing", "draws and intervals for the report"):
         if request.draws is None:
             filled, draws = completed[0], imputer.sample(some, n_draws=n_draws)
         else:
@@ -277,7 +277,9 @@ def _write(request: Request, reporter: Reporter, file: TableFile, tables: Sequen
     write_tables(tables, request.output, file, format=request.output_format, draw=draw)
     left = sum(column.null_count for column in tables[0].columns)
     what = (
-        f"{len(tables)} draws below each other, numbered in column {draw!r}" if draw else "best single values"
+        f"{len(tables)} draws below each other, numbered in column {draw!r}"
+        if draw
+        else "means and most probable levels"
     )
     reporter.say("wrote", f"{_where(request)} ({what}{f'; {left:,} cells left missing' if left else ''})")
 

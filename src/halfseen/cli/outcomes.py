@@ -111,7 +111,9 @@ def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
     notes = []
     for form, names in alike.items():
         shown = ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-        notes.append(f"column {shown} holds {form}" if len(names) == 1 else f"columns {shown} hold {form}")
+        notes.append(
+            f"column {shown} contains {form}" if len(names) == 1 else f"columns {shown} contain {form}"
+        )
     return notes + [note for outcome in outcomes.values() for note in outcome.notes]
 
 
@@ -275,8 +277,8 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision, cells: p
 
 def _say_kept(draft: Draft, fits: Mask, what: str, cells: pa.Table) -> str:
     return (
-        f"column {draft.name!r} is read as {what} but for {_list_misfits(draft, fits, cells)}: kept as text, "
-        f"unseen by models; --null {shlex.quote(f'{draft.name}=TEXT')} makes such cells missing"
+        f"column {draft.name!r} is read as {what} except for {_list_misfits(draft, fits, cells)}: kept as "
+        f"text and not used by the model; --null {shlex.quote(f'{draft.name}=TEXT')} makes such cells missing"
     )
 
 
@@ -289,11 +291,11 @@ def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, cells
     total, n_fits = int(draft.counts.sum()), int(draft.counts[fits].sum())
     if n_fits < max(MOSTLY * total, MOSTLY_CELLS):
         return _text(draft)
-    said = f"holds {what} but for {_list_misfits(draft, fits, cells)}"
-    remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the others as {what}"
+    said = f"contains {what} except for {_list_misfits(draft, fits, cells)}"
+    remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the other values as {what}"
     if len(draft.counts) <= _FEW_LEVELS and total >= _CELLS_PER_LEVEL * len(draft.counts):
-        return _text(draft, f"{said}: kept as text, with levels; {remedy}")
-    return _text(draft, f"{said}: left as text and not filled; {remedy}", _UNMODELLED)
+        return _text(draft, f"{said}: kept as a categorical column; {remedy}")
+    return _text(draft, f"{said}: left as text and not imputed; {remedy}", _UNMODELLED)
 
 
 def _list_misfits(draft: Draft, fits: Mask, cells: pa.Table) -> str:
@@ -362,7 +364,7 @@ def _leave_order(draft: Draft, dates: Dates) -> Outcome:
         return _text(draft)
     return _text(
         draft,
-        f"holds dates such as {example!r}, in which day and month cannot be told apart: left as text and not "
-        f"filled; say --date-order {draft.name}=dmy or {draft.name}=mdy",
+        f"contains dates such as {example!r}, in which the order of day and month is ambiguous: left as text "
+        f"and not imputed; use --date-order {draft.name}=dmy or {draft.name}=mdy",
         _UNMODELLED,
     )

@@ -53,7 +53,8 @@ def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter:
         reporter.say("reused", f"{results.n_reused} of {len(results.cells)} runs")
     if results.n_of_other_code:
         reporter.note(
-            f"{results.n_of_other_code} runs were made by other code; --fresh runs everything again"
+            f"{results.n_of_other_code} runs were made by another version of the code; --fresh repeats all "
+            "runs"
         )
     reporter.say("wrote", str(results.path))
     pictures = {"": plot_experiment} | {

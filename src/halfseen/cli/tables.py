@@ -270,7 +270,8 @@ def check_cells(table: pa.Table, path: str, format: str | None = None) -> None:
     for column in table.schema:
         if pa.types.is_nested(column.type) or _is_bytes(column.type):
             raise TableError(
-                f"{path}: column {column.name!r} holds {column.type}, which a csv cannot hold; write parquet "
+                f"{path}: column {column.name!r} has the type {column.type}, which a csv file cannot store; "
+                "write parquet "
                 "or feather instead"
             )
 

@@ -104,7 +104,7 @@ def _choose_kind(
         return kind, reason
     time = {"time": "datetime", "span": "duration"}.get(raw.storage)
     if wanted == "all-missing":
-        raise SchemaError(f"Column {raw.name!r} is not all-missing: {len(seen)} of its cells hold a value.")
+        raise SchemaError(f"Column {raw.name!r} is not all-missing: {len(seen)} of its cells have a value.")
     if (
         wanted in ("datetime", "duration", "unsupported")
         or kind == "unsupported"
@@ -190,10 +190,11 @@ def _bounded(column: Column, raw: RawColumn, seen: Floats, said: dict[str, Any])
     if named and column.kind in LEVELLED:
         raise SchemaError(f"Column {column.name!r} is {column.kind}: {named[0]} does not apply to levels.")
     if said.get("integer") is False and raw.whole:
-        raise SchemaError(f"Column {column.name!r} of dtype {raw.dtype} can only hold whole numbers.")
+        raise SchemaError(f"Column {column.name!r} of dtype {raw.dtype} can only contain integers.")
     if said.get("integer") and column.storage in ("time", "span"):
         raise SchemaError(
-            f"Column {column.name!r} of dtype {raw.dtype} holds no numbers: integer does not apply."
+            f"Column {column.name!r} of dtype {raw.dtype} does not contain numbers, so the setting integer "
+            "does not apply."
         )
     for key in ("minimum", "maximum", *CENSORED):
         if key in said:
@@ -275,7 +276,7 @@ def _levels(raw: RawColumn, used: Floats, said: dict[str, Any], kind: Kind) -> t
     strange = [level for level in present if level not in allowed]
     if strange:
         raise SchemaError(
-            f"Column {raw.name!r} holds {strange[0]!r}, which is not among the levels {levels!r}."
+            f"Column {raw.name!r} contains {strange[0]!r}, which is not among the levels {levels!r}."
         )
     undeclared = [level for level in levels if raw.declared and level not in declared]
     if undeclared:

@@ -39,13 +39,16 @@ def read_objects(native: Any, name: str) -> tuple[Sort, npt.NDArray[np.float64]]
         try:
             values[seen] = present.astype(np.float64)
         except OverflowError as error:
-            raise SchemaError(f"Column {name!r} holds a number beyond the range of floats.") from error
+            raise SchemaError(
+                f"Column {name!r} contains a number beyond the range of floating-point numbers."
+            ) from error
     elif sort == "other":
         values[seen] = 0.0
     elif sort != "label":
         if any(getattr(moment, "tzinfo", None) is not None for moment in present):
             raise SchemaError(
-                f"Column {name!r} holds objects with a time zone ({present[0]!r}). Turn them into a column "
+                f"Column {name!r} contains objects with a time zone ({present[0]!r}). Turn them into a "
+                "column "
                 "of times, for example with pandas.to_datetime(..., utc=True)."
             )
         values[seen] = present.astype("datetime64[us]" if sort == "time" else "timedelta64[us]").astype(

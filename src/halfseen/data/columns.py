@@ -188,7 +188,8 @@ class Column:
             if raw.storage == "time":
                 example = str(np.datetime64(int(first), "us"))
             raise SchemaError(
-                f"Column {self.name!r} held {was} when the model was fitted, now it holds {example!r}."
+                f"Column {self.name!r} contained {was} when the model was fitted, but now it contains "
+                f"{example!r}."
             )
 
 
@@ -223,7 +224,7 @@ def parse_numbers(raw: RawColumn) -> Floats:
         except (TypeError, ValueError):
             table[i] = np.nan
         if not np.isfinite(table[i]):
-            raise SchemaError(f"Column {raw.name!r} cannot be numbers: it holds {label!r}.")
+            raise SchemaError(f"Column {raw.name!r} cannot be numbers: it contains {label!r}.")
     return table[np.where(np.isnan(raw.values), len(raw.labels), raw.values).astype(np.int64)]
 
 

@@ -38,7 +38,9 @@ class Incomplete:
 
     def __post_init__(self) -> None:
         if self.observed.dtype != torch.bool:
-            raise ValueError(f"observed must be boolean (True = seen), got {self.observed.dtype}.")
+            raise ValueError(
+                f"observed must be boolean (True for observed values), got {self.observed.dtype}."
+            )
         if self.x.shape != self.observed.shape:
             shapes = f"{tuple(self.x.shape)} and {tuple(self.observed.shape)}"
             raise ValueError(f"x and observed must have one shape, got {shapes}.")

@@ -18,7 +18,7 @@ _HAS: dict[Cause, str] = {
     "empty": "has no observed value",
     "identifier": "looks like an identifier",
     "text": "looks like free text",
-    "asked": "is not to be filled, as the schema says",
+    "asked": "is not imputed, as the schema says",
 }
 
 
@@ -64,7 +64,7 @@ def _has(column: Column, cause: Cause) -> str:
         of = f", of the levels {declared}" if len(column.levels) > 1 else ""
         return f"has one observed value, {column.show(column.levels[int(column.fill_code)])}{of}"
     if cause == "unsupported":
-        return f"holds {column.dtype}, which no model can see"
+        return f"has the type {column.dtype}, which is not supported"
     return _HAS[cause]
 
 
@@ -99,7 +99,7 @@ def _announce(column: Column, cause: Cause, how: str) -> str:
 
 def _hint(columns: Sequence[Column]) -> str:
     fillable = all(column.left is not None and column.fill_code is not None for column in columns)
-    return ' ("fill": true in the schema fills them)' if fillable else ""
+    return ' ("fill": true in the schema imputes them)' if fillable else ""
 
 
 def shortened(names: Sequence[str]) -> str:
@@ -113,9 +113,9 @@ def _fate(column: Column) -> tuple[Cause | None, str]:
     if column.left is not None:
         return column.left, "left empty"
     if column.kind == "all-missing":
-        return "empty", f"filled with {column.fill_code:g}"
+        return "empty", f"imputed with {column.fill_code:g}"
     if column.kind == "constant":
-        return "single", "filled with it"
+        return "single", "imputed with it"
     if column.kind in ("identifier", "text"):
-        return column.kind, "filled with the most frequent value"
+        return column.kind, "imputed with the most frequent value"
     return None, ""

@@ -71,7 +71,7 @@ def image_planes(image_shape: Any, n_columns: int | None = None) -> tuple[int, i
     channels, height, width = (1, *planes)[-3:]
     if n_columns not in (None, channels * height * width):
         size = channels * height * width
-        raise ValueError(f"image_shape {planes} has {size} pixels, the table has {n_columns} columns.")
+        raise ValueError(f"image_shape {planes} has {size} pixels, but the table has {n_columns} columns.")
     return channels, height, width
 
 
@@ -173,10 +173,14 @@ def n_shades(column: Column) -> int | None:
 
 def _numbers(raw: RawColumn) -> Floats:
     if raw.storage not in ("number", "boolean"):
-        raise SchemaError(f"Column {raw.name!r} of dtype {raw.dtype} holds no numbers, as pixels must be.")
+        raise SchemaError(
+            f"Column {raw.name!r} of dtype {raw.dtype} does not contain numbers, which pixels must be."
+        )
     seen = raw.values[~np.isnan(raw.values)]
     if not np.isfinite(seen).all():
-        raise SchemaError(f"Column {raw.name!r} contains infinity, which is no shade; make it missing.")
+        raise SchemaError(
+            f"Column {raw.name!r} contains infinity, which is not a pixel value; replace it by NaN."
+        )
     return seen
 
 

@@ -99,7 +99,9 @@ class Schema:
         if isinstance(columns, list) and all(isinstance(c, dict) and "name" in c for c in columns):
             columns = {c["name"]: {k: v for k, v in c.items() if k in OVERRIDES} for c in columns}
         if not isinstance(columns, dict):
-            raise SchemaError(f'The schema file {str(path)!r} must hold {{"columns": {{name: settings}}}}.')
+            raise SchemaError(
+                f'The schema file {str(path)!r} must contain {{"columns": {{name: settings}}}}.'
+            )
         return columns
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,9 +134,9 @@ class Schema:
 def _warn_of_merged(raw: RawColumn) -> None:
     if raw.n_merged:
         warn_user(
-            f"Column {raw.name!r} holds whole numbers beyond 2**53, which are not told apart: {raw.n_merged} "
-            "of its distinct values are taken for another. Subtract a constant from the column, or turn it "
-            "into text if its values are names."
+            f"Column {raw.name!r} contains integers beyond 2**53, which floating-point numbers cannot "
+            f"represent exactly: {raw.n_merged} of its distinct values cannot be distinguished from others. "
+            "Subtract a constant from the column, or convert it to text if its values are identifiers."
         )
 
 
@@ -148,8 +150,11 @@ def _warn_of_numbers(raw: RawColumn, column: Column) -> None:
     if counts[alike].sum() > MOSTLY_NUMBERS * counts.sum() and not only_digits:
         example = raw.labels[int(np.argmax(alike * counts))]
         warn_user(
-            f"Column {raw.name!r} is text that no model sees, but most of its cells look like numbers: "
-            f"{example!r}. Convert it to numbers, or set its kind in the schema if its values are names."
+            f"Column {raw.name!r} is text and is not used by the model, although most of its values look "
+            "like "
+            f"numbers, such as {example!r}. Convert it to numbers, or set its kind in the schema if its "
+            "values "
+            "are identifiers."
         )
 
 
@@ -165,7 +170,7 @@ def _check_overrides(overrides: Any, table: Table) -> dict[str, dict[str, Any]]:
         if name not in table.names and isinstance(key, Integral) and 0 <= int(key) < len(table.names):
             name = table.names[int(key)]
         if name not in table.names:
-            raise SchemaError(f"The schema names column {name!r}, which the table has not.")
+            raise SchemaError(f"The schema refers to column {name!r}, which is not in the table.")
         said[name] = _check_settings(name, value)
     return {name: every | settings for name, settings in said.items()}
 

@@ -95,12 +95,13 @@ def check_rules(columns: Sequence[Column]) -> None:
         condition = known.get(column.skip.column)
         if condition is None or condition is column:
             raise SchemaError(
-                f"Column {column.name!r}: skip names {column.skip.column!r}, which is no other column."
+                f"Column {column.name!r}: skip refers to {column.skip.column!r}, which is not another column "
+                "of the table."
             )
         if condition.storage in ("time", "span", "other"):
             raise SchemaError(
-                f"Column {column.name!r}: skip goes by values of {condition.name!r}, which holds "
-                f"{condition.dtype}; levels, numbers or booleans are needed."
+                f"Column {column.name!r}: skip depends on column {condition.name!r} of dtype "
+                f"{condition.dtype}; it must have levels, numbers or booleans."
             )
         if condition.storage != "label":
             _numbers(column.skip, condition)
@@ -269,7 +270,7 @@ def _numbers(rule: SkipRule, condition: Column) -> list[float]:
         return [float(words.get(str(value).lower(), value)) for value in rule.values]
     except (TypeError, ValueError):
         raise SchemaError(
-            f"A skip rule goes by {list(rule.values)!r} in column {condition.name!r}, which holds "
+            f"A skip rule refers to the values {list(rule.values)!r} of column {condition.name!r} of dtype "
             f"{condition.dtype}; give numbers, or true and false."
         ) from None
 
@@ -301,8 +302,8 @@ def rule_announcements(applicability: Applicability, found: Mapping[str, SkipRul
         elif len(members) > SEPARATE:
             n_rows = int(members[0][2].sum())
             sentences.append(
-                f"{len(names):,} columns are missing wherever {where} ({n_rows:,} rows): they are taken as "
-                'not applicable and left empty there ("skip": false in the schema fills them): '
+                f"{len(names):,} columns are missing wherever {where} ({n_rows:,} rows): they are treated as "
+                'not applicable and left empty there ("skip": false in the schema imputes them): '
                 f"{shortened(names)}."
             )
         else:
@@ -334,6 +335,7 @@ def _sentence(applicability: Applicability, j: int, k: int, holds: Bools, where:
     share = 1 - applicability.missing[outside, j].mean()
     return (
         f"Column {applicability.columns[j].name!r} is missing wherever {where} ({int(holds.sum()):,} rows) "
-        f"and observed in {share:.0%} of the other rows: it is taken as not applicable and left empty there "
-        '("skip": false in the schema fills it).'
+        f"and observed in {share:.0%} of the other rows: it is treated as not applicable and left empty "
+        "there "
+        '("skip": false in the schema imputes it).'
     )

@@ -69,7 +69,7 @@ def locate(known: DataSet, data_home: str | os.PathLike[str] | None = None) -> P
     if not path.is_file():
         raise DataSetError(
             f"Data set {known.name!r} needs the file {known.path}, which is not in {str(folder)!r}. "
-            f"It cannot be fetched; it was taken from {known.source} ({known.licence})."
+            f"halfseen does not download it; its source is {known.source} ({known.licence})."
         )
     return path
 
@@ -99,8 +99,8 @@ def check_present(names: Iterable[str], purpose: str) -> None:
     files = ", ".join(f"{known.path} ({known.name})" for known in lost)
     where = f"the folder {named!r}, which {VARIABLE} names" if named else f"a folder and set {VARIABLE} to it"
     raise DataSetError(
-        f"{purpose} needs data sets that are not there. Put these files into {where}: {files}. "
-        "`halfseen datasets NAME` says where each comes from."
+        f"{purpose} needs data sets that are not available. Put these files into {where}: {files}. "
+        "`halfseen datasets NAME` shows the source of each."
     )
 
 
@@ -108,12 +108,13 @@ def _folder(data_home: str | os.PathLike[str] | None) -> Path:
     named = os.environ.get(VARIABLE) if data_home is None else data_home
     if not named:
         raise DataSetError(
-            f"Where are the data sets? Set the variable {VARIABLE} to their folder, or pass data_home=."
+            f"The folder of the data sets is not known: set the environment variable {VARIABLE}, or pass "
+            "data_home."
         )
     folder = Path(named).expanduser()
     if not folder.is_dir():
         origin = VARIABLE if data_home is None else "data_home"
-        raise DataSetError(f"There is no folder {str(named)!r} ({origin} names it).")
+        raise DataSetError(f"The folder {str(named)!r}, given by {origin}, does not exist.")
     return folder
 
 

@@ -156,8 +156,8 @@ def _as_numbers(X: Any) -> Any:
     except (OverflowError, TypeError, ValueError) as error:
         row, column = next((i, j) for i, j in np.ndindex(cells.shape) if not _is_number(cells[[i], [j]]))
         raise SchemaError(
-            f"Column 'x{column}' holds {cells[row, column]!r} in row {row}, which is no number that an array "
-            "can hold. Pass a data frame if columns are text or dates."
+            f"Column 'x{column}' contains {cells[row, column]!r} in row {row}, which is not a number that an "
+            "array can store. Pass a data frame if columns are text or dates."
         ) from error
 
 

@@ -109,7 +109,7 @@ class BaseLatentImputer(BaseImputer):
     def save(self, path: Any) -> None:
         """Writes the fitted imputer to one file; one with a known mechanism, a function, cannot be saved."""
         if self._is_known:
-            raise ValueError("An imputer whose missingness is a function of yours cannot be saved.")
+            raise ValueError("An imputer whose missingness is a user-defined function cannot be saved.")
         if self._networks:
             raise ValueError(
                 f"An imputer whose {' and '.join(self._networks)} is a network of yours cannot be saved: "
@@ -280,7 +280,7 @@ class BaseLatentImputer(BaseImputer):
         if isinstance(self.signs, Mapping):
             unknown = set(map(str, self.signs)) - {column.name for column in every}
             if unknown:
-                raise ValueError(f"signs names {sorted(unknown)[0]!r}, which is no column.")
+                raise ValueError(f"signs refers to column {sorted(unknown)[0]!r}, which is not in the table.")
             given = [self.signs.get(column.name, 1) for column in every]
         else:
             signs: Any = 1 if self.signs is None else self.signs
@@ -290,7 +290,7 @@ class BaseLatentImputer(BaseImputer):
                 f"signs must be +1 or -1, one for all or one for each column, got {self.signs!r}."
             )
         if self.image_shape is not None and len(set(given)) > 1:
-            raise ValueError("signs must be one for all pixels of an image.")
+            raise ValueError("signs must be the same for all pixels of an image.")
         return tuple(int(sign) for sign, column in zip(given, every, strict=True) if column.modelled)
 
     def _known_mask(self, features: FeatureMap) -> MaskModel | None:
@@ -298,9 +298,11 @@ class BaseLatentImputer(BaseImputer):
         if not self._is_known:
             return None
         if features.blocks or not all(column.modelled for column in self.schema_):
-            raise ValueError("A known missingness needs a table of numbers, none constant.")
+            raise ValueError(
+                "A known mechanism (missingness) needs a table of numeric columns, none of them constant."
+            )
         if any(column.levels not in (None, (0.0, 1.0)) for column in self.schema_):
-            raise ValueError("A known missingness of binary pixels needs the values 0 and 1.")
+            raise ValueError("A known mechanism (missingness) for binary pixels needs the values 0 and 1.")
         probability = getattr(self.missingness, "probability", self.missingness)
         check_nothing_to_learn(probability, features.numbers(torch.zeros(1, features.n_features).double()))
 

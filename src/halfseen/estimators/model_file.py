@@ -145,7 +145,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     cls = Saveable._saveable.get(name)
     if cls is None:
         raise ModelFileError(
-            f"{str(path)!r} holds a {manifest['class']!r}, which is not known here. If it is a class of your "
+            f"{str(path)!r} contains a model of the class {manifest['class']!r}, which is not known. If it "
+            "is a class of your "
             "own, import it before loading."
         )
     try:
@@ -256,7 +257,7 @@ def _plain(value: Any, name: str, *, dates: bool = False) -> Any:
         return value.isoformat()  # which a schema reads as well
     if isinstance(value, str | int | float | None):
         return value
-    raise TypeError(f"A model file cannot hold {name}: {value!r} is a {type(value).__name__}.")
+    raise TypeError(f"A model file cannot store {name}: {value!r} is a {type(value).__name__}.")
 
 
 def _from_plain(value: Any) -> Any:

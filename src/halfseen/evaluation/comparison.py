@@ -161,7 +161,10 @@ class Comparison:
         values = self.values(score, part)
         for name in (first, second):
             if name not in values:
-                raise ValueError(f"No method {name!r} raced; there were {', '.join(self.methods)}.")
+                raise ValueError(
+                    f"There is no method {name!r} in this comparison; the methods are "
+                    f"{', '.join(self.methods)}."
+                )
         return estimate_mean(values[first] - values[second], level=level, method=method)
 
     def standings(self, score: str, part: str = "out", *, level: float = 0.95) -> list[Standing]:

@@ -177,7 +177,9 @@ def plan_trials(
             )
         hidden = known & ~observed[:, list(table.positions)]
         if not hidden.any():
-            raise SchemaError("No cell was hidden: there is nothing to score. Raise the rate, or add rows.")
+            raise SchemaError(
+                "No value was removed, so there is nothing to score. Increase the rate, or add rows."
+            )
         test = np.zeros(n_rows, dtype=bool)
         test[np.random.default_rng(split).permutation(n_rows)[:n_test]] = True
         trials.append(Trial(repeat, own, hidden, test))
@@ -250,7 +252,7 @@ def _check(
     imputers: Mapping[str, Any], n_repeats: int, test_fraction: float, n_draws: int, level: float
 ) -> None:
     if not imputers:
-        raise ValueError("There is no imputer to compare.")
+        raise ValueError("There is no imputer to compare: methods is empty.")
     if n_repeats < 1:
         raise ValueError(f"n_repeats must be at least 1, got {n_repeats!r}.")
     if not 0 <= test_fraction < 1:

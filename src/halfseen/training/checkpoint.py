@@ -159,7 +159,7 @@ def read_checkpoint(path: Path, fingerprint: Fingerprint) -> Checkpoint:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # no mapping
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ModelFileError(
-            f"{path} is no checkpoint or is damaged ({error}); delete it to begin anew."
+            f"{path} is not a checkpoint or is damaged ({error}); delete it to start again."
         ) from error
     if header.get("format") != FORMAT:
         raise ModelFileError(f"{path} has the format {header.get('format')!r}, not {FORMAT!r}.")

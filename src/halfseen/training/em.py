@@ -121,9 +121,9 @@ def explain_singular(ridge: float) -> Iterator[None]:
         yield
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         raise ValueError(
-            f"The covariance is singular with ridge={ridge:g}: some columns determine others, or "
-            "rows are too few. Use a larger ridge (a parameter of the estimator), or leave out columns that "
-            "others determine."
+            f"The covariance is singular with ridge={ridge:g}: some columns are linear combinations of "
+            "others, or there are too few rows. Increase the parameter ridge of the estimator, or leave out "
+            "redundant columns."
         ) from error
 
 

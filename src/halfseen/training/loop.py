@@ -311,12 +311,12 @@ class _Run(Generic[ModuleT, RowsT]):
         epoch = len(history.train_loss)
         if len(history.backoffs) >= self.settings.max_backoffs:
             raise TrainingError(
-                f"In epoch {epoch + 1} {reason}, although the learning rate was halved to {rate:g}. Look for "
-                "extreme or infinite values in the data, or begin with a learning rate below "
+                f"In epoch {epoch + 1} {reason}, although the learning rate was halved to {rate:g}. Check "
+                "the data for extreme or infinite values, or use a learning rate below "
                 f"{self.settings.learning_rate:g}."
             )
         warn_user(
-            f"In epoch {epoch + 1} {reason}: training went back to the last good state and goes on with the "
+            f"In epoch {epoch + 1} {reason}: training returned to the last good state and continues with the "
             f"learning rate {rate / 2:g} instead of {rate:g}."
         )
         backoff = Backoff(epoch=epoch, learning_rate=rate / 2, reason=reason)

@@ -336,9 +336,11 @@ class TabularLatent:
         """
         mask_model = self.sampler.model.mask_model
         if mask_model.is_ignorable:
-            raise ValueError("Cells were taken to be missing at random: no probabilities were learned.")
+            raise ValueError(
+                "The model assumes values missing at random, so it has no probabilities of missing values."
+            )
         if column not in self.features.numeric:
-            raise ValueError(f"Column {self.columns[column].name!r} is not one of numbers.")
+            raise ValueError(f"Column {self.columns[column].name!r} is not numeric.")
         columns = mask_model.layout.columns
         if columns is not None and column not in columns:
             return torch.zeros_like(values, dtype=torch.float64)
