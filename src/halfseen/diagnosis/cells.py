@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data.frames import Floats, Table, is_frame
-from halfseen.data.masked import unmask
+from halfseen.data.codes import Bools, open_table, read_codes
+from halfseen.data.frames import Floats, Table
 from halfseen.data.schema import Column, Schema
-from halfseen.errors import SchemaError
 
-Bools = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.int64]
 
 
@@ -39,15 +37,11 @@ class Cells:
     def read(cls, X: Any) -> "Cells":
         """Reads a pandas, polars or pyarrow table, or an array of numbers with NaN."""
         table = open_table(X)
-        columns = Schema.infer(table).columns
-        x = np.zeros((table.n_rows, len(columns)), order="F")
-        observed = np.empty(x.shape, dtype=bool, order="F")
-        for j, column in enumerate(columns):
-            raw = table.column(j)
-            observed[:, j] = ~np.isnan(raw.values)
-            if column.modelled:
-                np.copyto(x[:, j], column.encode(raw), where=observed[:, j])
-        return cls(columns, x, observed)
+        schema = Schema.infer(table)
+        codes = read_codes(table, schema)
+        x = np.zeros(codes.missing.shape, order="F")
+        x[:, [column.modelled for column in schema]] = codes.values
+        return cls(schema.columns, x, np.asfortranarray(~codes.missing))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,20 +52,6 @@ class Cells:
     def n_rows(self) -> int:
         """The number of rows N."""
         return len(self.observed)
-
-
-def open_table(X: Any) -> Table:
-    """Opens a frame of any library or an array; refuses one without rows or columns."""
-    if is_frame(X):
-        table = Table(X)
-    else:
-        array = np.asarray(unmask(X), dtype=np.float64)
-        if array.ndim != 2:
-            raise SchemaError(f"Expected a table or a two-dimensional array, got shape {array.shape}.")
-        table = Table(array)
-    if table.n_rows == 0 or not table.names:
-        raise SchemaError(f"The table has {table.n_rows} rows and {len(table.names)} columns.")
-    return table
 
 
 def read_observed(table: Table) -> Bools:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2, fisher_exact
 
+from halfseen.data.codes import Bools, open_table
 from halfseen.diagnosis.association import MIN_EXPECTED, chi_squared
-from halfseen.diagnosis.cells import Bools, open_table, read_observed
+from halfseen.diagnosis.cells import read_observed
 from halfseen.diagnosis.effects import cramers_v, cramers_v_interval, difference_interval, holm
 from halfseen.diagnosis.pattern_table import Pattern, group_patterns, missing_names
 from halfseen.errors import SchemaError

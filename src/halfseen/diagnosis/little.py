@@ -10,9 +10,10 @@ from scipy.linalg import lapack
 from scipy.stats import chi2
 
 from halfseen._random import seed_from, torch_generator
+from halfseen.data.codes import Bools
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.diagnosis.cells import Bools, Cells, Integers, thin
+from halfseen.diagnosis.cells import Cells, Integers, thin
 from halfseen.diagnosis.effects import Floats
 from halfseen.diagnosis.pattern_table import Patterns, group_patterns, missing_names
 from halfseen.distributions.gaussian import Gaussian

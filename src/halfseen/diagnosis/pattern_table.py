@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from halfseen.diagnosis.cells import Bools, Integers
+from halfseen.data.codes import Bools
+from halfseen.diagnosis.cells import Integers
 
 TOP_PATTERNS = 20
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from halfseen._random import seed_from
 from halfseen.config import memory_budget
+from halfseen.data.codes import read_codes
 from halfseen.data.columns import KINDS
 from halfseen.data.frames import Storage, Table, is_frame
 from halfseen.data.incomplete import Incomplete
@@ -72,21 +73,9 @@ class TableEstimator(Saveable, BaseEstimator):
         if reset:
             self.schema_ = Schema.infer(table, self.schema) if images is None else pixel_schema(table)
             self.seed_ = seed_from(self.random_state)
-        missing = np.empty((table.n_rows, len(table.names)), dtype=bool)
-        codes = np.empty((table.n_rows, len(self._modelled)))
-        position = 0
-        for j, column in enumerate(self.schema_):
-            raw = table.column(j)
-            missing[:, j] = np.isnan(raw.values)
-            if column.modelled:
-                codes[:, position] = column.encode(raw)
-                if not self._knows_limits:
-                    codes[column.is_censored(codes[:, position]), position] = np.nan
-                position += 1
-        observed = ~np.isnan(codes)
-        codes[~observed] = 0.0  # in place: a table can be large
-        batch = Incomplete(torch.from_numpy(codes), torch.from_numpy(observed))
-        return ReadTable(table, missing, batch, images)
+        codes = read_codes(table, self.schema_, censored=self._knows_limits)
+        batch = Incomplete(torch.from_numpy(codes.values), torch.from_numpy(codes.observed))
+        return ReadTable(table, codes.missing, batch, images)
 
     def _flatten_images(self, X: Any, *, reset: bool) -> tuple[Any, ImageLayout]:
         """Returns a table of pixels and how the user lays out images, which in `fit` is learned."""

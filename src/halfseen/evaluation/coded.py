@@ -9,8 +9,9 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
+from halfseen.data.codes import open_table, read_codes
 from halfseen.data.columns import NUMERIC
-from halfseen.data.frames import Table, is_frame
+from halfseen.data.frames import is_frame
 from halfseen.data.masked import unmask
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
@@ -49,14 +50,13 @@ class CodedTable:
     @classmethod
     def read(cls, X: Any, schema: Any = None) -> "CodedTable":
         """Reads a pandas, polars or pyarrow table, or an array; `schema` as in the imputers."""
-        table = Table(X) if is_frame(X) else Table(np.asarray(unmask(X), dtype=np.float64))
+        table = open_table(X)
         inferred = Schema.infer(table, schema)
         positions = tuple(j for j, column in enumerate(inferred) if column.modelled)
-        if not positions or table.n_rows == 0:
+        if not positions:
             raise SchemaError("The table has no column to compare imputers on: all are constant or empty.")
-        columns = tuple(inferred.columns[j] for j in positions)
-        codes = np.column_stack([inferred.columns[j].encode(table.column(j)) for j in positions])
-        return cls(columns, codes, positions)
+        codes = read_codes(table, inferred)
+        return cls(codes.columns, codes.with_nan, positions)
 
     @property
     def n_levels(self) -> tuple[int | None, ...]:
