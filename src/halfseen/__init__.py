@@ -36,7 +36,9 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
 __version__ = version("halfseen")
 __all__ = [
     "AutoRec",
+    "CircuitClassifier",
     "CircuitImputer",
+    "CircuitRegressor",
     "Column",
     "DeMissVAEImputer",
     "Diagnosis",

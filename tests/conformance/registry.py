@@ -136,14 +136,17 @@ IMPUTERS = (
     ),
 )  # fmt: skip
 
+_SMALL_CIRCUIT = {"n_leaves": 6, "n_channels": 6, "max_epochs": 12, "learning_rate": 0.1}
 SMALL_NETWORKS = {"n_networks": 2, "width": 16, "max_epochs": 5}
 SMALL_NETWORK = {"depth": 3, "width": 16, "max_epochs": 10}
 REGRESSORS = (
     Row("gaussian-regressor", made("gaussian-regressor"), {"ridge": [0.1, 10.0]}),
+    Row("circuit-regressor", made("circuit-regressor", **_SMALL_CIRCUIT), {"n_leaves": [2, 4]}),
     Row("neumiss-regressor", made("neumiss-regressor", **SMALL_NETWORKS), {"head": ["linear", "auto"]}),
     Row("neumiss-network-regressor", made("neumiss-network-regressor", **SMALL_NETWORK), {"depth": [0, 2]}),
 )
 CLASSIFIERS = (
+    ClassifierRow("circuit-classifier", made("circuit-classifier", **_SMALL_CIRCUIT), {"n_leaves": [2, 4]}),
     ClassifierRow(
         "neumiss-classifier", made("neumiss-classifier", **SMALL_NETWORKS), {"head": ["linear", "auto"]}
     ),
@@ -154,6 +157,8 @@ CLASSIFIERS = (
 PREDICTORS = (*REGRESSORS, *CLASSIFIERS)
 UNEQUAL = "rows are split at random, and a ridge counts in rows: weights are not the same as repeated rows"
 FAILED_CHECKS = {
+    "CircuitRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
+    "CircuitClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
     "NeuMissRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
     "NeuMissClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
     "NeuMissNetworkRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},

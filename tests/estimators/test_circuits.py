@@ -6,7 +6,7 @@ import torch
 from models.circuits.cases import gaussian
 
 import halfseen
-from halfseen import CircuitImputer
+from halfseen import CircuitClassifier, CircuitImputer, CircuitRegressor
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.dependence import normalised_information
@@ -71,3 +71,69 @@ def test_columns_count_as_independent_where_they_are_never_seen_together():
     affinity = normalised_information(x)
     assert affinity[0, 1] == 0.0
     assert (affinity == affinity.T).all()
+
+
+def products(n_rows, seed=0):
+    """Inputs, and a class that only both of the first two together tell."""
+    X = np.random.default_rng(seed).normal(size=(n_rows, 3))
+    return X, np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+
+
+SMALL = {"n_leaves": 8, "n_channels": 12, "max_epochs": 15, "learning_rate": 0.1, "random_state": 0}
+
+
+def test_unlabelled_rows_are_marginalised_and_any_marker_of_missing_labels_is_the_same():
+    X, y = products(300)
+    some = y.astype(object)
+    some[::2] = None
+    model = CircuitClassifier(**SMALL).fit(X, some)
+    assert list(model.classes_) == ["other", "same"]
+    assert model.score(*products(200, seed=1)) > 0.75
+    numbers = np.where(y == "same", 1.0, 0.0)
+    marked = np.where(np.arange(300) % 2 == 0, np.nan, numbers)
+    other = CircuitClassifier(**SMALL).fit(X, marked)
+    np.testing.assert_allclose(other.predict_proba(X), model.predict_proba(X))
+
+
+def test_the_information_gain_names_the_input_to_measure_next():
+    X, y = products(400)
+    model = CircuitClassifier(**SMALL).fit(X, y)
+    row = np.array([[1.5, np.nan, np.nan]])
+    gain = model.information_gain(row)
+    assert gain.shape == (1, 3)
+    assert gain[0, 0] == 0.0
+    assert gain[0, 1] > 0.1 > 5 * gain[0, 2]
+
+
+def test_missing_targets_of_a_regressor_are_left_out_and_its_intervals_widen_with_missing_inputs():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(400, 2))
+    y = np.column_stack([X[:, 0] ** 2, -X[:, 0]]) + 0.1 * rng.normal(size=(400, 2))
+    y[::3, 0] = np.nan
+    model = CircuitRegressor(**SMALL).fit(X, y)
+    low, high = model.predict_interval([[0.8, 0.0], [np.nan, 0.0]])
+    assert low.shape == (2, 2)
+    assert ((high - low)[1] > (high - low)[0]).all()
+    np.testing.assert_allclose(model.predict([[0.8, 0.0]])[0], [0.64, -0.8], atol=0.25)
+
+
+def test_targets_that_teach_nothing_are_refused():
+    X = circle(30)
+    for labels in ([None] * 30, np.full(30, np.nan)):
+        with pytest.raises(ValueError, match="CircuitClassifier needs labels: all values of y are missing"):
+            CircuitClassifier().fit(X, labels)
+    with pytest.raises(ValueError, match="at least two classes, got 1 class: 'a'"):
+        CircuitClassifier().fit(X, ["a", *[None] * 28, "a"])
+    with pytest.raises(ValueError, match="CircuitRegressor needs targets: all values of y are missing"):
+        CircuitRegressor().fit(X, np.column_stack([np.ones(30), np.full(30, np.nan)]))
+    for settings, message in (
+        ({"beta": -1.0}, "beta must be"),
+        ({"max_dropped": 1.5}, "max_dropped must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            CircuitClassifier(**settings).fit(X, X[:, 0] > 0)
+
+
+def test_a_table_of_constants_is_refused_by_predictors():
+    with pytest.raises(ValueError, match="found no column to learn from, with n_samples=20"):
+        CircuitRegressor().fit(np.ones((20, 2)), np.arange(20.0))

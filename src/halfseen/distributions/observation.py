@@ -184,6 +184,16 @@ class Observation(nn.Module):
             leaf = _real_leaf(family, n_pixels)
         return cls([Part(leaf, range(n_pixels), range(n_pixels))])
 
+    def extended(self, leaf: Leaf) -> "Observation":
+        """Returns the likelihood of the same columns and, after them, of those of one more leaf."""
+        parts, start = [], 0
+        for own, features in zip(self._leaves, self.own_features(), strict=True):
+            parts.append(Part(own, self.columns[start : start + own.n_columns], features.tolist()))
+            start += own.n_columns
+        columns = range(self.n_columns, self.n_columns + leaf.n_columns)
+        added = range(self.n_features, self.n_features + leaf.width)
+        return Observation([*parts, Part(leaf, columns, added)])
+
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """Returns the log density or probability (*, C) of each column."""
         pieces = _arranged(x, self._from_features).split([leaf.width for leaf in self._leaves], dim=-1)

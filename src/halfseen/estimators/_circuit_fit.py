@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.models.circuits.dependence import normalised_information
-from halfseen.models.circuits.structure import Structure, pair_columns
+from halfseen.models.circuits.structure import Structure, join_last, pair_columns
 from halfseen.training.loop import TrainingSettings
 
 Shape = Literal["tree", "shallow"]
@@ -54,16 +54,25 @@ class CircuitSettings:
             ),
         )
 
-    def build(self, codes: npt.NDArray[np.float64], seed: int, n_classes: int = 1) -> Structure:
-        """Returns the structure over the columns of a table of codes (N, C) with NaN."""
+    def build(
+        self, codes: npt.NDArray[np.float64], seed: int, n_classes: int = 1, n_targets: int = 0
+    ) -> Structure:
+        """Returns the structure over the columns of a table of codes (N, C) with NaN, and numeric targets.
+
+        Targets are the last columns; they join the inputs at the top of the tree.
+        """
         n_columns = codes.shape[1]
         if self.structure == "shallow" or n_columns == 1:
-            return Structure.shallow(n_columns, self.n_leaves, self.n_channels, n_classes=n_classes)
+            n_all = n_columns + n_targets
+            return Structure.shallow(n_all, self.n_leaves, self.n_channels, n_classes=n_classes)
         generator = np.random.default_rng(seed)
         affinity = normalised_information(codes[:: 1 + len(codes) // MOST_DEPENDENCE_ROWS])
         pairings = [pair_columns(affinity)]
         for _ in range(1, self.n_trees):
             noise = TREE_NOISE * generator.random(affinity.shape)
             pairings.append(pair_columns(affinity + noise + noise.T))
+        if n_targets:
+            pairings = [join_last(levels, n_columns, n_targets) for levels in pairings]
         channels = [self.n_channels] * len(pairings[0])
-        return Structure.trees(n_columns, pairings, self.n_leaves, channels, n_classes=n_classes)
+        n_all = n_columns + n_targets
+        return Structure.trees(n_all, pairings, self.n_leaves, channels, n_classes=n_classes)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
+from halfseen.data.incomplete import Incomplete
 from halfseen.data.masked import refuse_masked
 
 
@@ -64,6 +65,39 @@ def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classe
         only = found.tolist()[0]
         raise ValueError(f"{type(estimator).__name__} needs at least two classes, got 1 class: {only!r}.")
     return torch.from_numpy(codes.astype(np.int64)), Classes(found)
+
+
+def read_partial_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:
+    """Returns class codes (N), -1 where a label is None or NaN, and the classes of the other rows."""
+    _require(y, estimator)
+    labels = column_or_1d(refuse_masked(y, "y"), warn=True)
+    check_consistent_length(np.empty(n_rows), labels)
+    known = np.array([label is not None and label == label for label in labels], dtype=bool)
+    if not known.any():
+        raise ValueError(f"{type(estimator).__name__} needs labels: all values of y are missing.")
+    given = labels[known]
+    if labels.dtype.kind == "O" and not known.all():
+        given = np.array(given.tolist())  # such as texts beside None, or numbers that pandas kept as objects
+    codes, classes = read_classes(given, len(given), estimator)
+    every = torch.full((n_rows,), -1)
+    every[torch.from_numpy(known)] = codes
+    return every, classes
+
+
+def read_partial_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Incomplete, bool]:
+    """Returns numeric targets (N, T), some of which may be missing, and whether y has one dimension."""
+    _require(y, estimator)
+    array = check_array(
+        refuse_masked(y, "y"),
+        input_name="y",
+        ensure_2d=False,
+        dtype=np.float64,
+        ensure_all_finite="allow-nan",
+    )
+    check_consistent_length(np.empty(n_rows), array)
+    if np.isnan(array).reshape(n_rows, -1).all(axis=0).any():
+        raise ValueError(f"{type(estimator).__name__} needs targets: all values of y are missing.")
+    return Incomplete.from_array(array.reshape(n_rows, -1)), array.ndim == 1
 
 
 def read_weights(sample_weight: Any, n_rows: int) -> Tensor:

@@ -202,6 +202,19 @@ CATALOGUE = (
         )
         for kind in ("regressor", "classifier")
     ),
+    *(
+        Method(
+            f"circuit-{kind}",
+            f"Circuit{kind.title()}",
+            "circuit_predictors",
+            Family.TABLE_PREDICTOR,
+            f"Circuit {kind}",
+            "The exact conditional distribution of the target given the observed values of a row, under a "
+            "probabilistic circuit over columns and target.",
+            on_command_line=False,
+        )
+        for kind in ("regressor", "classifier")
+    ),
     Method(
         "autorec",
         "AutoRec",

@@ -46,7 +46,7 @@ CIRCUITS = {
     "small-patches": lambda: Circuit(
         Structure.image((2, 3), 2, [2, 3], patch=1, n_classes=2, n_shared=2), gaussian(1)
     ),
-    "colours": lambda: Circuit(Structure.image((2, 3, 2), 2, [2], n_classes=3), gaussian(8)),
+    "colours": lambda: Circuit(Structure.image((2, 2, 3), 2, [2], n_classes=3), gaussian(8)),
     "shallow-image": lambda: Circuit(Structure.shallow_image((3, 4), 3, 2, n_classes=2), gaussian(4)),
 }
 

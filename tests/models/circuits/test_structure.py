@@ -15,7 +15,7 @@ def test_the_network_of_the_paper_for_digits_has_its_number_of_weights():
 
 
 def test_every_pixel_is_in_one_patch_and_the_border_is_shared_out_evenly():
-    structure = Structure.image((5, 6, 2), 2, [2])
+    structure = Structure.image((2, 5, 6), 2, [2])
     seen = [column for window in structure.windows for column in window if column != NOTHING]
     assert sorted(seen) == list(range(60))
     assert structure.n_trees == 1

@@ -7,6 +7,7 @@ large for rows like its own, and the siblings that a product multiplies agree on
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaf import inverse_softplus
@@ -16,8 +17,11 @@ from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.layers import Messages, SumLayer
 
 EVEN_SHARE = 0.2  # of the weights of a sum, spread evenly: no channel is shut at the start
+CHANGE = 0.02  # of the weights of a region that passes through alone: it begins as it is
 OWN_LEVEL = 3.0  # log odds by which a component prefers one level to what frequencies say
 MIN_SPREAD = 0.05  # of a component, in standard deviations of the column
+MOST_IMAGES, MOST_PATCHES, LLOYD_STEPS = 1000, 20_000, 15  # of k-means
+MOST_CERTAIN = 0.98  # of a binary pixel in a cluster, on the scale from -1 to 1
 NOISE = 0.01  # of parameters of other families: equal components would receive equal gradients
 
 
@@ -90,9 +94,15 @@ def resemble_rows(
     order = torch.randperm(len(batch), generator=generator)
     rows = order.repeat(-(-most // len(order)))[:most]
     values = circuit.messages(batch[rows])
-    for layer, product in zip(circuit.sums, circuit.products, strict=True):
+    levels = circuit.structure.levels
+    for number, (layer, product) in enumerate(zip(circuit.sums, circuit.products, strict=True)):
         if isinstance(layer, SumLayer):
-            layer.set_weights(_weights_of_rows(layer, values.values))
+            weights = _weights_of_rows(layer, values.values)
+            if number > 0 and weights.shape[1] == weights.shape[2] and levels[number].sharing == "none":
+                alone = [group[0] for group in levels[number].groups if len(group) == 1]
+                same = torch.eye(weights.shape[1], dtype=weights.dtype)
+                weights[alone] = (1.0 - CHANGE) * same + CHANGE / len(same)
+            layer.set_weights(weights)
         values = product(layer(Messages(values.values, torch.zeros_like(values.shift))))
     sample = order[: 20 * circuit.root.logits.shape[1]]
     labels = None if classes is None else classes[sample]
@@ -118,3 +128,47 @@ def _root_weights(circuit: Circuit, batch: Incomplete, classes: Tensor | None) -
         known = classes >= 0
         counts.index_add_(1, classes[known], posterior[known].T)
     return (counts / counts.sum(dim=0))[None]
+
+
+@torch.no_grad()
+def cluster_patches(circuit: Circuit, batch: Incomplete, generator: torch.Generator) -> None:
+    """Puts the components of Gaussian or Bernoulli patches at clusters of the observed patches (k-means).
+
+    Parameters
+    ----------
+    circuit : Circuit
+        Over images: all leaves share one set of components.
+    batch : Incomplete
+        Training images (N, D).
+    generator : torch.Generator
+        Chooses images and the first centres.
+    """
+    leaves = circuit.leaves
+    chosen = torch.randperm(len(batch), generator=generator)[:MOST_IMAGES]
+    windows = leaves.windows(batch[chosen])
+    whole = windows.observed.all(dim=-1)
+    patches = windows.x[whole]  # (Q, F)
+    if len(patches) == 0:  # no patch is completely observed
+        patches = windows.filled(0.0).flatten(end_dim=1)
+    patches = patches[torch.randperm(len(patches), generator=generator)[:MOST_PATCHES]]
+    centres, spread = _clusters(patches, len(leaves.theta), generator)
+    leaf = leaves.observation.leaves[0]
+    if isinstance(leaf, GaussianLeaf):
+        raw = inverse_softplus((spread - leaf.std_floor).clamp(min=1e-3))
+        leaves.theta.copy_(torch.cat([centres, raw], dim=1))
+    else:  # the log odds of the greater value of a binary pixel, which is 1, the other -1
+        leaves.theta.copy_(2.0 * torch.atanh(centres.clamp(-MOST_CERTAIN, MOST_CERTAIN)))
+
+
+def _clusters(patches: Tensor, n_clusters: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Returns centres and standard deviations (M, F) of clusters of patches (Q, F), by Lloyd's iterations."""
+    distinct = patches.unique(dim=0)
+    first = torch.randperm(len(distinct), generator=generator)
+    centres = distinct[first.repeat(-(-n_clusters // len(first)))[:n_clusters]].clone()
+    for _ in range(LLOYD_STEPS):
+        member = functional.one_hot(torch.cdist(patches, centres).argmin(dim=1), n_clusters).to(patches)
+        counts = member.sum(dim=0)[:, None]
+        centres = torch.where(counts > 0, member.mT @ patches / counts.clamp(min=1), centres)
+    second = member.mT @ patches.square() / counts.clamp(min=1)
+    variance = torch.where(counts > 1, second - (member.mT @ patches / counts.clamp(min=1)).square(), 0.0)
+    return centres, variance.clamp(min=0.0).sqrt()

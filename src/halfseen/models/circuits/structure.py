@@ -194,7 +194,7 @@ class Structure:
         Parameters
         ----------
         shape : (int, int) or (int, int, int)
-            Height, width and, last, channels of the image. Columns are its values in C order.
+            Height and width, or channels, height and width. Columns are the values in this order.
         n_leaves : int
             The components of the patches, the same at all positions.
         n_channels : sequence of int
@@ -206,7 +206,7 @@ class Structure:
         n_shared : int
             The number of levels, from the bottom, whose weights are shared by place.
         """
-        rows, columns = (_power_of_two(-(-side // patch)) for side in shape[:2])
+        rows, columns = (_power_of_two(-(-side // patch)) for side in shape[-2:])
         windows, halvings = _grid(rows, columns)
         levels = []
         for number, groups in enumerate(halvings):
@@ -221,7 +221,7 @@ class Structure:
         cls, shape: tuple[int, ...], n_leaves: int, n_channels: int, *, patch: int = 2, n_classes: int = 1
     ) -> "Structure":
         """Returns a shallow circuit (CP) over the patches of an image; parameters as in `image`."""
-        grid = tuple(-(-side // patch) for side in shape[:2])
+        grid = tuple(-(-side // patch) for side in shape[-2:])
         windows = tuple(_patch(shape, patch, grid, place) for place in product(*map(range, grid)))
         levels = (Level(n_channels, _together(len(windows))),)
         parts = (0,) * len(windows[0])
@@ -335,6 +335,21 @@ def pair_columns(affinity: npt.NDArray[np.float64]) -> list[Groups]:
     return levels
 
 
+def join_last(levels: Sequence[Groups], n_columns: int, n_more: int) -> list[Groups]:
+    """Returns the groups of a tree with further columns that join the others at its top.
+
+    Examples
+    --------
+    >>> join_last([((0, 1),)], n_columns=2, n_more=1)
+    [((0, 1), (2,)), ((0, 1),)]
+    """
+    joined, width = [], n_columns
+    for groups in levels:
+        joined.append((*groups, *((width + more,) for more in range(n_more))))
+        width = len(groups)
+    return [*joined, _together(width + n_more)]
+
+
 def _columns(n_columns: int) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], tuple[int, ...]]:
     """Returns one window with all columns, each a part and a region of its own."""
     everyone = tuple(range(n_columns))
@@ -370,14 +385,14 @@ def _patch(
     shape: tuple[int, ...], patch: int, grid: tuple[int, ...], position: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Returns the columns of the patch at a position of a grid that is centred on the image."""
-    n_channels = shape[2] if len(shape) > 2 else 1
-    offsets = [(patch * n - side) // 2 for n, side in zip(grid, shape, strict=False)]
+    n_channels, height, width = (1, *shape)[-3:]
+    offsets = [(patch * n - side) // 2 for n, side in zip(grid, (height, width), strict=True)]
     columns = []
     for i, j in product(range(patch), repeat=2):
         row, column = patch * position[0] + i - offsets[0], patch * position[1] + j - offsets[1]
-        inside = 0 <= row < shape[0] and 0 <= column < shape[1]
-        first = (row * shape[1] + column) * n_channels
-        columns += [first + channel if inside else NOTHING for channel in range(n_channels)]
+        inside = 0 <= row < height and 0 <= column < width
+        first = row * width + column
+        columns += [first + plane * height * width if inside else NOTHING for plane in range(n_channels)]
     return tuple(columns)
 
 

@@ -1,0 +1,72 @@
+"""The parameters of predictors with a circuit, described once and put into the docstring of each class."""
+
+from halfseen.estimators._documented import documented_by
+
+DESCRIPTIONS = {
+    "n_leaves": ("int", "The number of components of each column."),
+    "n_channels": (
+        "int",
+        "The number of sums in each region of the tree. Of this and of `n_leaves`, at most one for every "
+        "16 rows.",
+    ),
+    "structure": (
+        '{"tree", "shallow"}',
+        "A tree over the columns by their mutual information, or a single product of all columns.",
+    ),
+    "n_trees": (
+        "int",
+        "The number of trees that are mixed. The first follows the mutual information of the columns, "
+        "further ones follow it with noise.",
+    ),
+    "beta": (
+        "float",
+        "The weight of the log-likelihood of the inputs, per column, beside that of the target given the "
+        "inputs. Larger values make the circuit a better density and a worse predictor.",
+    ),
+    "max_dropped": (
+        "float",
+        "In training, inputs of each row are left out at a rate between 0 and this one, and integrated out.",
+    ),
+    "max_epochs": ("int", "Maximum number of epochs."),
+    "batch_size": ("int", "Rows per training step; fewer if the table has fewer than 16 times as many."),
+    "learning_rate": ("float", "Initial learning rate; it falls to zero along half a cosine."),
+    "patience": ("int", "Training stops after this many epochs without an improvement on held-out rows."),
+    "validation_fraction": (
+        "float",
+        "The fraction of rows held out to choose the best epoch. Tables with fewer than 50 rows hold out "
+        "none.",
+    ),
+}
+
+documented = documented_by(DESCRIPTIONS)
+
+IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
+    "n_leaves": ("int", "The number of components of a patch, shared by all positions."),
+    "n_channels": (
+        "int or sequence of int",
+        "The number of sums in each region of each level, from the bottom; the last number serves all "
+        "further levels.",
+    ),
+    "structure": (
+        '{"deep", "shallow"}',
+        "Products of 2 x 2 neighbouring regions, level by level (HT), or one product of all patches (CP).",
+    ),
+    "patch": ("int", "Height and width of the patches that the leaves describe."),
+    "beta": (
+        "float",
+        "The weight of the log-likelihood of the pixels, per pixel, beside that of the class given them.",
+    ),
+    "max_dropped": (
+        "float",
+        "In training, pixels of each image are left out at a rate between 0 and this one, single pixels or "
+        "squares of 4 x 4, and integrated out.",
+    ),
+    "batch_size": ("int", "Images per training step."),
+    "image_shape": (
+        "(H, W) or (C, H, W)",
+        "The shape of an image, if images are given as rows of pixels. Not needed for arrays of shape "
+        "(n_images, H, W) or (n_images, H, W, C).",
+    ),
+}
+
+documented_images = documented_by(IMAGE_DESCRIPTIONS)

@@ -1,0 +1,256 @@
+"""Prediction with circuits: any column may be missing at any time, and targets may be missing in training."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.scaling import Standardizer
+from halfseen.distributions.leaves import GaussianLeaf
+from halfseen.distributions.observation import Observation
+from halfseen.estimators._circuit_base import CircuitPredictor, Rows
+from halfseen.estimators._circuit_fit import CircuitSettings
+from halfseen.estimators._targets import Classes, read_partial_classes, read_partial_numbers
+from halfseen.estimators.circuit_parameters import documented
+from halfseen.models.circuits.circuit import Circuit
+from halfseen.models.circuits.information import information_gain
+from halfseen.models.circuits.initialisation import resemble_rows, spread_leaves
+from halfseen.models.tabular_circuit import MIN_STD, circuit_from_state, column_likelihood
+from halfseen.objectives.circuits import UNKNOWN, ConditionalLikelihood, HybridLikelihood
+from halfseen.objectives.supervised import Labelled
+
+
+@documented
+class CircuitClassifier(ClassifierMixin, CircuitPredictor):
+    r"""Classification with a probabilistic circuit: exact under every pattern of missing inputs.
+
+    Any subset of the inputs may be missing, in training and in prediction, and so may labels in training. The
+    circuit is a density of the inputs for each class,
+
+    .. math:: p(y \mid x_o) \propto \pi_y \int p(x \mid y) \, dx_m
+
+    and the integral over missing inputs is exact: one pass through the circuit, whatever is missing. It is
+    trained to predict the class, and a little to describe the inputs (`beta`). Assumes that inputs are
+    missing at random (MAR).
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The classes, sorted.
+    circuit_ : Circuit
+        The fitted circuit; ``print(circuit_.structure)`` shows its levels.
+    history_ : History
+        The loss after each epoch, and why training stopped.
+
+    References
+    ----------
+    Sharir, Tamari, Cohen & Shashua (2018), Tensorial mixture models; here over columns, with a tree.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> y = X[:, 0] * X[:, 1] > 0
+    >>> model = CircuitClassifier(n_leaves=8, n_channels=8, max_epochs=20, random_state=0).fit(X, y)
+    >>> model.predict([[2.0, 2.0], [-2.0, 2.0]])
+    array([ True, False])
+    >>> bool(model.predict_proba([[2.0, np.nan]]).max() < 0.7)  # the sign of the other input decides
+    True
+    """
+
+    _saved = ("_plain_classes",)
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes, sorted."""
+        return Classes.from_plain(self._plain_classes).labels
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Returns the most probable class of each row."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the probability of each class for each row, in the order of ``classes_``."""
+        check_is_fitted(self)
+        probabilities: npt.NDArray[np.float64] = self._scores(X).softmax(dim=1).numpy()
+        return probabilities
+
+    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the log probability of each class for each row."""
+        check_is_fitted(self)
+        logs: npt.NDArray[np.float64] = self._scores(X).log_softmax(dim=1).numpy()
+        return logs
+
+    def information_gain(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns how much each missing input is expected to tell about the class of each row.
+
+        It is the mutual information of class and input given what the row shows, in nats, of shape
+        (n_samples, n_features); zero where an input is observed, and in columns that no model sees. The input
+        with the largest value is the one to measure next.
+        """
+        check_is_fitted(self)
+        found = self._answers(X, lambda batch: information_gain(self.circuit_, batch), len(self.classes_))
+        gain = np.zeros((len(found), len(self.schema_)))
+        gain[:, [column.modelled for column in self.schema_]] = found.numpy()
+        return gain
+
+    def _scores(self, X: Any) -> Tensor:
+        return self._answers(X, lambda batch: self.circuit_.class_scores(batch)[0])
+
+    def _read_target(self, y: Any, n_rows: int) -> Tensor:
+        labels, classes = read_partial_classes(y, n_rows, self)
+        self._plain_classes = classes.to_plain()
+        return labels
+
+    def _rows(self, batch: Incomplete, target: Tensor, weight: Tensor) -> Rows:
+        return Labelled(batch.to(torch.float32), target, weight.float())
+
+    def _start(
+        self, settings: CircuitSettings, codes: Incomplete, train: Rows, generator: torch.Generator
+    ) -> Circuit:
+        n_classes = len(self.classes_)
+        structure = settings.build(codes.to_array(), self.seed_, n_classes)
+        likelihood = column_likelihood(self._modelled, self._features, train.rows.to(torch.float64))
+        circuit = Circuit(structure, likelihood).float()
+        known = train.target[train.target != UNKNOWN]
+        counts = torch.bincount(known, minlength=n_classes) + 1.0
+        circuit.log_prior.copy_((counts / counts.sum()).log())
+        spread_leaves(circuit, train.rows, generator)
+        resemble_rows(circuit, train.rows, generator, train.target)
+        return circuit
+
+    def _objective(self, circuit: Circuit) -> HybridLikelihood:
+        owners = circuit.leaves.observation.columns_of_features
+        return HybridLikelihood(self.beta, owners, self.max_dropped)
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        super()._restore(state)
+        self.circuit_ = circuit_from_state(column_likelihood(self._modelled, self._features), state)
+
+
+@documented
+class CircuitRegressor(RegressorMixin, CircuitPredictor):
+    r"""Regression with a probabilistic circuit: exact expectations and intervals for any missing inputs.
+
+    Any subset of the inputs may be missing, in training and in prediction, and so may targets in training.
+    The targets are further columns of the circuit, which join the tree of inputs at its top:
+
+    .. math:: p(y \mid x_o) = \sum_a w_a(x_o) \, p_a(y), \qquad
+              \mathrm{E}[y \mid x_o] = \sum_a w_a(x_o) \, \mu_a
+
+    so the distribution of a target given any observed inputs is a mixture whose mean and quantiles are
+    exact. Assumes that inputs are missing at random (MAR).
+
+    Attributes
+    ----------
+    circuit_ : Circuit
+        The fitted circuit over the inputs, then the targets.
+    history_ : History
+        The loss after each epoch, and why training stopped.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(600, 2))
+    >>> y = X[:, 0] ** 2 + 0.1 * rng.normal(size=600)
+    >>> model = CircuitRegressor(n_leaves=12, n_channels=16, max_epochs=30, random_state=0).fit(X, y)
+    >>> bool(model.predict([[0.9, 0.0]])[0] > 0.6), bool(model.predict([[0.0, 0.0]])[0] < 0.2)
+    (True, True)
+    >>> low, high = model.predict_interval([[0.9, 0.0], [np.nan, 0.0]])
+    >>> bool((high - low)[1] > (high - low)[0])  # less is known about the second row
+    True
+    """
+
+    _saved = ("_one_dimensional",)
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the expected target of each row given its observed inputs."""
+        check_is_fitted(self)
+        return self._shaped(self._answers(X, lambda batch: self._targets(self._mean(batch))))
+
+    def predict_interval(
+        self, X: Any, level: float = 0.9
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Returns the ends of an interval that contains the target of each row with probability `level`."""
+        check_is_fitted(self)
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        ends = [(1 - level) / 2, (1 + level) / 2]
+
+        def answer(batch: Incomplete) -> Tensor:
+            quantiles = self.circuit_.conditional_quantiles(self._with_unknown(batch), ends)
+            return torch.stack([self._targets(quantile) for quantile in quantiles], dim=1)  # (N, 2, T)
+
+        low, high = self._answers(X, answer, 4).unbind(dim=1)
+        return self._shaped(low), self._shaped(high)
+
+    def _mean(self, batch: Incomplete) -> Tensor:
+        return self.circuit_.conditional_mean(self._with_unknown(batch))
+
+    def _targets(self, features: Tensor) -> Tensor:
+        return self._target_scaler.inverse(features[:, -len(self._target_scaler.loc) :])
+
+    def _shaped(self, targets: Tensor) -> npt.NDArray[np.float64]:
+        array: npt.NDArray[np.float64] = targets.numpy()
+        return array[:, 0] if self._one_dimensional else array
+
+    def _with_unknown(self, batch: Incomplete) -> Incomplete:
+        unknown = batch.x.new_zeros(len(batch), len(self._target_scaler.loc))
+        return _joined(batch, Incomplete(unknown, torch.zeros_like(unknown, dtype=torch.bool)))
+
+    def _read_target(self, y: Any, n_rows: int) -> Incomplete:
+        numbers, self._one_dimensional = read_partial_numbers(y, n_rows, self)
+        self._target_scaler = Standardizer.fit(numbers)
+        return Incomplete(self._target_scaler.forward(numbers.x), numbers.observed)
+
+    def _rows(self, batch: Incomplete, target: Incomplete, weight: Tensor) -> Rows:
+        return Labelled(_joined(batch, target).to(torch.float32), target.x.float(), weight.float())
+
+    def _start(
+        self, settings: CircuitSettings, codes: Incomplete, train: Rows, generator: torch.Generator
+    ) -> Circuit:
+        n_targets = len(self._target_scaler.loc)
+        structure = settings.build(codes.to_array(), self.seed_, n_targets=n_targets)
+        inputs = Incomplete(train.rows.x[:, :-n_targets], train.rows.observed[:, :-n_targets])
+        circuit = Circuit(structure, self._likelihood(inputs.to(torch.float64))).float()
+        spread_leaves(circuit, train.rows, generator)
+        resemble_rows(circuit, train.rows, generator)
+        return circuit
+
+    def _likelihood(self, inputs: Incomplete | None = None) -> Observation:
+        """Returns the likelihood of the columns of the table, then of the targets."""
+        of_columns = column_likelihood(self._modelled, self._features, inputs)
+        return of_columns.extended(GaussianLeaf(len(self._target_scaler.loc), std_floor=MIN_STD))
+
+    def _objective(self, circuit: Circuit) -> ConditionalLikelihood:
+        owners = circuit.leaves.observation.columns_of_features
+        return ConditionalLikelihood(self.beta, owners, len(self._target_scaler.loc), self.max_dropped)
+
+    def _state(self) -> dict[str, Tensor]:
+        scaler = {"target.loc": self._target_scaler.loc, "target.scale": self._target_scaler.scale}
+        return super()._state() | scaler
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        super()._restore(state)
+        self._target_scaler = Standardizer(state["target.loc"], state["target.scale"])
+        self.circuit_ = circuit_from_state(self._likelihood(), state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+def _joined(batch: Incomplete, targets: Incomplete) -> Incomplete:
+    return Incomplete(
+        torch.cat([batch.x, targets.x.to(batch.x.dtype)], dim=1),
+        torch.cat([batch.observed, targets.observed], dim=1),
+    )

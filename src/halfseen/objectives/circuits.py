@@ -1,0 +1,129 @@
+r"""Losses of circuits: of the class or the target given the inputs, and of the inputs themselves."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.objectives.supervised import Labelled
+
+Weighted = Labelled[Incomplete]
+
+UNKNOWN = -1
+"""The class of a row whose label is missing."""
+
+
+class ClassModel(Protocol):
+    """Answers for classes and inputs together, as a circuit does."""
+
+    def class_scores(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
+        """Returns scores (N, K) and a shift (N) that add to the log of p(x_o, y)."""
+        ...
+
+
+class HybridLikelihood:
+    r"""Computes the loss of the class given the inputs, plus a share of that of the inputs.
+
+    .. math:: \ell = w \left(-\log p(y \mid x_o) - \frac{\beta}{D} \log p(x_o)\right)
+
+    A row without a label has the second term only. In training, inputs are left out at random: each row at a
+    rate of its own, uniform between 0 and `max_dropped`. What is left out is marginalised, so the model
+    learns to answer from any subset of the inputs.
+
+    Parameters
+    ----------
+    beta : float
+        The weight :math:`\beta` of the inputs' likelihood, per column.
+    owners : Tensor
+        The column (D) of each feature; a column is left out as a whole.
+    max_dropped : float
+        The greatest rate at which columns are left out.
+    blocks : Tensor, optional
+        A region (D) of each feature; in every second row, whole regions are left out instead of columns.
+    """
+
+    def __init__(
+        self, beta: float, owners: Tensor, max_dropped: float = 0.0, blocks: Tensor | None = None
+    ) -> None:
+        self.beta = beta
+        self.owners = owners
+        self.max_dropped = max_dropped
+        self.n_columns = int(owners.max()) + 1
+        self.blocks = blocks
+
+    def draw_noise(self, batch: Weighted, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Returns which features (N, D) are kept."""
+        if self.max_dropped == 0.0:
+            return ()
+        rates = self.max_dropped * torch.rand(len(batch), 1, generator=generator)
+        kept = (torch.rand(len(batch), self.n_columns, generator=generator) >= rates)[:, self.owners]
+        if self.blocks is not None:
+            n_blocks = int(self.blocks.max()) + 1
+            coarse = torch.rand(len(batch), n_blocks, generator=generator) >= rates
+            by_block = torch.rand(len(batch), 1, generator=generator) < 0.5
+            kept = torch.where(by_block, coarse[:, self.blocks], kept)
+        return (kept,)
+
+    def __call__(self, module: ClassModel, batch: Weighted, noise: tuple[Tensor, ...]) -> Tensor:
+        """Returns the weighted loss (N) of each row."""
+        rows = batch.rows
+        if noise:
+            rows = Incomplete(rows.x, rows.observed & noise[0])
+        scores, shift = module.class_scores(rows)
+        known = batch.target != UNKNOWN
+        target = torch.where(known, batch.target, 0)
+        of_class = functional.cross_entropy(scores, target, reduction="none")
+        of_inputs = -(scores.logsumexp(dim=-1) + shift) / self.n_columns
+        return batch.weight * (torch.where(known, of_class, 0.0) + self.beta * of_inputs).to(scores.dtype)
+
+
+class DensityModel(Protocol):
+    """Answers the log density (N) of observed cells."""
+
+    def __call__(self, batch: Incomplete, /) -> Tensor:
+        """Returns the log density of the observed cells of each row."""
+        ...
+
+
+class ConditionalLikelihood:
+    r"""Computes the loss of numeric targets given the inputs, plus a share of that of the inputs.
+
+    .. math:: \ell = w \left(-\log p(y_o \mid x_o) - \frac{\beta}{D} \log p(x_o)\right)
+
+    Targets are the last columns of the rows, one feature each; a missing target does not count. Inputs are
+    left out at random as in `HybridLikelihood`.
+
+    Parameters
+    ----------
+    beta : float
+        The weight of the inputs' likelihood, per column.
+    owners : Tensor
+        The column (D) of each feature, targets included.
+    n_targets : int
+        The number of targets.
+    max_dropped : float
+        The greatest rate at which inputs are left out.
+    """
+
+    def __init__(self, beta: float, owners: Tensor, n_targets: int, max_dropped: float = 0.0) -> None:
+        self.beta = beta
+        self.n_targets = n_targets
+        self.inputs = HybridLikelihood(beta, owners[: len(owners) - n_targets], max_dropped)
+
+    def draw_noise(self, batch: Weighted, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Returns which features (N, D) of inputs are kept."""
+        return self.inputs.draw_noise(batch, generator)
+
+    def __call__(self, module: DensityModel, batch: Weighted, noise: tuple[Tensor, ...]) -> Tensor:
+        """Returns the weighted loss (N) of each row."""
+        rows, n_inputs = batch.rows, len(self.inputs.owners)
+        observed = rows.observed
+        if noise:
+            observed = torch.cat([observed[:, :n_inputs] & noise[0], observed[:, n_inputs:]], dim=1)
+        inputs = observed.clone()
+        inputs[:, n_inputs:] = False
+        both = module(Incomplete(rows.x, observed))
+        alone = module(Incomplete(rows.x, inputs))
+        return batch.weight * ((alone - both) - self.beta / self.inputs.n_columns * alone)
