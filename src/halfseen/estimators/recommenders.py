@@ -42,9 +42,9 @@ class AutoRec(Saveable, BaseEstimator):
               \operatorname{sigmoid}\Big(\mu + s(c_i) \sum_{k \in o_i} V_k (r_{ik} - \bar r)\Big)
 
     where row :math:`i` is an item and :math:`k` are the :math:`c_i` users who rated it, or the other way
-    round. With Sparsity Normalization :math:`s(c) = K / c`, so that rows with many ratings do not have
-    larger hidden units for this reason alone. Time and memory are proportional to the number of ratings.
-    Ratings are assumed to be missing at random given the observed ratings of the row.
+    round. With Sparsity Normalization :math:`s(c) = (K / c)^\alpha`, so that rows with many ratings do not
+    have larger hidden units for this reason alone. Time and memory are proportional to the number of
+    ratings. Ratings are assumed to be missing at random given the observed ratings of the row.
 
     Parameters
     ----------
@@ -53,13 +53,16 @@ class AutoRec(Saveable, BaseEstimator):
         errors; users give predictions for new users by one forward pass.
     sparsity_norm : bool, default=True
         Whether rows are normalised by their number of ratings.
+    alpha : float or "auto", default="auto"
+        The exponent of the normalisation. ``"auto"`` is 1 without centring, which keeps the mean of hidden
+        units from drifting with the number of ratings, and 1/2 with centring, which keeps their variance.
     centre : bool or "auto", default="auto"
         Whether the mean rating is subtracted from the ratings that the encoder reads. Without, the encoder
         also learns from which entries are rated. ``"auto"`` subtracts it in rows of users and not in rows
         of items.
     n_hidden : int, default=500
         The number of hidden units.
-    penalty : float, default=40.0
+    penalty : float, default=60.0
         The weight of half the sum of squared weights in the loss, beside the sum of squared errors.
     max_epochs : int, default=40
         Maximum number of epochs.
@@ -117,9 +120,10 @@ class AutoRec(Saveable, BaseEstimator):
         rows: str = "item",
         *,
         sparsity_norm: bool = True,
+        alpha: float | str = "auto",
         centre: bool | str = "auto",
         n_hidden: int = 500,
-        penalty: float = 40.0,
+        penalty: float = 60.0,
         max_epochs: int = 40,
         batch_size: int = 128,
         learning_rate: float = 1e-3,
@@ -131,6 +135,7 @@ class AutoRec(Saveable, BaseEstimator):
     ) -> None:
         self.rows = rows
         self.sparsity_norm = sparsity_norm
+        self.alpha = alpha
         self.centre = centre
         self.n_hidden = n_hidden
         self.penalty = penalty
@@ -327,6 +332,7 @@ class AutoRec(Saveable, BaseEstimator):
             rows.n_columns,
             self.n_hidden,
             mean_count=float(counts.mean()) if self.sparsity_norm else None,
+            alpha=(0.5 if self._centred else 1.0) if self.alpha == "auto" else float(self.alpha),
             centre=float(rows.values.double().mean()) if self._centred else 0.0,
         )
 
@@ -359,6 +365,8 @@ class AutoRec(Saveable, BaseEstimator):
             raise ValueError(f"rows must be 'item' or 'user', got {self.rows!r}.")
         if self.centre not in (True, False, "auto"):
             raise ValueError(f"centre must be True, False or 'auto', got {self.centre!r}.")
+        if self.alpha != "auto":
+            check_number("alpha", self.alpha, lambda v: 0 <= v < np.inf, "'auto' or a number of at least 0")
         for name, lowest in {"n_hidden": 1, "max_epochs": 0, "batch_size": 1}.items():
             check_whole(name, getattr(self, name), lowest)
         check_number("penalty", self.penalty, lambda v: 0 < v < np.inf, "positive and finite")

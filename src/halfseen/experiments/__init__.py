@@ -13,6 +13,7 @@ from halfseen.experiments import (
     neumiss_depth,
     notmiwae,
     notmiwae_toys,
+    sparsity,
     tables,
 )
 from halfseen.experiments.claims import AsPublished, AtLeast, Better, Cell, Published, Verdict, Within
@@ -30,6 +31,7 @@ _MODULES = (
     missvae_images,
     tables,
     margins,
+    sparsity,
 )
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(

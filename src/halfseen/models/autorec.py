@@ -16,9 +16,10 @@ class SparseAutoencoder(nn.Module):
     .. math:: h = \operatorname{sigmoid}\Big(s(c) \sum_{j \in o} V_j (r_j - \bar r) + \mu\Big), \qquad
               \hat r_j = W_j^\top h + b_j
 
-    where :math:`o` are the observed entries of a row, :math:`c` is their number, and :math:`s(c) = K / c`
-    with Sparsity Normalization, 1 without. Encoder and decoder cost time in proportion to the observed
-    entries. Entries are assumed to be missing at random given the observed entries of the row.
+    where :math:`o` are the observed entries of a row, :math:`c` is their number, and :math:`s(c)` is
+    :math:`(K / c)^\alpha` with Sparsity Normalization and 1 without. Encoder and decoder cost time in
+    proportion to the observed entries. Entries are assumed to be missing at random given the observed
+    entries of the row.
 
     Parameters
     ----------
@@ -28,6 +29,8 @@ class SparseAutoencoder(nn.Module):
         The number of hidden units :math:`K`.
     mean_count : float or None
         The constant of Sparsity Normalization; None for none.
+    alpha : float
+        The exponent of Sparsity Normalization.
     centre : float
         The value :math:`\bar r` that is subtracted from observed entries.
 
@@ -50,10 +53,17 @@ class SparseAutoencoder(nn.Module):
     """
 
     mean_count: Tensor
+    alpha: Tensor
     centre: Tensor
 
     def __init__(
-        self, n_columns: int, n_hidden: int, *, mean_count: float | None = None, centre: float = 0.0
+        self,
+        n_columns: int,
+        n_hidden: int,
+        *,
+        mean_count: float | None = None,
+        alpha: float = 1.0,
+        centre: float = 0.0,
     ) -> None:
         super().__init__()
         self.encoder = nn.Parameter(torch.zeros(n_columns, n_hidden))  # V (D, K)
@@ -61,6 +71,7 @@ class SparseAutoencoder(nn.Module):
         self.hidden_bias = nn.Parameter(torch.zeros(n_hidden))  # (K,)
         self.output_bias = nn.Parameter(torch.zeros(n_columns))  # (D,)
         self.register_buffer("mean_count", torch.tensor(mean_count or 0.0))
+        self.register_buffer("alpha", torch.tensor(float(alpha)))
         self.register_buffer("centre", torch.tensor(float(centre)))
 
     def reset_parameters(self, rows: SparseRows, generator: torch.Generator) -> None:
@@ -79,7 +90,9 @@ class SparseAutoencoder(nn.Module):
         """Returns the hidden units (N, K) of rows."""
         total = sparse_linear(rows, self.encoder, rows.values - self.centre)
         if bool(self.mean_count > 0):
-            total = total * count_factor(rows.counts.to(total.dtype), self.mean_count, 1.0).unsqueeze(-1)
+            total = total * count_factor(rows.counts.to(total.dtype), self.mean_count, self.alpha).unsqueeze(
+                -1
+            )
         return torch.sigmoid(total + self.hidden_bias)
 
     def forward(self, rows: SparseRows, wanted: SparseRows) -> Tensor:

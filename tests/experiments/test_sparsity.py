@@ -1,0 +1,37 @@
+"""The experiment on autoencoders of ratings: its splits, its baseline, and the drift that it measures."""
+
+import numpy as np
+import pytest
+
+from halfseen import AutoRec
+from halfseen.experiments.sparsity import EXPERIMENT, OFFSETS, make_task, measure_drift, score
+
+
+@pytest.fixture(scope="module")
+def task(shared_data):
+    return make_task({"rows": "user"}, 0)
+
+
+def test_a_split_has_every_rating_once_and_the_documented_mean_counts(task):
+    assert (len(task.train), len(task.test)) == (90_000, 10_000)
+    pairs = {*zip(task.train["user"], task.train["item"], strict=True)}
+    assert len(pairs) == 90_000
+    assert not pairs & {*zip(task.test["user"], task.test["item"], strict=True)}
+    assert len(task.train) / 943 == pytest.approx(95.44, abs=0.005)
+    assert len(task.train) / 1682 == pytest.approx(53.51, abs=0.005)
+
+
+def test_the_baseline_has_the_error_that_is_known_of_it(task):
+    assert score(EXPERIMENT.models[OFFSETS](), task)["RMSE"] == pytest.approx(0.923, abs=0.002)
+
+
+def test_the_drift_of_an_untrained_network_shrinks_by_the_normalisation(task):
+    """The effect is there before any training: hidden units grow with the number of ratings."""
+    few = task.train[task.train["user"] <= 200]
+    slopes = []
+    for normalised in (False, True):
+        model = AutoRec("user", sparsity_norm=normalised, centre=False, max_epochs=0, random_state=0).fit(few)
+        model.module_.encoder.mul_(0.1).add_(0.001)  # where the sigmoid is nearly linear
+        model.module_.decoder += 0.01
+        slopes.append(np.ptp(measure_drift(model, 0)))
+    assert slopes[1] < slopes[0] / 3
