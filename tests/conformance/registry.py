@@ -138,12 +138,14 @@ IMPUTERS = (
 
 _SMALL_CIRCUIT = {"n_leaves": 6, "n_channels": 6, "max_epochs": 12, "learning_rate": 0.1}
 SMALL_NETWORKS = {"n_networks": 2, "width": 16, "max_epochs": 5}
+SMALL_MLP = {"width": 16, "max_epochs": 10, "dropout": 0.1}
 SMALL_NETWORK = {"depth": 3, "width": 16, "max_epochs": 10}
 REGRESSORS = (
     Row("gaussian-regressor", made("gaussian-regressor"), {"ridge": [0.1, 10.0]}),
     Row("circuit-regressor", made("circuit-regressor", **_SMALL_CIRCUIT), {"n_leaves": [2, 4]}),
     Row("neumiss-regressor", made("neumiss-regressor", **SMALL_NETWORKS), {"head": ["linear", "auto"]}),
     Row("neumiss-network-regressor", made("neumiss-network-regressor", **SMALL_NETWORK), {"depth": [0, 2]}),
+    Row("sparsity-norm-regressor", made("sparsity-norm-regressor", **SMALL_MLP), {"alpha": [0.5, 1.0]}),
 )
 CLASSIFIERS = (
     ClassifierRow("circuit-classifier", made("circuit-classifier", **_SMALL_CIRCUIT), {"n_leaves": [2, 4]}),
@@ -152,6 +154,9 @@ CLASSIFIERS = (
     ),
     ClassifierRow(
         "neumiss-network-classifier", made("neumiss-network-classifier", **SMALL_NETWORK), {"depth": [0, 2]}
+    ),
+    ClassifierRow(
+        "sparsity-norm-classifier", made("sparsity-norm-classifier", **SMALL_MLP), {"alpha": [0.5, 1.0]}
     ),
 )
 PREDICTORS = (*REGRESSORS, *CLASSIFIERS)
@@ -163,6 +168,8 @@ FAILED_CHECKS = {
     "NeuMissClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
     "NeuMissNetworkRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
     "NeuMissNetworkClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
+    "SparsityNormRegressor": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
+    "SparsityNormClassifier": {"check_sample_weight_equivalence_on_dense_data": UNEQUAL},
 }
 """Checks of scikit-learn that an estimator is known to fail, and why."""
 

@@ -215,6 +215,19 @@ CATALOGUE = (
         )
         for kind in ("regressor", "classifier")
     ),
+    *(
+        Method(
+            f"sparsity-norm-{kind}",
+            f"SparsityNorm{kind.title()}",
+            "sparsity_networks",
+            Family.TABLE_PREDICTOR,
+            f"Sparsity Normalization, {kind}",
+            "A network that reads missing values as zeros, with rows normalised by their number of observed "
+            "values.",
+            on_command_line=False,
+        )
+        for kind in ("regressor", "classifier")
+    ),
     Method(
         "autorec",
         "AutoRec",

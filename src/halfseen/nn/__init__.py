@@ -8,7 +8,14 @@ neither in the forward nor in the backward pass.
 from halfseen.data.incomplete import Incomplete
 from halfseen.nn.gaussian_block import GaussianBlock
 from halfseen.nn.neumiss import NeuMissBlock, NeuMissLayers, NeuMissNetwork, NeuMissPredictor
-from halfseen.nn.sparsity import CausalSparsityLinear, SNDropout, SparsityNorm, sn_dropout, sn_mask
+from halfseen.nn.sparsity import (
+    CausalSparsityLinear,
+    SNDropout,
+    SparsityNorm,
+    SparsityNormMLP,
+    sn_dropout,
+    sn_mask,
+)
 
 __all__ = [
     "CausalSparsityLinear",
@@ -20,6 +27,7 @@ __all__ = [
     "NeuMissPredictor",
     "SNDropout",
     "SparsityNorm",
+    "SparsityNormMLP",
     "sn_dropout",
     "sn_mask",
 ]

@@ -1,6 +1,8 @@
 r"""Sparsity Normalization: layers whose output does not drift with the number of observed inputs."""
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -8,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.nn.residual import empty_linear, reset_layers
 
 LEARNED: Literal["learned"] = "learned"
 
@@ -271,3 +274,67 @@ class CausalSparsityLinear(nn.Module):
     def _counts(self, observed: Tensor) -> Tensor:
         """Returns the number (*, K) of observed inputs that each unit sees."""
         return functional.linear(observed.to(self.weight.dtype), self.connections.to(self.weight.dtype))
+
+
+class SparsityNormMLP(nn.Module):
+    r"""Creates a multilayer perceptron whose inputs are normalised by the number of observed ones.
+
+    .. math:: \hat y = W_L \, \sigma(\dots \sigma(W_1 h_0 + b_1) \dots) + b_L
+
+    where :math:`h_0` is the output of `SparsityNorm` and :math:`\sigma` the rectifier, with the dropout of
+    `sn_dropout` after it.
+
+    Parameters
+    ----------
+    n_features, n_outputs : int
+        The width of the ends.
+    widths : sequence of int
+        The widths of the hidden layers.
+    alpha : float or "learned"
+        The exponent of the normalisation.
+    shrinkage : float
+        The shrinkage of the normalisation.
+
+    Shapes
+    ------
+    batch : :math:`(N, D)`; kept : boolean :math:`(N, \text{width})` for each hidden layer; output :
+    :math:`(N, T)`
+
+    Examples
+    --------
+    >>> network = SparsityNormMLP(3, 1, widths=[4])
+    >>> batch = Incomplete(torch.ones(5, 3), torch.ones(5, 3, dtype=torch.bool))
+    >>> network.reset_parameters(torch.Generator().manual_seed(0))
+    >>> network.norm.fit(batch.observed)
+    SparsityNorm(mean_count=3, alpha=0.5, shrinkage=0, dim=-1)
+    >>> network(batch).shape
+    torch.Size([5, 1])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_outputs: int,
+        *,
+        widths: Sequence[int] = (64, 64),
+        alpha: float | Literal["learned"] = 0.5,
+        shrinkage: float = 0.0,
+    ) -> None:
+        super().__init__()
+        sizes = [n_features, *widths, n_outputs]
+        self.norm = SparsityNorm(1.0, alpha=alpha, shrinkage=shrinkage)
+        self.layers = nn.ModuleList(empty_linear(a, b) for a, b in pairwise(sizes))
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Draws weights and biases as PyTorch does."""
+        reset_layers(self, generator)
+
+    def forward(self, batch: Incomplete, kept: Sequence[Tensor] = ()) -> Tensor:
+        """Returns the outputs; units that are not kept are dropped, if `kept` is given."""
+        hidden: Tensor = self.norm(batch)
+        for place, layer in enumerate(self.layers[:-1]):
+            hidden = functional.relu(layer(hidden))
+            if kept:
+                hidden = sn_dropout(hidden, kept[place])
+        output: Tensor = self.layers[-1](hidden)
+        return output

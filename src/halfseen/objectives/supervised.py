@@ -1,6 +1,8 @@
 """Losses of predictions: any module, any rows, one target and one weight per row."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -10,6 +12,7 @@ from torch.nn import functional
 from halfseen.objectives.protocols import Rows
 
 RowsT = TypeVar("RowsT", bound=Rows)
+Predictor = Callable[[Any], Tensor]  # a module, or a module with some of its arguments
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class SquaredError:
         """Returns nothing: the loss is deterministic."""
         return ()
 
-    def __call__(self, module: nn.Module, batch: Labelled[Any], noise: tuple[Tensor, ...]) -> Tensor:
+    def __call__(self, module: Predictor, batch: Labelled[Any], noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
         error: Tensor = module(batch.rows) - batch.target
         return batch.weight * _mean_over_networks(error.square().sum(dim=-1))
@@ -64,12 +67,41 @@ class CrossEntropy:
         """Returns nothing: the loss is deterministic."""
         return ()
 
-    def __call__(self, module: nn.Module, batch: Labelled[Any], noise: tuple[Tensor, ...]) -> Tensor:
+    def __call__(self, module: Predictor, batch: Labelled[Any], noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
         logits: Tensor = module(batch.rows)
         target = batch.target.expand(logits.shape[:-1])
         loss = functional.cross_entropy(logits.flatten(end_dim=-2), target.flatten(), reduction="none")
         return batch.weight * _mean_over_networks(loss.view(logits.shape[:-1]))
+
+
+@dataclass(frozen=True)
+class WithDropout:
+    """A loss of predictions with dropout of hidden units, whose masks are drawn beforehand.
+
+    The module takes ``kept``, the masks (N, width) of its hidden layers. In evaluation nothing is dropped.
+
+    Parameters
+    ----------
+    loss : SquaredError or CrossEntropy
+        The loss of the predictions.
+    rate : float
+        The probability that a unit is dropped.
+    widths : tuple of int
+        The width of each hidden layer.
+    """
+
+    loss: SquaredError | CrossEntropy
+    rate: float
+    widths: tuple[int, ...]
+
+    def draw_noise(self, batch: Labelled[Any], generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Returns which units of each hidden layer are kept."""
+        return tuple(torch.rand(len(batch), w, generator=generator) >= self.rate for w in self.widths)
+
+    def __call__(self, module: nn.Module, batch: Labelled[Any], noise: tuple[Tensor, ...]) -> Tensor:
+        """Returns the weighted loss (N) of each row."""
+        return self.loss(partial(module, kept=noise) if module.training else module, batch, ())
 
 
 def _mean_over_networks(loss: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 r"""Logistic regression on expected features; what was not seen makes its probabilities less sure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,8 +113,39 @@ def fit_blend(
     return bold, 0.0 if correction is None else share
 
 
+def fit_scaling(logits: Tensor, target: Tensor, *, weights: Tensor) -> tuple[float, Tensor]:
+    r"""Returns the factor and the offsets of logits with which they predict the classes of rows best.
+
+    .. math:: \min_{a \geq 0.05, \, b} \; -\sum_n \omega_n \log \mathrm{softmax}(a t_n + b)_{y_n}
+              + 2 \left((a - 1)^2 + \lVert b \rVert^2\right)
+
+    The offsets undo the weights that classes had in the training.
+
+    Parameters
+    ----------
+    logits : Tensor
+        (N, K), the logits t.
+    target : Tensor
+        (N), the classes 0, 1, ...
+    weights : Tensor
+        (N), how much each row counts.
+    """
+    neutral = torch.cat([logits.new_ones(1), logits.new_zeros(logits.shape[1])])
+
+    def loss(point: Tensor) -> Tensor:
+        scaled = point[0] * logits + point[1:]
+        fit = (weights * functional.cross_entropy(scaled, target, reduction="none")).sum()
+        return (fit + 0.5 * BLEND_ROWS * (point - neutral).square().sum()) / weights.sum()
+
+    bounds: list[tuple[float | None, float | None]] = [(SHYEST, None), *[(None, None)] * logits.shape[1]]
+    found = _minimise(loss, neutral, bounds)
+    return float(found[0]), found[1:]
+
+
 def _minimise(
-    loss: Callable[[Tensor], Tensor], first: Tensor, bounds: list[tuple[float, float | None]] | None = None
+    loss: Callable[[Tensor], Tensor],
+    first: Tensor,
+    bounds: Sequence[tuple[float | None, float | None]] | None = None,
 ) -> Tensor:
     """Returns the point (P) of least loss, in double precision.
 

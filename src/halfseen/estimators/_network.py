@@ -1,0 +1,257 @@
+"""What estimators that train one network on a table share: reading, training, predicting, saving."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import ClassifierMixin, RegressorMixin
+from torch import Tensor
+
+from halfseen._random import torch_generator
+from halfseen._threads import task_threads
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.scaling import Standardizer
+from halfseen.estimators._holdout import split_rows
+from halfseen.estimators._parameters import check_number, check_training, check_whole
+from halfseen.estimators._table import TableEstimator, rows_at_once
+from halfseen.estimators._targets import Classes, read_classes, read_numbers, read_weights
+from halfseen.estimators._transaction import all_or_nothing
+from halfseen.objectives.supervised import CrossEntropy, Labelled, SquaredError
+from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.neumiss import weighted_quantiles
+
+GRADIENT_CLIP = 1.0
+MIN_IMPROVEMENT = 1e-5
+BATCHES, SMALLEST_BATCH, LARGEST_BATCH = 20, 16, 512  # batches per epoch, and their sizes, if "auto"
+N_QUANTILES = 1000  # kept of the held-out errors
+
+
+class NetworkBase(TableEstimator):
+    """Reads tables, trains a network by the one training loop, and predicts in chunks.
+
+    A subclass has the parameters of the training, builds its network (`_build`, with `reset_parameters`) and
+    says how many weights its largest layer has (`_n_weights`). `NetworkRegressor` and `NetworkClassifier`
+    read the targets.
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("_n_outputs",)
+    _objective: ClassVar[SquaredError | CrossEntropy]
+    max_epochs: int
+    batch_size: int | str
+    learning_rate: float
+    weight_decay: float
+    patience: int
+    validation_fraction: float
+    callback: Any
+
+    @all_or_nothing
+    @task_threads()
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Trains the network; held-out rows choose the epoch whose weights are kept.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
+            Missing cells are None, NaN, NaT, NA or null.
+        y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
+            The targets, without missing values.
+        sample_weight : array-like of shape (n_samples,), optional
+            Relative weights of the rows.
+        """
+        self._check_parameters()
+        read = self._read(X, reset=True)
+        weights = read_weights(sample_weight, read.table.n_rows)
+        counted = weights > 0
+        target = self._read_targets(y, read.table.n_rows, counted)
+        codes = read.codes[counted]
+        generator = torch_generator(self.seed_)
+        self._features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
+        batch = self._features.encode(codes).to(torch.float32)
+        if batch.n_features == 0:
+            raise ValueError(
+                f"{type(self).__name__} needs a column that varies: all columns are constant, empty or "
+                f"identifiers in these rows (n_samples={len(batch)})."
+            )
+        rows = Labelled(batch, target, weights[counted].float())
+        train, held = split_rows(rows, self.validation_fraction, generator)
+        module = self._build()
+        self._initialise(module, train.rows, generator)
+        self.history_ = fit_module(
+            module,
+            self._loss(),
+            self._weighted(train),
+            generator=generator,
+            validation=None if held is None else self._weighted(held),
+            settings=self._settings(len(train)),
+            callback=self.callback,
+        )
+        # In double precision a prediction does not depend on its batch.
+        self.module_ = module.double().requires_grad_(False)
+        self._judge(train if held is None else held)
+        return self
+
+    def _judge(self, rows: Labelled[Incomplete]) -> None:
+        """Learns what a subclass needs from held-out rows; nothing by default."""
+
+    @task_threads()
+    @torch.no_grad()
+    def _outputs(self, X: Any) -> Tensor:
+        """Returns the outputs (N, T) of the network for each row of a table."""
+        codes = self._read(X, reset=False).codes
+        size = rows_at_once(self._features.n_features + self._n_outputs)
+        parts = [self._features.encode(part) for part in [*codes.chunks(size)] or [codes]]
+        return torch.cat([self.module_(part) for part in parts])
+
+    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} does not say how its targets are read.")
+
+    def _build(self) -> Any:
+        """Returns the network, with weights that are not drawn yet."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what its network is.")
+
+    def _n_weights(self) -> int:
+        """Returns the fewest weights that the largest layer of a saved network must have."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how large its network is.")
+
+    def _initialise(self, module: Any, rows: Incomplete, generator: torch.Generator) -> None:
+        """Draws the weights, and learns from the training rows what the network knows of its inputs."""
+        module.reset_parameters(generator)
+
+    def _loss(self) -> Any:
+        """Returns the objective of the training."""
+        return self._objective
+
+    def _weighted(self, rows: Labelled[Incomplete]) -> Labelled[Incomplete]:
+        """Returns rows with the weights that they have in the training."""
+        return rows
+
+    def _settings(self, n_rows: int) -> TrainingSettings:
+        fitting = min(LARGEST_BATCH, max(SMALLEST_BATCH, n_rows // BATCHES))
+        return TrainingSettings(
+            max_epochs=self.max_epochs,
+            batch_size=fitting if self.batch_size == "auto" else int(self.batch_size),
+            learning_rate=self.learning_rate,
+            schedule="cosine",
+            weight_decay=self.weight_decay,
+            gradient_clip=GRADIENT_CLIP,
+            patience=self.patience,
+            min_improvement=MIN_IMPROVEMENT,
+        )
+
+    def _check_training(self) -> None:
+        check_whole("max_epochs", self.max_epochs, 0)
+        check_whole("batch_size", self.batch_size, 1, auto=True)
+        check_number("weight_decay", self.weight_decay, lambda v: 0 <= v < np.inf, "a number of at least 0")
+        check_training(self)
+
+    def _check_parameters(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not check its parameters.")
+
+    def _state(self) -> dict[str, Tensor]:
+        weights = {f"module.{name}": value for name, value in self.module_.state_dict().items()}
+        return self._features.state() | weights
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
+        weights = {k.removeprefix("module."): v for k, v in state.items() if k.startswith("module.")}
+        largest = max((value.numel() for value in weights.values()), default=0)
+        if self._n_weights() > largest:
+            raise ValueError(f"a network of {self._n_weights()} weights does not fit the saved weights.")
+        module = self._build().double()
+        module.load_state_dict(weights)
+        self.module_ = module.eval().requires_grad_(False)
+
+
+class NetworkRegressor(RegressorMixin, NetworkBase):
+    """A network with standardised targets and intervals from held-out errors."""
+
+    _saved = (*NetworkBase._saved, "_one_dimensional", "_n_errors")
+    _objective = SquaredError()
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the predicted target of each row."""
+        outputs = self._outputs(X)
+        predicted: npt.NDArray[np.float64] = self._target_scaler.inverse(outputs).numpy()
+        return predicted[:, 0] if self._one_dimensional else predicted
+
+    def predict_interval(
+        self, X: Any, level: float = 0.9
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Returns the ends of an interval that contains the target of each row with probability `level`.
+
+        All intervals have the same width, given by a quantile of the absolute errors of held-out rows.
+        Without held-out rows the errors of the training rows are used, and the intervals are too narrow.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        outputs = self._outputs(X)
+        rank = min(1.0, level * (1 + 1 / self._n_errors))
+        half = torch.quantile(self._errors, rank, dim=0, interpolation="higher")
+        low, high = (self._target_scaler.inverse(outputs + sign * half).numpy() for sign in (-1, 1))
+        return (low[:, 0], high[:, 0]) if self._one_dimensional else (low, high)
+
+    @torch.no_grad()
+    def _judge(self, rows: Labelled[Incomplete]) -> None:
+        errors = (self.module_(rows.rows.to(torch.float64)) - rows.target).abs()
+        levels = torch.linspace(0, 1, min(N_QUANTILES, len(errors)), dtype=torch.float64)
+        self._n_errors = len(errors)
+        self._errors = weighted_quantiles(errors, rows.weight.double(), levels)
+
+    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
+        numbers, self._one_dimensional = read_numbers(y, n_rows, self)
+        numbers = numbers[counted]
+        self._n_outputs = numbers.shape[1]
+        complete = Incomplete(numbers, torch.ones_like(numbers, dtype=torch.bool))
+        self._target_scaler = Standardizer.fit(complete)
+        return self._target_scaler.forward(numbers).float()
+
+    def _state(self) -> dict[str, Tensor]:
+        scaler = {"target.loc": self._target_scaler.loc, "target.scale": self._target_scaler.scale}
+        return super()._state() | scaler | {"target.errors": self._errors}
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        super()._restore(state)
+        self._target_scaler = Standardizer(state["target.loc"], state["target.scale"])
+        self._errors = state["target.errors"]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+class NetworkClassifier(ClassifierMixin, NetworkBase):
+    """A network with one logit per class."""
+
+    _saved = (*NetworkBase._saved, "_plain_classes")
+    _objective = CrossEntropy()
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes, sorted."""
+        return Classes.from_plain(self._plain_classes).labels
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Returns the most probable class of each row."""
+        outputs = self._outputs(X)
+        return self.classes_[outputs.argmax(dim=1).numpy()]
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the probability of each class for each row, in the order of ``classes_``."""
+        probabilities: npt.NDArray[np.float64] = self._outputs(X).softmax(dim=1).numpy()
+        return probabilities
+
+    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the log probability of each class for each row."""
+        logs: npt.NDArray[np.float64] = self._outputs(X).log_softmax(dim=1).numpy()
+        return logs
+
+    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
+        codes, classes = read_classes(y, n_rows, self)
+        self._plain_classes = classes.to_plain()
+        self._n_outputs = len(classes)
+        return codes[counted]
