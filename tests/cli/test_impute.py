@@ -145,7 +145,7 @@ def test_a_table_without_holes_passes_through(run, tmp_path):
     assert code == 0
     assert "missing  no cells" in err
     assert (tmp_path / "out.csv").read_text() == "x,y\n1,2\n3,4\n"
-    assert "Nothing was missing." in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "No values were missing." in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 # ------------------------------------------------------------------------------------------ refusals

@@ -248,7 +248,7 @@ def test_random_holes_give_no_evidence_and_no_claim():
     x = generator.normal(size=(400, 4))
     x[generator.random(x.shape) < 0.1] = np.nan
     readings = halfseen.describe(x).readings
-    assert readings[0] == "No evidence against MCAR was found. That is not evidence for it."
+    assert readings[0].endswith("was found. That is not evidence for it.")
     assert "finds no evidence against MCAR" in readings[1]
 
 
@@ -271,7 +271,7 @@ def test_columns_that_are_always_missing_together_speak_once():
     assert {pair.column for pair in diagnosis.associations.clear} == {"b", "c"}
     assert {pair.column for pair in diagnosis.distinct_pairs("value")} == {"b"}
     assert diagnosis.distinct_pairs("missingness") == ()
-    assert "Always missing together: b and c." in diagnosis.readings
+    assert "These columns are always missing together: b and c." in diagnosis.readings
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""A diagnosis in sentences that claim no more than the numbers can.
+"""A diagnosis in sentences: first what it means, then the statistic.
 
-No test confirms MCAR, and none tells MAR from MNAR: nothing here says that one of them holds.
+No test confirms MCAR, and none distinguishes MAR from MNAR, so no sentence claims that one of them holds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,7 +56,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def ratio_words(ratio: float) -> str:
-    """Returns an odds ratio with as many digits as it deserves."""
+    """Returns an odds ratio with three significant digits, or a bound."""
     if ratio >= 1000:
         return "> 1000"
     return "< 0.001" if ratio < 0.001 else f"{ratio:.3g}"
@@ -78,7 +78,7 @@ def share_words(share: float) -> str:
 
 
 def pair_words(pair: Association) -> str:
-    """Returns what a pair says, without the numbers of the test.
+    """Returns the association of a pair in words, without the statistics of the test.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def pair_words(pair: Association) -> str:
 
 
 def read(diagnosis: "Diagnosis") -> tuple[str, ...]:
-    """Returns the readings of all parts, the verdict on MCAR first."""
+    """Returns the sentences on all parts, the verdict on MCAR first."""
     if diagnosis.n_missing == 0:
         return ("Nothing is missing.", *_read_drift(diagnosis))
     return (
@@ -123,17 +123,23 @@ def _read_verdict(diagnosis: "Diagnosis") -> Iterable[str]:
     values = [pair for pair in diagnosis.associations.clear if pair.about == "value"]
     if diagnosis.little.p_value_robust < ALPHA or values:
         yield (
-            "There is evidence against MCAR (missing completely at random): incomplete rows differ from "
-            "complete rows in their observed values. Results from complete rows alone may be biased."
+            "Rows with missing values differ from the other rows, so an analysis of complete rows only may "
+            "be biased. There is evidence against MCAR (missing completely at random)."
         )
     elif diagnosis.little.reason is None or diagnosis.associations.pairs:
-        yield "No evidence against MCAR was found. That is not evidence for it."
+        yield (
+            "Rows with missing values do not differ significantly from the other rows. No evidence against "
+            "MCAR (missing completely at random) was found. That is not evidence for it."
+        )
     else:
-        yield "There are too few observed values to say anything about MCAR."
+        yield (
+            "There are too few observed values to compare rows with missing values with the other rows, so "
+            "nothing can be said about MCAR (missing completely at random)."
+        )
 
 
 def read_little(test: LittleTest) -> Iterable[str]:
-    """Yields what Little's test says."""
+    """Yields the sentences on Little's test."""
     if test.reason is not None:
         yield f"Little's test was not performed. {test.reason}"
         return
@@ -182,14 +188,16 @@ def _read_pairs(diagnosis: "Diagnosis") -> Iterable[str]:
         if clear:
             strongest = f" The strongest: {pair_words(told[0])}; {effect_words(told[0])}." if told else ""
             yield (
-                f"Missingness is associated with {words} of another column in {len(clear):,} of "
-                f"{plural(len(some), 'pair')} (5% level, Holm's correction).{strongest}"
+                f"Whether a value is missing is associated with {words} of other columns: {len(clear):,} of "
+                f"{plural(len(some), 'pair')} of columns are significant (5% level, Holm's correction)."
+                f"{strongest}"
             )
         elif some:
             count = plural(len(some), "pair")
             yield (
-                f"Missingness is not significantly associated with {words} of another column in any of "
-                f"{count} (5% level, Holm's correction)."
+                f"Whether a value is missing is not associated with {words} of other columns: none of "
+                f"{count} "
+                "of columns is significant (5% level, Holm's correction)."
             )
 
 
@@ -219,18 +227,22 @@ def _read_predictability(found: Sequence[Predictability]) -> Iterable[str]:
     if clear:
         best = clear[0]
         yield (
-            f"The missingness of {len(clear)} of {plural(len(tested), 'column')} can be predicted from the "
-            f"rest of the row better than by chance; best for {best.column} (AUC {best.auc:.2f}, 95% "
+            f"Which values are missing can be predicted from the rest of the row better than by chance in "
+            f"{len(clear)} of {plural(len(tested), 'column')}; best for {best.column} (AUC {best.auc:.2f}, "
+            "95% "
             f"{best.low:.2f} to {best.high:.2f})."
         )
     elif tested:
         count = plural(len(tested), "column")
-        yield f"In none of {count} can missingness be predicted significantly better than by chance."
+        yield (
+            "Which values are missing cannot be predicted from the rest of the row: in none of "
+            f"{count} is the prediction significantly better than chance."
+        )
 
 
 def _read_together(patterns: PatternTable) -> Iterable[str]:
     for group in patterns.together[:3]:
-        yield f"Always missing together: {names_words(group, 8)}."
+        yield f"These columns are always missing together: {names_words(group, 8)}."
     nesting = patterns.monotonicity
     if len(nesting.order) > 1 and nesting.monotone:
         yield (
