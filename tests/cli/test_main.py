@@ -259,7 +259,7 @@ def test_a_run_that_is_stopped_in_training_writes_nothing(start, tmp_path, numbe
 def test_ctrl_c_in_parallel_runs_keeps_those_that_are_finished_and_writes_nothing_else(start, tmp_path):
     methods = ("--methods", "mean,miwae", "--repeats", "2", "--jobs", "2", "--draws", "2")
     process = start("compare", "in.csv", *methods, "-o", "race", "--report", "r.html")
-    while len(list(tmp_path.glob("race/runs/*.json"))) < 2:  # then both networks are in training
+    while not list(tmp_path.glob("race/runs/*.json")):  # then a network is in training
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
@@ -268,7 +268,7 @@ def test_ctrl_c_in_parallel_runs_keeps_those_that_are_finished_and_writes_nothin
     assert last_line(err) == "halfseen: error: interrupted"
     assert "Traceback" not in err
     kept = [json.loads(path.read_text()) for path in tmp_path.glob("race/runs/*")]
-    assert [(run["method"], run["status"]) for run in kept] == [("mean", "ok")] * 2
+    assert {(run["method"], run["status"]) for run in kept} == {("mean", "ok")}
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "old.csv", "race"]
     assert os.listdir(tmp_path / "race") == ["runs"]
 
