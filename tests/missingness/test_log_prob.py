@@ -42,6 +42,12 @@ STEPS = {
 ALL = SMOOTH | STEPS
 
 
+def test_every_public_mechanism_of_tables_is_here():
+    public = {getattr(ms, name) for name in ms.__all__ if isinstance(getattr(ms, name), type)}
+    images = {ms.Disc, ms.IIDPixels, ms.Quadrants, ms.Rectangles}  # see test_images.py
+    assert {type(mechanism) for mechanism in ALL.values()} == public - images - {ms.Mechanism}
+
+
 def fitted(name):
     return ALL[name].fit(HOLED if name == "Learned" else X)
 
