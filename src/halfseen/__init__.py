@@ -41,6 +41,8 @@ __all__ = [
     "CircuitImputer",
     "CircuitRegressor",
     "Column",
+    "ConvAC",
+    "ConvACClassifier",
     "DeMissVAEImputer",
     "Diagnosis",
     "GaussianImputer",

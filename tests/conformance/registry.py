@@ -198,6 +198,12 @@ OTHERS = (
         Family.IMAGES,
         made("miwae", image_shape=[8, 8], **_SMALL | {"max_epochs": 1, "n_imputation_draws": 8}),
     ),
+    FamilyRow("convac", Family.IMAGES, made("convac", n_leaves=3, n_channels=[3, 4], max_epochs=2)),
+    FamilyRow(
+        "convac-classifier",
+        Family.IMAGES,
+        made("convac-classifier", n_leaves=3, n_channels=[3, 4], max_epochs=2),
+    ),
     FamilyRow("skeleton-sequences", Family.SEQUENCES, partial(RecurrentClassifier, width=4, max_epochs=4)),
     FamilyRow("autorec", Family.RATINGS, made("autorec", n_hidden=8, max_epochs=4)),
     FamilyRow("autorec-users", Family.RATINGS, made("autorec", rows="user", n_hidden=8, max_epochs=4)),

@@ -139,7 +139,8 @@ def test_images_are_arrays_or_rows_of_pixels(row):
         for same in (data, rows, coloured):
             found = {name: answer.reshape(len(answer), -1) for name, answer in same.ask(estimator).items()}
             assert_same(found, expected)
-    for answer, X in ((fitted.transform(same.X), same.X) for same in (data, rows, coloured)):
+    completed = (data, rows, coloured) if hasattr(fitted, "transform") else ()
+    for answer, X in ((fitted.transform(same.X), same.X) for same in completed):
         assert answer.shape == X.shape
         np.testing.assert_array_equal(answer[~np.isnan(X)], X[~np.isnan(X)])
 

@@ -14,9 +14,21 @@ from halfseen.training.loop import TrainingSettings
 Shape = Literal["tree", "shallow"]
 
 ROWS_PER_UNIT = 16  # rows for each component of a leaf and each channel of a region
-MIN_BATCHES = 16  # into which a small table is cut
+MIN_BATCHES, MIN_BATCH = 16, 16  # into which a small table is cut, and the fewest rows of a batch
 MOST_DEPENDENCE_ROWS = 20_000  # from which the dependence of columns is measured
 TREE_NOISE = 0.3  # added to the dependence of columns, so that further trees differ
+
+
+def training_settings(estimator: Any, n_rows: int) -> TrainingSettings:
+    """Returns how the circuit of an estimator is trained; few rows are cut in batches that are small too."""
+    return TrainingSettings(
+        max_epochs=estimator.max_epochs,
+        batch_size=min(estimator.batch_size, max(MIN_BATCH, n_rows // MIN_BATCHES)),
+        learning_rate=estimator.learning_rate,
+        patience=estimator.patience,
+        schedule="cosine",
+        compile=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -44,14 +56,7 @@ class CircuitSettings:
             n_leaves=min(estimator.n_leaves, most),
             n_channels=min(estimator.n_channels, most),
             n_trees=estimator.n_trees,
-            training=TrainingSettings(
-                max_epochs=estimator.max_epochs,
-                batch_size=min(estimator.batch_size, max(16, n_rows // MIN_BATCHES)),
-                learning_rate=estimator.learning_rate,
-                patience=estimator.patience,
-                schedule="cosine",
-                compile=False,
-            ),
+            training=training_settings(estimator, n_rows),
         )
 
     def build(

@@ -239,6 +239,26 @@ CATALOGUE = (
         on_command_line=False,
     ),
     Method(
+        "convac-classifier",
+        "ConvACClassifier",
+        "convac",
+        Family.IMAGES,
+        "Convolutional arithmetic circuit, classifier",
+        "The exact probability of each class given the observed pixels of an image, under a circuit of sums "
+        "and of products over neighbouring patches.",
+        on_command_line=False,
+    ),
+    Method(
+        "convac",
+        "ConvAC",
+        "convac",
+        Family.IMAGES,
+        "Convolutional arithmetic circuit",
+        "The exact density of the observed pixels of an image, under a circuit of sums and of products over "
+        "neighbouring patches. Each missing pixel is imputed from its exact conditional distribution.",
+        on_command_line=False,
+    ),
+    Method(
         "sparsity-normalizer",
         "SparsityNormalizer",
         "normalizer",

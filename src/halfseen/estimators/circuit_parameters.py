@@ -61,7 +61,7 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
         "In training, pixels of each image are left out at a rate between 0 and this one, single pixels or "
         "squares of 4 x 4, and integrated out.",
     ),
-    "batch_size": ("int", "Images per training step."),
+    "batch_size": ("int", "Images per training step; fewer if there are fewer than 16 times as many."),
     "image_shape": (
         "(H, W) or (C, H, W)",
         "The shape of an image, if images are given as rows of pixels. Not needed for arrays of shape "

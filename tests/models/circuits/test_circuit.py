@@ -321,3 +321,14 @@ def test_circuits_refuse_likelihoods_that_do_not_fit():
         Circuit(Structure.image((4, 4), 2, [2]), gaussian(3))
     with pytest.raises(ValueError, match=r"level must be between 0 and 1, got 1\.0"):
         random_circuit("shallow").conditional_quantile(some_masks(random_circuit("shallow"), 2), 1.0)
+
+
+def test_marginalising_a_region_is_the_same_as_missing_pixels_of_its_patch():
+    circuit = random_circuit("image")
+    batch = some_masks(circuit, 5)
+    window = [pixel for pixel in circuit.structure.windows[2] if pixel >= 0]
+    batch.observed[:, window] = False
+    messages = circuit.messages(batch)
+    assert (messages.values[2] == 0).all()
+    sums = circuit.sums[0](messages).values[2]
+    torch.testing.assert_close(sums, torch.zeros_like(sums), rtol=0, atol=EXACT)

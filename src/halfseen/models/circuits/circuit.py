@@ -178,7 +178,8 @@ class Circuit(nn.Module):
         Of a feature that is no number, such as an indicator of a level, it is the quantile of a 0/1
         variable. Each column must be in one leaf: images with several grids have no quantiles.
         """
-        if len(self.leaves.places.unique()) < self.leaves.places.numel():
+        places = self.leaves.places[self.leaves.places < self.leaves.n_features]
+        if len(places.unique()) < len(places):
             raise ValueError("Quantiles need columns that belong to one leaf each; here, windows overlap.")
         weights = self.responsibilities(batch)
         mean = self.leaves.expectation(weights, self._observation.mean(self.leaves.theta))

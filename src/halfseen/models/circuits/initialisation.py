@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.leaf import inverse_softplus
+from halfseen.distributions.leaf import inverse_softplus, open_uniforms
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.models.circuits.circuit import Circuit
@@ -128,6 +128,15 @@ def _root_weights(circuit: Circuit, batch: Incomplete, classes: Tensor | None) -
         known = classes >= 0
         counts.index_add_(1, classes[known], posterior[known].T)
     return (counts / counts.sum(dim=0))[None]
+
+
+@torch.no_grad()
+def random_weights(circuit: Circuit, generator: torch.Generator) -> None:
+    """Draws the weights of every sum evenly from all that sum to one (a Dirichlet distribution)."""
+    for layer in (*circuit.sums, circuit.root):
+        if isinstance(layer, SumLayer):
+            uniforms = torch.rand(layer.logits.shape, generator=generator)
+            layer.logits.copy_(open_uniforms(uniforms, torch.float32).log().neg().log())
 
 
 @torch.no_grad()

@@ -1,0 +1,334 @@
+"""Convolutional arithmetic circuits: classification and density of images with any missing pixels."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import ClassifierMixin
+from torch import Tensor
+
+from halfseen._random import torch_generator
+from halfseen._threads import task_threads
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.pixels import pixel_features
+from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._circuit_fit import training_settings
+from halfseen.estimators._holdout import split_rows
+from halfseen.estimators._parameters import check_number, check_training, check_whole
+from halfseen.estimators._table import TableEstimator, rows_at_once
+from halfseen.estimators._targets import Classes, read_partial_classes
+from halfseen.estimators._transaction import all_or_nothing
+from halfseen.estimators.circuit_parameters import documented_images
+from halfseen.models.circuits.circuit import Circuit
+from halfseen.models.circuits.initialisation import cluster_patches, random_weights
+from halfseen.models.circuits.structure import Structure
+from halfseen.models.image_circuit import ImageCircuit, patch_likelihood, restore_image_circuit
+from halfseen.objectives.circuits import UNKNOWN, HybridLikelihood
+from halfseen.objectives.supervised import Labelled
+from halfseen.training.loop import fit_module
+from halfseen.training.progress import Progress
+
+BLOCK = 4  # the side of the squares of pixels that training leaves out, in every second image
+SHAPES = ("deep", "shallow")
+
+
+class ImageCircuitEstimator(TableEstimator):
+    """What the classifier and the density share: images in, structure, training."""
+
+    n_leaves: int
+    n_channels: int | Sequence[int]
+    structure: str
+    patch: int
+    max_dropped: float
+    max_epochs: int
+    batch_size: int
+    learning_rate: float
+    patience: int
+    validation_fraction: float
+    callback: Callable[[Progress], None] | None
+    schema = None  # all columns are pixels
+
+    @property
+    def _takes_images(self) -> bool:
+        return True
+
+    @property
+    def _channels(self) -> tuple[int, ...]:
+        return tuple(np.atleast_1d(self.n_channels).tolist())
+
+    def _check_parameters(self) -> None:
+        for name in ("n_leaves", "patch", "batch_size"):
+            check_whole(name, getattr(self, name), 1)
+        check_whole("max_epochs", self.max_epochs, 0)
+        for channels in self._channels:
+            check_whole("n_channels", channels, 1)
+        check_training(self)
+        check_number("max_dropped", self.max_dropped, lambda v: 0 <= v <= 1, "between 0 and 1")
+        if self.structure not in SHAPES:
+            raise ValueError(f"structure must be 'deep' or 'shallow', got {self.structure!r}.")
+
+    def _structure(self, n_classes: int) -> Structure:
+        shape, channels = self.image_planes_, self._channels
+        if self.structure == "shallow":
+            return Structure.shallow_image(
+                shape, self.n_leaves, channels[0], patch=self.patch, n_classes=n_classes
+            )
+        return Structure.image(shape, self.n_leaves, channels, patch=self.patch, n_classes=n_classes)
+
+    def _train(
+        self, rows: Labelled[Incomplete], n_classes: int, beta: float, generator: torch.Generator
+    ) -> Circuit:
+        """Returns a circuit trained on images (N, D) with classes, -1 where unknown."""
+        structure = self._structure(n_classes)
+        train, held = split_rows(rows, self.validation_fraction, generator)
+        circuit = Circuit(structure, patch_likelihood(self._modelled, structure)).float()
+        counts = torch.bincount(train.target[train.target != UNKNOWN], minlength=n_classes) + 1.0
+        circuit.log_prior.copy_((counts / counts.sum()).log())
+        cluster_patches(circuit, train.rows, generator)
+        random_weights(circuit, generator)
+        circuit.leaves.requires_grad_(False)
+        pixels = torch.arange(circuit.leaves.n_features)
+        self.history_ = fit_module(
+            circuit,
+            HybridLikelihood(beta, pixels, self.max_dropped, _squares(self.image_planes_)),
+            train,
+            generator=generator,
+            validation=held,
+            settings=training_settings(self, len(train)),
+            callback=self.callback,
+        )
+        return circuit.double().requires_grad_(False)
+
+    def _floats_per_image(self, structure: Structure) -> int:
+        """Returns the size of the largest messages of an image, for planning memory."""
+        width, largest = structure.n_leaves, len(structure.regions) * structure.n_leaves
+        for level in structure.levels:
+            largest = max(largest, level.n_regions * max(width, level.n_channels or 0))
+            width = level.n_channels or width
+        return largest
+
+
+@documented_images
+class ConvACClassifier(ClassifierMixin, ImageCircuitEstimator):
+    r"""Classification of images by a convolutional arithmetic circuit, exact for any missing pixels.
+
+    .. math:: p(y \mid x_o) \propto \pi_y \sum_{d_1 \dots d_N} A^y_{d_1 \dots d_N}
+              \prod_i p(x_{i,o} \mid \theta_{d_i})
+
+    where the :math:`x_i` are patches, each a mixture of a few Gaussian components, and the tensor
+    :math:`A^y` of each class is factorised by a network of sums and of products over 2 x 2 neighbours.
+    Missing pixels are integrated out exactly in one pass, so a classifier that was trained on complete images
+    serves every pattern of missing pixels. In training pixels are left out at random and integrated out.
+    Assumes that pixels are missing at random (MAR).
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The classes, sorted.
+    circuit_ : Circuit
+        The fitted circuit; ``print(circuit_.structure)`` shows its levels.
+    history_ : History
+        The loss after each epoch, and why training stopped.
+
+    References
+    ----------
+    Sharir, Tamari, Cohen & Shashua (2018), Tensorial mixture models. Leaves are clusters of patches and stay
+    fixed, as in their code; pixels are left out at a rate that varies from image to image.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.arange(200) % 2
+    >>> X = np.round(2 * rng.random((200, 4, 4)) + 3 * (y[:, None, None] == (np.arange(4) < 2)))
+    >>> model = ConvACClassifier(4, [4, 4], max_epochs=15, random_state=0).fit(X, y)
+    >>> X[:, 1:] = np.nan  # only the first row of pixels is seen
+    >>> bool(model.score(X, y) > 0.9)
+    True
+    """
+
+    _saved = ("_plain_classes",)
+
+    def __init__(
+        self,
+        n_leaves: int = 32,
+        n_channels: int | Sequence[int] = (64, 128, 256, 512),
+        *,
+        structure: str = "deep",
+        patch: int = 2,
+        beta: float = 0.02,
+        max_dropped: float = 0.9,
+        max_epochs: int = 20,
+        batch_size: int = 128,
+        learning_rate: float = 0.1,
+        patience: int = 5,
+        validation_fraction: float = 0.1,
+        image_shape: Any = None,
+        callback: Callable[[Progress], None] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_leaves = n_leaves
+        self.n_channels = n_channels
+        self.structure = structure
+        self.patch = patch
+        self.beta = beta
+        self.max_dropped = max_dropped
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.image_shape = image_shape
+        self.callback = callback
+        self.random_state = random_state
+
+    @all_or_nothing
+    @task_threads()
+    def fit(self, X: Any, y: Any) -> "ConvACClassifier":
+        """Trains the circuit on images and their classes.
+
+        Parameters
+        ----------
+        X : array of shape (n_images, H, W) or (n_images, H, W, C), or rows of pixels with `image_shape`
+            Missing pixels are NaN.
+        y : array-like of shape (n_images,)
+            The classes; None or NaN where they are not known.
+        """
+        self._check_parameters()
+        check_number("beta", self.beta, lambda v: 0 <= v < np.inf, "at least 0 and finite")
+        read = self._read(X, reset=True)
+        if not self._modelled:
+            raise ValueError("All pixels of all images have the same value: there is nothing to learn from.")
+        labels, classes = read_partial_classes(y, read.table.n_rows, self)
+        self._plain_classes = classes.to_plain()
+        self._features = pixel_features(self._modelled, read.codes)
+        batch = self._features.encode(read.codes).to(torch.float32)
+        rows = Labelled(batch, labels, torch.ones(len(batch)))
+        self.circuit_ = self._train(rows, len(classes), self.beta, torch_generator(self.seed_))
+        return self
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes, sorted."""
+        return Classes.from_plain(self._plain_classes).labels
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Returns the most probable class of each image."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    @task_threads()
+    @torch.no_grad()
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the probability of each class for each image, in the order of ``classes_``."""
+        codes = self._read(X, reset=False).codes
+        found = np.empty((len(codes), len(self.classes_)))
+        size = rows_at_once(self._floats_per_image(self.circuit_.structure))
+        for start in range(0, len(codes), size):
+            batch = self._features.encode(codes[start : start + size])
+            found[start : start + size] = self.circuit_.class_probabilities(batch).numpy()
+        return found
+
+    def _state(self) -> dict[str, Tensor]:
+        weights = {f"module.{name}": value for name, value in self.circuit_.state_dict().items()}
+        return self._features.state() | weights
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        self._features = FeatureMap.from_state(self._modelled, state, all_indicators=True)
+        structure = self._structure(len(self.classes_))
+        self.circuit_ = restore_image_circuit(self._modelled, structure, state)
+
+
+@documented_images
+class ConvAC(ImageCircuitEstimator, BaseImputer):
+    r"""The density of images as a convolutional arithmetic circuit: exact for any missing pixels.
+
+    .. math:: p(x_o) = \sum_{d_1 \dots d_N} A_{d_1 \dots d_N} \prod_i p(x_{i,o} \mid \theta_{d_i})
+
+    `score_samples` is the exact log-likelihood of the observed pixels, and missing pixels are imputed
+    from their exact conditional distribution: means, quantiles and joint draws. The model is that of
+    `ConvACClassifier` with a single class. Assumes that pixels are missing at random (MAR).
+
+    Attributes
+    ----------
+    model_ : ImageCircuit
+        The fitted model; ``print(model_.circuit.structure)`` shows its levels.
+    history_ : History
+        The loss after each epoch, and why training stopped.
+
+    References
+    ----------
+    Sharir, Tamari, Cohen & Shashua (2018), Tensorial mixture models.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> shade = rng.integers(0, 4, size=(300, 1, 1))
+    >>> X = np.broadcast_to(shade, (300, 4, 4)).astype(float)
+    >>> model = ConvAC(4, [4, 4], max_epochs=15, random_state=0).fit(X)
+    >>> partly = np.full((1, 4, 4), np.nan)
+    >>> partly[0, 0] = 3.0  # one row of pixels
+    >>> bool(model.transform(partly).mean() > 2.5)
+    True
+    """
+
+    def __init__(
+        self,
+        n_leaves: int = 32,
+        n_channels: int | Sequence[int] = (64, 128, 256, 512),
+        *,
+        structure: str = "deep",
+        patch: int = 2,
+        max_dropped: float = 0.0,
+        max_epochs: int = 20,
+        batch_size: int = 128,
+        learning_rate: float = 0.1,
+        patience: int = 5,
+        validation_fraction: float = 0.1,
+        image_shape: Any = None,
+        callback: Callable[[Progress], None] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_leaves = n_leaves
+        self.n_channels = n_channels
+        self.structure = structure
+        self.patch = patch
+        self.max_dropped = max_dropped
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.image_shape = image_shape
+        self.callback = callback
+        self.random_state = random_state
+
+    @property
+    def _may_have_rules(self) -> bool:
+        return False
+
+    @property
+    def _width(self) -> int:
+        return self._floats_per_image(self._structure(1))
+
+    def _fit_model(self, codes: Incomplete) -> ImageCircuit:
+        self._check_parameters()
+        features = pixel_features(self._modelled, codes)
+        batch = features.encode(codes).to(torch.float32)
+        unknown = torch.full((len(batch),), UNKNOWN)
+        rows = Labelled(batch, unknown, torch.ones(len(batch)))
+        circuit = self._train(rows, 1, 1.0, torch_generator(self.seed_))
+        return ImageCircuit(self._modelled, features, circuit)
+
+    def _model_from_state(self, state: Mapping[str, Tensor]) -> ImageCircuit:
+        return ImageCircuit.from_state(self._modelled, self._structure(1), state)
+
+
+def _squares(planes: tuple[int, int, int]) -> Tensor:
+    """Returns the square of pixels (C * H * W) that each pixel belongs to."""
+    channels, height, width = planes
+    across = -(-width // BLOCK)
+    square = torch.arange(height)[:, None] // BLOCK * across + torch.arange(width) // BLOCK
+    return square.expand(channels, -1, -1).flatten()

@@ -1,0 +1,70 @@
+"""Circuits over images: what they learn and refuse."""
+
+import numpy as np
+import pytest
+
+from halfseen import ConvAC, ConvACClassifier
+
+TINY = {"n_leaves": 4, "n_channels": [4, 4], "max_epochs": 12, "random_state": 0}
+
+
+def stripes(n_images, seed=0, n_colours=0, shades=4):
+    """Images of 6 x 6 pixels: class 1 is bright on the left, class 0 on the right."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n_images) % 2
+    left = np.arange(6) < 3
+    bright = (y[:, None] == left).astype(float)[:, None, :]
+    X = np.round((shades - 1) * np.clip(0.7 * bright + 0.3 * rng.random((n_images, 6, 6)), 0, 1))
+    return (np.repeat(X[..., None], n_colours, axis=-1) if n_colours else X), y
+
+
+@pytest.mark.parametrize(("n_colours", "shades"), [(0, 4), (0, 2), (3, 256)])
+def test_a_single_row_of_pixels_tells_the_class_though_training_images_were_complete(n_colours, shades):
+    X, y = stripes(120, n_colours=n_colours, shades=shades)
+    model = ConvACClassifier(**TINY).fit(X, y)
+    partly = np.full_like(X, np.nan)
+    partly[:, 2] = X[:, 2]
+    assert model.score(partly, y) > 0.95
+    nothing = model.predict_proba(np.full_like(X[:1], np.nan))
+    np.testing.assert_allclose(nothing, [[0.5, 0.5]], atol=0.02)
+
+
+def test_missing_pixels_are_imputed_from_the_rest_of_the_image():
+    X, _ = stripes(120)
+    model = ConvAC(**TINY | {"max_epochs": 30}).fit(X)
+    partly = X.copy()
+    partly[:, 3:] = np.nan
+    completed = model.transform(partly)
+    np.testing.assert_array_equal(completed[:, :3], X[:, :3])
+    rmse = np.sqrt(np.mean((completed[:, 3:] - X[:, 3:]) ** 2))
+    assert rmse < 0.6 * X[:, 3:].std()
+    low, high = model.interval(partly, level=0.9)
+    assert 0.8 < ((low <= X) & (X <= high))[:, 3:].mean() <= 1
+
+
+def test_images_in_which_every_patch_is_incomplete_can_be_learned_from():
+    X, y = stripes(60)
+    X[:, ::2, ::2] = np.nan
+    assert ConvACClassifier(**TINY).fit(X, y).score(X, y) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "settings", "message"),
+    [
+        (np.ones((6, 4, 4)), [0, 1] * 3, {}, "All pixels of all images have the same value"),
+        (stripes(6)[0], [None] * 6, {}, "ConvACClassifier needs labels: all values of y are missing"),
+        (stripes(6)[0], ["a"] * 6, {}, "at least two classes, got 1 class: 'a'"),
+        (
+            stripes(6)[0],
+            [0, 1] * 3,
+            {"structure": "tree"},
+            "structure must be 'deep' or 'shallow', got 'tree'",
+        ),
+        (stripes(6)[0], [0, 1] * 3, {"n_channels": [4, 0]}, "n_channels must be at least 1, got 0"),
+        (stripes(6)[0].reshape(6, -1), [0, 1] * 3, {}, "Rows of pixels need image_shape"),
+        (stripes(6)[0].reshape(6, -1), [0, 1] * 3, {"image_shape": (5, 7)}, "has 35 pixels"),
+    ],
+)
+def test_images_and_settings_that_do_not_fit_are_refused(X, y, settings, message):
+    with pytest.raises(ValueError, match=message):
+        ConvACClassifier(**TINY | settings).fit(X, y)
