@@ -7,7 +7,8 @@ from scipy import integrate, stats
 
 from halfseen.data.columns import Column
 from halfseen.data.links import Link
-from halfseen.data.margin_choice import bounded_margin, choose_margin, refit_margin
+from halfseen.data.margin_choice import bounded_margin, choose_margin
+from halfseen.data.margin_fits import refit_margin
 from halfseen.data.margins import Margin, log_mass, truncated_moments
 
 N = 800

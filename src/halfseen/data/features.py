@@ -109,13 +109,23 @@ class FeatureMap:
         *,
         all_indicators: bool,
         choose: MarginChoice | None = None,
-        margins: Mapping[int, Margin] | None = None,
     ) -> "FeatureMap":
         """Learns level groups, margins and scales from the observed training codes (N, C).
 
-        `margins` are those of numeric columns by position; or `choose` returns the margin of a column with
-        the given observed codes. Without, there are none.
+        `choose` returns the margin of a numeric column with the given observed codes.
         """
+        return cls.fit_encoded(columns, codes, all_indicators=all_indicators, choose=choose)[0]
+
+    @classmethod
+    def fit_encoded(
+        cls,
+        columns: Sequence[Column],
+        codes: Incomplete,
+        *,
+        all_indicators: bool,
+        choose: MarginChoice | None = None,
+    ) -> tuple["FeatureMap", Incomplete]:
+        """Returns what `fit` learns, and the features of the codes."""
         groups = {}
         for c, column in enumerate(columns):
             if column.levels is not None and (all_indicators or column.kind != "ordinal"):
@@ -127,16 +137,15 @@ class FeatureMap:
             found = {
                 c: choose(columns[c], codes.x[codes.observed[:, c], c].numpy()) for c in features.numeric
             }
-            margins = {c: margin for c, margin in found.items() if margin is not None}
-        if margins:
-            features = replace(features, margins=tuple(margins.get(c) for c in features.numeric))
-        scaler = Standardizer.fit(features.encode(codes))
+            features = replace(features, margins=tuple(found.values()) if any(found.values()) else ())
+        raw = features._indicate(codes)
+        scaler = Standardizer.fit(raw)
         if all_indicators:  # indicators stay 0 and 1
             is_number = torch.arange(len(scaler.loc)) < len(features.numeric)
             scaler = Standardizer(
                 torch.where(is_number, scaler.loc, 0.0), torch.where(is_number, scaler.scale, 1.0)
             )
-        return replace(features, scaler=scaler)
+        return replace(features, scaler=scaler), Incomplete(scaler.forward(raw.filled()), raw.observed)
 
     @classmethod
     def from_state(
@@ -190,14 +199,17 @@ class FeatureMap:
             numbers[..., i] = margin.inverse(numbers[..., i])
         return numbers
 
-    def mean_numbers(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """Returns the expected codes (N, n_numeric) if features are normal with these means and variances."""
+    def mean_numbers(self, mean: Tensor, variance: Tensor, wanted: Tensor) -> Tensor:
+        """Returns the expected codes (N, n_numeric) if features are normal with these means and variances.
+
+        Where codes are not `wanted` (N, C), as they are known, there may be anything.
+        """
         loc, scale = self.scaler.loc, self.scaler.scale
         numbers = self.scaler.inverse(mean)[..., : len(self.numeric)]
         for i, margin in self.bent():
-            numbers[..., i] = margin.mean(
-                mean[..., i] * scale[i] + loc[i], variance[..., i].sqrt() * scale[i]
-            )
+            rows = wanted[:, self.numeric[i]].nonzero().squeeze(1)
+            centre, spread = mean[rows, i] * scale[i] + loc[i], variance[rows, i].sqrt() * scale[i]
+            numbers[rows, i] = margin.mean(centre, spread)
         return numbers
 
     def score(self, feature: int, x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ those of z itself, and only the variance has the noise to be taken off.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf, log, pi
 
 import numpy as np
@@ -32,6 +33,38 @@ NARROW = 1e-6  # intervals of scores: where they lie matters, not how they are f
 NO_SCORE_BELOW = -8.2  # a standard normal is never there
 STEEP = 1e-6  # a stretch of scores narrower than this is a jump
 FIELDS = ("half", "low", "high", "censored_below", "censored_above", "reliability", "least", "greatest")
+
+
+class PiecewiseLinear:
+    r"""The map with knots (start, end), and slopes outside.
+
+    Parameters
+    ----------
+    start, end : Tensor
+        (K), in increasing order. Where a start occurs twice, its value is the first end, or the last.
+    tails : pair of float
+        The slopes before the first knot and after the last.
+    """
+
+    def __init__(self, start: Tensor, end: Tensor, tails: tuple[float, float] = (0.0, 0.0)) -> None:
+        self.start = start
+        run = torch.diff(start)
+        inner = torch.where(run > 0, torch.diff(end) / torch.where(run > 0, run, 1.0), 0.0)
+        first, last = (torch.full((1,), tail, dtype=end.dtype) for tail in tails)
+        self.slopes = torch.cat([first, inner, last])  # (K + 1)
+        self.starts, self.ends = torch.cat([start[:1], start]), torch.cat([end[:1], end])
+
+    def __call__(self, x: Tensor, *, last: bool = False) -> Tensor:
+        """Returns the values at x."""
+        return self.along(self.segment(x, last=last), x)
+
+    def segment(self, x: Tensor, *, last: bool = False) -> Tensor:
+        """Returns where x lies: 0 before the first knot, K after the last."""
+        return torch.searchsorted(self.start, x.contiguous(), right=last)
+
+    def along(self, segment: Tensor, x: Tensor) -> Tensor:
+        """Returns the values at x, whose segments are known."""
+        return self.ends[segment] + self.slopes[segment] * (x - self.starts[segment])
 
 
 IDENTITY = Link()
@@ -83,6 +116,24 @@ class Margin:
     values: Tensor = field(default_factory=_none)
     answers: Tensor = field(default_factory=_none)
 
+    @cached_property
+    def has_atoms(self) -> bool:
+        """Whether some values that are not on a lattice have intervals of scores."""
+        return not self.half and bool((torch.diff(self.places) == 0).any())
+
+    @property
+    def is_censored(self) -> bool:
+        """Whether there is a detection limit."""
+        return self.censored_below > -inf or self.censored_above < inf
+
+    @cached_property
+    def _forward(self) -> "PiecewiseLinear":
+        return PiecewiseLinear(self.places, self.scores, (1 / self.tails[0], 1 / self.tails[1]))
+
+    @cached_property
+    def _backward(self) -> "PiecewiseLinear":
+        return PiecewiseLinear(self.scores, self.places, self.tails)
+
     @property
     def noise(self) -> float:
         """The variance of the score of a value about its z."""
@@ -98,9 +149,13 @@ class Margin:
         if self.half:
             below = torch.where(x - self.half <= self.low, -inf, self.place(x - self.half))
             above = torch.where(x + self.half >= self.high, inf, self.place(x + self.half))
+        elif self.has_atoms:
+            place = self.link.forward(x)
+            below, above = self._forward(place), self._forward(place, last=True)
+            above = torch.where(above - below < NARROW, below, above)
         else:
-            below, above = self.place(x), self.place(x, last=True)
-        if self.censored_below == -inf and self.censored_above == inf:
+            below = above = self.place(x)
+        if not self.is_censored:
             return below, above
         limits = torch.tensor([self.censored_below, self.censored_above], dtype=x.dtype)
         cut = self.place(limits.clamp(torch.finfo(x.dtype).min, torch.finfo(x.dtype).max))
@@ -113,8 +168,16 @@ class Margin:
         """Returns the score of values that a model sees."""
         if not self.by_interval:
             return self.place(x)
+        if self.half:
+            levels, which = x.unique(return_inverse=True)
+            below, above = self.interval(levels)
+            expected: Tensor = (truncated_moments(below, above)[0] / self.reliability)[which]
+            return expected
         below, above = self.interval(x)
-        return torch.where(above > below, truncated_moments(below, above)[0], below) / self.reliability
+        wide = above > below
+        scores = below.clone()
+        scores[wide] = truncated_moments(below[wide], above[wide])[0]
+        return scores / self.reliability
 
     def inverse(self, z: Tensor) -> Tensor:
         """Returns the values at scores."""
@@ -122,7 +185,7 @@ class Margin:
         if self.half:
             step = 2 * self.half
             x = (torch.round(x / step) * step).clamp(self.low + self.half, self.high - self.half)
-        return _interpolate(x, self.values, self.answers) if len(self.values) else x
+        return PiecewiseLinear(self.values, self.answers)(x) if len(self.values) else x
 
     def log_slope(self, x: Tensor) -> Tensor:
         r"""Returns :math:`\log dz/dx` at values with one score each."""
@@ -222,20 +285,19 @@ class Margin:
     def place(self, x: Tensor, *, last: bool = False) -> Tensor:
         """Returns the score of values: of those with several the least, or the greatest."""
         place = self.link.forward(x)
-        if not len(self.places):
-            return place
-        return _interpolate(
-            place, self.places, self.scores, (1 / self.tails[0], 1 / self.tails[1]), last=last
-        )
+        return self._forward(place, last=last) if len(self.places) else place
 
     def _value(self, z: Tensor) -> Tensor:
         """Returns the values at scores, before rounding."""
         if not len(self.places):
             return self.link.inverse(z)
-        x = self.link.inverse(_interpolate(z, self.scores, self.places, self.tails))
-        i = (torch.searchsorted(self.scores, z.contiguous()) - 1).clamp(0, len(self.scores) - 2)
-        flat = (self.places[i] == self.places[i + 1]) & (z >= self.scores[i]) & (z <= self.scores[i + 1])
-        return torch.where(flat, self.exact[i], x)  # atoms come back as they were, whatever the link rounds
+        segment = self._backward.segment(z)
+        x = self.link.inverse(self._backward.along(segment, z))
+        if not self.has_atoms:
+            return x
+        flat = torch.nn.functional.pad(torch.diff(self.places) == 0, (1, 1))
+        atoms = torch.cat([self.exact[:1], self.exact])
+        return torch.where(flat[segment], atoms[segment], x)  # as they were, whatever the link rounds
 
     def _lattice(self) -> tuple[Tensor, Tensor]:
         """Returns the levels (L) that matter and the scores (L - 1) between them."""
@@ -278,19 +340,3 @@ def log_mass(below: Tensor, above: Tensor) -> Tensor:
     share: Tensor = (-torch.expm1((lower - upper).nan_to_num(nan=-inf, neginf=-inf))).clamp(min=NARROWEST)
     mass: Tensor = upper + share.log()
     return mass
-
-
-def _interpolate(
-    x: Tensor, start: Tensor, end: Tensor, tails: tuple[float, float] = (0.0, 0.0), *, last: bool = False
-) -> Tensor:
-    """Returns the piecewise-linear map of x with knots (start, end), and slopes outside.
-
-    Where a start occurs twice, its value is the first end, or the last.
-    """
-    i = torch.searchsorted(start, x.contiguous(), right=last)
-    left, right = (i - 1).clamp(min=0), i.clamp(max=len(start) - 1)
-    run = start[right] - start[left]
-    share = torch.where(run > 0, (x - start[left]) / torch.where(run > 0, run, 1.0), 0.0)
-    y = end[left] + share * (end[right] - end[left])
-    y = torch.where(x > start[-1], end[-1] + tails[1] * (x - start[-1]), y)
-    return torch.where(x < start[0], end[0] + tails[0] * (x - start[0]), y)

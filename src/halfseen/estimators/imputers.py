@@ -183,10 +183,9 @@ class GaussianImputer(BaseImputer):
             raise ValueError(f"margins must be one of {', '.join(MARGINS)}, got {self.margins!r}.")
         margins = self.margins if self.missingness == Missingness.MAR else "gaussian"
         if margins == "auto":
-            features = fit_features(self._modelled, codes)
+            features, batch = fit_features(self._modelled, codes)
         else:
-            features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
-        batch = features.encode(codes)
+            features, batch = FeatureMap.fit_encoded(self._modelled, codes, all_indicators=False)
         settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
         result = fit_masked_gaussian(
             batch,

@@ -69,7 +69,8 @@ class TabularGaussian:
         if not self.features.ordinal and not self.features.bent():
             return decode_mean(self.features, codes, self.gaussian.conditional_mean(batch))
         mean, variance = self._scores(batch)
-        completed = decode_mean(self.features, codes, mean, self.features.mean_numbers(mean, variance))
+        numbers = self.features.mean_numbers(mean, variance, ~codes.observed)
+        completed = decode_mean(self.features, codes, mean, numbers)
         for c in self.features.ordinal:
             level = self._ordinal_probabilities(mean, variance, c).argmax(dim=1).to(completed.dtype)
             completed[:, c] = torch.where(codes.observed[:, c], codes.x[:, c], level)

@@ -10,38 +10,48 @@ from torch import Tensor
 
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.margin_choice import choose_margin, refit_margin
+from halfseen.data.margin_choice import choose_margin
+from halfseen.data.margin_fits import refit_margin
 from halfseen.data.margins import NODES, WEIGHTS, Margin
+from halfseen.data.scaling import Standardizer
 from halfseen.data.schema import Column
 from halfseen.training.em import DEFAULT_RIDGE, pairwise_gaussian
 
 MOST_LOST = 0.07  # of the variance of values, that scores may leave unexplained though values explain it
 SHRINKAGE = 0.05  # towards no correlation: what explains all but a twentieth is as good as everything
-DEGREE = 12  # of the polynomials that describe how values depend on scores
+DEGREES = np.arange(1, 13)  # of the polynomials that describe how values depend on scores
+SHARES = (WEIGHTS / WEIGHTS.sum()).numpy()
+POLYNOMIALS = SHARES * np.stack(
+    [
+        np.polynomial.hermite_e.hermeval(NODES.numpy(), [0] * degree + [1]) / sqrt(factorial(degree))
+        for degree in DEGREES
+    ]
+)  # (degree, node), of length 1 under a standard normal
 
 
-def fit_features(columns: Sequence[Column], codes: Incomplete) -> FeatureMap:
-    """Returns the features of a Gaussian copula: margins are chosen column by column.
+def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureMap, Incomplete]:
+    """Returns the features of a Gaussian copula, margins chosen column by column, and the encoded codes.
 
     Where values depend on those of other columns linearly, outliers together, as parts of a sum do, scores
     know less than the values. So a column keeps its values as they are if the others explain much more of
     them, by linear regression, than a copula could with what they explain of the scores.
     """
-    plain = FeatureMap.fit(columns, codes, all_indicators=False)
-    scored = FeatureMap.fit(columns, codes, all_indicators=False, choose=choose_margin)
+    plain, values = FeatureMap.fit_encoded(columns, codes, all_indicators=False)
+    scored, scores = FeatureMap.fit_encoded(columns, codes, all_indicators=False, choose=choose_margin)
     if not scored.bent():
-        return plain
-    of_values, of_scores = (_explained(features.encode(codes)) for features in (plain, scored))
-    harmful = {
-        scored.numeric[i]
-        for i, margin in scored.bent()
-        if not _needed(columns[scored.numeric[i]])
-        and _explained_by_scores(margin, float(of_scores[i])) < float(of_values[i]) - MOST_LOST
-    }
-    if not harmful:
-        return scored
-    kept = {scored.numeric[i]: margin for i, margin in scored.bent() if scored.numeric[i] not in harmful}
-    return FeatureMap.fit(columns, codes, all_indicators=False, margins=kept)
+        return plain, values
+    of_values, of_scores = _explained(values), _explained(scores)
+    margins, harmful = list(scored.margins), torch.zeros(plain.n_features, dtype=torch.bool)
+    for i, margin in scored.bent():
+        known = _explained_by_scores(margin, float(of_scores[i]))
+        if not _needed(columns[scored.numeric[i]]) and known < float(of_values[i]) - MOST_LOST:
+            margins[i], harmful[i] = None, True
+    scaler = Standardizer(
+        torch.where(harmful, plain.scaler.loc, scored.scaler.loc),
+        torch.where(harmful, plain.scaler.scale, scored.scaler.scale),
+    )
+    features = replace(scored, margins=tuple(margins) if any(margins) else (), scaler=scaler)
+    return features, Incomplete(torch.where(harmful, values.x, scores.x), scores.observed)
 
 
 def redraw_margins(
@@ -83,12 +93,8 @@ def _explained(batch: Incomplete) -> Tensor:
 def _explained_by_scores(margin: Margin, share: float) -> float:
     """Returns the share of the variance of values that is explained if this share of the features' is."""
     share = min(share / margin.reliability, 1.0)
-    weights = (WEIGHTS / WEIGHTS.sum()).numpy()
     values = margin.inverse(NODES).numpy()
-    values = values - weights @ values
-    total, explained = weights @ values**2, 0.0
-    for degree in range(1, DEGREE + 1):
-        polynomial = np.polynomial.hermite_e.hermeval(NODES.numpy(), [0] * degree + [1])
-        coefficient = weights @ (values * polynomial) / sqrt(factorial(degree))
-        explained += coefficient**2 * share**degree
+    values = values - SHARES @ values
+    total = SHARES @ values**2
+    explained = (POLYNOMIALS @ values) ** 2 @ share**DEGREES
     return float(explained / total) if total > 0 else 0.0

@@ -1,0 +1,221 @@
+r"""How margins are fitted: a line past a link, normal scores, thresholds; to values that may have weights."""
+
+from dataclasses import replace
+from math import inf, sqrt
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import ndtri
+
+from halfseen.data.columns import Column
+from halfseen.data.frames import Floats
+from halfseen.data.links import FARTHEST, Link
+from halfseen.data.margins import NARROWEST, NO_SCORE_BELOW, STEEP, Margin, truncated_moments
+
+NO_ATOMS = np.empty(0)
+
+LEAST_EXPONENT = {"yeo-johnson": 0.0, "power": 0.05}  # of links with one; near 0 they are a logarithm
+N_EXPONENTS, MOST_LOOKED_AT = 13, 250  # that are tried, on so many quantiles
+LEAST_SLOPE = 1e-3  # of a tail, as a share of the spread
+SPACING, USUAL_ROWS = 0.3, 700  # of the scores of knots, at so many values
+TAIL_SPAN = 0.6  # scores before the last knot, whose values say how the tail goes on
+LIMIT_SPAN = 1.5  # scores next to a detection limit, whose values say how it goes on beyond
+
+
+def refit_margin(column: Column, margin: Margin, values: Floats, weights: Floats) -> Margin:
+    """Returns a margin of the same kind, fitted to values (N) that count by their weights (N).
+
+    A margin with detection limits, or with values beyond its bounds, stays as it is.
+    """
+    if margin.is_censored or len(margin.values) or values.min() == values.max():
+        return margin
+    order = np.argsort(values, kind="stable")
+    values, weights = values[order], weights[order]
+    if margin.half:
+        refitted = thresholds(column, values, 2 * margin.half, weights)
+    elif len(margin.places) == 2:
+        link = margin.link
+        link = fit_exponent(link, values, weights) if link.kind in LEAST_EXPONENT else link
+        refitted = line(link, values, weights)
+    else:
+        atoms = margin.exact[:-1][torch.diff(margin.places) == 0].numpy()
+        spread = spread_ties(values, column.code_step, atoms)
+        refitted = spline(margin.link, spread, atoms, weights=weights)
+    return reliable(replace(refitted, least=margin.least, greatest=margin.greatest), values, weights)
+
+
+def line(link: Link, values: Floats, weights: Floats | None = None) -> Margin:
+    """Returns the margin of values that are Gaussian on the other side of the link."""
+    return through(link, *_centre_and_spread(link, values, weights))
+
+
+def through(link: Link, centre: float, slope: float) -> Margin:
+    """Returns the margin whose places are on a line: the centre has score 0."""
+    places = torch.tensor([centre - slope, centre + slope], dtype=torch.float64)
+    scores = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    return Margin(link, places, scores, link.inverse(places), (slope, slope))
+
+
+def _centre_and_spread(link: Link, values: Floats, weights: Floats | None) -> tuple[float, float]:
+    """Returns mean and standard deviation of the places of values."""
+    u = link.forward(torch.from_numpy(np.ascontiguousarray(values))).numpy()
+    centre = float(np.average(u, weights=weights))
+    with np.errstate(over="ignore"):
+        spread = sqrt(np.average((u - centre) ** 2, weights=weights))
+    return centre, max(spread, 1e-12 * max(1.0, float(np.abs(u).max())))
+
+
+def fit_exponent(link: Link, values: Floats, weights: Floats | None = None) -> Link:
+    """Returns a power or Yeo-Johnson link with the exponent of the greatest likelihood of ordered values."""
+    every = max(1, len(values) // MOST_LOOKED_AT)
+    starts = np.arange(0, len(values), every)
+    shares = np.diff(np.r_[starts, len(values)]) if weights is None else np.add.reduceat(weights, starts)
+    shares = shares / shares.sum()
+    middle = np.minimum(starts + every // 2, len(values) - 1)
+    ratio = ((values[middle] - link.first) / link.second).clip(-FARTHEST, FARTHEST)
+    exponents = np.linspace(LEAST_EXPONENT[link.kind], 2.0, N_EXPONENTS)
+    if link.kind == "power":
+        logs, signs = np.log(ratio), np.ones_like(ratio)
+        powers = exponents[:, None]
+    else:
+        logs, signs = np.log1p(np.abs(ratio)), np.sign(ratio)
+        powers = np.where(ratio >= 0, exponents[:, None], 2 - exponents[:, None]).clip(1e-9)
+    with np.errstate(over="ignore"):
+        places = signs * np.expm1(powers * logs) / powers
+        spread = (places - (places @ shares)[:, None]) ** 2 @ shares
+    losses = 0.5 * np.log(spread.clip(NARROWEST)) - (exponents - 1) * ((signs * logs) @ shares)
+    return replace(link, third=_lowest(exponents, losses))
+
+
+def _lowest(x: Floats, y: Floats) -> float:
+    """Returns where the parabola through the lowest point and its neighbours is lowest."""
+    i = int(np.argmin(y))
+    if i in (0, len(x) - 1) or not np.isfinite(y[i - 1 : i + 2]).all():
+        return float(x[i])
+    before, here, after = y[i - 1 : i + 2]
+    bend = before - 2 * here + after
+    return float(x[i] + 0.5 * (before - after) / bend * (x[1] - x[0])) if bend > 0 else float(x[i])
+
+
+def spline(
+    link: Link,
+    values: Floats,
+    atoms: Floats = NO_ATOMS,
+    below: float = 0.0,
+    above: float = 0.0,
+    weights: Floats | None = None,
+) -> Margin:
+    """Returns the margin by normal scores of ordered values, which may have weights.
+
+    Shares of all values may be censored, below and above the rest.
+    """
+    n = len(values)
+    shares = np.full(n, 1 / n) if weights is None else weights / weights.sum()
+    edges = below + (1 - below - above) * np.r_[0.0, shares.cumsum()].clip(0.0, 1.0)
+    levels = 0.5 * (edges[1:] + edges[:-1])
+    u = link.forward(torch.from_numpy(np.ascontiguousarray(values))).numpy()
+    z = ndtri(levels)
+    knots = knots_of(z)
+    places, exact = (np.interp(knots, z, of).reshape(-1) for of in (u, values))
+    if len(atoms):
+        knots, places, exact = _with_atoms(np.stack([knots, places, exact]), values, u, edges, atoms)
+    keep = np.r_[True, np.diff(np.maximum.accumulate(places)) > 0] | np.isin(exact, atoms)
+    knots, places, exact = knots[keep], places[keep], exact[keep]
+    spans = LIMIT_SPAN if below else TAIL_SPAN, LIMIT_SPAN if above else TAIL_SPAN
+    tails = tails_of(u, z, places, knots, spans)
+    return Margin(link, torch.from_numpy(places), torch.from_numpy(knots), torch.from_numpy(exact), tails)
+
+
+def knots_of(z: Floats) -> Floats:
+    """Returns the scores of knots for values with scores z (N), in order."""
+    n = len(z)
+    ends: Floats = np.interp([min(5, n / 10), n - min(5, n / 10)], np.arange(n) + 0.5, z)
+    spacing = np.clip(SPACING * (USUAL_ROWS / n) ** (1 / 3), 0.2, 0.8)
+    knots = np.linspace(ends[0], ends[1], max(3, int(np.ceil((ends[1] - ends[0]) / spacing)) + 1))
+    found: Floats = np.r_[z[:1], knots, z[-1:]]
+    return found
+
+
+def tails_of(
+    u: Floats, z: Floats, places: Floats, knots: Floats, spans: tuple[float, float] = (TAIL_SPAN, TAIL_SPAN)
+) -> tuple[float, float]:
+    """Returns the slopes of places u by scores z beyond the first and last knot."""
+    return (
+        _tail(u - places[0], z - knots[0], z - knots[0] < spans[0]),
+        _tail(u - places[-1], z - knots[-1], knots[-1] - z < spans[1]),
+    )
+
+
+def _with_atoms(knots: Floats, values: Floats, u: Floats, edges: Floats, atoms: Floats) -> Floats:
+    """Returns knots (3, K) with the intervals of scores of atoms, and with where values go on."""
+    scores, _, exact = knots
+    keep, added = np.ones(len(scores), dtype=bool), []
+    for atom in atoms.tolist():
+        first = int(np.searchsorted(values, atom))
+        last = int(np.searchsorted(values, atom, side="right"))
+        low = float(ndtri(edges[first])) if first else NO_SCORE_BELOW
+        high = float(ndtri(edges[last])) if last < len(values) else -NO_SCORE_BELOW
+        apart = np.zeros_like(keep)
+        added += [(low + STEEP / 2, u[first], atom), (high - STEEP / 2, u[first], atom)]
+        if first:
+            apart |= (scores < low) & (exact < values[first - 1])
+            added.append((low - STEEP / 2, u[first - 1], values[first - 1]))
+        if last < len(values):
+            apart |= (scores > high) & (exact > values[last])
+            added.append((high + STEEP / 2, u[last], values[last]))
+        keep &= apart
+    joined = np.concatenate([knots[:, keep], np.array(added).T], axis=1)
+    joined = joined[:, np.lexsort((joined[0], joined[1]))]
+    return joined[:, np.r_[True, np.diff(joined[0]) > 0]]
+
+
+def _tail(rise: Floats, run: Floats, there: npt.NDArray[np.bool_]) -> float:
+    """Returns the slope of places by scores beyond the last knot, from values near it."""
+    usual = float(rise.std())
+    slope = float(run[there] @ rise[there]) / max(float(run[there] @ run[there]), NARROWEST)
+    return max(slope, LEAST_SLOPE * usual) if usual > 0 else 1.0
+
+
+def spread_ties(values: Floats, step: float | None, atoms: Floats = NO_ATOMS) -> Floats:
+    """Returns values in order; whole numbers are spread evenly over the intervals that round to them."""
+    ordered = np.sort(values)
+    if not step:
+        return ordered
+    _, first, counts = np.unique(ordered, return_index=True, return_counts=True)
+    rank = (np.arange(len(ordered)) - np.repeat(first, counts) + 0.5) / np.repeat(counts, counts)
+    moved = ordered + step * (rank - 0.5)
+    return np.where(np.isin(ordered, atoms), ordered, moved)
+
+
+def thresholds(column: Column, values: Floats, step: float, weights: Floats | None = None) -> Margin:
+    """Returns a margin in which each whole number has its interval, between thresholds."""
+    low, high = column.code_bounds()
+    first, last = round(float(values.min()) / step), round(float(values.max()) / step)
+    if column.levels is not None:
+        first, last = 0, len(column.levels) - 1
+    numbers = np.round(values / step).astype(np.int64) - first
+    counts = np.bincount(numbers, weights, minlength=last - first + 1)
+    below, above = first * step - step / 2 > low, last * step + step / 2 < high  # are there others?
+    smoothed = np.concatenate([[0.5] * below, counts + 0.5 / len(counts), [0.5] * above])
+    scores = ndtri(smoothed.cumsum()[:-1] / smoothed.sum())
+    places = (np.arange(first, last + 2)[not below : None if above else -1] - 0.5) * step
+    slopes = np.diff(places) / np.diff(scores) if len(places) > 1 else np.array([step])
+    return Margin(
+        places=torch.from_numpy(places),
+        scores=torch.from_numpy(scores),
+        exact=torch.from_numpy(places),
+        tails=(float(slopes[:2].mean()), float(slopes[-2:].mean())),
+        half=step / 2,
+        low=-inf if below and not np.isfinite(low) else np.ceil(low / step) * step - step / 2,
+        high=inf if above and not np.isfinite(high) else np.floor(high / step) * step + step / 2,
+    )
+
+
+def reliable(margin: Margin, values: Floats, weights: Floats | None = None) -> Margin:
+    """Returns a margin that knows which share of the variance of scores its values tell."""
+    if not margin.half and not margin.has_atoms and not margin.is_censored:
+        return margin
+    below, above = margin.interval(torch.from_numpy(np.ascontiguousarray(values)))
+    within = torch.where(above > below, truncated_moments(below, above)[1], 0.0)
+    return replace(margin, reliability=1 - float(np.average(within.numpy(), weights=weights)))
