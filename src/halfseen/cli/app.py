@@ -319,6 +319,33 @@ def ampute_command(
     ampute(request, Reporter(quiet=quiet))
 
 
+@app.command("recommend")
+def recommend_command(
+    source: Annotated[
+        str, typer.Argument(metavar="RATINGS", help="A table with the columns user, item and rating.")
+    ],
+    user: Annotated[str, typer.Option(metavar="USER", help="The user to recommend items to.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="The number of items.")] = 10,
+    rows: Annotated[
+        options.RatingRows,
+        typer.Option(help="Whether the autoencoder reads the ratings of items or of users."),
+    ] = options.RatingRows.item,
+    save: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Also save the fitted recommender as a model file.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal results.")] = 0,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    source_format: options.SourceFormat = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Recommend items to a user, by the ratings of all users; print them with their predicted ratings."""
+    from halfseen.cli.recommend import Request, recommend
+
+    reading = {"delimiter": delimiter, "encoding": encoding, "format": source_format}
+    recommend(Request(source, user, k, rows.value, seed, save, reading), Reporter(quiet=quiet))
+
+
 @app.command("datasets")
 def datasets_command(
     name: Annotated[

@@ -31,6 +31,13 @@ class Mechanism(StrEnum):
     dropout = "dropout"
 
 
+class RatingRows(StrEnum):
+    """What a row of a recommender is."""
+
+    item = "item"
+    user = "user"
+
+
 class Scale(StrEnum):
     """How much of an experiment to run."""
 

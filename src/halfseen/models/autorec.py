@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.data.sparse import SparseRows
-from halfseen.nn.sparse import sampled_product, sparse_linear
+from halfseen.nn.sparse import half_squares, sampled_product, sparse_linear
 from halfseen.nn.sparsity import count_factor
 
 INITIAL_SPREAD = 0.03
@@ -102,4 +102,4 @@ class SparseAutoencoder(nn.Module):
 
     def penalty(self) -> Tensor:
         """Returns half the sum of squared weights, without biases."""
-        return 0.5 * (self.encoder.square().sum() + self.decoder.square().sum())
+        return half_squares(self.encoder) + half_squares(self.decoder)

@@ -43,6 +43,31 @@ def sampled_product(pattern: SparseRows, left: Tensor, right: Tensor) -> Tensor:
     return product
 
 
+def half_squares(weight: Tensor) -> Tensor:
+    r"""Returns :math:`\tfrac12 \lVert W \rVert^2`, with a gradient that is made in one pass over the weights.
+
+    Examples
+    --------
+    >>> half_squares(torch.tensor([[1.0, 2.0]]))
+    tensor(2.5000)
+    """
+    total: Tensor = _HalfSquares.apply(weight)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _HalfSquares(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, weight: Tensor) -> Tensor:
+        context.save_for_backward(weight)
+        return 0.5 * torch.dot(weight.flatten(), weight.flatten())
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        (weight,) = context.saved_tensors
+        scaled: Tensor = weight * gradients[0]
+        return scaled
+
+
 class _SparseLinear(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, weight: Tensor, rows: SparseRows, values: Tensor) -> Tensor:
@@ -75,9 +100,10 @@ class _SampledProduct(torch.autograd.Function):
 
 def _multiply(rows: SparseRows, dense: Tensor) -> Tensor:
     matrix = _matrix(rows)
-    if len(rows.values) < FEW * len(dense):
+    parts = _parts(dense)
+    if len(parts) == 1 or len(rows.values) < FEW * len(dense):
         return matrix @ dense
-    return torch.cat([matrix @ dense[:, part].contiguous() for part in _parts(dense)], dim=1)
+    return torch.cat([matrix @ dense[:, part].contiguous() for part in parts], dim=1)
 
 
 def _multiply_transposed(rows: SparseRows, values: Tensor, dense: Tensor) -> Tensor:
@@ -95,5 +121,7 @@ def _matrix(rows: SparseRows) -> Tensor:
 def _parts(dense: Tensor) -> list[slice]:
     """Cuts the columns of a matrix so that each part fits in the cache of a processor core."""
     n_rows, n_columns = dense.shape
+    if n_rows * n_columns * dense.element_size() <= 3 * CACHE:
+        return [slice(None)]  # most of it stays in the cache anyway, and parts must be put together
     width = max(32, CACHE // max(1, n_rows * dense.element_size()) // 16 * 16)
     return [slice(start, start + width) for start in range(0, n_columns, width)]

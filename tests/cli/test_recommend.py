@@ -1,0 +1,52 @@
+"""The command `halfseen recommend`."""
+
+import numpy as np
+import pytest
+
+import halfseen
+
+
+@pytest.fixture
+def ratings(tmp_path):
+    """A file of ratings by users of two tastes; users are numbers, items are text."""
+    rng = np.random.default_rng(0)
+    users, items = np.nonzero(rng.random((40, 30)) < 0.4)
+    liked = users % 2 == items % 2
+    lines = [
+        f"{user},i{item},{4 + like if like else 2}"
+        for user, item, like in zip(users, items, liked, strict=True)
+    ]
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item,rating\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_items_are_printed_with_their_predicted_ratings(run, ratings, tmp_path):
+    code, out, err = run(
+        "recommend", ratings, "--user", "7", "-k", "3", "--save", tmp_path / "model", "--quiet"
+    )
+    assert (code, err) == (0, "")
+    header, *lines = out.splitlines()
+    assert header == "item,rating"
+    assert len(lines) == 3
+    model = halfseen.load(tmp_path / "model")
+    items, predicted = model.recommend(7, k=3)
+    assert [line.split(",") for line in lines] == [
+        [item, f"{rating:.2f}"] for item, rating in zip(items, predicted, strict=True)
+    ]
+
+
+def test_an_unknown_user_is_one_line_of_error(run, ratings):
+    code, out, err = run("recommend", ratings, "--user", "999", "--quiet")
+    assert (code, out) == (2, "")
+    assert "User 999 has no rating in fit" in err
+    code, _, err = run("recommend", ratings, "--user", "bob", "--quiet")
+    assert code == 2
+    assert "Users are whole numbers, such as 0, got 'bob'" in err
+
+
+def test_a_file_without_a_header_is_refused(run, tmp_path):
+    (tmp_path / "u.data").write_text("196,242,3\n186,302,3\n22,377,1\n")
+    code, _, err = run("recommend", tmp_path / "u.data", "--from", "csv", "--user", "22", "--quiet")
+    assert code == 2
+    assert "header" in err
