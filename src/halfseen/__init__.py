@@ -1,4 +1,4 @@
-"""Machine learning on data with holes: impute with honest uncertainty, predict in spite of missing values."""
+"""Machine learning on data with missing values: imputation with uncertainty, prediction and diagnosis."""
 
 from importlib import import_module
 from importlib.metadata import version
@@ -102,7 +102,7 @@ _PACKAGES = (
 if not TYPE_CHECKING:  # a type checker would take any name for granted
 
     def __getattr__(name: str) -> Any:
-        """Imports a public name, or a sub-package, when it is first asked for (PEP 562)."""
+        """Imports a public name, or a sub-package, when it is first used (PEP 562)."""
         if name in _MODULE_OF:
             value = getattr(import_module(f"halfseen.{_MODULE_OF[name]}"), name)
         elif name in _PACKAGES:

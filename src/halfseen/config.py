@@ -1,7 +1,7 @@
-"""Settings of the whole library: how much memory a call may use beside its table and its answer.
+"""Settings of the library: the memory that a call may use in addition to its table and its result.
 
-Rows, draws and levels are handled in pieces that fit in the memory budget together, whatever their number and
-that of threads. A smaller budget costs some speed, and changes answers by no more than rounding.
+Rows, draws and levels are processed in chunks that fit into the memory budget, for any number of rows and
+threads. A smaller budget is slower, and changes results by rounding errors only.
 
 Examples
 --------
@@ -28,7 +28,7 @@ _within: ContextVar[int | None] = ContextVar("memory_budget", default=None)
 
 
 def get() -> dict[str, int]:
-    """Returns the settings that hold here: ``memory_budget``, in bytes."""
+    """Returns the current settings: ``memory_budget``, in bytes."""
     return {"memory_budget": memory_budget()}
 
 
@@ -38,8 +38,8 @@ def set(*, memory_budget: int | str) -> None:
     Parameters
     ----------
     memory_budget : int or str
-        How much memory a call may use beside its table and its answer: bytes, or a size such as ``"512 MiB"``
-        or ``"2 GB"``; at least 16 MiB.
+        The memory that a call may use in addition to its table and its result: a number of bytes, or a size
+        such as ``"512 MiB"`` or ``"2 GB"``; at least 16 MiB.
     """
     _everywhere["memory_budget"] = _as_bytes(memory_budget)
 

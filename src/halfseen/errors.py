@@ -1,4 +1,4 @@
-"""Errors and warnings that users meet; every message names the value and says what to do."""
+"""Errors and warnings of the library; every message names the value and says what to do."""
 
 import contextlib
 import sys
@@ -9,23 +9,23 @@ _HERE = str(Path(__file__).parent)
 
 
 class SchemaError(ValueError):
-    """A table, or a description of its columns, cannot be used as it is."""
+    """Raised if a table, or the description of its columns, cannot be used."""
 
 
 class ModelFileError(ValueError):
-    """A model file is foreign, damaged, or from a version that cannot be read."""
+    """Raised if a file is not a model file, is damaged, or was written by an incompatible version."""
 
 
 class TrainingError(RuntimeError):
-    """An optimisation could not be brought to finite values."""
+    """Raised if training does not reach finite values."""
 
 
 class HalfseenWarning(UserWarning):
-    """Something was decided for the user that the user may want to decide."""
+    """Issued if a decision was made automatically that the user may want to change."""
 
 
 def warn_user(message: str) -> None:
-    """Warns with the line by which the user called us, directly or by scikit-learn."""
+    """Issues a warning that points to the line of the user's code, also if it was called by scikit-learn."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_inside(frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back

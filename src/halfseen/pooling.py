@@ -1,4 +1,4 @@
-r"""Rubin's rules: one estimate with honest errors from many completed tables."""
+r"""Rubin's rules: one estimate with valid standard errors from several completed tables."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class Pooled:
 
     @property
     def p_value(self) -> Floats:
-        """Two-sided, for the hypothesis that a coefficient is zero."""
+        """Returns the two-sided p-values of the hypothesis that a coefficient is zero."""
         return np.asarray(2 * student_t.sf(np.abs(self.estimate / self.std_error), self.df))
 
     def __str__(self) -> str:
@@ -98,18 +98,18 @@ def pool(
     Parameters
     ----------
     estimator : scikit-learn linear model, or a Pipeline that ends in one
-        Anything with ``coef_`` after `fit`. The variances :math:`U_m` of LinearRegression, LogisticRegression
-        without penalty (two classes), PoissonRegressor and GammaRegressor without penalty are those of
-        maximum likelihood; those of any other model come from a bootstrap of rows.
+        Any model with ``coef_`` after `fit`. The variances :math:`U_m` of LinearRegression,
+        LogisticRegression without penalty (two classes), PoissonRegressor and GammaRegressor without penalty
+        are those of maximum likelihood; those of any other model come from a bootstrap of rows.
     draws : list of tables, or array of shape (n_draws, n_samples, n_features)
-        What `sample` of an imputer returned; at least two. The imputer should be one whose draws carry
-        parameter uncertainty, such as ``GaussianImputer(n_posterior_draws=len(draws))``.
+        The output of `sample` of an imputer, with at least two draws. The draws should include the
+        uncertainty of the parameters, as those of ``GaussianImputer(n_posterior_draws=len(draws))``.
     y : array-like of shape (n_samples,), or str
-        The target, or the name of the column of the tables that holds it. Naming it lets its missing cells be
-        imputed too. The target should be among the columns that the imputer saw: left out, it makes
-        imputed cells look unrelated to it and biases coefficients towards zero.
+        The target, or the name of its column in the tables, whose missing values are then imputed too. The
+        target should be among the columns of the imputer; otherwise imputed values are unrelated to it, and
+        coefficients are biased towards zero.
     n_resamples : int, default=200
-        Rows are resampled so many times, where a bootstrap is needed.
+        The number of bootstrap samples, if a bootstrap is needed.
     random_state : int, numpy generator or None, default=0
         Seeds the bootstrap.
 

@@ -1,15 +1,15 @@
-"""The words for assumptions about missingness: each means the same in mechanisms, models and commands."""
+"""The names of missingness assumptions; each has the same meaning in mechanisms, models and commands."""
 
 from collections.abc import Iterable
 from enum import StrEnum
 
 
 class Missingness(StrEnum):
-    r"""Why a value is missing.
+    r"""The assumed reason for missing values.
 
-    A mechanism of `halfseen.missingness` and the ``missingness`` parameter of an estimator that share a word
-    share the model: a table whose values were removed by ``halfseen ampute --mechanism W`` meets the
-    assumption of ``missingness=W``. In the formulas :math:`x` is the value itself, and :math:`p` the
+    A mechanism of `halfseen.missingness` and the ``missingness`` parameter of an estimator that have the same
+    name are the same model: a table whose values were removed by ``halfseen ampute --mechanism W`` satisfies
+    the assumption of ``missingness=W``. In the formulas :math:`x` is the value itself, and :math:`p` the
     probability that it is missing. The direction of a monotone mechanism is a separate parameter, ``signs``.
     """
 

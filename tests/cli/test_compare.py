@@ -127,7 +127,7 @@ def test_long_tables_are_cut_and_this_is_said(run, table):
         (["missing.csv"], "missing.csv: no such file"),
         (
             ["in.csv", "--methods", "mean,magic"],
-            "unknown method 'magic'; choose from gaussian, mixture, mean",
+            "unknown method 'magic'; choose from gaussian, mixture, circuit, mean",
         ),
         (["in.csv", "--methods", ","], "--methods is empty"),
         (["in.csv", "--rate", "1.5"], "--rate must be between 0 and 1, got 1.5"),
@@ -140,7 +140,7 @@ def test_long_tables_are_cut_and_this_is_said(run, table):
         (["in.csv", "--output", "in.csv"], "in.csv: cannot write: this is a file, not a directory"),
         (["in.csv", "--schema", "none.json"], "schema file 'none.json' cannot be read"),
         (["full.csv", "--mechanism", "learned"], "full.csv: nothing is missing"),
-        (["same.csv"], "no column to compare imputers on"),
+        (["same.csv"], "no column on which imputers can be compared"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_exit_code_2(run, table, tmp_path, arguments, message):

@@ -173,8 +173,11 @@ def test_failures_are_counted_with_type_and_message_and_cannot_win(numbers):
 @pytest.mark.parametrize(
     ("transform", "message"),
     [
-        (lambda X: X, "ValueError: It left .* cells missing or infinite"),
-        (lambda X: np.nan_to_num(X)[:, :1], r"ValueError: It returned shape .* for a table of shape"),
+        (lambda X: X, "ValueError: The method left .* values missing or infinite"),
+        (
+            lambda X: np.nan_to_num(X)[:, :1],
+            r"ValueError: The method returned an array of shape .* for a table of shape",
+        ),
     ],
 )
 def test_an_imputer_that_leaves_holes_or_loses_columns_fails(numbers, transform, message):
@@ -291,7 +294,7 @@ def test_a_race_without_new_rows_has_only_fitted_ones(numbers):
         ({"level": 90}, "level must be between 0 and 1, got 90"),
         ({"mechanism": Fixed(np.zeros((120, 3), dtype=bool))}, "No value was removed"),
         ({"mechanism": Fixed(np.zeros((120, 3)).astype(int))}, "must return a boolean array with 120 rows"),
-        ({"X": np.ones((9, 2))}, "no column to compare imputers on"),
+        ({"X": np.ones((9, 2))}, "no column on which imputers can be compared"),
         ({"X": np.array([[1.0], [2.0]]), "test_fraction": 0.5}, "2 rows is too short"),
     ],
 )
@@ -303,4 +306,6 @@ def test_wrong_settings_are_refused(numbers, settings, message):
 
 def test_what_is_no_imputer_fails_and_says_so(numbers):
     race = compare(numbers, {"text": "mean"}, mechanism=MCAR(rate=0.3), n_repeats=1)
-    assert race.errors("text") == {"ValueError: An imputer needs fit and transform; str has not.": 1}
+    assert race.errors("text") == {
+        "ValueError: An imputer must have the methods fit and transform; str has not.": 1
+    }

@@ -1,4 +1,4 @@
-"""One column of a table: its kind, the values it may take, and the way from cells to codes and back."""
+"""A column of a table: its kind, its possible values, and the conversion between values and codes."""
 
 import datetime
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ Cause = Literal["empty", "single", "identifier", "text", "unsupported", "asked"]
 
 @dataclass(frozen=True)
 class SkipRule:
-    """Says where a column does not apply: in rows whose cell in another column has one of some values."""
+    """A rule that says where a column does not apply: in rows in which another column has given values."""
 
     column: str
     values: tuple[Any, ...]
@@ -38,9 +38,9 @@ class SkipRule:
 
 @dataclass(frozen=True)
 class Column:
-    """One column: what it is, which values it may take, and why we think so.
+    """The description of a column: its kind, its possible values, and the reason for the kind.
 
-    Cells are numbers ("codes"): the value itself, a position in `levels`, or microseconds.
+    Values are represented by numbers ("codes"): the value itself, a position in `levels`, or microseconds.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Column:
 
     @property
     def modelled(self) -> bool:
-        """Whether models see the column."""
+        """Whether the column is used by models."""
         return self.kind not in UNMODELLED
 
     def encode(self, raw: RawColumn) -> Floats:
         """Returns codes, NaN where missing.
 
-        A level never seen in training is NaN too: the cell stays in the table, but models do not see it.
+        A level that did not occur in training is NaN too: it stays in the table, but models do not use it.
         """
         if self.kind in ("all-missing", "unsupported"):
             return np.full(len(raw.values), np.nan)
@@ -82,7 +82,7 @@ class Column:
         return parse_numbers(raw) if raw.storage == "label" else raw.values
 
     def constrain(self, codes: Floats) -> Floats:
-        """Returns the nearest values that the column may take: within bounds, whole, a valid level."""
+        """Returns the nearest possible values of the column: within bounds, integer, or a valid level."""
         low, high = self.code_bounds()
         step = self.code_step
         if step is not None:
@@ -125,20 +125,20 @@ class Column:
         return low, high if self.maximum is None else min(high, self.maximum)
 
     def firm_bounds(self) -> tuple[float, float]:
-        """Returns the bounds that distributions keep to by themselves, infinite where there are none."""
+        """Returns the bounds to which distributions are restricted, infinite where there are none."""
         if not self.firm or self.levels is not None:
             return -np.inf, np.inf
         low, high = self.minimum, self.maximum
         return -np.inf if low is None else low, np.inf if high is None else high
 
     def is_censored(self, codes: Floats) -> npt.NDArray[np.bool_]:
-        """Tells which codes are known only to lie beyond a detection limit."""
+        """Returns which codes are known only to lie beyond a detection limit."""
         below = -np.inf if self.censored_below is None else self.censored_below
         above = np.inf if self.censored_above is None else self.censored_above
         return (codes < below) | (codes > above)
 
     def describe(self) -> str:
-        """Returns one line: name, kind, what is allowed, and why."""
+        """Returns one line of text: name, kind, possible values, and the reason."""
         allowed = []
         if self.levels is not None:
             shown = ", ".join(self._show(level) for level in self.levels[:6])
@@ -166,7 +166,7 @@ class Column:
         return levels
 
     def show(self, value: Any) -> str:
-        """Returns a value of the column as it reads in a sentence: text in quotes, dates in ISO form."""
+        """Returns a value of the column as text for a sentence: text in quotes, dates in ISO format."""
         return repr(value) if isinstance(value, str) else self._show(value)
 
     def _show(self, value: Any) -> str:
@@ -205,7 +205,7 @@ def show_moment(code: float, storage: Storage) -> str:
 
 
 def refuse_infinite(raw: RawColumn) -> None:
-    """Raises if a cell is infinite, and says which."""
+    """Raises an error that names the first infinite value, if there is one."""
     infinite = np.flatnonzero(np.isinf(raw.values))
     if len(infinite):
         raise SchemaError(
@@ -215,7 +215,7 @@ def refuse_infinite(raw: RawColumn) -> None:
 
 
 def parse_numbers(raw: RawColumn) -> Floats:
-    """Returns the numbers that labels are, or that text spells."""
+    """Returns labels as numbers, where text is parsed."""
     table = np.full(len(raw.labels) + 1, np.nan)
     for i in np.unique(raw.values[~np.isnan(raw.values)]).astype(np.int64).tolist():
         label = raw.labels[i]

@@ -1,4 +1,4 @@
-"""What each column of a table is: its kind, levels and bounds, inferred with a reason or said by the user."""
+"""The schema of a table: kinds, levels and bounds of its columns, inferred or given by the user."""
 
 import json
 import re
@@ -31,7 +31,7 @@ _NUMBER_TEXT = re.compile(
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, in order.
+    """The description of the columns of a table, in order.
 
     Examples
     --------
@@ -51,27 +51,27 @@ class Schema:
         Parameters
         ----------
         table : Table
-            What to look at.
+            The table.
         overrides : mapping, optional
             From the name or position of a column to a kind, or to settings: kind, minimum, maximum, firm,
-            integer, levels, censored_below, censored_above, fill, skip. Bounds of dates may be ISO text.
-            They bind imputed cells, by the distribution or, with ``firm`` False, by clipping; observed cells
-            stay as they are. Codes below ``censored_below`` are known only to be below. With ``fill`` True or
-            False missing cells are filled or left empty, whatever the column is; ``skip`` is a rule
-            ``{"column": name, "values": [...]}`` that says where the column does not apply, or False if none
-            is to be looked for. The name ``"*"`` stands for every column that does not say otherwise, with
-            ``fill`` and ``skip`` only.
+            integer, levels, censored_below, censored_above, fill, skip. Bounds of dates may be ISO text. They
+            apply to imputed values only: the distribution is restricted to them or, with ``firm`` False,
+            values are clipped. Values below ``censored_below`` are known only to be below it. With ``fill``
+            True or False, missing values are imputed or left empty, whatever the kind of the column. ``skip``
+            is a rule ``{"column": name, "values": [...]}`` that says where the column does not apply, or
+            False if no rule is to be inferred. The name ``"*"`` stands for all columns that are not named; it
+            accepts ``fill`` and ``skip`` only.
 
         Raises
         ------
         SchemaError
-            If a setting is unknown or cannot be met, or a value of the table is not of the kind that is said.
+            If a setting is unknown or impossible, or if a value contradicts the given kind.
 
         Warns
         -----
         HalfseenWarning
-            If distinct whole numbers beyond 2**53 are one number as floats, and so to models; if a column of
-            text that no model sees looks like numbers.
+            If distinct integers beyond 2**53 become equal as floating-point numbers, or if a text column that
+            is not modelled looks like numbers.
         """
         said = _check_overrides({} if overrides is None else overrides, table)
         columns = []
@@ -89,7 +89,7 @@ class Schema:
     def read_overrides(path: str | Path) -> dict[str, Any]:
         """Reads settings per column from JSON: ``{"columns": {"age": {"kind": "count", "maximum": 9}}}``.
 
-        What `to_dict` returns is understood too.
+        The output of `to_dict` is accepted too.
         """
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -105,12 +105,12 @@ class Schema:
         return columns
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data for JSON."""
+        """Returns the schema as data that can be written as JSON."""
         return {"columns": [asdict(column) for column in self.columns]}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Schema":
-        """Reads what `to_dict` wrote."""
+        """Restores a schema from the output of `to_dict`."""
         known = {field.name for field in fields(Column)}
         columns = []
         for entry in content["columns"]:

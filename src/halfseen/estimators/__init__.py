@@ -1,1 +1,1 @@
-"""Estimators with the scikit-learn interface, for tables with holes."""
+"""Estimators with the scikit-learn interface, for tables with missing values."""

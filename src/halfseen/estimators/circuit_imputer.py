@@ -45,13 +45,13 @@ class CircuitImputer(BaseImputer):
         The number of trees that are mixed; the first follows the mutual information, further ones follow it
         with noise.
     max_epochs : int, default=100
-        At most so many passes over the table.
+        Maximum number of epochs.
     batch_size : int, default=512
         Rows per step; fewer if the table has fewer than 16 times as many.
     learning_rate : float, default=0.03
         Step size of the optimiser at the start; it falls to zero along half a cosine.
     patience : int, default=10
-        Training stops after so many epochs without improvement.
+        Training stops after this many epochs without an improvement on held-out rows.
     validation_fraction : float, default=0.1
         The share of rows held out to decide when to stop; tables below 50 rows hold out none.
     callback : callable, optional

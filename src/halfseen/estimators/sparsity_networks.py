@@ -159,6 +159,7 @@ class SparsityNormClassifier(NetworkClassifier, _SparsityNormNetwork):
 
     The network is that of `SparsityNormRegressor` with one logit per class, trained by the log-loss. Its
     probabilities are calibrated on held-out rows by a factor and an offset of the logits of each class.
+    Values are assumed to be missing completely at random (MCAR).
 
     Attributes
     ----------

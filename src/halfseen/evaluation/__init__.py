@@ -1,4 +1,4 @@
-"""Scores of imputations and comparisons of methods on hidden cells."""
+"""Scores of imputations, and comparisons of methods on removed values."""
 
 from halfseen.evaluation.comparison import Comparison
 from halfseen.evaluation.contestants import OnNumbers

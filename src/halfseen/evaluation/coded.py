@@ -1,4 +1,4 @@
-"""A user's table as codes: what every contestant of a race sees, whatever library the table came from."""
+"""Tables as numeric codes, for comparisons of imputers."""
 
 import hashlib
 import json
@@ -21,15 +21,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CodedTable:
-    """The columns of a table that models see, as numbers: values, positions among levels, microseconds.
+    """The modelled columns of a table as numbers: values, positions among levels, or microseconds.
 
-    Kinds and levels come from the whole table once, so that all contestants mean the same by a level and a
-    probability; scales and everything else that is fitted come from training cells alone.
+    Kinds and levels are inferred once from the whole table, so that they are the same for all methods; scales
+    and everything else are learned from training values only.
 
     Shapes
     ------
-    codes : (N, C), NaN where the table has a hole.
-    positions : C places of the columns in the user's table.
+    codes : (N, C), NaN for missing values.
+    positions : C positions of the columns in the user's table.
 
     Examples
     --------
@@ -54,7 +54,10 @@ class CodedTable:
         inferred = Schema.infer(table, schema)
         positions = tuple(j for j, column in enumerate(inferred) if column.modelled)
         if not positions:
-            raise SchemaError("The table has no column to compare imputers on: all are constant or empty.")
+            raise SchemaError(
+                "The table has no column on which imputers can be compared: all columns are constant or "
+                "empty."
+            )
         codes = read_codes(table, inferred)
         return cls(codes.columns, codes.with_nan, positions)
 
@@ -65,15 +68,15 @@ class CodedTable:
 
     @property
     def numeric(self) -> npt.NDArray[np.bool_]:
-        """Which columns (C) are numbers."""
+        """Which columns (C) are numeric."""
         return np.array([column.levels is None for column in self.columns])
 
     def array_schema(self) -> dict[int, dict[str, Any]]:
-        """Returns the settings by which an imputer reads the codes as what the columns are."""
+        """Returns schema settings with which an imputer reads the codes as columns of the right kinds."""
         return {j: _settings(column) for j, column in enumerate(self.columns)}
 
     def digest(self) -> str:
-        """Returns a hash of the content: names, kinds, levels and every cell."""
+        """Returns a hash of the content: names, kinds, levels and all values."""
         described = json.dumps([asdict(column) for column in self.columns], default=str, sort_keys=True)
         content = hashlib.sha256(described.encode())
         content.update(np.ascontiguousarray(np.where(np.isnan(self.codes), np.nan, self.codes)).tobytes())

@@ -1,4 +1,4 @@
-"""The outcome of a race: every run, what they say together, and how sure that is."""
+"""The result of a comparison of imputers: all runs, their means, and confidence intervals."""
 
 import json
 import math
@@ -40,7 +40,7 @@ N_RESAMPLES = 2_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over repeats with its confidence interval; no interval (NaN) from a single repeat."""
+    """A mean over repetitions with its confidence interval, which is NaN for a single repetition."""
 
     mean: float
     low: float
@@ -55,12 +55,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Standing:
-    """One method's place in one score.
+    """The result of one method in one score.
 
     Attributes
     ----------
     estimate : Estimate
-        The mean over repeats; for coverage too, which is ranked by its distance from the level.
+        The mean over repetitions. Coverage is ranked by its distance from the level.
     best : bool
         Whether no method without failures has a better mean.
     tied : bool
@@ -85,8 +85,8 @@ def estimate_mean(
     .. math:: \bar x \pm t_{n - 1, (1 + c) / 2} \, s / \sqrt{n}
 
     or, with ``method="bootstrap"``, the quantiles of the means of resampled values. For a paired comparison
-    pass the differences: what makes one repeat harder than another then cancels. Repeats hide other cells
-    of the same table; the interval says how far the choice of cells could move the result, not how it would
+    pass the differences, so that the difficulty of a repetition cancels. Repetitions remove different values
+    of the same table: the interval describes how much the choice of values matters, not how the result would
     be on another table.
 
     Examples
@@ -116,16 +116,16 @@ def estimate_mean(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every run of a race, with its settings and where it came from.
+    """The result of `compare`: all runs, with settings and provenance.
 
     Attributes
     ----------
     methods : tuple of str
         In the order in which they were given.
     records : tuple of Record
-        One per method and repeat, failures among them.
+        One per method and repetition, including failures.
     settings : dict
-        Repeats, rates, seeds, level of the intervals, mechanism, each method's parameters.
+        Repetitions, rates, seeds, level of the intervals, mechanism, and the parameters of each method.
     provenance : dict
         Time, versions, commit, hash of the data.
     """
@@ -136,7 +136,7 @@ class Comparison:
     provenance: dict[str, Any]
 
     def values(self, score: str, part: str = "out") -> dict[str, Floats]:
-        """Returns per method the score in each repeat; NaN where the run failed or has no such score."""
+        """Returns the scores of each method by repetition; NaN if the run failed or has no such score."""
         _check_part(part)
         n_repeats = self.settings["n_repeats"]
         found = {method: np.full(n_repeats, math.nan) for method in self.methods}
@@ -157,7 +157,7 @@ class Comparison:
         level: float = 0.95,
         method: Literal["t", "bootstrap"] = "t",
     ) -> Estimate:
-        """Returns the mean of first minus second over the repeats that both finished, with its interval."""
+        """Returns the mean of first minus second over common repetitions, with its interval."""
         values = self.values(score, part)
         for name in (first, second):
             if name not in values:
@@ -168,7 +168,7 @@ class Comparison:
         return estimate_mean(values[first] - values[second], level=level, method=method)
 
     def standings(self, score: str, part: str = "out", *, level: float = 0.95) -> list[Standing]:
-        """Returns each method's place; a method with a failure cannot be the best."""
+        """Returns the result of each method in a score; a method with a failure is never the best."""
         values = self.values(score, part)
         losses = {name: self._loss(score, one) for name, one in values.items()}
         whole = {name: one.mean() for name, one in losses.items() if len(one) and not np.isnan(one).any()}
@@ -191,11 +191,11 @@ class Comparison:
         ]
 
     def count(self, method: str, status: str = "failed") -> int:
-        """Returns in how many repeats a method had a status: "ok", "failed" or "not applicable"."""
+        """Returns the number of repetitions with a status: "ok", "failed" or "not applicable"."""
         return sum(record.method == method and record.status == status for record in self.records)
 
     def errors(self, method: str) -> dict[str, int]:
-        """Returns what a method raised, and how often."""
+        """Returns the errors of a method, with their counts."""
         found: dict[str, int] = {}
         for record in self.records:
             if record.method == method and record.error:
@@ -203,7 +203,7 @@ class Comparison:
         return found
 
     def by_column(self, part: str = "out") -> dict[str, dict[str, dict[str, float]]]:
-        """Returns per column and method the mean over repeats of the column's scores."""
+        """Returns the mean scores of each column and method over the repetitions."""
         _check_part(part)
         gathered: dict[str, dict[str, dict[str, list[float]]]] = {}
         for record in self.records:
@@ -250,7 +250,7 @@ class Comparison:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Comparison":
-        """Reads what `save` wrote."""
+        """Reads a comparison that was written by `save`."""
         content = json.loads((Path(folder) / RESULT_FILES[0]).read_text(encoding="utf-8"))
         records = []
         for entry in content["records"]:

@@ -1,4 +1,4 @@
-"""What races: halfseen's imputers, and any transformer with fit and transform on arrays of numbers."""
+"""Methods in a comparison: halfseen's imputers, and any transformer of numeric arrays."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -23,23 +23,23 @@ TIE_BREAK = 1e-4  # of equal shares the level that is more frequent in training 
 
 
 class NotApplicableError(ValueError):
-    """A method cannot be used on a table, for a reason that is known before it runs."""
+    """Raised if a method cannot be applied to a table, for a reason that is known before it runs."""
 
 
 @dataclass(frozen=True)
 class OnNumbers:
-    """A transformer of arrays of numbers, with a say in what it sees of a mixed table.
+    """A transformer of numeric arrays, with settings for mixed tables.
 
     Parameters
     ----------
     imputer : object with fit and transform
-        On arrays of numbers.
+        A transformer of numeric arrays.
     full_rank : bool, optional
-        Whether to leave out one indicator per column with levels. The others determine it, so a chain of
-        regressions that sees all of them learns nothing else; a mean, a median or neighbours need all. True
-        for scikit-learn's IterativeImputer and False otherwise, if not given.
+        Whether to leave out one indicator per column with levels. Chained regressions need this, because the
+        other indicators determine it; means, medians and nearest neighbours need all indicators. By default
+        True for scikit-learn's IterativeImputer and False otherwise.
     max_features : int, optional
-        The method stands back from tables with more features, counting one per level.
+        The method is not applied to tables with more features, counting one per level.
     """
 
     imputer: Any
@@ -54,7 +54,7 @@ class OnNumbers:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a contestant says of rows with holes; None where it cannot say it.
+    """The imputations of incomplete rows by a method; None for what it does not provide.
 
     Shapes
     ------
@@ -72,7 +72,7 @@ class Answer:
 
 
 class Contestant(Protocol):
-    """Fits codes (N, C) with NaN, and answers for others of the same columns."""
+    """A method in a comparison, fitted to codes (N, C) with NaN."""
 
     def fit(self, codes: Floats) -> None:
         """Learns from the training rows."""
@@ -83,20 +83,23 @@ class Contestant(Protocol):
         ...
 
     def answer(self, codes: Floats, point: Floats, n_draws: int, level: float) -> Answer:
-        """Returns all that can be said of the rows, given their single values."""
+        """Returns imputations, draws and intervals of the rows, given their single values."""
         ...
 
 
 def enter(imputer: Any, table: CodedTable, seed: int) -> Contestant:
-    """Returns a fresh copy of an imputer, seeded and set up to race on a table.
+    """Returns a copy of an imputer, seeded and prepared for a comparison on a table.
 
-    Imputers with `sample`, `interval` and `class_probabilities` are asked for all of them. Any other object
-    with `fit` and `transform` sees an array of standardised numbers and 0-1 indicators of levels.
+    The methods `sample`, `interval` and `class_probabilities` are used if an imputer has all of them. Any
+    other object with `fit` and `transform` receives an array of standardised numbers and 0-1 indicators of
+    levels.
     """
     if isinstance(imputer, OnNumbers):
         return ArrayContestant(replace(imputer, imputer=_seeded(imputer.imputer, seed)), table.columns)
     if not (hasattr(imputer, "fit") and hasattr(imputer, "transform")):
-        raise ValueError(f"An imputer needs fit and transform; {type(imputer).__name__} has not.")
+        raise ValueError(
+            f"An imputer must have the methods fit and transform; {type(imputer).__name__} has not."
+        )
     fresh = _seeded(imputer, seed)
     if all(hasattr(imputer, name) for name in ("sample", "interval", "class_probabilities")):
         if "schema" in fresh.get_params():
@@ -129,7 +132,7 @@ class TableContestant:
         return _checked(self.imputer.transform(codes), codes)
 
     def answer(self, codes: Floats, point: Floats, n_draws: int, level: float) -> Answer:
-        """Returns all that the imputer can say."""
+        """Returns imputations, draws, intervals and probabilities."""
         low, high = self.imputer.interval(codes, level=level)
         by_name = self.imputer.class_probabilities(codes)
         probabilities = {
@@ -144,9 +147,9 @@ class TableContestant:
 class ArrayContestant:
     """A transformer on standardised numbers and indicators of levels; it gives single values, decoded back.
 
-    Numbers are rounded and bounded as their column asks; of the indicators of a missing level the largest
-    wins. A transformer with ``sample_posterior=True`` is drawn from, and its single values are means over
-    the draws.
+    Numbers are rounded and bounded as their column requires; the level with the largest indicator is imputed.
+    A transformer with ``sample_posterior=True`` is drawn from, and its single values are means over the
+    draws.
     """
 
     method: OnNumbers
@@ -204,8 +207,10 @@ def _checked(filled: Any, holey: Floats) -> Floats:
     """Returns a completed array, or says what is wrong with it."""
     array = np.asarray(filled.toarray() if hasattr(filled, "toarray") else filled, dtype=np.float64)
     if array.shape != holey.shape:
-        raise ValueError(f"It returned shape {array.shape} for a table of shape {holey.shape}.")
+        raise ValueError(
+            f"The method returned an array of shape {array.shape} for a table of shape {holey.shape}."
+        )
     left = int((~np.isfinite(array)).sum())
     if left:
-        raise ValueError(f"It left {left} cells missing or infinite.")
+        raise ValueError(f"The method left {left} values missing or infinite.")
     return array

@@ -1,4 +1,4 @@
-"""What an imputation is worth to a model that learns from the completed table."""
+"""Scores of imputers by the accuracy of a predictor that is trained on the completed table."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +26,10 @@ class Downstream:
     Attributes
     ----------
     without : ndarray of shape (n_splits,)
-        From the completed columns alone.
+        Using the completed columns only.
     with_indicators : ndarray of shape (n_splits,)
-        From the completed columns and, for each with holes in training, a 0-1 column that says where.
+        Using the completed columns and a missingness indicator for each column that is incomplete in
+        training.
     """
 
     without: Floats
@@ -36,7 +37,7 @@ class Downstream:
 
     @property
     def gain(self) -> float:
-        """What the indicators add, on average."""
+        """The mean gain by the missingness indicators."""
         return float((self.with_indicators - self.without).mean())
 
 
@@ -51,7 +52,7 @@ def downstream_score(
     schema: Any = None,
     random_state: Any = 0,
 ) -> Downstream:
-    """Cross-validates a predictor on the completed table, with and without indicators of what was missing.
+    """Cross-validates a predictor on the completed table, with and without missingness indicators.
 
     In each fold the imputer and the predictor are fitted on training rows only; the target is never imputed
     and never seen by the imputer. The predictor gets standardised numbers and indicators of levels.
@@ -59,17 +60,17 @@ def downstream_score(
     Parameters
     ----------
     estimator : scikit-learn regressor or classifier
-        What learns from the completed table.
+        The predictor that is trained on the completed table.
     imputer : imputer
         As in `halfseen.evaluation.protocol.compare`.
     X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-        The table with holes, without the target.
+        The incomplete table, without the target.
     y : array-like of shape (n_samples,)
-        The target, without holes.
+        The target, without missing values.
     scoring : str or callable, optional
         As in scikit-learn: R2 or accuracy if not given.
     n_splits : int, default=5
-        Folds; stratified for a classifier.
+        The number of folds, which are stratified for a classifier.
     schema : mapping, optional
         Column kinds, as in the imputers.
     random_state : int, numpy generator or None, default=0

@@ -1,7 +1,7 @@
 r"""Distances between samples of whole rows: energy distance and sliced Wasserstein distance.
 
-RMSE rewards conditional means, which make a completed table too regular. These compare the joint distribution
-of completed rows with that of true rows, so that lost variance and lost correlation show.
+RMSE rewards conditional means, which make a completed table too regular. These distances compare the joint
+distributions of completed rows and of true rows, and so detect reduced variances and distorted correlations.
 """
 
 from collections.abc import Sequence
@@ -73,8 +73,8 @@ def energy_distance(
     first, second : array-like of shape (n_rows, n_features), or (n_rows,)
         Complete rows on comparable scales, see `row_features`.
     max_rows : int, default=2000
-        Larger samples are subsampled. Samples of one length lose the same rows, so that a completed table is
-        compared with the truth of its own rows.
+        Larger samples are subsampled. From samples of equal length the same rows are taken, so that a
+        completed table is compared with its own true rows.
     random_state : int, numpy generator or None, default=0
         Seeds the subsample.
 
@@ -120,7 +120,7 @@ def sliced_wasserstein(
     p : float, default=2
         The order, at least 1.
     n_projections : int, default=200
-        How many directions.
+        The number of directions.
     max_rows : int, optional
         Larger samples are subsampled.
     random_state : int, numpy generator or None, default=0

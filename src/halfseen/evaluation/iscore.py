@@ -1,4 +1,4 @@
-r"""The energy I-score: which imputation fits a table best, with no cell of known truth set aside."""
+r"""The energy I-score, which ranks imputers on an incomplete table without removing known values."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ class IScore:
     value : float
         The weighted mean over columns; NaN if no column could be scored.
     columns : dict of str to (score, weight)
-        Per column with holes its score and weight; the score is NaN where it could not be had.
+        The score and weight of each incomplete column; the score is NaN if it could not be computed.
     """
 
     value: float
@@ -36,18 +36,18 @@ class IScore:
 def energy_i_score(
     imputer: Any, X: Any, *, n_draws: int = 20, schema: Any = None, random_state: Any = 0
 ) -> IScore:
-    r"""Scores an imputer on a table with holes by the table alone; no truth is needed.
+    r"""Scores an imputer on an incomplete table, without known true values.
 
-    For a column j with holes let :math:`L_j` be the rows where it is observed, and :math:`O_j` the other
+    For an incomplete column j, let :math:`L_j` be the rows in which it is observed, and :math:`O_j` the other
     columns that are observed in all of these rows. The table is completed by one draw :math:`\tilde x`.
-    Then the imputer is fitted to the columns :math:`(j, O_j)` with column j of the *missing* rows filled
-    and of the *observed* rows hidden, and draws the latter; the score is
+    Then the imputer is fitted to the columns :math:`(j, O_j)` with column j imputed in the *missing* rows
+    and removed in the *observed* rows, and draws the latter; the score is
 
     .. math:: S = \frac{\sum_j w_j S_j}{\sum_j w_j}, \qquad
         S_j = \frac{1}{|L_j|} \sum_{i \in L_j} \mathrm{CRPS}(x_{ij}, \hat F_{ij}), \qquad
         w_j = \frac{|L_j|}{n} \left(1 - \frac{|L_j|}{n}\right)
 
-    So an imputation scores well if what it put in the holes predicts what was seen outside of them.
+    An imputation scores well if the imputed values predict the observed ones.
 
     Numbers are standardised by their observed cells; a column with levels is scored by the energy score of
     its indicators, scaled so that a wrong level costs 1. If no other column is observed in all rows of
@@ -55,18 +55,18 @@ def energy_i_score(
     are left out. Columns with fewer than 10 missing or 10 observed cells get no score. The plain average
     over draws is fair (unbiased), where the paper's takes the draws as the whole distribution.
 
-    Assumes that given :math:`O_j` a value is distributed alike where it is missing and where it is observed
-    (conditionally independent MAR, the paper's CIMAR); it need not hold under MAR, and never does by design
-    under MNAR.
+    The score assumes that, given :math:`O_j`, a value has the same distribution whether it is missing or
+    observed (conditionally independent MAR, the paper's CIMAR). This need not hold under MAR, and does not
+    hold under MNAR.
 
     Parameters
     ----------
     imputer : imputer
         As in `halfseen.evaluation.protocol.compare`; one without draws is scored by its single values.
     X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-        A table with holes.
+        An incomplete table.
     n_draws : int, default=20
-        Draws behind each score.
+        The number of draws for each score.
     schema : mapping, optional
         Column kinds, as in the imputers.
     random_state : int, numpy generator or None, default=0
@@ -74,8 +74,8 @@ def energy_i_score(
 
     References
     ----------
-    Näf, Grzesiak & Scornet (2025), How to rank imputation methods?, arXiv 2507.11297, algorithm 1. We write
-    :math:`S` for the loss; the paper's score is its negative.
+    Näf, Grzesiak & Scornet (2025), How to rank imputation methods?, arXiv 2507.11297, algorithm 1. Here
+    :math:`S` is a loss; the paper's score is its negative.
 
     Examples
     --------

@@ -1,13 +1,13 @@
-r"""The race: hide known cells, let imputers fill them, score what they filled, and repeat.
+r"""Comparison of imputers: known values are removed, imputed by each method and scored, repeatedly.
 
-Each repeat splits the rows and hides cells with seeds of its own, which are stored; all imputers see the
-same holes. They are fitted on the training rows alone and fill both the training rows ("in") and the new
-rows ("out"). A run that raises is a failure and counts as one.
+Each repetition splits the rows and removes values with its own seed, which is stored. All imputers see the
+same missing values. They are fitted to the training rows only and impute both the training rows ("in") and
+the new rows ("out"). A run that raises an error counts as a failure.
 
-What this can and cannot tell: hidden cells are known cells. If cells are missing for reasons that known
-cells do not share (MNAR), no race on known cells shows it, and even under MAR hiding cells at random asks
-another question than the missing cells do (Näf, Grzesiak & Scornet 2025, arXiv 2507.11297). Hide by a
-mechanism like the one that made the holes, or see `halfseen.evaluation.iscore`.
+Removed values are known values. If values are missing because of their own size (MNAR), no comparison on
+known values shows how well they are imputed, and even under MAR, values removed completely at random differ
+from those that are missing (Näf, Grzesiak & Scornet 2025, arXiv 2507.11297). Use a mechanism similar to the
+one of the table, or see `halfseen.evaluation.iscore`.
 """
 
 import os
@@ -48,42 +48,43 @@ def compare(
     folder: str | Path | None = None,
     callback: Callable[[Record], None] | None = None,
 ) -> Comparison:
-    """Races imputers on known cells of a table that are hidden from them.
+    """Compares imputers on known values that are removed from a table.
 
     Parameters
     ----------
     X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-        It may have holes of its own; they are never scored.
+        The table. Its own missing values are never scored.
     imputers : mapping of str to object
-        halfseen imputers, and anything with `fit` and `transform` on arrays of numbers, such as those of
-        scikit-learn (`contestants.ArrayContestant` says what they see of a mixed table). They are copied, and
-        `random_state` of the copies is the seed of the repeat.
+        Imputers of halfseen, or any objects with `fit` and `transform` for numeric arrays, such as those of
+        scikit-learn (`contestants.ArrayContestant` describes how they read a mixed table). They are copied,
+        and the `random_state` of the copies is the seed of the repetition.
     mechanism : object with fit and sample
-        What hides: ``mechanism.fit(X).sample(X, random_state=seed)`` is a boolean array, True where a cell
-        stays. It is calibrated once, on the whole table. See `halfseen.missingness`.
+        The mechanism that removes values, see `halfseen.missingness`. It is calibrated once, on the whole
+        table; ``mechanism.fit(X).sample(X, random_state=seed)`` is a boolean array, True for values that
+        stay.
     n_repeats : int, default=5
-        How often to split and hide anew.
+        The number of repetitions.
     test_fraction : float, default=0.3
-        The share of rows kept from fitting; 0 for a race on fitted rows alone.
+        The fraction of rows held out from fitting; 0 to compare on fitted rows only.
     n_draws : int, default=20
-        Draws behind CRPS and energy distance.
+        The number of draws for CRPS and energy distance.
     level : float, default=0.9
-        Level of the intervals whose coverage is counted.
+        The level of the intervals whose coverage is measured.
     schema : mapping, optional
         Column kinds, as in the imputers.
     reference : table, optional
-        What the mechanism reads in place of `X`: a completed copy, for a mechanism that needs every value.
+        The table that the mechanism reads instead of `X`: a completed copy, for a mechanism that needs
+        complete rows.
     random_state : int, numpy generator or None, default=0
         Seeds everything.
     n_jobs : int, default=1
-        Runs at a time, each in a process of its own; -1 for as many as there are processors. Times are
-        comparable only with 1.
+        The number of parallel processes; -1 for one per processor. Times are comparable only with 1.
     memory_budget : int, optional
-        Bytes that all runs together may need, half of the free memory if not given; fewer run at a time to
-        stay within it.
+        The number of bytes that all parallel runs together may use; by default half of the free memory. Fewer
+        processes run if necessary.
     folder : path, optional
-        Finished runs are kept there and not run again: an interrupted race resumes. Other data, seeds,
-        settings, parameters or code make other runs.
+        A folder in which finished runs are stored, so that an interrupted comparison can be resumed. Runs are
+        repeated if the data, seeds, settings, parameters or code have changed.
     callback : callable, optional
         Called with the `Record` of each run when it is done.
 
@@ -146,7 +147,7 @@ def compare(
 
 @dataclass(frozen=True)
 class Run:
-    """One imputer in one repeat, and the name of its result."""
+    """One imputer in one repetition, and the name of its result."""
 
     method: str
     imputer: Any
@@ -159,7 +160,7 @@ class Run:
 def plan_trials(
     X: Any, table: CodedTable, mechanism: Any, n_repeats: int, test_fraction: float, seed: int
 ) -> list[Trial]:
-    """Returns what each repeat hides and which rows it keeps from fitting."""
+    """Returns the removed values and the held-out rows of each repetition."""
     n_rows = len(table.codes)
     known = ~np.isnan(table.codes)
     fitted = mechanism.fit(X)

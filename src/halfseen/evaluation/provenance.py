@@ -1,4 +1,4 @@
-"""Where results came from: hashes of content, versions, commit; and a folder that remembers finished work."""
+"""Provenance of results: hashes of content, versions and commit; and a folder of finished runs."""
 
 import hashlib
 import json
@@ -114,10 +114,10 @@ def _git(*arguments: str) -> str:
 
 @dataclass(frozen=True)
 class Shelf:
-    """A folder of finished runs, one small file each, named by a hash of all that decides its content.
+    """A folder of finished runs, one small file each, named by a hash of everything that determines it.
 
-    A file appears whole or not at all, so an interrupted race resumes with what is there. Failures are kept
-    for the record and run again.
+    Files are complete or absent, so that an interrupted comparison can be resumed. Failures are stored, and
+    run again.
     """
 
     folder: Path
@@ -132,7 +132,7 @@ class Shelf:
         return record if record.status != "failed" else None
 
     def put(self, key: str, record: Record) -> None:
-        """Keeps a run."""
+        """Stores a run."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with write_atomically(self.folder / f"{key}.json") as file:
             file.write(json.dumps(asdict(record)).encode())

@@ -1,9 +1,8 @@
-r"""Scores of imputed cells against the truth: single values, levels, draws and intervals.
+r"""Scores of imputed values: single values, levels, draws and intervals.
 
-Every function takes the cells that were hidden, and only these: observed cells come back unchanged, and
-scoring them too would make every method look better than it is. Columns have different units, so values are
-put on one scale first, by the observed *training* cells alone (`Scale`): hidden cells and test rows teach a
-scale nothing.
+Every function takes only the values that were removed and imputed; including observed values would improve
+the scores of every method. Columns have different units, so values are standardised first, by the observed
+*training* values only (`Scale`).
 """
 
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ class Scale:
 
     .. math:: z_{ij} = (x_{ij} - \mu_j) / \sigma_j
 
-    A column without spread keeps the scale 1.
+    The scale of a constant column is 1.
 
     Examples
     --------
@@ -40,7 +39,7 @@ class Scale:
 
     @classmethod
     def fit(cls, train: npt.ArrayLike) -> "Scale":
-        """Learns mean and standard deviation of the cells that are not NaN."""
+        """Learns mean and standard deviation of the values that are not NaN."""
         array = np.asarray(unmask(train), dtype=np.float64)
         seen = ~np.isnan(array)
         total = np.maximum(seen.sum(axis=0), 1)
@@ -59,7 +58,7 @@ def rmse(truth: npt.ArrayLike, filled: npt.ArrayLike) -> float:
 
     .. math:: \sqrt{\tfrac1n \sum_i (\hat z_i - z_i)^2}
 
-    With values on the scale of `Scale`, 1 is the error of filling every hole with its column's mean.
+    If values are standardised by `Scale`, imputing column means has an error of about 1.
 
     Examples
     --------
@@ -85,7 +84,7 @@ def mae(truth: npt.ArrayLike, filled: npt.ArrayLike) -> float:
 
 
 def accuracy(truth: npt.ArrayLike, filled: npt.ArrayLike) -> float:
-    """Returns the share of levels that were filled right.
+    """Returns the fraction of levels that were imputed correctly.
 
     Examples
     --------
@@ -120,8 +119,8 @@ def log_loss(truth: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
     truth : array-like of shape (n_cells,)
         Positions among the levels of the schema.
     probabilities : array-like of shape (n_cells, n_levels)
-        In the order of the schema, as from `class_probabilities`; 0 counts as the smallest float step, so
-        that a level held impossible costs 36 nats and not infinitely many.
+        In the order of the schema, as from `class_probabilities`; 0 is replaced by the machine
+        epsilon, so that a level with probability 0 costs 36 nats instead of infinity.
 
     Examples
     --------
@@ -141,7 +140,7 @@ def crps_draws(truth: npt.ArrayLike, draws: npt.ArrayLike, *, fair: bool = True)
 
     It is in the units of the cell, lower is better, and for a single draw it is the absolute error. The
     fair form has the expectation of the score of the distribution itself, whatever the number of draws; the
-    plain form is the score of the S draws taken as the whole distribution, which punishes few draws.
+    plain form is the score of the empirical distribution of the S draws, which penalises few draws.
 
     Parameters
     ----------
@@ -206,7 +205,7 @@ def crps_gaussian(truth: npt.ArrayLike, loc: npt.ArrayLike, scale: npt.ArrayLike
 
 
 def coverage(truth: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> float:
-    """Returns the share of true values within their intervals, ends included; right is the interval's level.
+    """Returns the fraction of true values within their intervals, ends included; it should equal the level.
 
     Examples
     --------
@@ -233,12 +232,11 @@ def width(low: npt.ArrayLike, high: npt.ArrayLike) -> float:
 def interval_score(
     truth: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, *, level: float = 0.9
 ) -> float:
-    r"""Returns the mean interval score: the width, and a fine for each miss that grows with its distance.
+    r"""Returns the mean interval score: the width plus a penalty for values outside of the interval.
 
     .. math:: (u - l) + \frac{2}{1 - c} \left[(l - z)_+ + (z - u)_+\right]
 
-    for level c. It is proper: unlike coverage and width it cannot be improved by intervals that one does not
-    believe in.
+    for level c. Unlike coverage and width, it is a proper score.
 
     References
     ----------
@@ -258,7 +256,7 @@ def interval_score(
 
 
 def r2_minus_bayes(y: npt.ArrayLike, predicted: npt.ArrayLike, bayes: npt.ArrayLike) -> float:
-    r"""Returns how far a prediction's R2 is from that of the best possible prediction; 0 is perfect.
+    r"""Returns the difference between the R2 of a prediction and that of the Bayes predictor; 0 is optimal.
 
     .. math:: R^2(y, \hat y) - R^2(y, y^\ast)
         = \frac{\sum_i (y_i - y^\ast_i)^2 - \sum_i (y_i - \hat y_i)^2}{\sum_i (y_i - \bar y)^2}
@@ -294,16 +292,16 @@ def _pair(truth: npt.ArrayLike, filled: npt.ArrayLike) -> Floats:
 
 
 def expected_calibration_error(y: npt.ArrayLike, probabilities: npt.ArrayLike, n_bins: int = 15) -> float:
-    r"""Returns by how much predicted probabilities and frequencies differ, on average over bins; 0 is best.
+    r"""Returns the expected calibration error: the mean difference between probabilities and frequencies.
 
     .. math:: \sum_{b=1}^B \frac{n_b}{n} \left| \frac1{n_b} \sum_{i \in b} a_i - \frac1{n_b}
         \sum_{i \in b} c_i \right|, \qquad i \in b \iff \tfrac{b - 1}B < c_i \le \tfrac bB
 
     where :math:`c_i` is the probability given to an event and :math:`a_i` is 1 if it happened, else 0. With
     one column the event is class 1. With one column per class it is that the likeliest class is the true one
-    (the top label, the first of equals); other classes do not count. It is no proper score: predicting the
-    share of each class for every row costs nothing. And it is biased upwards, as chance alone makes bins
-    differ, the more so the more bins and the fewer rows. Log-loss has neither flaw.
+    (the top label, the first of equals); other classes are ignored. It is not a proper score: predicting the
+    frequency of each class for every row has no error. It is biased upwards by chance, the more so with more
+    bins and fewer rows. The log-loss has neither problem.
 
     Parameters
     ----------

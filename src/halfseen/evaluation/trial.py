@@ -1,4 +1,4 @@
-"""One run of one contestant: fit on training rows, fill training and new rows, score the hidden cells."""
+"""One run of a comparison: fit on training rows, impute training and new rows, score removed values."""
 
 import time
 import warnings
@@ -35,11 +35,11 @@ MAX_MESSAGE = 300
 
 @dataclass(frozen=True)
 class Trial:
-    """What one repeat hides, and from whom.
+    """The removed values and the held-out rows of one repetition.
 
     Shapes
     ------
-    hidden : (N, C), known cells that contestants do not see.
+    hidden : (N, C), known values that are removed.
     test : (N), rows that are not fitted.
     """
 
@@ -51,7 +51,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Record:
-    """The outcome of one contestant in one repeat; a failure is an outcome too.
+    """The result of one method in one repetition, which may be a failure.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Record:
     error : str
         Type and message of what was raised, if it failed; the reason, if it is not applicable.
     seconds : float
-        For fitting and filling every row once; draws, intervals and scoring are not counted.
+        The time to fit and to impute every row once; draws, intervals and scoring are not included.
     scores : dict
         By part ("in": rows that were fitted, "out": new rows) and score; NaN where a score does not apply.
     columns : dict
@@ -82,7 +82,7 @@ class Record:
 def run_trial(
     method: str, imputer: Any, table: CodedTable, trial: Trial, *, n_draws: int, level: float
 ) -> Record:
-    """Returns the record of one contestant in one repeat; never raises what the contestant raises."""
+    """Returns the record of one method in one repetition; errors of the method are recorded, not raised."""
     record = Record(method, trial.repeat, trial.seed, "ok")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -123,7 +123,7 @@ def _race(imputer: Any, table: CodedTable, trial: Trial, *, n_draws: int, level:
 
 @dataclass(frozen=True)
 class Judge:
-    """Scores answers for rows of which some known cells were hidden."""
+    """Scores imputations of rows from which known values were removed."""
 
     table: CodedTable
     truth: Floats
@@ -133,7 +133,7 @@ class Judge:
     seed: int = 0
 
     def scores(self, answer: Answer) -> dict[str, float]:
-        """Returns every score, over all hidden cells of numbers or of levels."""
+        """Returns all scores, over all removed numbers or levels."""
         truth, point = self._numbers(self.truth), self._numbers(answer.point)
         found = {"rmse": rmse(truth, point), "mae": mae(truth, point)}
         # A single value is a distribution too: all of its probability in one place.
@@ -148,7 +148,7 @@ class Judge:
         return found | self._row_scores(answer)
 
     def by_column(self, answer: Answer) -> dict[str, dict[str, float]]:
-        """Returns RMSE and MAE of each column of numbers, accuracy and log-loss of each with levels."""
+        """Returns RMSE and MAE of each numeric column, accuracy and log-loss of each column with levels."""
         truth, point = self.scale.forward(self.truth), self.scale.forward(answer.point)
         found: dict[str, dict[str, float]] = {}
         for j, column in enumerate(self.table.columns):
