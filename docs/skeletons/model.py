@@ -79,9 +79,14 @@ class DiagonalGaussian(nn.Module):
 
         return torch.where(batch.observed, batch.x, quantile.to(batch.x.dtype))
 
-    def conditional_draw(self, batch: Incomplete, normals: Tensor) -> Tensor:
-        """Returns the rows with a draw of their missing cells; the noise, (*, D), belongs to the rows."""
-        draw = self.loc + self.scale * normals.to(self.loc.dtype)  # (*, D)
+    @property
+    def n_noise(self) -> int:
+        """The number of uniforms that a draw of a row takes."""
+        return self.n_features
+
+    def conditional_draw(self, batch: Incomplete, noise: Tensor) -> Tensor:
+        """Returns the rows with a draw of their missing cells by the uniforms (*, D) of each row."""
+        draw = self.loc + self.scale * torch.special.ndtri(noise.double()).to(self.loc.dtype)  # (*, D)
 
         return torch.where(batch.observed, batch.x, draw.to(batch.x.dtype))
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.special import ndtr
 
-from halfseen._random import Keys, row_normals, row_uniforms
+from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
@@ -106,11 +106,11 @@ class TabularDiagonal:
         return model
 
     def _draw(self, codes: Incomplete, batch: Incomplete, keys: Keys, draw: int) -> Tensor:
-        normals = torch.from_numpy(row_normals(keys, draw, batch.n_features))
+        noise = torch.from_numpy(row_uniforms(keys, draw, self.module.n_noise))
         uniforms = torch.from_numpy(row_uniforms(keys, draw, len(self.columns), LEVEL_STREAM))
         result = codes.x.clone()
         result[:, list(self.features.numeric)] = self.features.numbers(
-            self.module.conditional_draw(batch, normals)
+            self.module.conditional_draw(batch, noise)
         )
         for c, found in self.level_probabilities(codes).items():
             result[:, c] = found.block.draw(found.groups, uniforms[:, c]).to(result.dtype)

@@ -341,6 +341,11 @@ def _randomize(module, generator):
     return module
 
 
+def _noise(module, batch, generator):
+    """The uniforms that a draw of each row takes."""
+    return torch.rand(len(batch), module.n_noise, generator=generator, dtype=torch.float64).clamp(min=1e-12)
+
+
 def _mixture(seed, n_features=3, blocks=(), n_components=3):
     generator = torch.Generator().manual_seed(seed)
     return _wrap_mixture(_randomize(DiagonalMixture(n_features, n_components, blocks).double(), generator))
@@ -348,10 +353,7 @@ def _mixture(seed, n_features=3, blocks=(), n_components=3):
 
 def _wrap_mixture(module):
     def draw(batch, generator):
-        uniforms = torch.rand(len(batch), generator=generator, dtype=torch.float64)
-        normals = torch.randn(batch.x.shape, generator=generator, dtype=torch.float64)
-        chosen = torch.rand(len(batch), len(module.blocks), generator=generator, dtype=torch.float64)
-        return module.conditional_draw(batch, uniforms, normals, chosen)
+        return module.conditional_draw(batch, _noise(module, batch, generator))
 
     def permuted(order):
         """Columns of parameters follow their features: numbers by position, levels by block."""
@@ -398,9 +400,7 @@ def _wrap_diagonal(module):
         log_prob=module,
         mean=module.conditional_mean,
         quantile=module.conditional_quantile,
-        draw=lambda batch, generator: module.conditional_draw(
-            batch, torch.randn(batch.x.shape, generator=generator, dtype=torch.float64)
-        ),
+        draw=lambda batch, generator: module.conditional_draw(batch, _noise(module, batch, generator)),
         permuted=permuted,
         n_features=module.n_features,
         parameters=tuple(module.parameters()),

@@ -79,10 +79,8 @@ def rows_of(batch):
 
 
 def noise_for(generator, n_rows):
-    uniforms = torch.rand(n_rows, generator=generator, dtype=torch.float64)
-    normals = torch.randn(n_rows, N_FEATURES, generator=generator, dtype=torch.float64)
-    block_uniforms = torch.rand(n_rows, len(BLOCKS), generator=generator, dtype=torch.float64)
-    return uniforms, normals, block_uniforms
+    """Uniforms of a component, of two numbers and of the blocks."""
+    return torch.rand(n_rows, 3 + len(BLOCKS), generator=generator, dtype=torch.float64).clamp(min=1e-12)
 
 
 def one_row_many_times(generator, n_rows):
@@ -115,7 +113,7 @@ def test_values_under_the_mask_are_never_read(seed, rate):
         model.log_joint,
         model.conditional_mean,
         lambda rows: model.conditional_quantile(rows, 0.9),
-        lambda rows: model.conditional_draw(rows, *noise),
+        lambda rows: model.conditional_draw(rows, noise),
     ):
         torch.testing.assert_close(answer(poisoned), answer(batch), rtol=0, atol=0)
     (model(poisoned).sum() + model.conditional_mean(poisoned).sum()).backward()
@@ -226,7 +224,7 @@ def test_quantiles_do_not_depend_on_the_piece_in_which_cells_are_searched(genera
 
 def test_draws_of_numbers_follow_the_conditional_distribution(generator):
     model, batch = random_mixture(generator), one_row_many_times(generator, 20_000)
-    draws = model.conditional_draw(batch, *noise_for(generator, len(batch))).detach().numpy()
+    draws = model.conditional_draw(batch, noise_for(generator, len(batch))).detach().numpy()
     oracle = Oracle(model)
     weights = oracle.posterior(batch.x[0].numpy(), batch.observed[0].numpy())
 
@@ -238,7 +236,7 @@ def test_draws_of_numbers_follow_the_conditional_distribution(generator):
 
 def test_draws_of_levels_and_the_sign_of_a_number_have_their_joint_frequencies(generator):
     model, batch = random_mixture(generator), one_row_many_times(generator, 20_000)
-    draws = model.conditional_draw(batch, *noise_for(generator, len(batch))).detach().numpy()
+    draws = model.conditional_draw(batch, noise_for(generator, len(batch))).detach().numpy()
     oracle = Oracle(model)
     weights = oracle.posterior(batch.x[0].numpy(), batch.observed[0].numpy())
     below = stats.norm.cdf(0.0, oracle.loc[:, 1], oracle.scale[:, 1])
@@ -254,19 +252,19 @@ def test_levels_fall_as_their_uniforms_say_and_the_last_takes_what_rounding_leav
     model = DiagonalMixture(n_features=10, n_components=1, blocks=[(0, 10)]).double()
     batch = Incomplete(torch.zeros(4, 10, dtype=torch.float64), torch.zeros(4, 10, dtype=torch.bool))
     chances = torch.tensor([[1e-12], [0.3999], [0.4001], [1.0]], dtype=torch.float64)
-    draws = model.conditional_draw(batch, torch.ones(4, dtype=torch.float64), torch.zeros(4, 10), chances)
+    draws = model.conditional_draw(batch, torch.cat([torch.ones_like(chances), chances], dim=1))
     assert draws.argmax(-1).tolist() == [0, 3, 4, 9]  # ten times 0.1 is a little less than 1.0
 
 
-def test_a_number_is_drawn_by_its_own_normal_from_the_component_that_its_uniform_chooses(generator):
+def test_a_number_is_drawn_by_its_own_uniform_from_the_component_that_its_uniform_chooses(generator):
     model = random_mixture(generator)
-    batch = random_batch(generator, n_rows=100, rate=1.0)
-    uniforms, normals, block_uniforms = noise_for(generator, 100)
-    draws = model.conditional_draw(batch, uniforms, normals, block_uniforms).detach().numpy()
+    batch = random_batch(generator, n_rows=1000, rate=1.0)
+    noise = noise_for(generator, 1000)
+    draws = model.conditional_draw(batch, noise).detach().numpy()
 
     oracle = Oracle(model)
-    component = np.searchsorted(oracle.weights.cumsum(), uniforms.numpy())
-    expected = oracle.loc[component] + oracle.scale[component] * normals.numpy()[:, [0, 6]]
+    component = np.searchsorted(oracle.weights.cumsum(), noise[:, 0].numpy())
+    expected = oracle.loc[component] + oracle.scale[component] * stats.norm.ppf(noise[:, 1:3].numpy())
     assert set(component) == {0, 1, 2}
     np.testing.assert_allclose(draws[:, [0, 6]], expected, rtol=EXACT)
 
@@ -274,9 +272,9 @@ def test_a_number_is_drawn_by_its_own_normal_from_the_component_that_its_uniform
 def test_a_draw_belongs_to_its_row_and_not_to_its_batch(generator):
     model, batch = random_mixture(generator), random_batch(generator, n_rows=50)
     noise = noise_for(generator, 50)
-    together = model.conditional_draw(batch, *noise)
+    together = model.conditional_draw(batch, noise)
     for row in range(50):
-        alone = model.conditional_draw(batch[row : row + 1], *(part[row : row + 1] for part in noise))
+        alone = model.conditional_draw(batch[row : row + 1], noise[row : row + 1])
         torch.testing.assert_close(alone[0], together[row], rtol=0, atol=0)
 
 
@@ -285,7 +283,7 @@ def test_observed_cells_come_back_exactly_also_from_single_precision(generator):
     for answer in (
         model.conditional_mean(batch),
         model.conditional_quantile(batch, 0.3),
-        model.conditional_draw(batch, *noise_for(generator, len(batch))),
+        model.conditional_draw(batch, noise_for(generator, len(batch))),
     ):
         assert answer.dtype == torch.float64
         assert torch.equal(answer[batch.observed], batch.x[batch.observed])
@@ -330,11 +328,11 @@ def test_features_may_all_be_of_one_sort(generator, n_features, blocks):
     x[:, 0] = 1.0
     batch = Incomplete(x, torch.tensor([[True], [False]]).expand(2, n_features))
     model.reset_parameters(batch, generator)
-    noise = torch.rand(2, generator=generator), torch.zeros(2, n_features), torch.full((2, len(blocks)), 0.5)
+    noise = torch.full((2, model.n_noise), 0.5)
     answers = (
         model.conditional_mean(batch),
         model.conditional_quantile(batch, 0.5),
-        model.conditional_draw(batch, *noise),
+        model.conditional_draw(batch, noise),
     )
     assert model(batch)[1].abs() < EXACT
     assert all(answer.shape == x.shape and torch.equal(answer[0], x[0]) for answer in answers)

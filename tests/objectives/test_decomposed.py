@@ -18,7 +18,7 @@ from halfseen.distributions.observation import Observation, Part
 from halfseen.models.latent.completions import CompletedRows, Completions, Limits, posterior_of
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.residual import ResidualMLP
-from halfseen.objectives.decomposed import VARIANTS, DecomposedNoise, DecomposedObjective, choose
+from halfseen.objectives.decomposed import VARIANTS, DecomposedNoise, DecomposedObjective
 from halfseen.training.loop import TrainingSettings, fit_module
 
 N_COMPLETIONS = 3
@@ -307,17 +307,6 @@ def test_pseudo_gibbs_decodes_each_latent_and_lair_the_heaviest(generator):
     found.log_w["observed"] = heavy
     drawn = DecomposedObjective.for_model(model, imputer="lair").impute(model, found, uniforms, cells)
     torch.testing.assert_close(drawn, means[[0, 1], [2, 0]].unsqueeze(1).expand_as(drawn))
-
-
-def test_candidates_are_chosen_by_their_weights(generator):
-    weights = torch.tensor([0.1, 0.0, 0.6, 0.3], dtype=torch.float64)
-    uniforms = torch.rand(1, 20000, generator=generator, dtype=torch.float64)
-    chosen = choose(weights.log().unsqueeze(0) + 5.0, uniforms)
-    counts = torch.bincount(chosen.flatten(), minlength=4)
-
-    assert counts[1] == 0
-    kept = [0, 2, 3]
-    assert stats.chisquare(counts[kept], 20000 * weights[kept]).pvalue > FAILURE_RATE
 
 
 def test_held_out_rows_are_improved_before_they_are_scored_and_never_changed(generator):

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.choice import choose_by_cdf
 
 MIN_SCALE = 0.05
 """No component is narrower, in units of a standardised feature: a likelihood cannot feed on ties."""
@@ -169,30 +170,31 @@ class DiagonalMixture(nn.Module):
         quantile = self._in_order(numbers, indicators).reshape(batch.x.shape)
         return torch.where(batch.observed, batch.x, quantile.to(batch.x.dtype))
 
-    def conditional_draw(
-        self, batch: Incomplete, uniforms: Tensor, normals: Tensor, block_uniforms: Tensor
-    ) -> Tensor:
+    @property
+    def n_noise(self) -> int:
+        """The number of uniforms that a draw of a row takes: a component, the numbers, the levels."""
+        return 1 + len(self.gaussian) + len(self.blocks)
+
+    def conditional_draw(self, batch: Incomplete, noise: Tensor) -> Tensor:
         """Returns the rows with a joint draw of their missing cells, given the observed ones.
 
         Parameters
         ----------
         batch : Incomplete
             The rows, of shape :math:`(*, D)`.
-        uniforms : Tensor
-            Chooses the component, of shape :math:`(*)`.
-        normals : Tensor
-            Makes the Gaussian cells, of shape :math:`(*, D)`; what it holds for blocks is not used.
-        block_uniforms : Tensor
-            Chooses the level of each block, of shape :math:`(*, B)`, in the order of ``blocks``.
+        noise : Tensor
+            Uniforms of shape (*, `n_noise`): the first chooses the component, then come those of the Gaussian
+            features, then those that choose the level of each block.
         """
+        of_component, of_numbers, of_levels = noise.split([1, len(self.gaussian), len(self.blocks)], dim=-1)
         weights = self.log_joint(batch).softmax(dim=-1)
-        component = _inverse_cdf(weights, uniforms)  # (*)
-        normals = normals.to(self.loc.dtype)[..., self.gaussian]  # (*, G)
+        component = choose_by_cdf(weights, of_component).squeeze(-1)  # (*)
+        normals = torch.special.ndtri(of_numbers.double()).to(self.loc.dtype)  # (*, G)
         numbers = self.loc[component] + self.scale[component] * normals
 
         levels = [numbers.new_zeros(*component.shape, 0)]
         for block, probs in enumerate(self._split_blocks(self.level_probs)):
-            level = _inverse_cdf(probs[component], block_uniforms[..., block])  # (*)
+            level = choose_by_cdf(probs[component], of_levels[..., block : block + 1]).squeeze(-1)  # (*)
             levels.append(functional.one_hot(level, probs.shape[-1]).to(numbers.dtype))
 
         draw = self._in_order(numbers, torch.cat(levels, dim=-1))  # (*, D)
@@ -283,12 +285,6 @@ def _distant_rows(rows: Tensor, n_rows: int, generator: torch.Generator) -> Tens
         chosen.append(torch.multinomial(chances, 1, generator=generator).squeeze(0))
         distance = distance.minimum((rows - rows[chosen[-1]]).square().sum(dim=-1))
     return torch.stack(chosen)
-
-
-def _inverse_cdf(probs: Tensor, uniforms: Tensor) -> Tensor:
-    """The index at which the cumulative probabilities, of shape (*, L), pass `uniforms`, of shape (*)."""
-    below = (probs.cumsum(dim=-1) < uniforms.unsqueeze(-1)).sum(dim=-1)
-    return below.clamp(max=probs.shape[-1] - 1)  # the sum of all may round to just below 1
 
 
 def _mixture_quantile(weights: Tensor, loc: Tensor, scale: Tensor, level: float) -> Tensor:

@@ -34,12 +34,15 @@ class ConditionalModel(DensityModel, Protocol):
 
 @runtime_checkable
 class DrawableModel(ConditionalModel, Protocol):
-    """Fills the holes with a draw; it makes no randomness, so a draw belongs to its row, not to its batch."""
+    """Draws missing cells. It makes no randomness, so a draw belongs to its row and not to its batch."""
 
-    def conditional_draw(
-        self, batch: Incomplete, uniforms: Tensor, normals: Tensor, block_uniforms: Tensor
-    ) -> Tensor:
-        """Returns one draw of the missing cells, given the observed ones and the noise of each row."""
+    @property
+    def n_noise(self) -> int:
+        """The number of uniforms that a draw of a row takes."""
+        ...
+
+    def conditional_draw(self, batch: Incomplete, noise: Tensor) -> Tensor:
+        """Returns a draw of the missing cells given the observed ones, by uniforms of shape (*, n_noise)."""
         ...
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
@@ -56,15 +55,8 @@ class TabularCircuit(TabularDensity[Circuit]):
         """Returns every learned tensor, and the groups of the structure."""
         return self.features.state() | circuit_state(self.module)
 
-    def _mean(self, batch: Incomplete) -> Tensor:
-        return self.module.conditional_mean(batch)
-
     def _quantiles(self, batch: Incomplete, levels: Sequence[float]) -> Tensor:
         return self.module.conditional_quantiles(batch, list(levels))
-
-    def _draw_features(self, batch: Incomplete, keys: Keys, draw: int) -> Tensor:
-        noise = torch.from_numpy(row_uniforms(keys, draw, self.module.n_noise))
-        return self.module.conditional_draw(batch, noise)
 
 
 def column_likelihood(

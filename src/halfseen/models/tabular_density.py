@@ -2,27 +2,37 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
+from halfseen.models.protocols import DrawableModel
 from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, mean_numbers
 
 RARE_STREAM = 3  # noise of different purposes is kept apart
 
-ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+class DensityModule(DrawableModel, Protocol):
+    """A density over features as a torch module, whose tensors can be saved."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns all tensors by name."""
+        ...
+
+
+ModuleT = TypeVar("ModuleT", bound=DensityModule)
 
 
 @dataclass(frozen=True)
 class TabularDensity(Generic[ModuleT]):
     """Codes of a table under a density of its features whose marginals and conditionals are exact.
 
-    A subclass says how features are drawn (`_draw_features`) and how the model is rebuilt (`from_state`).
+    A subclass says how the model is rebuilt (`from_state`).
 
     Parameters
     ----------
@@ -31,7 +41,7 @@ class TabularDensity(Generic[ModuleT]):
     features : FeatureMap
         From codes (N, C) to features (N, D), with all indicators.
     module : nn.Module
-        The fitted density: a `ConditionalModel` over features.
+        The fitted density: a `DrawableModel` over features.
     """
 
     columns: Sequence[Column]
@@ -84,18 +94,15 @@ class TabularDensity(Generic[ModuleT]):
 
     def _mean(self, batch: Incomplete) -> Tensor:
         """Returns expected features (N, D)."""
-        raise NotImplementedError
+        return self.module.conditional_mean(batch)
 
     def _quantiles(self, batch: Incomplete, levels: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, D) of the features."""
-        raise NotImplementedError
-
-    def _draw_features(self, batch: Incomplete, keys: Keys, draw: int) -> Tensor:
-        """Returns features (N, D), the missing ones drawn by the noise of the rows' keys."""
-        raise NotImplementedError
+        return torch.stack([self.module.conditional_quantile(batch, level) for level in levels])
 
     def _draw(self, codes: Incomplete, batch: Incomplete, keys: Keys, draw: int) -> Tensor:
-        drawn = self._draw_features(batch, keys, draw)
+        noise = torch.from_numpy(row_uniforms(keys, draw, self.module.n_noise))
+        drawn = self.module.conditional_draw(batch, noise)
         result = codes.x.clone()
         result[:, list(self.features.numeric)] = self.features.numbers(drawn)
         rare = torch.from_numpy(row_uniforms(keys, draw, len(self.features.blocks), RARE_STREAM))

@@ -3,17 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from halfseen._random import Keys, row_normals, row_uniforms
 from halfseen.data.features import FeatureMap
-from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.mixture import DiagonalMixture
 from halfseen.models.tabular_density import TabularDensity
-
-COMPONENT_STREAM, LEVEL_STREAM = 1, 2  # noise of different purposes is kept apart
 
 
 @dataclass(frozen=True)
@@ -47,17 +42,3 @@ class TabularMixture(TabularDensity[DiagonalMixture]):
         model.module.load_state_dict(weights)
         model.module.eval().requires_grad_(False)
         return model
-
-    def _mean(self, batch: Incomplete) -> Tensor:
-        return self.module.conditional_mean(batch)
-
-    def _quantiles(self, batch: Incomplete, levels: Sequence[float]) -> Tensor:
-        return torch.stack([self.module.conditional_quantile(batch, level) for level in levels])
-
-    def _draw_features(self, batch: Incomplete, keys: Keys, draw: int) -> Tensor:
-        return self.module.conditional_draw(
-            batch,
-            torch.from_numpy(row_uniforms(keys, draw, 1, COMPONENT_STREAM)[:, 0]),
-            torch.from_numpy(row_normals(keys, draw, batch.n_features)),
-            torch.from_numpy(row_uniforms(keys, draw, len(self.features.blocks), LEVEL_STREAM)),
-        )

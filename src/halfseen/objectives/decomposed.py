@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from halfseen.distributions.choice import choose_by_cdf
 from halfseen.distributions.mixture import GaussianMixture
 from halfseen.models.latent.completions import CompletedRows, posterior_of
 from halfseen.models.protocols import CompleteDataModel
@@ -238,7 +239,7 @@ class DecomposedObjective:
         if self.imputer == "pseudo-gibbs":
             return module.observation.sample(found.parameters[0], cells)
         log_w = found.log_w["observed"].movedim(0, 1).flatten(1)  # (N, S K)
-        index = choose(log_w, uniforms).unsqueeze(-1)  # (N, K, 1)
+        index = choose_by_cdf(log_w.softmax(dim=-1), uniforms).unsqueeze(-1)  # (N, K, 1)
         parameters = found.parameters.movedim(0, 1).flatten(1, 2).take_along_dim(index, dim=1)
         return module.observation.sample(parameters, cells)
 
@@ -274,16 +275,3 @@ class DecomposedObjective:
 def log_standard_normal(z: Tensor) -> Tensor:
     """Returns the log density (*) of the prior at latents (*, L)."""
     return -0.5 * (z.square().sum(dim=-1) + z.shape[-1] * math.log(2.0 * math.pi))
-
-
-def choose(log_w: Tensor, uniforms: Tensor) -> Tensor:
-    """Returns which of A candidates each uniform (N, K) falls on, given their log weights (N, A).
-
-    Examples
-    --------
-    >>> choose(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.2, 0.9, 0.4]]))
-    tensor([[0, 1, 0]])
-    """
-    shares = log_w.softmax(dim=-1).cumsum(dim=-1)
-    index = torch.searchsorted(shares, uniforms, right=True)
-    return index.clamp(max=log_w.shape[-1] - 1)  # the sum of all may round to just below 1

@@ -20,6 +20,7 @@ from halfseen._random import Keys, row_uniforms
 from halfseen._threads import map_in_threads, n_workers
 from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.choice import choose_by_cdf
 from halfseen.distributions.quantiles import mixture_quantiles, weighted_quantiles
 from halfseen.models.latent.mask_term import N_NODES, HiddenCells, modelled_columns
 from halfseen.models.latent.model import LatentModel
@@ -323,6 +324,4 @@ class ImportanceSampler:
 def _choose(log_alpha: Tensor, keys: Keys, draw: int) -> Tensor:
     """Returns the draw (N) at which the cumulated weights (A, N) pass the rows' uniforms."""
     uniforms = torch.from_numpy(row_uniforms(keys, draw, 1, INDEX_STREAM)).to(log_alpha.dtype)  # (N, 1)
-    cumulated = log_alpha.exp().cumsum(dim=0).T.contiguous()  # (N, A)
-    index = torch.searchsorted(cumulated, uniforms * cumulated[:, -1:], right=True).squeeze(1)
-    return index.clamp(max=len(log_alpha) - 1)
+    return choose_by_cdf(log_alpha.exp().T, uniforms).squeeze(1)

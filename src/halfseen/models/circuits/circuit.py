@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.choice import choose_by_cdf
 from halfseen.distributions.observation import Observation
 from halfseen.distributions.quantiles import mixture_quantiles
 from halfseen.models.circuits.layers import Leaves, Messages, ProductLayer, SumLayer
@@ -216,10 +217,8 @@ class Circuit(nn.Module):
         uniforms = iter(noise.to(reached.top.dtype).T)
 
         def choose(log_weights: Tensor) -> Tensor:  # (R, N, I) -> (R, N)
-            cumulated = log_weights.softmax(dim=-1).cumsum(dim=-1)
             reach = torch.stack([next(uniforms) for _ in range(len(log_weights))])
-            below = (cumulated < (reach * cumulated[..., -1]).unsqueeze(-1)).sum(dim=-1)
-            return below.clamp(max=log_weights.shape[-1] - 1)
+            return choose_by_cdf(log_weights.softmax(dim=-1), reach.unsqueeze(-1)).squeeze(-1)
 
         chosen_class = choose((reached.log_likelihood + self.log_prior.to(reached.top.dtype))[None])[0]
         if of_class is not None:
