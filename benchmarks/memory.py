@@ -2,9 +2,9 @@
 
 Makes a file of mixed columns (numbers, counts, and two columns with levels) of which 20% of the cells are
 missing, runs the command on it, and prints the peak of its resident memory, its processor time and its time
-by the clock, and how large the table is as an array of doubles. What the interpreter and its libraries take
-before they read anything is measured by a table of 100 rows and printed beside. Each run is a line of JSON.
-Arguments after ``--`` go to `halfseen impute`::
+by the clock, and how large the table is as an array of doubles, as a line of JSON. What the interpreter and
+its libraries take before they read anything shows with a table of a few rows. Arguments after ``--`` go to
+`halfseen impute`::
 
     python benchmarks/memory.py 500000 12 -- --method miwae
     python benchmarks/memory.py 300000 40 -- --report report.html
@@ -26,7 +26,6 @@ import pyarrow as pa
 from pyarrow import csv
 
 RATE = 0.2
-FEW_ROWS = 100
 PROGRAM = "import sys; from halfseen.cli.main import main; sys.exit(main())"
 
 
@@ -86,7 +85,7 @@ def wait_for(run: "subprocess.Popen[bytes]", deadline: float) -> tuple[int, "res
 
 
 def main() -> None:
-    """Measures a small table, then the one that was asked for."""
+    """Measures a run on a table of the size that was asked for."""
     own, options = sys.argv[1:], []
     if "--" in own:
         own, options = own[: own.index("--")], own[own.index("--") + 1 :]
@@ -95,8 +94,7 @@ def main() -> None:
     parser.add_argument("columns", type=int)
     parser.add_argument("--limit", type=float, default=900.0, help="seconds after which the run is ended")
     given = parser.parse_args(own)
-    for n_rows in (FEW_ROWS, given.rows):
-        print(json.dumps(measure(n_rows, given.columns, options, given.limit)), flush=True)
+    print(json.dumps(measure(given.rows, given.columns, options, given.limit)))
 
 
 if __name__ == "__main__":

@@ -353,16 +353,16 @@ def test_rows_whose_posterior_fits_need_no_draws_beyond_the_pilot_for_means_and_
 
 @pytest.mark.parametrize("n_components", [1, 3])
 def test_rows_use_as_many_draws_as_they_need_whatever_the_other_rows(n_components):
-    model, gaussian = linear_gaussian(8, 4, n_components)
+    model, gaussian = linear_gaussian(8, 2, n_components)
     model.requires_grad_(False)
-    model.encoder.output.bias[: 4 * n_components] += torch.linspace(0.0, 0.1, 4).repeat(n_components)
+    model.encoder.output.bias[: 2 * n_components] += torch.linspace(0.0, 0.3, 2).repeat(n_components)
     batch = some_rows(gaussian, n_rows=20)
     source = CandidateSource(model, 600, 0)
     found, counts = source.all_of(batch, frugal=True)
     assert len(counts.unique()) > 2
     assert (counts % n_components == 0).all()
     ess = effective_sample_size(found.log_w)
-    assert ess.median() > 0.1 * 600
+    assert ess.median() > 0.15 * 600
     for row in range(len(batch)):
         alone, count = source.all_of(batch[row : row + 1], frugal=True)
         assert count == counts[row]
@@ -370,4 +370,4 @@ def test_rows_use_as_many_draws_as_they_need_whatever_the_other_rows(n_component
     expected = gaussian.conditional_mean(batch)
     mean = torch.einsum("an,and->nd", found.log_w.exp(), model.observation.mean(found.parameters))
     error = (mean - expected) / gaussian.conditional_variance(batch).sqrt()
-    assert error[~batch.observed].square().mean().sqrt() < (0.125 * 600) ** -0.5
+    assert error[~batch.observed].square().mean().sqrt() < (0.2 * 600) ** -0.5

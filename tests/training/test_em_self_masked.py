@@ -8,6 +8,7 @@ import pytest
 import torch
 from tolerances import EXACT
 
+from halfseen import config
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import plan_buckets
@@ -326,3 +327,26 @@ def test_steep_starts_are_tried_only_for_skewed_features():
         torch.testing.assert_close(rate, torch.from_numpy(hidden.mean(axis=0)), rtol=EXACT, atol=EXACT)
     inactive = torch.tensor([True, True, False])
     assert len(em_self_masked._probits(batch, inactive)) == 1
+
+
+@pytest.mark.parametrize("mask", [Bump(ALL, BUMPS), Probit(ALL, PROBITS)], ids=["bump", "probit"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_step_by_parts_of_rows_and_features_is_the_step_of_all_together(mask, weighted, monkeypatch):
+    batch = make_data(mask, 100)
+    weights = torch.linspace(0.5, 2.0, 100, dtype=torch.float64) if weighted else None
+    model = SelfMaskedGaussian(standard_start(), mask)
+    point = em_self_masked._Point(model, model.first_sites(batch))
+    value, whole = em_self_masked._Climb(batch, mask, EMSettings(), weights).step(point)
+    monkeypatch.setattr(em_self_masked, "COPIES", 16 * 2**20 // 100)  # room for a hundred numbers at once
+    with config.context(memory_budget="16 MiB"):
+        climb = em_self_masked._Climb(batch, mask, EMSettings(), weights)
+    assert len(climb.parts) > 5
+    assert len(climb.columns) == 3
+    other, parts = climb.step(point)
+    assert other == pytest.approx(value, rel=1e-12)
+    for one, two in (
+        (whole.model.gaussian.covariance, parts.model.gaussian.covariance),
+        (whole.model.mask.coefficients, parts.model.mask.coefficients),
+        (whole.sites.linear, parts.sites.linear),
+    ):
+        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)

@@ -37,7 +37,7 @@ class Sites:
     precision: Tensor
     linear: Tensor
 
-    def __getitem__(self, rows: Tensor) -> "Sites":
+    def __getitem__(self, rows: Tensor | slice) -> "Sites":
         return Sites(self.precision[rows], self.linear[rows])
 
     def replace(self, rows: Tensor, others: "Sites") -> None:
@@ -77,6 +77,10 @@ class SelfMask(Protocol):
 
     def with_coefficients(self, coefficients: Tensor) -> Self:
         """Returns the mask with other coefficients, or the nearest that are allowed."""
+        ...
+
+    def of_features(self, some: slice) -> Self:
+        """Returns the mask of some of the features."""
         ...
 
     def log_observed(self, x: Tensor) -> Tensor:
@@ -174,6 +178,10 @@ class Bump:
     def with_coefficients(self, coefficients: Tensor) -> "Bump":
         """Returns bumps with other coefficients, within bounds."""
         return Bump(self.active, coefficients.clamp(*self._bounds()))
+
+    def of_features(self, some: slice) -> "Bump":
+        """Returns the bumps of some of the features."""
+        return Bump(self.active[some], self.coefficients[some])
 
     def log_observed(self, x: Tensor) -> Tensor:
         """Returns the log probability (*, D) that a value is shown."""
@@ -304,6 +312,10 @@ class Probit:
     def with_coefficients(self, coefficients: Tensor) -> "Probit":
         """Returns the mask with other coefficients; all are allowed."""
         return Probit(self.active, coefficients)
+
+    def of_features(self, some: slice) -> "Probit":
+        """Returns the probits of some of the features."""
+        return Probit(self.active[some], self.coefficients[some])
 
     def log_observed(self, x: Tensor) -> Tensor:
         """Returns the log probability (*, D) that a value is shown."""

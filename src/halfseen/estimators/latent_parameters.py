@@ -115,7 +115,7 @@ DESCRIPTIONS = {
     "n_imputation_draws": (
         "int",
         "Latent draws per row for imputation by importance sampling. `transform` and `interval` use "
-        "fewer for rows whose effective sample size reaches an eighth of this number sooner.",
+        "fewer for rows whose effective sample size reaches a fifth of this number sooner.",
     ),
     "n_chain_steps": (
         "int",

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import task_threads
+from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import plan_buckets
@@ -29,6 +30,7 @@ SETTLING = 5  # steps before the likelihood of sites that are far from their fac
 ROUGH_STEPS = 12  # to compare starts, and to find where a bump starts
 STEEPNESSES = (1.0, 4.0)  # of probits that are tried beside a flat one, for features of unit variance
 SKEWED = 3.0  # standard errors of a Gaussian's skewness, beyond which a probit may have cut a side off
+COPIES = 24  # numbers for each cell that are there at a time, while a step handles its row or its feature
 MIN_CELLS = 10  # with fewer cells shown or hidden a feature tells nothing of how it hides
 
 OFFERED = (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN)
@@ -216,24 +218,52 @@ class _Climb:
         self.ridge = settings.ridge
         self.weights = weights
         self.column = torch.ones(len(batch), 1, dtype=batch.x.dtype) if weights is None else weights[:, None]
-        self.buckets = list(plan_buckets(batch.observed, missing_side=True, by_row=not mask.exact))
+        room = memory_budget() // (4 * 8 * COPIES)  # numbers that are at work together
+        size = max(1, room // batch.n_features)
+        self.parts = [slice(start, start + size) for start in range(0, len(batch), size)]
+        self.buckets = [
+            list(plan_buckets(batch.observed[part], missing_side=True, by_row=not mask.exact))
+            for part in self.parts
+        ]
+        width = max(1, room // len(batch))
+        self.columns = [slice(start, start + width) for start in range(0, batch.n_features, width)]
 
     def step(self, point: _Point) -> tuple[float, _Point]:
+        """The E-step takes some rows at a time, the M-step of the mask some features."""
         model, sites = point.model, point.sites
-        if model.mask.exact:
-            sites = model.first_sites(self.batch)
-        else:  # sites of the step before, brought up to date
-            sites = model.next_sites(model.condition(self.batch, sites, self.buckets), sites)
-        posterior, covariance = model.condition_and_sum(self.batch, sites, self.buckets, self.column[:, 0])
-        rest = model.without_sites(posterior, sites)
-        log_joint = model.log_joint(self.batch, posterior, sites)
+        shape = self.batch.x.shape
+        mean, variance, rest_mean, rest_variance, precision, linear = (
+            self.batch.x.new_empty(shape) for _ in range(6)
+        )
+        covariance, log_joint = torch.zeros_like(model.covariance), self.batch.x.new_empty(len(self.batch))
+        for part, buckets in zip(self.parts, self.buckets, strict=True):
+            rows, own = self.batch[part], sites[part]
+            if model.mask.exact:
+                own = model.first_sites(rows)
+            else:  # sites of the step before, brought up to date
+                own = model.next_sites(model.condition(rows, own, buckets), own)
+            posterior, added = model.condition_and_sum(rows, own, buckets, self.column[part, 0])
+            covariance += added
+            log_joint[part] = model.log_joint(rows, posterior, own)
+            mean[part], variance[part] = posterior.mean, posterior.variance
+            rest_mean[part], rest_variance[part] = model.without_sites(posterior, own)
+            precision[part], linear[part] = own.precision, own.linear
         value = penalised_mean(log_joint, model.gaussian, self.ridge, self.weights)
         value += float(model.mask.log_prior() / self.column.sum())
-        gaussian = maximise(posterior.mean, covariance, self.ridge, self.weights)
-        evidence = Evidence(
-            self.batch.filled(), self.batch.observed, posterior.mean, posterior.variance, *rest, self.column
-        )
-        return value, _Point(SelfMaskedGaussian(gaussian, model.mask.climb(evidence)), sites)
+        gaussian = maximise(mean, covariance, self.ridge, self.weights)
+        climbed = self._climb(model.mask, (mean, variance, rest_mean, rest_variance))
+        return value, _Point(SelfMaskedGaussian(gaussian, climbed), Sites(precision, linear))
+
+    def _climb(self, mask: SelfMask, laws: tuple[Tensor, Tensor, Tensor, Tensor]) -> SelfMask:
+        """Returns the mask after a step for each feature, given what is hidden (N, D), see `Evidence`."""
+        coefficients = []
+        for some in self.columns:
+            observed = self.batch.observed[:, some]
+            x = torch.where(observed, self.batch.x[:, some], 0.0)
+            mean, variance, rest_mean, rest_variance = (law[:, some] for law in laws)
+            evidence = Evidence(x, observed, mean, variance, rest_mean, rest_variance, self.column)
+            coefficients.append(mask.of_features(some).climb(evidence).coefficients)
+        return mask.with_coefficients(torch.cat(coefficients))
 
     def extrapolate(self, first: _Point, second: _Point, third: _Point) -> _Point:
         n_features = self.batch.n_features
