@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 MAX_SHOWN = 2_000
 """Missing cells of a column that its picture shows; more take time and hardly change the picture."""
 
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}  # rows of views cannot be taken
+
 
 @dataclass(frozen=True)
 class ShownCells:
@@ -29,7 +31,10 @@ class ShownCells:
 
     def take(self, table: pa.Table) -> pa.Table:
         """Return the rows of a table."""
-        return table if len(self.rows) == table.num_rows else table.take(pa.array(self.rows))
+        if len(self.rows) == table.num_rows:
+            return table
+        fields = [field.with_type(_PLAIN.get(field.type, field.type)) for field in table.schema]
+        return table.cast(pa.schema(fields)).take(pa.array(self.rows))
 
 
 def choose_cells(table: pa.Table, seed: int = 0, max_shown: int = MAX_SHOWN) -> ShownCells:
