@@ -133,6 +133,13 @@ def test_text_and_whole_floats_are_identifiers(rows):
     np.testing.assert_array_equal(text.predict("u101", [1, 2]), number.predict(101, [1, 2]))
 
 
+def test_few_ratings_are_learned_without_any_setting(rows):
+    ratings, expected = make_ratings()
+    model = AutoRec(rows, n_hidden=50, random_state=0).fit(ratings)
+    predicted = np.array([model.predict(user + 100, model.items_) for user in range(6)])
+    assert np.sqrt(np.mean((predicted - expected[:6]) ** 2)) < 0.5
+
+
 def test_the_variants_of_the_paper_can_be_fitted(rows):
     ratings, _ = make_ratings()
     for options in ({"sparsity_norm": False}, {"centre": True}, {"centre": False}):

@@ -32,6 +32,9 @@ from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Progress
 
 ROWS = ("item", "user")
+PENALTY_PER_UNIT = 0.12
+BATCH, SMALLEST_BATCH, EPOCHS = 128, 8, 40  # if "auto"
+FEW_ROWS, STEPS = 512, 600  # with fewer rows there are more epochs, for this many steps
 AT_ONCE = 8192  # entries that are decoded together
 
 
@@ -62,12 +65,13 @@ class AutoRec(Saveable, BaseEstimator):
         of items.
     n_hidden : int, default=500
         The number of hidden units.
-    penalty : float, default=60.0
+    penalty : float or "auto", default="auto"
         The weight of half the sum of squared weights in the loss, beside the sum of squared errors.
-    max_epochs : int, default=40
-        Maximum number of epochs.
-    batch_size : int, default=128
-        Rows per training step.
+        ``"auto"`` is 0.12 for each hidden unit.
+    max_epochs : int or "auto", default="auto"
+        Maximum number of epochs. ``"auto"`` is 40, and more with fewer than 512 rows, for about 600 steps.
+    batch_size : int or "auto", default="auto"
+        Rows per training step. ``"auto"`` is 128, or a quarter of the rows if there are fewer than 512.
     learning_rate : float, default=1e-3
         Initial learning rate; it falls to zero along half a cosine.
     patience : int, default=15
@@ -123,9 +127,9 @@ class AutoRec(Saveable, BaseEstimator):
         alpha: float | str = "auto",
         centre: bool | str = "auto",
         n_hidden: int = 500,
-        penalty: float = 60.0,
-        max_epochs: int = 40,
-        batch_size: int = 128,
+        penalty: float | str = "auto",
+        max_epochs: int | str = "auto",
+        batch_size: int | str = "auto",
         learning_rate: float = 1e-3,
         patience: int = 15,
         validation_fraction: float = 0.05,
@@ -175,11 +179,11 @@ class AutoRec(Saveable, BaseEstimator):
         module.reset_parameters(train, generator)
         self.history_ = fit_module(
             module,
-            RatingError(float(self.penalty), len(train)),
+            RatingError(self._penalty, len(train)),
             RatedRows(train, train),
             generator=generator,
             validation=None if held is None else RatedRows(train, held),
-            settings=self._settings(),
+            settings=self._settings(len(train)),
             callback=self.callback,
         )
         self._keep(module, every)
@@ -305,7 +309,7 @@ class AutoRec(Saveable, BaseEstimator):
             return (hidden @ module.decoder.T)[0] + module.output_bias
         usual = self._hidden @ module.decoder.mean(dim=0) + module.output_bias.mean()
         seen = self._hidden[rated]
-        kernel = seen @ seen.T + 0.5 * self.penalty * torch.eye(len(rated))
+        kernel = seen @ seen.T + 0.5 * self._penalty * torch.eye(len(rated))
         return usual + self._hidden @ (seen.T @ torch.linalg.solve(kernel, values - usual[rated]))
 
     def _best(self, predicted: Floats, rated: Positions, k: int) -> tuple[npt.NDArray[Any], Floats]:
@@ -349,10 +353,18 @@ class AutoRec(Saveable, BaseEstimator):
         with torch.no_grad():
             self._hidden = module.hidden(ratings)  # (N, K)
 
-    def _settings(self) -> TrainingSettings:
+    @property
+    def _penalty(self) -> float:
+        return PENALTY_PER_UNIT * self.n_hidden if self.penalty == "auto" else float(self.penalty)
+
+    def _settings(self, n_rows: int) -> TrainingSettings:
+        few = n_rows < FEW_ROWS
+        fitting = max(SMALLEST_BATCH, n_rows // 4) if few else BATCH
+        size = fitting if self.batch_size == "auto" else int(self.batch_size)
+        epochs = max(EPOCHS, STEPS * size // n_rows) if few else EPOCHS
         return TrainingSettings(
-            max_epochs=self.max_epochs,
-            batch_size=self.batch_size,
+            max_epochs=epochs if self.max_epochs == "auto" else int(self.max_epochs),
+            batch_size=size,
             learning_rate=self.learning_rate,
             schedule="cosine",
             patience=self.patience,
@@ -367,9 +379,11 @@ class AutoRec(Saveable, BaseEstimator):
             raise ValueError(f"centre must be True, False or 'auto', got {self.centre!r}.")
         if self.alpha != "auto":
             check_number("alpha", self.alpha, lambda v: 0 <= v < np.inf, "'auto' or a number of at least 0")
-        for name, lowest in {"n_hidden": 1, "max_epochs": 0, "batch_size": 1}.items():
-            check_whole(name, getattr(self, name), lowest)
-        check_number("penalty", self.penalty, lambda v: 0 < v < np.inf, "positive and finite")
+        check_whole("n_hidden", self.n_hidden, 1)
+        for name, lowest in {"max_epochs": 0, "batch_size": 1}.items():
+            check_whole(name, getattr(self, name), lowest, auto=True)
+        if self.penalty != "auto":
+            check_number("penalty", self.penalty, lambda v: 0 < v < np.inf, "positive and finite")
         check_training(self)
 
     def _state(self) -> dict[str, Tensor]:
