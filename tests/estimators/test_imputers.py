@@ -396,3 +396,11 @@ def test_draws_and_intervals_know_that_hidden_values_are_large():
     )
     for ask in (lambda i: i.sample(table)[0], lambda i: i.interval(table)[0], lambda i: i.interval(table)[1]):
         assert (ask(probit) - ask(plain))[hidden].mean() > 0.5
+
+
+def test_the_mean_of_a_wide_table_needs_no_matrix_of_its_columns():
+    array = np.random.default_rng(0).normal(size=(30, 200))
+    array[:, 0][:5] = np.nan
+    imputer = MeanImputer(random_state=0).fit(array)
+    assert max(tensor.numel() for tensor in imputer._state().values()) <= 200
+    np.testing.assert_allclose(imputer.transform(array)[:5, 0], np.nanmean(array[:, 0]))

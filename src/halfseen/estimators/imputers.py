@@ -11,6 +11,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margin_choice import bounded_margin
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._em_settings import em_settings
 from halfseen.estimators._holdout import split_rows
@@ -254,8 +255,8 @@ class MeanImputer(BaseImputer):
 
     def _fit_model(self, codes: Incomplete) -> TabularGaussian:
         features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
-        d = features.n_features
-        independent = Gaussian(torch.zeros(d, dtype=torch.float64), torch.eye(d, dtype=torch.float64))
+        ones = torch.ones(features.n_features, dtype=torch.float64)
+        independent = LowRankGaussian(torch.zeros_like(ones), ones.new_empty(len(ones), 0), ones)
         return TabularGaussian(self._modelled, features, independent)
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularGaussian:
