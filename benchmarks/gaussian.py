@@ -1,7 +1,8 @@
 """GaussianImputer beside scikit-learn's IterativeImputer (its defaults) in one run: time, error, memory.
 
 Times of one machine differ from run to run; read the ratios. Writes results/gaussian.json and the table of
-README.md that is made from it. Run with `make bench`.
+README.md that is made from it. Run with `make bench`; with `--margins` it only prints what margins of columns
+cost, and what they gain, beside the model without them.
 """
 
 import json
@@ -45,14 +46,14 @@ def hide(complete: np.ndarray, seed: int) -> np.ndarray:
     return np.where(hidden, np.nan, complete)
 
 
-def race(imputer, complete: np.ndarray, seed: int) -> tuple[float, float]:
+def race(imputer, complete: np.ndarray, seed: int, clock=time.perf_counter) -> tuple[float, float]:
     """Seconds to fit and transform, and the error of hidden cells in standard deviations of what was seen."""
     holey = hide(complete, seed)
-    began = time.perf_counter()
+    began = clock()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         filled = imputer.fit_transform(holey)
-    seconds = time.perf_counter() - began
+    seconds = clock() - began
     hidden = np.isnan(holey)
     standard = (filled - complete) / np.nanstd(holey, axis=0)
     return seconds, float(np.sqrt(np.mean(standard[hidden] ** 2)))
@@ -119,6 +120,42 @@ def run_tables(folder: Path) -> dict:
     return results
 
 
+def run_margins(folder: Path) -> dict:
+    """CPU time and error with margins="auto", as shares of those with "gaussian"."""
+    tables = {"synthetic": synthetic()}
+    tables |= {name: read(folder, *TABLES[name]) for name in ("concrete", "california", "breast")}
+    ratios = {}
+    for name, complete in tables.items():
+        found: dict[str, list[tuple[float, float]]] = {"auto": [], "gaussian": []}
+        for seed in range(MASKS):  # in turn, so that the rest of the machine disturbs both
+            for margins, times in found.items():
+                imputer = halfseen.GaussianImputer(margins=margins, random_state=0)
+                times.append(race(imputer, complete, seed, clock=time.process_time))
+        auto, gaussian = (np.array(found[margins]) for margins in ("auto", "gaussian"))
+        seconds = np.median(auto[:, 0]), np.median(gaussian[:, 0])
+        ratios[name] = {
+            "seconds": seconds[0],
+            "gaussian_seconds": seconds[1],
+            "time_ratio": seconds[0] / seconds[1],
+            "rmse_ratio": auto[:, 1].mean() / gaussian[:, 1].mean(),
+        }
+    return ratios
+
+
+def as_margins_table(ratios: dict) -> str:
+    """Markdown: one row per table."""
+    lines = [
+        '| table | CPU seconds, margins="auto" | margins="gaussian" | ratio | ratio of RMSE |',
+        "|---|---|---|---|---|",
+    ]
+    for name, row in ratios.items():
+        lines.append(
+            f"| {name} | {row['seconds']:.3f} | {row['gaussian_seconds']:.3f} "
+            f"| {row['time_ratio']:.2f} | {row['rmse_ratio']:.3f} |"
+        )
+    return "\n".join(lines)
+
+
 def as_table(results: dict) -> str:
     """Markdown: one row per table."""
     large = results["20,000 x 50, rank 10"]
@@ -159,6 +196,11 @@ def main() -> None:
         halfseen.GaussianImputer(random_state=0).fit_transform(hide(synthetic(), seed=0))
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         return
+    folder = os.environ.get("HALFSEEN_DATA", "")
+    if "--margins" in sys.argv:
+        halfseen.GaussianImputer(random_state=0).fit_transform(hide(synthetic(500, 5), seed=0))  # warm up
+        print(as_margins_table(run_margins(Path(folder))))
+        return
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     results = {
         "commit": commit.stdout.strip(),
@@ -167,13 +209,14 @@ def main() -> None:
         "20,000 x 50, rank 10": run_large(),
         "single_row_ms": single_row_milliseconds(),
     }
-    folder = os.environ.get("HALFSEEN_DATA", "")
     if Path(folder, "concrete").is_dir():
         results["tables"] = run_tables(Path(folder))
+        results["margins"] = run_margins(Path(folder))
     else:
         print("HALFSEEN_DATA does not name the folder of data sets: no real tables, nothing is stored.")
     print(as_table(results))
     if "tables" in results:
+        print(as_margins_table(results["margins"]))
         write(results)
 
 
