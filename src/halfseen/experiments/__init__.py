@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from halfseen.experiments import (
+    convac,
     gaussian,
     margins,
     missvae,
@@ -32,6 +33,7 @@ _MODULES = (
     tables,
     margins,
     sparsity,
+    convac,
 )
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(

@@ -50,6 +50,7 @@ class LogMatmulExp(torch.autograd.Function):
         """Keeps the exponentials, the weights and the sums."""
         _, shift, scaled, total = output
         ctx.mark_non_differentiable(shift, scaled, total)
+        ctx.set_materialize_grads(False)  # no zeros for the outputs without a gradient
         ctx.save_for_backward(scaled, inputs[1], total)
 
     @staticmethod
