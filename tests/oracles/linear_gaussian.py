@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from halfseen.distributions.leaf import inverse_softplus
+from halfseen.data.links import inverse_softplus
 from halfseen.distributions.leaves import STD_FLOOR
 from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel

@@ -9,7 +9,7 @@ from scipy import special, stats
 from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.leaf import inverse_softplus
+from halfseen.data.links import inverse_softplus
 from halfseen.distributions.observation import Observation
 from halfseen.errors import HalfseenWarning
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel

@@ -10,7 +10,7 @@ from scipy import integrate, stats
 from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.leaf import inverse_softplus
+from halfseen.data.links import inverse_softplus
 from halfseen.distributions.leaves import STD_FLOOR
 from halfseen.distributions.observation import Observation
 from halfseen.errors import HalfseenWarning

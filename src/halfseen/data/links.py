@@ -98,9 +98,19 @@ def _log(number: float) -> float:
     return float(torch.tensor(number, dtype=torch.float64).log())
 
 
+def inverse_softplus(y: Tensor) -> Tensor:
+    """Returns the t with log(1 + exp(t)) = y, for y > 0.
+
+    Examples
+    --------
+    >>> inverse_softplus(torch.nn.functional.softplus(torch.tensor([-3.0, 0.5, 40.0])))
+    tensor([-3.0000,  0.5000, 40.0000])
+    """
+    return y + torch.log(-torch.expm1(-y))
+
+
 def _inverse_softplus(t: Tensor) -> Tensor:
-    t = t.clamp(min=NEAREST)
-    return t + (-torch.expm1(-t)).log()
+    return inverse_softplus(t.clamp(min=NEAREST))
 
 
 def _log_sigmoid_of_softplus(t: Tensor) -> Tensor:

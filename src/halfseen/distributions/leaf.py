@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from halfseen.data.links import inverse_softplus
+
 TEMPERATURE = 0.5
 """Of relaxed draws: the lower, the closer to whole levels, and the noisier the gradient."""
 
@@ -112,11 +114,6 @@ def softplus(x: Tensor) -> Tensor:
     if torch.is_grad_enabled():
         return functional.softplus(x)
     return x.abs().neg_().exp_().log1p_().add_(x.clamp(min=0.0))
-
-
-def inverse_softplus(y: Tensor) -> Tensor:
-    """Returns the t with log(1 + exp(t)) = y, for y > 0."""
-    return y + torch.log(-torch.expm1(-y))
 
 
 def stretch_softplus(raw: Tensor, factor: Tensor, floor: float) -> Tensor:

@@ -5,13 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from halfseen.distributions.leaf import (
-    NumericLeaf,
-    inverse_softplus,
-    open_uniforms,
-    softplus,
-    stretch_softplus,
-)
+from halfseen.data.links import inverse_softplus
+from halfseen.distributions.leaf import NumericLeaf, open_uniforms, softplus, stretch_softplus
 from halfseen.distributions.student_t import student_t_cdf
 
 STD_FLOOR = 1e-3

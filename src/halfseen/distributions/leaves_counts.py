@@ -5,7 +5,8 @@ from scipy import special
 from torch import Tensor
 from torch.nn import functional
 
-from halfseen.distributions.leaf import NumericLeaf, by_scipy, inverse_softplus, open_uniforms
+from halfseen.data.links import inverse_softplus
+from halfseen.distributions.leaf import NumericLeaf, by_scipy, open_uniforms
 
 RATE_FLOOR = 1e-6  # of the typical rate: the log of a rate is finite
 MAX_CORRECTIONS = 50  # of a quantile; a dozen suffice unless the rate exceeds what a float tells apart

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.links import inverse_softplus
 from halfseen.distributions.choice import choose_by_cdf
 
 MIN_SCALE = 0.05
@@ -264,7 +265,7 @@ def _check_block(batch: Incomplete, start: int, stop: int) -> None:
 def _raw_scale(scale: Tensor) -> Tensor:
     """The inverse of ``MIN_SCALE + softplus``; what lies below twice the minimum is raised to it."""
     above = (scale - MIN_SCALE).clamp(min=MIN_SCALE)
-    return above + torch.log(-torch.expm1(-above))
+    return inverse_softplus(above)
 
 
 def _observed_moments(batch: Incomplete) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.links import inverse_softplus
 from halfseen.nn.masked_solve import Solver, masked_log_prob, masked_solve, masked_variance
 
 MIN_VARIANCE = 1e-6
@@ -190,7 +191,7 @@ class GaussianBlock(nn.Module):
         above = variance - MIN_VARIANCE
         self.loc.copy_(loc)
         self.factor.copy_(root)
-        self.raw_variance.copy_(above + torch.log(-torch.expm1(-above)))  # the inverse of softplus
+        self.raw_variance.copy_(inverse_softplus(above))
         if not self.self_masking and not (centre is None and precision is None and height is None):
             raise ValueError("centre, precision and height need a block with self_masking=True.")
         if centre is not None:

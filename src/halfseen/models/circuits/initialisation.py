@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.leaf import inverse_softplus, open_uniforms
+from halfseen.data.links import inverse_softplus
+from halfseen.distributions.leaf import open_uniforms
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.models.circuits.circuit import Circuit

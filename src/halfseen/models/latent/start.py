@@ -8,8 +8,9 @@ from torch.func import jacrev
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.links import inverse_softplus
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.distributions.leaf import Leaf, inverse_softplus
+from halfseen.distributions.leaf import Leaf
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import LatentModel
