@@ -45,7 +45,7 @@ def test_every_parameter_of_a_public_estimator_is_documented_with_its_default(na
     assert list(documented) == list(signature)
     for parameter, default in ((name, value.default) for name, value in signature.items()):
         if default is not None:
-            shown = re.search(r"default=(\S+)$", documented[parameter])
+            shown = re.search(r"default=(.+)$", documented[parameter])
             assert shown, f"{parameter} : {documented[parameter]}"
             assert ast.literal_eval(shown[1]) == default
 
