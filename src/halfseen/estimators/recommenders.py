@@ -242,7 +242,7 @@ class AutoRec(Saveable, BaseEstimator):
                 f"User {user!r} has no rating in fit. Use recommend_new with ratings of "
                 "the user, or fit again."
             )
-        predicted = self.predict(user, self.items_)
+        predicted = self._predict_items(int(position[0]))
         return self._best(predicted, self._rated_items(int(position[0])), k)
 
     @task_threads()
@@ -282,6 +282,18 @@ class AutoRec(Saveable, BaseEstimator):
     def _oriented(self, user: Positions, item: Positions) -> tuple[Positions, Positions]:
         """Returns rows and columns of the autoencoder."""
         return (user, item) if self.rows == "user" else (item, user)
+
+    def _predict_items(self, user: int) -> Floats:
+        """Returns the predicted ratings of all items by one user: one product of a matrix and a vector."""
+        items = np.arange(len(self._known["item"]))
+        entries = self._oriented(np.full(len(items), user), items)
+        module = self.module_
+        if self.rows == "item":
+            scores = self._hidden @ module.decoder[user] + module.output_bias[user]
+        else:
+            scores = module.decoder @ self._hidden[user] + module.output_bias
+        warm = self._offsets.is_warm(*entries)
+        return self._clipped(np.where(warm, scores.double().numpy(), self._offsets.predict(*entries)))
 
     def _rated_items(self, user: int) -> Positions:
         if self.rows == "user":
