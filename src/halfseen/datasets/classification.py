@@ -1,4 +1,4 @@
-r"""Classification of Gaussian features with holes, with the exact class probabilities."""
+r"""Classification with incomplete Gaussian features, with exact class probabilities."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,19 +25,20 @@ class GaussianClassificationProblem(Problem):
     .. math:: x \sim \mathcal{N}(\mu, \Sigma), \quad s = \beta_0 + \langle \beta, x \rangle, \quad
               P(y = 1 \mid x) = g(s)
 
-    The mask depends on y through x only. So the best probability given what was seen and the mask is
-    :math:`P(y = 1 \mid x_o, m) = \mathrm{E}[g(s) \mid x_o, m]`, the best prediction of a `GaussianProblem`
-    with link g and no noise: with mean t and variance v of the score it is :math:`\Phi(t / \sqrt{1 + v})` for
-    a probit link if values are missing (completely) at random or by Gaussian self-masking, and likewise exact
-    for a logistic one. Under probit self-masking it is found by importance sampling. To put the expected
-    score into the link, :math:`g(t)`, is too sure of itself.
+    The mask depends on y through x only. The Bayes probability given the observed values and the mask is
+    therefore :math:`P(y = 1 \mid x_o, m) = \mathrm{E}[g(s) \mid x_o, m]`, the best prediction of a
+    `GaussianProblem` with link g and no noise: with mean t and variance v of the score it is :math:`\Phi(t /
+    \sqrt{1 + v})` for a probit link if values are missing (completely) at random or by Gaussian self-masking,
+    and likewise exact for a logistic one. Under probit self-masking it is found by importance sampling. To
+    put the expected score into the link, :math:`g(t)`, is too sure of itself.
 
     Parameters
     ----------
     score : GaussianScore
-        The law of features and score: :math:`\mu, \Sigma, \beta, \beta_0`.
+        The distribution of features and score: :math:`\mu, \Sigma, \beta, \beta_0`.
     mechanism : Mechanism
-        What hides cells, calibrated: `MCAR`, `MARLogistic`, `GaussianSelfMasking` or `ProbitSelfMasking`.
+        The calibrated mechanism that removes values: `MCAR`, `MARLogistic`, `GaussianSelfMasking` or
+        `ProbitSelfMasking`.
     link : Link
         The probability g: `Probit` or `Logistic`.
 
@@ -83,7 +84,7 @@ class GaussianClassificationProblem(Problem):
             The variance of the score; the larger, the surer the classes. With a probit link and even classes
             the best accuracy on complete rows is :math:`1/2 + \arctan(\mathrm{sd}) / \pi`, 0.898 by default.
         prevalence : float, default=0.5
-            The share of class 1, which sets :math:`\beta_0`.
+            The frequency of class 1, which determines :math:`\beta_0`.
 
         Notes
         -----
@@ -114,7 +115,7 @@ class GaussianClassificationProblem(Problem):
         return self.estimate_bayes(X).mean
 
     def estimate_bayes(self, X: npt.ArrayLike) -> Estimate:
-        """Returns the probability of class 1 with its standard error and its effective share of draws."""
+        """Returns the probability of class 1 with its standard error and relative effective sample size."""
         return self._chances.estimate_bayes(X)
 
     def predict_plugged_in(self, X: npt.ArrayLike) -> Floats:
@@ -139,7 +140,7 @@ class GaussianClassificationProblem(Problem):
         return float(-np.log(chosen.clip(min=_SMALLEST_PROBABILITY)).mean())
 
     def bayes_accuracy(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        """Returns the share of labels that the likelier class meets, on these very rows."""
+        """Returns the accuracy of the Bayes classifier on these rows."""
         chances = self.predict_proba_bayes(X)
         return float((chances.argmax(axis=1) == _labels(y, len(chances))).mean())
 

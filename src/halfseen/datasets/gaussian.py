@@ -1,4 +1,4 @@
-r"""Regression on Gaussian features with holes, with the exact best prediction under four mechanisms."""
+r"""Regression with incomplete Gaussian features, with the exact Bayes predictor under four mechanisms."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,20 +36,21 @@ class GaussianProblem(Problem):
     .. math:: x \sim \mathcal{N}(\mu, \Sigma), \quad s = \beta_0 + \langle \beta, x \rangle, \quad
               y = g(s) + \varepsilon, \quad \varepsilon \sim \mathcal{N}(0, \sigma^2)
 
-    Given what was seen and the mask, s is Gaussian with mean t and variance v in closed form if values are
-    missing (completely) at random or by Gaussian self-masking, and :math:`f^* = \mathrm{E}[g(s)]` is closed
-    for every link :math:`g`; see `GaussianScore` and the links. Under probit self-masking :math:`f^*` is
-    closed for up to two missing features and linear g, and otherwise found by importance sampling; see
+    Given the observed values and the mask, s is Gaussian with mean t and variance v in closed form if values
+    are missing (completely) at random or by Gaussian self-masking, and :math:`f^* = \mathrm{E}[g(s)]` is
+    closed for every link :math:`g`; see `GaussianScore` and the links. Under probit self-masking :math:`f^*`
+    is closed for up to two missing features and linear g, and otherwise found by importance sampling; see
     `ProbitSelfMasked`.
 
     Parameters
     ----------
     score : GaussianScore
-        The law of features and score: :math:`\mu, \Sigma, \beta, \beta_0`.
+        The distribution of features and score: :math:`\mu, \Sigma, \beta, \beta_0`.
     noise_variance : float
         The :math:`\sigma^2` of the noise.
     mechanism : Mechanism
-        What hides cells, calibrated: `MCAR`, `MARLogistic`, `GaussianSelfMasking` or `ProbitSelfMasking`.
+        The calibrated mechanism that removes values: `MCAR`, `MARLogistic`, `GaussianSelfMasking` or
+        `ProbitSelfMasking`.
     link : Link
         The response g: `Linear`, `Bowl`, `Wave` or `Break`.
 
@@ -92,11 +93,13 @@ class GaussianProblem(Problem):
         n_features : int, default=10
             The number of features.
         mechanism : {"mcar", "mar", "gaussian_self_masking", "probit_self_masking"} or Mechanism
-            What hides cells. An object that is not calibrated yet is calibrated on a large sample.
+            The mechanism that removes values. An object that is not yet calibrated is calibrated on a large
+            sample.
         link : {"linear", "bowl", "wave", "break"} or Link
             The response.
         rate : float, default=0.5
-            The share of missing cells, in the columns that a mechanism affects; for mechanisms by name.
+            The fraction of missing values in the columns that a mechanism affects; for mechanisms given by
+            name.
         latent_share, signal_to_noise : float
             As above.
         random_state : int, numpy generator or None
@@ -132,7 +135,7 @@ class GaussianProblem(Problem):
         return cls(score, noise, _calibrated(mechanism, score, rate, generator), response)
 
     def sample(self, n_samples: int, random_state: Any = None) -> Sample:
-        """Returns complete rows (N, D), targets (N) and the boolean `observed` (N, D), True where seen."""
+        """Returns complete rows (N, D), targets (N) and the boolean mask `observed` (N, D)."""
         generator = data_generator(random_state)
         X = generator.multivariate_normal(self.score.loc, self.score.covariance, size=n_samples)
         noise = generator.normal(0.0, np.sqrt(self.noise_variance), size=n_samples)
@@ -144,7 +147,7 @@ class GaussianProblem(Problem):
         return self.estimate_bayes(X).mean
 
     def estimate_bayes(self, X: npt.ArrayLike) -> Estimate:
-        """Returns the best prediction with its standard error and its effective share of draws."""
+        """Returns the best prediction with its standard error and relative effective sample size."""
         rows = incomplete_rows(X, len(self.score.loc))
         if isinstance(self.mechanism, ProbitSelfMasking):
             slope = self._per_feature(self.mechanism.slopes_)

@@ -117,7 +117,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Probit:
-    r"""The probability of a class that grows with the score, by the normal law.
+    r"""The probability of a class that grows with the score, by the normal distribution function.
 
     .. math:: g(s) = \Phi(s), \qquad \mathrm{E}[g(s)] = \Phi\left(\frac{t}{\sqrt{1 + v}}\right)
 
@@ -139,7 +139,7 @@ class Probit:
 
 @dataclass(frozen=True)
 class Logistic:
-    r"""The probability of a class that grows with the score, by the logistic law.
+    r"""The probability of a class that grows with the score, by the logistic function.
 
     .. math:: g(s) = \frac{1}{1 + e^{-s}}, \qquad
               \mathrm{E}[g(s)] = \mathrm{E}_k\left[\Phi\left(\frac{t}{\sqrt{4 k^2 + v}}\right)\right]

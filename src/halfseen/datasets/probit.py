@@ -16,9 +16,9 @@ _RAREST = 1e-9  # a smaller probability of both features missing is lost to canc
 
 
 class Estimate(NamedTuple):
-    """A prediction per row, its standard error, and the share of the draws that effectively counted.
+    """A prediction per row, its standard error, and its relative effective sample size.
 
-    Rows that a closed form answers have error 0 and share 1.
+    For rows with a closed form the error is 0 and the relative effective sample size is 1.
     """
 
     mean: Floats
@@ -27,7 +27,7 @@ class Estimate(NamedTuple):
 
 
 class ProbitSelfMasked(NamedTuple):
-    r"""The score of a row whose missing features are missing by themselves, with probit probability.
+    r"""The distribution of the score of a row under probit self-masking.
 
     .. math:: P(m_k = 1 \mid x) = \Phi(\lambda_k x_k - c_k)
 
@@ -46,7 +46,7 @@ class ProbitSelfMasked(NamedTuple):
     Parameters
     ----------
     score : GaussianScore
-        The law of the features and of the score.
+        The distribution of the features and of the score.
     slope, threshold : array (D)
         The :math:`\lambda` and :math:`c` of each feature.
     n_draws : int

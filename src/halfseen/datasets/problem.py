@@ -1,4 +1,4 @@
-"""What every synthetic problem offers: complete data to judge by, a mask, and the best prediction."""
+"""The interface of simulated problems: complete data, a mask, and the Bayes predictor."""
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ Generator = np.random.RandomState | np.random.Generator
 
 
 class Sample(NamedTuple):
-    """Complete rows, their targets, and which cells a model is allowed to see (True = seen).
+    """Complete rows, their targets, and the mask (True for observed values).
 
     Examples
     --------
@@ -31,12 +31,12 @@ class Sample(NamedTuple):
 
     @property
     def incomplete(self) -> Floats:
-        """The rows with NaN in place of what was not seen."""
+        """The rows with NaN for missing values."""
         return np.where(self.observed, self.X, np.nan)
 
 
 class Problem(ABC):
-    r"""A law of rows, targets and masks of which the best prediction is known.
+    r"""A joint distribution of rows, targets and masks whose Bayes predictor is known.
 
     .. math:: f^*(x_o, m) = \mathrm{E}[y \mid x_o, m]
 
@@ -46,14 +46,14 @@ class Problem(ABC):
 
     @abstractmethod
     def sample(self, n_samples: int, random_state: Any = None) -> Sample:
-        """Returns complete rows X, targets y and the boolean `observed`, True where seen."""
+        """Returns complete rows X, targets y and the boolean `observed`, True for observed values."""
 
     @abstractmethod
     def predict_bayes(self, X: npt.ArrayLike) -> Floats:
         """Returns the expected target of each row given its observed cells, and that the rest is missing."""
 
     def bayes_r2(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        """Returns the share of the variance of y that the best prediction explains, on these very rows.
+        """Returns the R2 of the Bayes predictor on these rows.
 
         With several targets it is the mean over them.
         """

@@ -1,4 +1,4 @@
-"""What is known of each public data set before a file is opened: where it lies, its checksum, its licence."""
+"""The registry of public data sets: path, checksum, shape and licence of each."""
 
 import json
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ def names() -> list[str]:
 
 
 def describe(name: str) -> DataSet:
-    """Returns what is known of a data set.
+    """Returns the description of a data set.
 
     Examples
     --------

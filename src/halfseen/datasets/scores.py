@@ -1,4 +1,4 @@
-r"""A linear score of Gaussian features, given those that were seen and why the others were not.
+r"""A linear score of Gaussian features, given the observed features and the mechanism.
 
 Under Gaussian self-masking a feature is missing with probability :math:`K \exp(-(x_k - c_k)^2 / (2 D_k))`,
 which as a function of :math:`x_k` is the likelihood of *observing the value* :math:`c_k` *with noise
@@ -17,7 +17,7 @@ _NUMBERS_AT_ONCE = 2**21  # in the matrices of one batch of rows
 
 @dataclass(frozen=True, eq=False)
 class GaussianScore:
-    r"""The law of features and of a linear score :math:`s = \beta_0 + \langle \beta, x \rangle` of theirs.
+    r"""The distribution of features and of a linear score :math:`s = \beta_0 + \langle \beta, x \rangle`.
 
     .. math::
         A = S \Sigma S + \mathrm{diag}(m), \quad h = S A^{-1} S r, \quad

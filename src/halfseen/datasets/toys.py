@@ -68,7 +68,7 @@ class CorrelatedGaussian(ImputationProblem):
         return rows
 
     def draw_bayes(self, X: npt.ArrayLike, n_draws: int = 1, random_state: Any = None) -> Floats:
-        """Returns rows (S, N, 2) with the first feature drawn from its law where it is missing."""
+        """Returns rows (S, N, 2) with the first feature imputed by random draws."""
         rows = incomplete_rows(X, 2)
         _refuse_missing(rows, 1)
         u = data_generator(random_state).uniform(size=(n_draws, len(rows)))
@@ -92,8 +92,8 @@ class Ring(ImputationProblem):
               \mathcal{U}(-\pi, \pi), \quad x_1 \text{ missing if } \theta \in [\pi / 4, 3 \pi / 4]
 
     By symmetry the conditional mean is 0 and the best root mean square error is :math:`\sqrt{(4.5^2 + 0.5^2)
-    (1/2 - 1/\pi)} = 1.930`, though the conditional law has two modes and no mass at 0: judge a method by its
-    draws here, not by its means.
+    (1/2 - 1/\pi)} = 1.930`, although the conditional distribution has two modes and no mass at 0: judge a
+    method by its draws here, not by its means.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class Ring(ImputationProblem):
         return np.nan_to_num(rows, nan=0.0)
 
     def draw_bayes(self, X: npt.ArrayLike, n_draws: int = 1, random_state: Any = None) -> Floats:
-        r"""Returns rows (S, N, 2) with the first coordinate drawn from its law where it is missing.
+        r"""Returns rows (S, N, 2) with the first coordinate imputed by random draws.
 
         .. math:: p(x_1 \mid x_2, \text{missing}) \propto \varphi((r - 4.5) / 0.5) / r, \quad |x_1| \le x_2
 
@@ -164,7 +164,7 @@ class MixtureOfGaussians(ImputationProblem):
     weights, locs, covariances : arrays (K), (K, D), (K, D, D)
         Of the components.
     rate : float, default=0.5
-        The share of cells that are missing.
+        The fraction of missing values.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-r"""What goes with the holes of a column: the values and the holes of every other column, pair by pair."""
+r"""Associations of the missingness of each column with the values and the missingness of other columns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,40 +19,40 @@ from halfseen.diagnosis.effects import (
     odds_ratio,
 )
 
-MIN_GROUP = 5  # rows with a hole, and rows without, that a comparison of values needs
-MIN_EXPECTED = 5.0  # of a cell of a chi-squared test; rarer levels share one
+MIN_GROUP = 5  # minimum number of rows with a missing value, and of rows without
+MIN_EXPECTED = 5.0  # of a cell of a chi-squared test; rarer levels are merged
 MAX_LEVELS = 30
-MAX_WITH_HOLES = 100  # columns whose holes are looked at, the emptiest
-MAX_OTHERS = 300  # columns whose values are looked at
+MAX_WITH_HOLES = 100  # columns whose missingness is analysed, those with most missing values
+MAX_OTHERS = 300  # columns whose values are compared
 
 
 @dataclass(frozen=True)
 class Association:
-    """One column's holes beside another column's values or holes.
+    """The association of the missingness of a column with the values or the missingness of another.
 
     Attributes
     ----------
     column : str
-        The column whose holes are looked at.
+        The column whose missingness is analysed.
     other : str
-        The column beside it.
+        The other column.
     about : {"value", "missingness"}
-        What of the other column.
+        Whether the values or the missingness of the other column are compared.
     measure : {"rank-biserial", "Cramér's V", "odds ratio"}
-        What `effect` is; see `associate`.
+        The effect size; see `associate`.
     effect, low, high : float
         The effect size and its 95% interval.
     strength : float
-        The correlation of holes with the other column, from 0 to 1, whatever the measure.
+        The correlation of the missingness with the other column, from 0 to 1, comparable between measures.
     p_value, p_adjusted : float
-        As it comes, and by Holm's method over all pairs.
+        The p-value, and the p-value adjusted by Holm's method over all pairs.
     n_rows, n_missing : int
-        The rows compared, and those of them with a hole in `column`.
+        The number of rows compared, and of those in which `column` is missing.
     level : str or None
-        The level, of a column with levels, whose share differs most.
+        For a column with levels, the level whose frequency differs most.
     when_missing, when_seen : float
-        The mean value, the share of `level`, or the share of holes in the other column: among rows with a
-        hole in `column`, and among rows without.
+        The mean value, the frequency of `level`, or the missing rate of the other column, in rows with
+        `column` missing and in rows with `column` observed.
     """
 
     column: str
@@ -79,11 +79,11 @@ class Associations:
     Attributes
     ----------
     pairs : tuple of Association
-        Those with an adjusted p-value below 5% first, then the rest; within each by strength.
+        Pairs with an adjusted p-value below 5% first, then the others; both sorted by strength.
     n_untested : int
-        Pairs with too few rows on one side, or without any spread.
+        The number of pairs with too few rows in one group, or with a constant column.
     n_left_out : int
-        Columns of a wide table that were not looked at.
+        The number of columns of a wide table that were not analysed.
     """
 
     pairs: tuple[Association, ...]
@@ -91,7 +91,7 @@ class Associations:
     n_left_out: int
 
     def about(self, name: str) -> tuple[Association, ...]:
-        """Returns the pairs in which a column's values or holes stand beside another column's holes."""
+        """Returns the pairs whose other column has this name."""
         return tuple(pair for pair in self.pairs if pair.other == name)
 
     @property
@@ -101,18 +101,19 @@ class Associations:
 
 
 def associate(cells: Cells, target: str | None = None) -> Associations:
-    r"""Compares, for each column with holes, the rows with a hole to the rows without.
+    r"""Compares rows in which a column is missing with rows in which it is observed, for each column.
 
-    For a number or ordered levels, with rank sum R of the m rows with a hole among n others,
+    For numbers and ordered levels, with rank sum R of the m rows in which the column is missing and n others,
 
     .. math:: r = \frac{2 U}{m n} - 1, \qquad U = R - \frac{m (m + 1)}{2}
 
-    the rank-biserial correlation: 1 if every row with a hole has the higher value, with the p-value of
-    Mann and Whitney. For levels, Cramér's V, less what chance gives, with the p-value of the chi-squared
-    test. For the holes of the other column, the odds ratio; its p-value is Fisher's where rows are few. The
-    strength that sorts them is one correlation for all: between the indicator of a hole and ranks, levels or
-    holes; its square is the share of the indicator's variance that the other column explains. Beside values,
-    only the rows that show the value count.
+    is the rank-biserial correlation, which is 1 if every row with the column missing has the higher value;
+    the p-value is that of Mann and Whitney. For levels the effect size is the bias-corrected Cramér's V, with
+    the p-value of the chi-squared test. For the missingness of the other column it is the odds ratio, with
+    the p-value of the chi-squared test or, for few rows, of Fisher's exact test. Pairs are sorted by
+    strength, the correlation of the missingness indicator with ranks, levels or the other indicator; its
+    square is the fraction of the variance of the indicator that the other column explains. Comparisons of
+    values use only the rows in which the other column is observed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A user's table as diagnosis sees it: which cells were seen, and the numbers in them."""
+"""Tables for diagnosis: numeric codes, and which values are observed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Cells:
-    """Every column of a table, with the codes of those whose values say something.
+    """The columns of a table as numeric codes, with the mask.
 
     Shapes
     ------
@@ -55,7 +55,7 @@ class Cells:
 
 
 def read_observed(table: Table) -> Bools:
-    """Returns which cells (N, P) of a table hold a value."""
+    """Returns which values (N, P) of a table are observed."""
     observed = np.empty((table.n_rows, len(table.names)), dtype=bool, order="F")
     for j in range(len(table.names)):
         observed[:, j] = ~np.isnan(table.column(j).values)
@@ -63,7 +63,7 @@ def read_observed(table: Table) -> Bools:
 
 
 def thin(rows: Integers, n_wanted: int, generator: np.random.Generator) -> Integers:
-    """Returns at most so many of the rows, chosen at random, in their order."""
+    """Returns a random subsample of rows, in their order, of at most the given size."""
     if len(rows) <= n_wanted:
         return rows
     return np.sort(generator.choice(rows, n_wanted, replace=False))

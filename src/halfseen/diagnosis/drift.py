@@ -1,4 +1,4 @@
-r"""Whether two tables have the same holes: rates by column, and patterns."""
+r"""Drift of missingness between two tables: rates by column, and patterns."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,18 +18,19 @@ TOP_NEW = 10
 
 @dataclass(frozen=True)
 class RateChange:
-    """The share of holes of one column in two tables.
+    """The missing rates of one column in two tables.
 
     Attributes
     ----------
     column : str
-        The column, which both tables have.
+        The name of the column, which is in both tables.
     rate, reference_rate : float
-        The share of holes in the table and in the reference.
+        The missing rate in the table and in the reference.
     difference, low, high : float
-        The table less the reference, with a 95% interval.
+        The rate in the table minus the rate in the reference, with a 95% interval.
     p_value, p_adjusted : float
-        Of equal rates; as it comes, and by Holm's method over the columns. NaN if both are 0 or both 1.
+        The p-value of the hypothesis of equal rates, and the p-value adjusted by Holm's method over the
+        columns. NaN if both rates are 0 or both are 1.
     """
 
     column: str
@@ -44,7 +45,7 @@ class RateChange:
 
 @dataclass(frozen=True)
 class Drift:
-    """How the holes of a table differ from those of a reference.
+    """The differences in missingness between a table and a reference.
 
     Attributes
     ----------
@@ -55,15 +56,16 @@ class Drift:
     only_here, only_in_reference : tuple of str
         Columns that the other table does not have.
     distance : float
-        Half the sum of absolute differences of pattern shares: 0 for equal, 1 for disjoint patterns.
+        Half the sum of absolute differences of pattern frequencies: 0 for equal, 1 for disjoint patterns.
     effect, low, high : float
         Cramér's V of table by pattern, with a 95% interval; NaN if there is one pattern only.
     p_value : float
-        Of equal shares of all patterns, by the chi-squared test; rare patterns count together.
+        The p-value of the hypothesis of equal pattern frequencies, by the chi-squared test; rare patterns are
+        merged.
     new_patterns : tuple of Pattern
-        The most frequent patterns that the reference does not have.
+        The most frequent patterns that do not occur in the reference.
     n_new_patterns, n_new_rows, n_gone_patterns : int
-        All new patterns, their rows, and the patterns that only the reference has.
+        The numbers of new patterns, of their rows, and of patterns that occur only in the reference.
     """
 
     n_rows: int
@@ -83,12 +85,12 @@ class Drift:
 
 
 def compare_missingness(X: Any, reference: Any) -> Drift:
-    r"""Compares the holes of a table with those of a reference, such as serving data with training data.
+    r"""Compares the missingness of a table with that of a reference, such as training data.
 
     .. math:: \hat{p}_k - \hat{q}_k, \qquad \tfrac12 \sum_g |\hat{p}_g - \hat{q}_g|
 
-    the difference of rates for every column k, and the distance over all patterns g. Values are not
-    compared: this is drift of missingness, not of the data.
+    are the difference of rates for each column k, and the distance over all patterns g. Values are not
+    compared.
 
     Parameters
     ----------
@@ -112,7 +114,7 @@ def compare_missingness(X: Any, reference: Any) -> Drift:
 
 
 def run_drift(names: tuple[str, ...], observed: Bools, reference: Any) -> Drift:
-    """Compares a mask that is read already with a reference table."""
+    """Compares a mask with a reference table."""
     other = open_table(reference)
     common = [name for name in names if name in other.names]
     if not common:

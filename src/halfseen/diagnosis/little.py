@@ -1,4 +1,4 @@
-r"""Little's test: whether rows with different holes have the same means in the columns they show."""
+r"""Little's test of MCAR: whether rows with different patterns have the same means of observed values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ _PROBE = EMSettings(ridge=0.01 * DEPENDENT, max_iterations=50, tolerance=1e-3)  
 
 @dataclass(frozen=True)
 class Shift:
-    """Where a pattern's mean is furthest from the mean of all, counted in standard errors.
+    """The largest difference between a pattern mean and the overall mean, in standard errors.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class Shift:
     shift : float
         The distance in standard deviations of the column.
     missing : tuple of str
-        The columns that rows of the pattern miss.
+        The columns that are missing in the pattern.
     n_rows : int
-        The number of those rows.
+        The number of rows of the pattern.
     """
 
     column: str
@@ -65,18 +65,19 @@ class LittleTest:
     statistic, df, p_value : float
         :math:`d^2`, its degrees of freedom and the p-value of the chi-squared distribution; NaN if `reason`.
     p_value_robust : float
-        The same for data with heavier or lighter tails than a Gaussian, see `little_test`.
+        The p-value adjusted for data with heavier or lighter tails than a Gaussian, see `little_test`.
     effect : float
-        :math:`\sqrt{\max(0, d^2 - df) / n}`: how far, in standard deviations, the mean of a row's pattern
-        is from the mean of all, as a root mean square over rows. It does not grow with their number.
+        :math:`\sqrt{\max(0, d^2 - df) / n}`: the distance, in standard deviations, between the mean of a
+        row's pattern and the overall mean, as a root mean square over rows. It does not grow with their
+        number.
     largest : Shift or None
         The pattern and column with the clearest shift.
     n_patterns, n_rows : int
-        The patterns compared and their rows.
+        The number of patterns that are compared, and of their rows.
     n_features : int
-        The numbers and level indicators compared.
+        The number of numeric features and level indicators that are compared.
     notes : tuple of str
-        What was left out or done in part.
+        Restrictions of the test, such as patterns that were left out.
     reason : str or None
         Why there is no test.
     """
@@ -95,16 +96,17 @@ class LittleTest:
 
 
 def little_test(X: Any, *, random_state: Any = 0) -> LittleTest:
-    r"""Tests whether cells are missing completely at random, by comparing the means of patterns.
+    r"""Tests whether values are missing completely at random (MCAR), by comparing the means of patterns.
 
     .. math::
         d^2 = \frac{N - 1}{N} \sum_j n_j (\bar{y}_j - \hat{\mu}_{o_j})^\top \hat{\Sigma}_{o_j o_j}^{-1}
         (\bar{y}_j - \hat{\mu}_{o_j}), \qquad df = \sum_j |o_j| - D
 
-    where pattern j has :math:`n_j` rows that show the features :math:`o_j` with mean :math:`\bar{y}_j`, and
-    :math:`\hat{\mu}, \hat{\Sigma}` are of maximum likelihood under MAR. If cells are missing completely at
-    random, :math:`d^2` is close to chi-squared. A small p-value is evidence against that; a large one is no
-    evidence for it, least of all with few rows. Neither says anything of MNAR.
+    where pattern j has :math:`n_j` rows with observed features :math:`o_j` and mean :math:`\bar{y}_j`, and
+    :math:`\hat{\mu}, \hat{\Sigma}` are maximum likelihood estimates under MAR. If values are missing
+    completely at random, :math:`d^2` is approximately chi-squared distributed. A small p-value is evidence
+    against MCAR; a large one is no evidence for it, in particular with few rows. Neither distinguishes MAR
+    from MNAR.
 
     A level of a column is an indicator; levels of less than 1% of the rows are left to the one level that
     has none. Patterns are of all columns, those without usable values too. Features that others determine are
@@ -113,16 +115,16 @@ def little_test(X: Any, *, random_state: Any = 0) -> LittleTest:
     :math:`2\,df + (b - 1) \sum_j |o_j| (|o_j| + 2) / n_j`, with b the mean fourth power of Mahalanobis
     distances over its Gaussian value.
 
-    Of more than 20,000 rows so many, drawn at random, give the covariance, and all rows give the means of
-    patterns and :math:`\hat{\mu}`. The most frequent patterns are then compared, as far as 20,000 degrees of
-    freedom go: a choice by frequency looks at holes only, so the test stays valid.
+    For tables with more than 20,000 rows, the covariance is estimated on a random subsample of 20,000 rows,
+    and the means on all rows. The most frequent patterns are compared, up to 20,000 degrees of freedom;
+    because this choice depends on the mask only, the test remains valid.
 
     Parameters
     ----------
     X : pandas, polars or pyarrow table, or array of shape (n_rows, n_columns)
-        With missing cells.
+        A table with missing values.
     random_state : int, numpy generator or None, default=0
-        Chooses rows of a large table.
+        Seeds the subsample of a large table.
 
     Returns
     -------
@@ -147,7 +149,7 @@ def little_test(X: Any, *, random_state: Any = 0) -> LittleTest:
 
 
 def run_little(cells: Cells, patterns: Patterns, seed: int) -> LittleTest:
-    """Runs the test on cells that are read and grouped already."""
+    """Performs the test on a table that is already read and grouped."""
     if len(patterns.counts) < 2:
         return LittleTest(reason="All rows show the same columns, so there are no patterns to compare.")
     columns, notes = _choose_columns(cells)

@@ -28,9 +28,9 @@ class Patterns:
 
 
 def group_patterns(observed: Bools) -> Patterns:
-    """Groups rows by which cells they show.
+    """Groups rows by their patterns of missing values.
 
-    Columns that all rows show cannot tell rows apart and cost nothing.
+    Complete columns are ignored.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def group_patterns(observed: Bools) -> Patterns:
 
 @dataclass(frozen=True)
 class Pattern:
-    """One combination of missing columns and how many rows have it."""
+    """A combination of missing columns, and the number of its rows."""
 
     missing: tuple[str, ...]
     count: int
@@ -64,16 +64,16 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Monotonicity:
-    """Whether, in some order of the columns, a hole means that all later columns are holes too.
+    """Whether columns can be ordered so that everything after a missing value is missing too.
 
     Attributes
     ----------
     order : tuple of str
-        The columns with holes, those with fewer first. If any order is monotone, this one is.
+        The incomplete columns, those with fewer missing values first. If any order is monotone, this one is.
     monotone : bool
-        Whether every row fits.
+        Whether all rows fit the order.
     share : float
-        The share of rows that fit the order.
+        The fraction of rows that fit the order.
     """
 
     order: tuple[str, ...]
@@ -83,24 +83,24 @@ class Monotonicity:
 
 @dataclass(frozen=True)
 class PatternTable:
-    """The most frequent patterns over the columns with holes.
+    """The most frequent patterns of the incomplete columns.
 
     Attributes
     ----------
     columns : tuple of str
-        The columns with holes, in table order.
+        The incomplete columns, in the order of the table.
     rows : tuple of Pattern
         The most frequent patterns, the most frequent first.
     n_patterns : int
-        All distinct patterns.
+        The number of distinct patterns.
     n_single : int
-        The patterns of one row only.
+        The number of patterns that occur in one row only.
     n_complete_rows : int
-        Rows without a hole.
+        The number of complete rows.
     together : tuple of tuples of str
-        Groups of columns whose holes are always in the same rows.
+        Groups of columns that are always missing together.
     monotonicity : Monotonicity
-        Whether holes are nested, as when subjects drop out and do not return.
+        Whether the missingness is monotone, as when subjects drop out of a study.
     """
 
     columns: tuple[str, ...]
@@ -143,7 +143,7 @@ def tabulate_patterns(patterns: Patterns, names: Sequence[str], top: int = TOP_P
 
 
 def missing_names(shown: Bools, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the columns that a pattern does not show."""
+    """Returns the names of the columns that are missing in a pattern."""
     return tuple(names[j] for j in np.flatnonzero(~shown).tolist())
 
 

@@ -1,4 +1,4 @@
-r"""Whether a classifier that sees the rest of a row can tell that a cell is missing."""
+r"""Prediction of missingness: a classifier on the rest of each row."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,19 +22,20 @@ OVERLAP = 1 + N_FOLDS / (N_FOLDS - 1)  # folds share training rows: their scores
 
 @dataclass(frozen=True)
 class Predictability:
-    """How well one column's holes can be predicted from the other columns.
+    """The accuracy with which the missingness of a column is predicted from the other columns.
 
     Attributes
     ----------
     column : str
-        The column whose holes are predicted.
+        The column whose missingness is predicted.
     auc, low, high : float
-        The chance that, of a row with a hole and a row without, the classifier suspects the right one; 0.5
-        is guessing. Out of fold, with a 95% interval. NaN if `reason`.
+        The cross-validated area under the ROC curve, with a 95% interval; 0.5 is no better than chance. NaN
+        if there is a `reason`.
     p_value, p_adjusted : float
-        For the hypothesis of guessing, one-sided; as it comes, and by Holm's method over the columns.
+        The one-sided p-value of the hypothesis that the AUC is 0.5, and the p-value adjusted by Holm's method
+        over the columns.
     n_rows, n_missing : int
-        The rows used, and those of them with a hole.
+        The number of rows used, and of those in which the column is missing.
     reason : str or None
         Why there is no test.
     """
@@ -51,29 +52,29 @@ class Predictability:
 
 
 def predict_missingness(X: Any, *, random_state: Any = 0) -> tuple[Predictability, ...]:
-    r"""Predicts each column's holes from all other columns, out of fold, by boosted trees.
+    r"""Predicts the missingness of each column from all other columns by boosted trees.
 
     .. math:: A = \frac1F \sum_f \frac{U_f}{m_f n_f}, \qquad z = \frac{A - 1/2}{\sqrt{c\, v}},
         \qquad v = \frac{1}{F^2} \sum_f \frac{m_f + n_f + 1}{12\, m_f n_f}\, s_f
 
     with :math:`U_f` the Mann-Whitney statistic of the scores in fold f, :math:`s_f` its correction for ties,
-    and :math:`c = 1 + F / (F - 1)`, because folds share training rows. The classifier sees the values of the
-    other columns and whether they are missing. So a high value says that holes are not scattered
-    independently of the rest of the row: they go with values, or with holes elsewhere. It finds what pairs do
-    not show, such as holes at both ends of a scale; a value near 0.5 is no proof that nothing is there.
+    and :math:`c = 1 + F / (F - 1)`, because folds share training rows. The classifier uses the values of the
+    other columns and their missingness. A high AUC means that the missingness is associated with values or
+    with the missingness of other columns. This detects dependencies that pairwise comparisons do not, such as
+    missing values at both ends of a scale; an AUC near 0.5 does not prove independence.
 
     Parameters
     ----------
     X : pandas, polars or pyarrow table, or array of shape (n_rows, n_columns)
-        With missing cells. At most 20,000 rows per column are used, half of them with a hole where there are
-        enough.
+        A table with missing values. At most 20,000 rows per column are used, half of them with the column
+        missing if there are enough.
     random_state : int, numpy generator or None, default=0
-        Chooses rows and folds.
+        Seeds the subsample and the folds.
 
     Returns
     -------
     tuple of Predictability
-        The columns with holes, the most predictable first.
+        The incomplete columns, the most predictable first.
 
     References
     ----------
@@ -92,7 +93,7 @@ def predict_missingness(X: Any, *, random_state: Any = 0) -> tuple[Predictabilit
 
 
 def run_predictability(cells: Cells, seed: int) -> tuple[Predictability, ...]:
-    """Runs the classifier on cells that are read already."""
+    """Runs the classifier on a table that is already read."""
     n_missing = cells.n_rows - cells.observed.sum(axis=0)
     partial = np.flatnonzero((n_missing > 0) & (n_missing < cells.n_rows))
     emptiest = partial[np.argsort(-n_missing[partial], kind="stable")]

@@ -1,4 +1,4 @@
-r"""What is missing from a table, with what it goes, and what can be said of why."""
+r"""Diagnosis of a table: what is missing, what it is associated with, and evidence against MCAR."""
 
 import math
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -23,18 +23,19 @@ MAX_PAIRS = 1000  # of `to_dict`
 
 @dataclass(frozen=True)
 class ColumnHoles:
-    """The holes of one column.
+    """The missing values of one column.
 
     Attributes
     ----------
     name, kind : str
-        The column and what it is.
+        The name and the kind of the column.
     n_missing : int
-        Its holes.
+        The number of missing values.
     share : float
-        Their share of the rows.
+        The fraction of rows with a missing value.
     positions : tuple of float
-        The share of holes in up to 80 equal stretches of rows, from the first to the last; empty without any.
+        The missing rate in up to 80 equal blocks of rows, from the first to the last; empty for complete
+        columns.
     """
 
     name: str
@@ -46,26 +47,26 @@ class ColumnHoles:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `describe` found. Print it, or take the parts.
+    """The result of `describe`, which can be printed; its parts are attributes.
 
     Attributes
     ----------
     n_rows, n_missing : int
-        Rows of the table, and its missing cells.
+        The number of rows, and of missing values.
     columns : tuple of ColumnHoles
         All columns, in table order.
     patterns : PatternTable
-        Which columns are missing together, and whether holes are nested.
+        Which columns are missing together, and whether the missingness is monotone.
     associations : Associations
-        Each column's holes beside every other column's values and holes, the strongest first.
+        Associations of the missingness of each column with the values and missingness of other columns.
     little : LittleTest
         Little's test of MCAR, with effect sizes.
     predictability : tuple of Predictability
-        How well each column's holes can be predicted from the rest of the row.
+        The accuracy with which the missingness of each column is predicted from the rest of the row.
     target : str or None
         The column named as the target.
     drift : Drift or None
-        How the holes differ from those of the reference table.
+        The differences in missingness to the reference table.
     """
 
     n_rows: int
@@ -80,18 +81,18 @@ class Diagnosis:
 
     @property
     def readings(self) -> tuple[str, ...]:
-        """What the numbers say, in sentences that claim no more than they can."""
+        """The main results in sentences."""
         return wording.read(self)
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What no test on these data can say."""
+        """What cannot be tested from these data."""
         return wording.LIMITS
 
     def distinct_pairs(self, about: str) -> tuple[Association, ...]:
         """Returns the pairs that stand out, about "value" or "missingness", without repetitions.
 
-        Columns that are always missing together say the same; the first of them speaks for all.
+        Of columns that are always missing together, only the first is included.
         """
         echoes = {name for group in self.patterns.together for name in group[1:]}
         clear = (pair for pair in self.associations.clear if pair.about == about)
@@ -99,7 +100,7 @@ class Diagnosis:
         return tuple(pair for pair in holes if about == "value" or pair.other not in echoes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data for JSON; of very many pairs the first 1,000. None stands for no number."""
+        """Returns the diagnosis as JSON data, with at most 1,000 pairs; NaN becomes None."""
         pairs = self.associations.pairs
         short = replace(self, associations=replace(self.associations, pairs=pairs[:MAX_PAIRS]))
         content: dict[str, Any] = _plain(short)
@@ -113,23 +114,23 @@ class Diagnosis:
 def describe(
     table: Any, target: str | None = None, against: Any = None, *, random_state: Any = 0
 ) -> Diagnosis:
-    r"""Describes the holes of a table: patterns, what they go with, and evidence against MCAR.
+    r"""Describes the missing values of a table: patterns, associations, and evidence against MCAR.
 
-    MCAR says that the mask does not depend on the data, :math:`P(m \mid x) = P(m)`; MAR that it depends on
-    what was seen, :math:`P(m \mid x) = P(m \mid x_o)`; MNAR is anything else. Data can speak against MCAR.
-    They cannot tell MAR from MNAR, and no evidence against MCAR is no evidence for it.
+    Under MCAR the mask does not depend on the data, :math:`P(m \mid x) = P(m)`; under MAR it depends on
+    observed values only, :math:`P(m \mid x) = P(m \mid x_o)`; everything else is MNAR. The data can provide
+    evidence against MCAR, but not for it, and they cannot distinguish MAR from MNAR.
 
     Parameters
     ----------
     table : pandas, polars or pyarrow table, or array of shape (n_rows, n_columns)
-        With missing cells.
+        A table with missing values.
     target : str, optional
-        The column that will be predicted: how holes go with it is said first. The columns of an array are
-        x0, x1, ...
+        The column that will be predicted; associations with it are listed first. The columns of an array are
+        called x0, x1, ...
     against : table, optional
-        A reference, for example the training data: what has changed since is said.
+        A reference table, for example the training data, with which the missingness is compared.
     random_state : int, numpy generator or None, default=0
-        Chooses rows where a test uses a part of a large table, and folds.
+        Seeds the subsamples of large tables, and the folds.
 
     Returns
     -------
