@@ -61,7 +61,7 @@ def ampute(request: Request, reporter: Reporter) -> None:
     request : Request
         What to read, what to hide, and where to write.
     reporter : Reporter
-        Who says what is done.
+        The reporter of progress.
     """
     started = time.perf_counter()
     check_output(request.output, request.output_format)

@@ -1,4 +1,4 @@
-"""The steps of ``halfseen compare``: read, hide known cells, race, print, write."""
+"""The steps of ``halfseen compare``: read, remove known values, compare, print, write."""
 
 import os
 import sys
@@ -84,9 +84,9 @@ def run_race(race: Race, reporter: Reporter) -> Comparison:
     Parameters
     ----------
     race : Race
-        What to read, who races, and where to write.
+        The table, the methods, and the output.
     reporter : Reporter
-        Who says what is done.
+        The reporter of progress.
     """
     started = time.perf_counter()
     _check(race)
@@ -179,7 +179,7 @@ def _read(race: Race, reporter: Reporter) -> tuple[Any, dict[str, Any] | None]:
 
 
 def thin_rows(table: Any, race: Race) -> Any:
-    """Return as many rows as may race, drawn at random and in their order."""
+    """Return a random subsample of rows, in their order."""
     if table.num_rows <= race.max_rows:
         return table
     rows = np.random.default_rng(race.seed).permutation(table.num_rows)[: race.max_rows]
@@ -187,7 +187,7 @@ def thin_rows(table: Any, race: Race) -> Any:
 
 
 def print_race(summary: dict[str, Any]) -> None:
-    """Print the table of a race on standard output."""
+    """Print the table of a comparison on standard output."""
     terminal = Console(file=sys.stdout)
     console = terminal if terminal.is_terminal else Console(file=sys.stdout, width=_WIDE)
     for part in reversed(summary["parts"]):

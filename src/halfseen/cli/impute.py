@@ -88,14 +88,14 @@ def read_overrides(request: Request) -> dict[str, Any] | None:
 
 
 def impute(request: Request, reporter: Reporter) -> None:
-    """Fill the holes of a table file.
+    """Impute the missing values of a table file.
 
     Parameters
     ----------
     request : Request
         What to read, how to fill it, and where to write.
     reporter : Reporter
-        Who says what is done.
+        The reporter of progress.
     """
     started = time.perf_counter()
     _check_targets(request)

@@ -38,7 +38,7 @@ class Draft:
     cells, trimmed : pyarrow.Array
         Its texts; and without blanks around them, null where missing.
     rules : ColumnRules
-        What the user said of it.
+        The settings of the user.
     kind : str
         What it is if it is written the plain way.
     words : tuple

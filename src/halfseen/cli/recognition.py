@@ -34,7 +34,7 @@ def read_columns(cells: pa.Table, rules: Rules, delimiter: str) -> dict[str, Out
     cells : pyarrow.Table
         The cells as they are written.
     rules : Rules
-        What the user said.
+        The settings of the user.
     delimiter : str
         What separates the cells: where commas do, they are no decimal marks unless a cell proves it.
     """

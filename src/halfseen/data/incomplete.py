@@ -17,7 +17,7 @@ from halfseen.data.masked import unmask
 
 @dataclass(frozen=True)
 class Incomplete:
-    r"""Values with holes: ``x`` and the boolean ``observed`` of the same shape, True where seen.
+    r"""Incomplete values: ``x`` and the boolean ``observed`` of the same shape, True for observed values.
 
     What ``x`` holds where ``observed`` is False has no meaning and is never read: every function
     fills it with ``torch.where`` before it computes and masks with ``torch.where`` after.
@@ -58,7 +58,7 @@ class Incomplete:
         return array
 
     def filled(self, value: float | Tensor = 0.0) -> Tensor:
-        """Returns ``x`` with `value` (a number, or a tensor that broadcasts) in the holes."""
+        """Returns ``x`` with `value` (a number, or a tensor that broadcasts) for missing values."""
         return torch.where(self.observed, self.x, torch.as_tensor(value, dtype=self.x.dtype))
 
     def to(self, dtype: torch.dtype) -> "Incomplete":

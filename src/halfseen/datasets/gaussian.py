@@ -198,7 +198,7 @@ class GaussianProblem(Problem):
 def _calibrated(
     mechanism: str | Mechanism, score: GaussianScore, rate: float, generator: Generator
 ) -> Mechanism:
-    """Returns a mechanism calibrated to the law of the features where that is closed, else to a sample."""
+    """Returns a mechanism calibrated in closed form if there is one, else on a sample."""
     known = {
         "mean": score.loc.tolist(),
         "variance": np.diag(score.covariance).tolist(),

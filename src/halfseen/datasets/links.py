@@ -144,8 +144,9 @@ class Logistic:
     .. math:: g(s) = \frac{1}{1 + e^{-s}}, \qquad
               \mathrm{E}[g(s)] = \mathrm{E}_k\left[\Phi\left(\frac{t}{\sqrt{4 k^2 + v}}\right)\right]
 
-    with k of Kolmogorov's law: the logistic law is that mixture of normals. A sum over 37 values of k is
-    exact to rounding for every t and v, while Gauss-Hermite quadrature over s fails as v grows.
+    with k from Kolmogorov's distribution: the logistic distribution is that mixture of normals. A sum over 37
+    values of k is exact to rounding for every t and v, while Gauss-Hermite quadrature over s fails as v
+    grows.
 
     References
     ----------
@@ -172,7 +173,7 @@ class Logistic:
 
 
 def _logistic_mixture() -> tuple[Floats, Floats]:
-    r"""Returns variances :math:`4 k^2` and weights of the normals that make up the logistic law.
+    r"""Returns variances :math:`4 k^2` and weights of the normals that make up the logistic distribution.
 
     .. math:: f(k) = 8 k \sum_{j \ge 1} (-1)^{j + 1} j^2 e^{-2 j^2 k^2}
 

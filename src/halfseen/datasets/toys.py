@@ -1,4 +1,4 @@
-"""Small laws to impute from, each with its exact conditional mean: a Gaussian, a ring, a mixture."""
+"""Toy distributions with exact conditional means: a Gaussian, a ring and a mixture."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ from halfseen.datasets.problem import (
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import plan_buckets
 
-N_CELLS = 2000  # in which the law of a missing coordinate of the ring is cut
+N_CELLS = 2000  # in which the distribution of a missing coordinate of the ring is cut
 
 
 @dataclass(frozen=True)

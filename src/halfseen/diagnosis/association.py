@@ -292,7 +292,7 @@ def _compare_holes(names: list[str], rows: list[Integers], cells: Cells) -> list
 
 
 def _compare_pair(name: str, other: str, both: int, n_one: int, n_other: int, n_rows: int) -> Association:
-    """Compares two columns' holes; the column with more of them comes first."""
+    """Compares the missingness of two columns; the one with more missing values comes first."""
     if n_other > n_one:
         name, other, n_one, n_other = other, name, n_other, n_one
     table = np.array([[both, n_one - both], [n_other - both, n_rows - n_one - n_other + both]])

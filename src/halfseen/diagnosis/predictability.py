@@ -13,7 +13,7 @@ from halfseen.diagnosis.cells import Cells, Integers, thin
 from halfseen.diagnosis.effects import Floats, auc_interval, holm
 
 N_FOLDS = 3
-MIN_GROUP = 20  # rows with a hole, and without, of a column that is tested
+MIN_GROUP = 20  # rows with a missing value, and without, that a test needs
 MAX_ROWS = 20_000  # per column
 ROWS_OF_ALL = 400_000  # over all columns; many columns get fewer rows each
 MAX_COLUMNS = 60  # that are tested, the emptiest

@@ -20,7 +20,7 @@ NEW_SHARE = 0.9  # of a site in its next value: sites of a row change together, 
 
 @dataclass(frozen=True)
 class Posterior:
-    r"""The law of what is hidden, given sites.
+    r"""The distribution of missing values, given sites.
 
     Shapes
     ------
@@ -63,7 +63,7 @@ class SelfMaskedGaussian:
     Parameters
     ----------
     gaussian : Gaussian
-        The law of complete rows.
+        The distribution of complete rows.
     mask : SelfMask
         How features hide.
 
@@ -191,7 +191,7 @@ class SelfMaskedGaussian:
         measure: Callable[[Bucket, Tensor], Tensor] | None = None,
         add: Callable[[Tensor], object] | None = None,
     ) -> Posterior:
-        """Returns the law of the hidden cells of every row, given sites (N, D).
+        """Returns the distribution of the missing values of every row, given sites (N, D).
 
         `measure` sees each bucket with inverse Cholesky factors (P, Q, Q), in any thread; `add` receives what
         it returned, in the order of the buckets.

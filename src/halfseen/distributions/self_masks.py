@@ -106,7 +106,7 @@ class SelfMask(Protocol):
 
 @dataclass(frozen=True)
 class Evidence:
-    r"""What a mask is fitted to: values that are shown, and the law of those that are not.
+    r"""What a mask is fitted to: values that are shown, and the distribution of those that are not.
 
     Shapes
     ------
@@ -286,8 +286,8 @@ class Probit:
 
     .. math:: \pi(x) = \Phi(\lambda x - c)
 
-    The law of hidden cells is a truncated normal of the latent :math:`\lambda x - c + \eta > 0`; its sites
-    match the mean and variance of each cell (expectation propagation).
+    The distribution of missing values is a truncated normal of the latent :math:`\lambda x - c + \eta > 0`;
+    its sites match the mean and variance of each cell (expectation propagation).
 
     Shapes
     ------

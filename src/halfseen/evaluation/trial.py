@@ -90,7 +90,7 @@ def run_trial(
             seconds, scores, columns = _race(imputer, table, trial, n_draws=n_draws, level=level)
         except NotApplicableError as reason:
             return replace(record, status="not applicable", error=_short(str(reason)))
-        except Exception as error:  # a contestant may fail in any way, and each is a result of the race
+        except Exception as error:  # a contestant may fail in any way, and each is a result
             return replace(record, status="failed", error=_short(f"{type(error).__name__}: {error}"))
     said = dict.fromkeys(_short(f"{one.category.__name__}: {one.message}") for one in caught)
     return replace(

@@ -1,4 +1,4 @@
-"""Linear regression with holes in Gaussian inputs, beside the Bayes rate.
+"""Linear regression with missing Gaussian inputs, compared with the Bayes rate.
 
 The protocol is that of the NeuMiss paper, and the paper's numbers are means over its 20 data sets, recomputed
 from its published result files.

@@ -4,7 +4,7 @@ Half of all cells of a table of 20,000 rows and 5 columns are missing, which mak
 variational autoencoder with 2 latents irregular. The same networks are trained by bounds with a Gaussian
 posterior, with a mixture, and with one Gaussian for each of several imputations. Each method may decode 15
 latents of a row in a step: a mixture has 15 components. The score is the log-likelihood of complete test
-rows, by integration over a grid of latents. It is -2.095 for the law that the data come from, which no model
+rows, by integration over a grid of latents. It is -2.095 for the distribution of the data, which no model
 should pass but by chance, and -6.97 for a single Gaussian, which every trained model should.
 
 Beside the paper's methods stand the controls of DeMissVAE, in which one objective trains both networks: that
@@ -13,9 +13,9 @@ of observed cells (`CVI`) or that of completed rows (`MVB`); and its objectives 
 the ratio of signal to noise of gradients at the end of training, a mean over parameters; which components of
 mixtures are in use; and, of seed 0, the posteriors of some test rows (`PICTURED`).
 
-Networks start at random and see zeros in the holes, and the mask. Rows that show nothing are left out of
-training. Seeds change the mask, the first weights and all noise, never the rows. Gradients of posteriors go
-through the draws only (sticking the landing). In place of Adam with the AMSGrad correction there is AdamW.
+Networks start at random and see zeros for missing values, and the mask. Rows that show nothing are left out
+of training. Seeds change the mask, the first weights and all noise, never the rows. Gradients of posteriors
+go through the draws only (sticking the landing). In place of Adam with the AMSGrad correction there is AdamW.
 
 The scale "small" has a reduced budget: 2 blocks of 128 units in place of 3 of 200, and 20 epochs in place of
 500 (6,000 steps in place of 151,500), at a rate of 0.003 that falls to zero in place of a constant 0.001; 3
@@ -139,7 +139,7 @@ PLANS = {
 
 @dataclass(frozen=True)
 class Task:
-    """Rows with holes to learn from, complete ones to be scored on, the law of both, and what to spend."""
+    """Incomplete training rows, complete test rows, the distribution of both, and the budget."""
 
     train: Incomplete
     test: Incomplete
@@ -149,7 +149,7 @@ class Task:
 
     @cached_property
     def true_score(self) -> float:
-        """The mean log density of the test rows under their own law."""
+        """The mean log density of the test rows under their own distribution."""
         return float(self.law.log_prob(self.test.to_array()).mean())
 
 
@@ -165,7 +165,7 @@ def make_task(setting: Setting, seed: int) -> Task:
 
 
 def _complete_rows() -> tuple[Floats, Floats, MixtureOfGaussians]:
-    """Returns training rows, test rows and their law: the paper's, or others like them."""
+    """Returns training rows, test rows and their distribution: the paper's, or others like them."""
     if is_present(describe(DATA)):
         found = {name: np.asarray(part, dtype=np.float64) for name, part in load(DATA).items()}
         law = MixtureOfGaussians(found["comp_probs"], found["means"], found["covs"], MISSING)
@@ -242,7 +242,7 @@ def _pooled(log_p: torch.Tensor) -> npt.NDArray[np.float16]:
 
 
 class Truth:
-    """The law that the rows come from."""
+    """The distribution of the rows."""
 
     def score(self, task: Task) -> dict[str, float]:
         """Returns the log-likelihood of the test rows."""
@@ -261,7 +261,7 @@ class SingleGaussian:
 
 
 def score(model: Trained | Truth | SingleGaussian, task: Task) -> dict[str, Any]:
-    """Returns the log-likelihood of the test rows, beside that of their own law."""
+    """Returns the log-likelihood of the test rows, beside that of their own distribution."""
     found = model.score(task)
     return found | {"below the true mixture": task.true_score - found[SCORE]}
 

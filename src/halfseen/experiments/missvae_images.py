@@ -145,7 +145,7 @@ PLANS = {
 
 @dataclass(frozen=True)
 class Task:
-    """Images with holes to learn from, some before they had holes, test images, their holes, what to spend.
+    """Incomplete training images, some complete ones, test images, their masks, and the budget.
 
     Pixels are -1 and 1.
     """
@@ -159,7 +159,7 @@ class Task:
 
     @cached_property
     def holed(self) -> Incomplete:
-        """The first test images, with holes."""
+        """The first test images, with missing values."""
         size = self.plan.n_imputed
         seen = self.observed[:size]
         return Incomplete(torch.where(seen, self.test.x[:size], torch.nan), seen)
@@ -281,7 +281,7 @@ def train(method: Method, task: Task) -> LatentModel:
 
 
 def build(method: Method, plan: Plan) -> LatentModel:
-    """Returns a model of binary images; the encoder sees zeros in holes, neither black nor white."""
+    """Returns a model of binary images; missing values are zero, neither black nor white."""
     shape = (1, *SHAPE)
     return LatentModel(
         ConvEncoder(shape, LatentModel.n_outputs(N_LATENT, method.n_components), **plan.encoder),
@@ -293,7 +293,7 @@ def build(method: Method, plan: Plan) -> LatentModel:
 
 
 def sampler_of(model: LatentModel, task: Task) -> ImportanceSampler:
-    """Returns what fills holes: latents of the model's own posterior, weighted."""
+    """Returns what imputes missing values: latents of the model's own posterior, weighted."""
     return ImportanceSampler(model, task.plan.n_imputation_draws, NOISE_SEED + task.seed, adapts=False)
 
 

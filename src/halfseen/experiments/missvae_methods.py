@@ -151,7 +151,7 @@ def bound_of_complete(
 
 
 def build(method: Method, n_features: int, plan: Plan, generator: torch.Generator) -> LatentModel:
-    """Returns a model of Gaussian cells with random weights; the encoder sees zeros in holes and the mask."""
+    """Returns a model of Gaussian cells with random weights; the encoder reads zeros and the mask."""
     observation = Observation.for_pixels(n_features, "gaussian")
     n_outputs = LatentModel.n_outputs(plan.n_latent, method.n_components)
     encoder = ResidualMLP(2 * n_features, n_outputs, n_blocks=plan.n_blocks, width=plan.width)

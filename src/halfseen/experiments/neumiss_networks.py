@@ -47,7 +47,7 @@ PREDICTED_AT_ONCE = 4096  # rows
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows with holes (N, D) and their targets (N)."""
+    """Rows with missing values (N, D) and their targets (N)."""
 
     batch: Incomplete
     target: Tensor

@@ -21,9 +21,9 @@ Floats = npt.NDArray[np.float64]
 
 
 class MaskMLP(RegressorMixin, BaseEstimator):
-    """A perceptron with one hidden layer on the rows, with 0 in the holes, and on the mask.
+    """A perceptron with one hidden layer on the rows, with 0 for missing values, and on the mask.
 
-    As in the NeuMiss paper the holes are filled on the raw scale, and then all columns are standardised.
+    As in the NeuMiss paper missing values are filled on the raw scale, and then all columns are standardised.
     Where the paper trains for up to 2000 epochs and takes the best of 12 widths on validation rows, this one
     has one width, a standardised target, and scikit-learn's early stopping on a tenth of the rows.
 

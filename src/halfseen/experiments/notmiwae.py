@@ -78,7 +78,7 @@ class Task:
 
     @property
     def incomplete(self) -> npt.NDArray[np.float64]:
-        """The table with NaN in the holes."""
+        """The table with NaN for missing values."""
         return np.where(self.missing, np.nan, self.X)
 
 

@@ -33,7 +33,7 @@ class DiscTask:
 
     @property
     def incomplete(self) -> npt.NDArray[np.float64]:
-        """The images with NaN in the holes."""
+        """The images with NaN for missing values."""
         return np.where(self.missing, np.nan, self.X)
 
 

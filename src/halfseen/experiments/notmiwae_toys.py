@@ -6,8 +6,8 @@ coordinate is missing in the upper quarter. There both sides are equally likely 
 no point is: RMSE cannot tell a ring from a disc, so draws are judged too.
 
 - ``RMSE`` over missing cells, of single best values.
-- ``off the line``: the median distance of draws from the line around which the law lies, a circle or the
-  regression line. That of the oracle's draws is as it should be.
+- ``off the line``: the median distance of draws from the line around which the distribution
+  lies, a circle or the regression line. That of the oracle's draws is as it should be.
 - ``rarer side``: of each row the share of its draws on that side of the oracle's expectation where fewer are,
   averaged over rows. Near a half for the oracle's draws, and 0 for draws that know one side only.
 - ``energy distance`` of draws to the true rows.
@@ -97,7 +97,7 @@ _PUBLISHED = {
 
 @dataclass(frozen=True)
 class Task:
-    """Rows of a law, of which some first features are missing."""
+    """Rows of a distribution, of which some first features are missing."""
 
     law: Law
     sample: Sample
@@ -110,7 +110,7 @@ class Task:
 
     @property
     def to_fill(self) -> Floats:
-        """These rows (M, 2), with NaN in the holes."""
+        """These rows (M, 2), with NaN for missing values."""
         return self.sample.incomplete[self.hidden]
 
 
@@ -135,7 +135,7 @@ def make_task(setting: Setting, seed: int) -> Task | DiscTask:
 
 
 class Oracle:
-    """Knows the law, and why values are missing."""
+    """Knows the distribution, and why values are missing."""
 
     def answer(self, task: Task) -> Answer:
         """Returns expectations and draws."""

@@ -63,7 +63,7 @@ class Experiment:
     name : str
         As ``halfseen reproduce`` takes it, and in the name of the result file.
     question : str
-        What the runs will tell, in one sentence.
+        The question of the experiment, in one sentence.
     paper : str
         The paper whose protocol and numbers these are.
     make_data : callable

@@ -76,7 +76,7 @@ class Task:
 
     @property
     def shown(self) -> npt.NDArray[np.float64]:
-        """The codes with NaN in the holes."""
+        """The codes with NaN for missing values."""
         return np.where(self.hidden, np.nan, self.table.codes)
 
 

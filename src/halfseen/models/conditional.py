@@ -24,7 +24,7 @@ RowLaw = Gaussian | SelfMaskedGaussian
 
 
 def only_features(law: RowLaw, n_features: int) -> RowLaw:
-    """Returns the law of the first features alone."""
+    """Returns the distribution of the first features."""
     if isinstance(law, SelfMaskedGaussian):
         mask = _with_cells(law.mask, law.mask.active[:n_features], law.mask.coefficients[:n_features])
         return SelfMaskedGaussian(_leading(law.gaussian, n_features), mask)
@@ -32,7 +32,7 @@ def only_features(law: RowLaw, n_features: int) -> RowLaw:
 
 
 def with_scores(law: RowLaw, weights: Tensor) -> RowLaw:
-    r"""Returns the law of the features followed by scores :math:`W^\top (x - \mu)`, which no row shows.
+    r"""Returns the distribution of the features followed by unobserved scores :math:`W^\top (x - \mu)`.
 
     Shapes
     ------
@@ -59,7 +59,7 @@ def condition(law: RowLaw, batch: Incomplete, n_unseen: int) -> tuple[Tensor, Te
 
 
 def law_state(law: RowLaw) -> dict[str, Tensor]:
-    """Returns the tensors of a law, to be saved."""
+    """Returns the tensors of a joint distribution, to be saved."""
     gaussian = law.gaussian if isinstance(law, SelfMaskedGaussian) else law
     state = {"law.loc": gaussian.loc}
     if isinstance(gaussian, LowRankGaussian):
@@ -73,7 +73,7 @@ def law_state(law: RowLaw) -> dict[str, Tensor]:
 
 
 def law_from_state(state: Mapping[str, Tensor]) -> RowLaw:
-    """Rebuilds a law from what `law_state` returned."""
+    """Rebuilds a joint distribution from what `law_state` returned."""
     gaussian = _gaussian_from_state(state)
     for kind, mask in (("bump", Bump), ("probit", Probit)):
         if f"law.{kind}.active" in state:

@@ -162,7 +162,7 @@ class DiagonalMixture(nn.Module):
 
         numbers = weights.new_zeros(len(weights), len(self.gaussian))  # (N, G)
         missing = ~batch.observed.reshape(-1, self.n_features)[:, self.gaussian]
-        cells = missing.nonzero()  # (M, 2): only the holes are searched
+        cells = missing.nonzero()  # (M, 2): only missing values are searched
         for piece in cells.split(max(1, _NUMBERS_AT_ONCE // self.n_components)) if len(cells) else ():
             rows, columns = piece.unbind(dim=1)
             numbers[rows, columns] = _mixture_quantile(weights[rows], loc[columns], scale[columns], level)

@@ -1,4 +1,4 @@
-r"""What an encoder sees in the holes of a row."""
+r"""What an encoder sees for the missing values of a row."""
 
 import torch
 from torch import Tensor, nn

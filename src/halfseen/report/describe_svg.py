@@ -21,7 +21,7 @@ def squeeze(text: str, at_most: int = _NAME) -> str:
 
 
 def heat_map(grid: dict[str, Any], title: str) -> str:
-    """Draw strengths from 0 to 1: a row per column with holes, the darker the stronger.
+    """Draw strengths from 0 to 1: a row per column with missing values, the darker the stronger.
 
     Parameters
     ----------

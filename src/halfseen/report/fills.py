@@ -1,4 +1,4 @@
-"""One column with holes: observed against imputed values, and how sure the model is."""
+"""One column with missing values: observed against imputed values, and how sure the model is."""
 
 from collections.abc import Sequence
 from typing import Any

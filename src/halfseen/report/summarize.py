@@ -182,7 +182,7 @@ def _summarize_column(
 
 
 def _most_missing(holes: np.ndarray, at_most: int) -> np.ndarray:
-    """Return the places of the columns with holes, in table order; the emptiest if there are too many."""
+    """Return the positions of incomplete columns; those with most missing values if there are many."""
     counts = holes.sum(axis=0)
     chosen = np.argsort(-counts, kind="stable")[:at_most]
     return np.sort(chosen[counts[chosen] > 0])

@@ -239,7 +239,7 @@ def strip(shares: Sequence[float], edges: Sequence[int], name: str) -> str:
 
 
 def pattern_grid(patterns: dict[str, Any]) -> str:
-    """Draw the most frequent missingness patterns: a row per pattern, a column per column with holes."""
+    """Draw the most frequent missingness patterns: a row per pattern, a column per incomplete column."""
     columns, rows = patterns["columns"], patterns["rows"]
     longest = max(len(shorten(name, 22)) for name in columns)
     slant = 6.8 * longest * 0.72

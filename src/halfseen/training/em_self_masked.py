@@ -57,7 +57,7 @@ def fit_masked_gaussian(
     start: Gaussian | SelfMaskedGaussian | None = None,
     callback: Callable[[int, float], None] | None = None,
 ) -> MaskedFit:
-    """Fits a Gaussian to rows with holes, with or without a model of why cells are missing.
+    """Fits a Gaussian to rows with missing values, with or without a model of why cells are missing.
 
     Without a start, large tables start from a fit to a random subset of rows.
 

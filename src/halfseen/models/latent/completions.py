@@ -88,7 +88,7 @@ class Completions:
         generator: torch.Generator,
         donors: Incomplete | None = None,
     ) -> "Completions":
-        """Fills the holes with independent draws from the observed values of each column.
+        """Fills missing values with independent draws from the observed values of each column.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class Completions:
 
     @torch.no_grad()
     def update(self, index: Tensor, drawn: Tensor, n_skipped: int = 0) -> None:
-        """Puts new draws (B, K, D) in the holes of B different rows, and counts the visit.
+        """Replaces the missing values of B different rows by new draws (B, K, D), and counts the visit.
 
         Draws beyond the limits are not taken, and neither are those of the first `n_skipped` visits.
         """

@@ -162,7 +162,7 @@ def integrated_log_prob(
     Shapes
     ------
     parameters : :math:`(*, P)`
-    x : :math:`(*, D)`, features with anything finite in the holes
+    x : :math:`(*, D)`, features with anything finite for missing values
     seen : :math:`(*, C)`
     """
     log_observed = functional.logsigmoid(mask_model.logits(x))

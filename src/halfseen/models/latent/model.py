@@ -88,7 +88,7 @@ class LatentModel(nn.Module):
         by quadrature, for self-masking models with Gaussian, Student-t and level columns. ``"auto"``
         integrates where it can.
     fill : nn.Module, optional
-        What the encoder sees in holes; zeros by default.
+        What the encoder sees for missing values; zeros by default.
 
     References
     ----------

@@ -11,11 +11,11 @@ from halfseen.distributions.gaussian import Gaussian
 
 @dataclass(frozen=True)
 class Guessed(Incomplete):
-    r"""Values with holes, and a guess of the whole row that was made from the observed cells alone.
+    r"""Incomplete values, and a guess of the whole row that was made from the observed cells alone.
 
     If the guess is the conditional mean of a Gaussian, the posterior mean of a linear-Gaussian latent model
     is a linear function of it whatever is missing, :math:`\mathrm{E}[z \mid x_o] = \mathrm{E}[\mathrm{E}[z
-    \mid x] \mid x_o] = B (\mathrm{E}[x \mid x_o] - \mu)`; zeros in the holes have no such property.
+    \mid x] \mid x_o] = B (\mathrm{E}[x \mid x_o] - \mu)`; zeros for missing values have no such property.
 
     Shapes
     ------
@@ -45,7 +45,7 @@ class Guessed(Incomplete):
 
 
 class GuessFill(nn.Module):
-    """Creates the fill of holes with the guess that rows bring along."""
+    """Creates the fill of missing values with the guess that rows bring along."""
 
     def forward(self, batch: Incomplete) -> Tensor:
         """Returns the filled values, with the shape of the batch."""

@@ -75,8 +75,8 @@ class LatentArchitecture:
     width, n_blocks : int
         Size and number of the residual blocks of both networks.
     encoder : {"preimputed", "zero", "learned", "set"}
-        What the encoder reads: holes filled with a linear guess, zeros or learned constants, beside the mask;
-        or the set of what is observed.
+        What the encoder reads: missing values replaced by a linear guess, zeros or learned constants, beside
+        the mask; or the set of what is observed.
     linear_decoder : bool
         Whether the decoder is one linear layer.
     numeric : {"gaussian", "shared-gaussian", "student-t"}
@@ -191,7 +191,7 @@ class LatentArchitecture:
         """Returns the model of images, whose columns are pixels of one kind.
 
         Networks handle squares of pixels, so many that about eight are side by side, with a quarter of
-        `width` maps; the encoder sees zeros in the holes, which are the middle of the pixels' range.
+        `width` maps; the encoder sees zeros for missing values, which are the middle of the pixels' range.
         """
         observation = pixel_observation(columns, self.numeric)
         body: dict[str, Any] = {
@@ -263,7 +263,7 @@ class TabularLatent:
     features : FeatureMap
         From codes (N, C) to features (N, D), with all indicators.
     guess : Gaussian
-        Of the features; its conditional means are what the encoder sees in holes.
+        Of the features; its conditional means are what the encoder sees for missing values.
     sampler : LatentSampler
         Has the trained model.
     """
