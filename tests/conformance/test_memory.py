@@ -41,15 +41,22 @@ def beyond(found):
     ]
 
 
-MEASURED = [row for row in ESTIMATORS if not row.slow]  # the others share all their code with "latent"
+PRESETS = ("miwae", "demissvae", "misssiwae")
+"""Presets of "latent" that are measured, on fewer rows, as they are slow: one for each way of training.
+
+Left out are mvae, missvae, misssvae and missiwae, which differ from these in their bound or the number of
+components only, and not-miwae, whose draws are made by rejection and would take minutes.
+"""
+MEASURED = [row for row in ESTIMATORS if not row.slow or row.name in PRESETS]
 
 
 @linux
 @pytest.mark.slow
 @pytest.mark.parametrize("row", MEASURED, ids=str)
 def test_every_call_stays_within_the_budget_whatever_the_number_of_rows(row):
-    found = peaks(row.name, 0, N_ROWS, 4 * N_ROWS)
-    assert {one["n_rows"] for one in found} == {N_ROWS, 4 * N_ROWS}
+    n_rows = N_ROWS // 5 if row.slow else N_ROWS
+    found = peaks(row.name, 0, n_rows, 4 * n_rows)
+    assert {one["n_rows"] for one in found} == {n_rows, 4 * n_rows}
     assert beyond(found) == []
 
 
