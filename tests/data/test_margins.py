@@ -217,3 +217,13 @@ def test_margins_fitted_with_random_weights_vary_as_margins_of_new_samples_do(na
     spreads = [np.std([one.forward(places).numpy() for one in some], axis=0) for some in (weighted, renewed)]
     np.testing.assert_allclose(spreads[0], spreads[1], rtol=0.5)
     assert spreads[0].min() > 0
+
+
+@pytest.mark.parametrize("largest", [1e90, 1e-90, 1e50])
+def test_values_of_very_different_sizes_have_a_finite_margin(largest):
+    values = largest * np.exp(-np.linspace(0, 700, N)) * np.sign(np.sin(np.arange(N)) + 2)
+    for some in (values, np.r_[-values, values], np.r_[np.ones(N), values]):
+        margin = choose_margin(column(), some)
+        if margin is not None:
+            assert margin.forward(torch.from_numpy(some)).isfinite().all()
+            assert margin.inverse(torch.linspace(-5, 5, 11, dtype=torch.float64)).isfinite().all()

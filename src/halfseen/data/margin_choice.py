@@ -110,9 +110,9 @@ def _real_margin(column: Column, values: Floats) -> Margin | None:
     x = torch.from_numpy(some)
     places = np.stack([link.forward(x).numpy() for link in links])
     slopes = np.stack([link.log_slope(x).numpy() for link in links])
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # of values that are too far from the rest to be squared
         best = int(np.argmin(np.log(places.std(axis=1).clip(NARROWEST)) - slopes.mean(axis=1)))
-    chosen = len(links) if len(atoms) else _best(_held_out(places, slopes, best))
+        chosen = len(links) if len(atoms) else _best(_held_out(places, slopes, best))
     if chosen == 0 and not bounded:
         return None
     if chosen < len(links):

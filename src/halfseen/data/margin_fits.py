@@ -73,10 +73,11 @@ def fit_exponent(link: Link, values: Floats, weights: Floats | None = None) -> L
     shares = np.diff(np.r_[starts, len(values)]) if weights is None else np.add.reduceat(weights, starts)
     shares = shares / shares.sum()
     middle = np.minimum(starts + every // 2, len(values) - 1)
-    ratio = ((values[middle] - link.first) / link.second).clip(-FARTHEST, FARTHEST)
+    with np.errstate(over="ignore"):
+        ratio = ((values[middle] - link.first) / link.second).clip(-FARTHEST, FARTHEST)
     exponents = np.linspace(LEAST_EXPONENT[link.kind], 2.0, N_EXPONENTS)
     if link.kind == "power":
-        logs, signs = np.log(ratio), np.ones_like(ratio)
+        logs, signs = np.log(ratio.clip(1 / FARTHEST)), np.ones_like(ratio)
         powers = exponents[:, None]
     else:
         logs, signs = np.log1p(np.abs(ratio)), np.sign(ratio)

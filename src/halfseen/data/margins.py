@@ -51,7 +51,8 @@ class PiecewiseLinear:
         run = torch.diff(start)
         inner = torch.where(run > 0, torch.diff(end) / torch.where(run > 0, run, 1.0), 0.0)
         first, last = (torch.full((1,), tail, dtype=end.dtype) for tail in tails)
-        self.slopes = torch.cat([first, inner, last])  # (K + 1)
+        steepest = torch.finfo(end.dtype).max  # runs may be next to nothing
+        self.slopes = torch.cat([first, inner, last]).clamp(max=steepest)  # (K + 1)
         self.starts, self.ends = torch.cat([start[:1], start]), torch.cat([end[:1], end])
 
     def __call__(self, x: Tensor, *, last: bool = False) -> Tensor:
