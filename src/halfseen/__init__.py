@@ -11,6 +11,9 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen import config, datasets, missingness, nn
     from halfseen.data.schema import Column, Schema
     from halfseen.diagnosis.summary import Diagnosis, describe
+    from halfseen.estimators.circuit_imputer import CircuitImputer
+    from halfseen.estimators.circuit_predictors import CircuitClassifier, CircuitRegressor
+    from halfseen.estimators.convac import ConvAC, ConvACClassifier
     from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
     from halfseen.estimators.latent import (
         DeMissVAEImputer,

@@ -134,7 +134,7 @@ def test_formats_delimiters_and_streams(run, tmp_path):
         (["--columns", "sex,wings"], "penguins.csv: no column 'wings'; there are 'species', 'island'"),
         (["--columns", "sex,sex"], "columns names 'sex' more than once."),
         (["--mechanism", "magic"], "magic"),
-        (["--mechanism", "dropout", "--columns", "sex"], "MonotoneDropout needs two columns"),
+        (["--mechanism", "dropout", "--columns", "sex"], "MonotoneDropout needs at least two columns"),
         (["--from", "excel"], "'excel' is not one of 'csv', 'parquet', 'feather'"),
     ],
 )

@@ -6,10 +6,11 @@ import re
 from importlib.resources import files
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from halfseen.cli.compare import race_table
+from halfseen.cli.compare import Race, race_table, thin_rows
 from halfseen.cli.main import main
 from halfseen.cli.methods import QUICK as QUICK_METHODS
 from halfseen.evaluation.comparison import Comparison
@@ -196,3 +197,12 @@ def test_a_verdict_names_the_best_and_the_ties():
     assert verdict(score) == "RMSE: a"
     assert verdict({**score, "tied": ["b", "c", "d"]}) == "RMSE: a, statistically tied with b, c and d"
     assert "no method finished every repetition" in verdict({**score, "best": None})
+
+
+def test_long_tables_are_subsampled_also_if_columns_are_views_of_text():
+    table = pa.table({"view": pa.array(list("abcdef"), pa.string_view()), "x": range(6)})
+    thinned = thin_rows(table, Race("in.parquet", max_rows=3))
+    assert thinned.num_rows == 3
+    rows = thinned["x"].to_pylist()
+    assert rows == sorted(rows)
+    assert thinned["view"].to_pylist() == ["abcdef"[row] for row in rows]

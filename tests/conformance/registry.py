@@ -138,7 +138,7 @@ IMPUTERS = (
 
 _SMALL_CIRCUIT = {"n_leaves": 6, "n_channels": 6, "max_epochs": 12, "learning_rate": 0.1}
 SMALL_NETWORKS = {"n_networks": 2, "width": 16, "max_epochs": 5}
-SMALL_MLP = {"width": 16, "max_epochs": 10, "dropout": 0.1}
+SMALL_MLP = {"width": 16, "max_epochs": 25, "dropout": 0.1}
 SMALL_NETWORK = {"depth": 3, "width": 16, "max_epochs": 10}
 REGRESSORS = (
     Row("gaussian-regressor", made("gaussian-regressor"), {"ridge": [0.1, 10.0]}),

@@ -282,7 +282,7 @@ def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path
     with torch.no_grad():
         imputer.model_.sampler.model.decoder.output.bias[6:12] -= 1.5  # of the scales
     rows = imputer.model_.rows(Incomplete.from_array(table))
-    imputer.model_ = imputer._calibrated(imputer.model_, rows)
+    imputer.model_ = imputer._calibrated(imputer.model_, imputer._split(rows)[1])
     assert min(imputer.interval_inflation_) > 1.5
     low, high = imputer.interval(table)
     assert 0.85 < ((low <= complete) & (complete <= high))[np.isnan(table)].mean() < 0.95

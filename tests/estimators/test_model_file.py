@@ -239,7 +239,7 @@ def test_an_estimator_of_tables_without_its_schema_is_refused(model_file, tmp_pa
     assert_refused(path, "does not describe a GaussianImputer .ValueError: its description lacks 'schema'")
 
 
-class RatingMeans(Saveable, BaseEstimator):
+class ItemMeans(Saveable, BaseEstimator):
     """An estimator of a kind of data that has no schema: ratings of users (rows) for items (columns)."""
 
     _saved = ("n_ratings_", "scale_")
@@ -264,13 +264,13 @@ class RatingMeans(Saveable, BaseEstimator):
 @pytest.fixture
 def ratings_file(tmp_path):
     path = tmp_path / "ratings.halfseen"
-    RatingMeans(shrinkage=0.5).fit(np.array([[4.0, np.nan], [5.0, 1.0]])).save(path)
+    ItemMeans(shrinkage=0.5).fit(np.array([[4.0, np.nan], [5.0, 1.0]])).save(path)
     return path
 
 
 def test_an_estimator_without_a_schema_can_be_saved(ratings_file):
     loaded = halfseen.load(ratings_file)
-    assert (type(loaded), loaded.shrinkage, loaded.n_ratings_) == (RatingMeans, 0.5, 3)
+    assert (type(loaded), loaded.shrinkage, loaded.n_ratings_) == (ItemMeans, 0.5, 3)
     assert loaded.scale_ == {"lowest": 1, "highest": 5}
     assert loaded.means_.tolist() == [9 / 2.5, 1 / 1.5]
     assert not hasattr(loaded, "schema_")
@@ -283,7 +283,7 @@ def test_the_checks_hold_for_an_estimator_without_a_schema(ratings_file, tmp_pat
     spoilt = forge(ratings_file, tmp_path / "spoilt", tensors=spoil)
     assert_refused(spoilt, "'means' holds a number that is not finite")
     weightless = forge(ratings_file, tmp_path / "weightless", tensors=lambda tensors: tensors.clear())
-    assert_refused(weightless, "does not describe a RatingMeans .KeyError: 'means'")
+    assert_refused(weightless, "does not describe a ItemMeans .KeyError: 'means'")
     newer = forge(ratings_file, tmp_path / "newer", change=lambda manifest: manifest.update(format=99))
     assert_refused(newer, "has format 99; this version reads format")
 

@@ -4,10 +4,12 @@ import pytest
 
 from halfseen.experiments import (
     EXPERIMENTS,
+    convac,
     missvae_images,
     missvae_tables,
     notmiwae,
     notmiwae_disc,
+    sparsity,
     tables,
 )
 
@@ -17,6 +19,8 @@ LOADING = {
     "notmiwae-toys": notmiwae_disc,
     "missvae-tables": missvae_tables,
     "missvae-images": missvae_images,
+    "convac": convac,
+    "sparsity": sparsity,
 }
 
 
@@ -25,7 +29,7 @@ def test_an_experiment_declares_every_data_set_that_it_loads(name, monkeypatch):
     class Asked(Exception):
         """Raised in place of loading."""
 
-    def load(wanted):
+    def load(wanted, **settings):
         raise Asked(wanted)
 
     monkeypatch.setattr(LOADING[name], "load", load)

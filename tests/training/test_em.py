@@ -110,7 +110,7 @@ def test_more_features_than_rows_is_positive_definite():
 
 def test_dependent_columns_without_ridge_are_explained():
     batch = Incomplete.from_array(np.eye(3))  # every row sums to one
-    with pytest.raises(ValueError, match=r"singular with ridge=0: .* Use a larger ridge"):
+    with pytest.raises(ValueError, match=r"singular with ridge=0: .* Increase the parameter ridge"):
         fit(batch, ridge=0.0)
 
 

@@ -283,7 +283,7 @@ def test_what_is_no_missingness_is_refused():
 def test_dependent_columns_without_ridge_are_explained(missingness):
     batch = make_data(Bump(ALL, BUMPS), 200)
     same = Incomplete(batch.x[:, [0, 0, 1]], batch.observed[:, [0, 0, 1]])
-    with pytest.raises(ValueError, match=r"singular with ridge=0: .* Use a larger ridge"):
+    with pytest.raises(ValueError, match=r"singular with ridge=0: .* Increase the parameter ridge"):
         fit(same, missingness, ridge=0.0)
 
 

@@ -26,6 +26,7 @@ from halfseen.evaluation.protocol import compare
 from halfseen.evaluation.trial import Record
 from halfseen.missingness import MCAR, Learned
 from halfseen.report.compare import render_comparison, show, summarize_comparison, verdict
+from halfseen.report.shown_cells import take_rows
 
 MAX_ITERATIVE_FEATURES = 80
 RIVALS: dict[str, Callable[[], Any]] = {
@@ -183,7 +184,7 @@ def thin_rows(table: Any, race: Race) -> Any:
     if table.num_rows <= race.max_rows:
         return table
     rows = np.random.default_rng(race.seed).permutation(table.num_rows)[: race.max_rows]
-    return table.take(np.sort(rows))
+    return take_rows(table, np.sort(rows))
 
 
 def print_race(summary: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ def image_planes(image_shape: Any, n_columns: int | None = None) -> tuple[int, i
     >>> image_planes((8, 8), 72)
     Traceback (most recent call last):
       ...
-    ValueError: image_shape (8, 8) has 64 pixels, the table has 72 columns.
+    ValueError: image_shape (8, 8) has 64 pixels, but the table has 72 columns.
     """
     try:
         planes = tuple(operator.index(side) for side in image_shape)

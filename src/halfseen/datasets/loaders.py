@@ -49,7 +49,7 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None, backend: st
     >>> load("adult", data_home="/nowhere")
     Traceback (most recent call last):
       ...
-    halfseen.datasets.registry.DataSetError: There is no folder '/nowhere' ...
+    halfseen.datasets.registry.DataSetError: The folder '/nowhere', given by data_home, does not exist.
     """
     known = describe(name)
     chosen = choose_backend(backend, "load", find_spec) if known.is_table or backend is not None else ""

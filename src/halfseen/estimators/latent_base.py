@@ -22,7 +22,7 @@ from halfseen.distributions.observation import FAMILIES_OF_VALUES
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.distributions.self_masks import Probit
 from halfseen.estimators._base import BaseImputer
-from halfseen.estimators._holdout import split_rows
+from halfseen.estimators._holdout import RowsT, split_rows
 from halfseen.estimators.latent_choices import (
     SELF_MASKING,
     SIGNED,
@@ -149,10 +149,12 @@ class BaseLatentImputer(BaseImputer):
         architecture = self._architecture(features, codes)
         known = self._known_mask(features)
 
+        split = self._split(rows)
+
         def attempt() -> Attempt:
             model = architecture.build(self._modelled, features, known=known)
             start_images(model, rows, generator)
-            return *self._train(model, rows, generator, True), model
+            return *self._train(model, split, generator, True), model
 
         model = self._best_of_starts(attempt)
         self.architecture_ = architecture.to_dict()
@@ -186,16 +188,18 @@ class BaseLatentImputer(BaseImputer):
         rows = Guessed.by(guess, batch)
         kinds = (False,) if isinstance(start, Gaussian) else (False, True)
         turns = cycle(kinds)
+        train, held_out = self._split(rows)
+        split = train.to(torch.float32), None if held_out is None else held_out.to(torch.float32)
 
         def attempt() -> Attempt:
             model = architecture.build(self._modelled, features, batch, known, self._networks)
             self._start(model, start, rows, generator, steep=next(turns))
-            return *self._train(model, rows.to(torch.float32), generator, isinstance(start, Gaussian)), model
+            return *self._train(model, split, generator, isinstance(start, Gaussian)), model
 
         model = self._best_of_starts(attempt, len(kinds)).double()
         self.architecture_ = architecture.to_dict()
         fitted = TabularLatent(self._modelled, features, guess, self._sampler(model))
-        return self._calibrated(fitted, rows), rows
+        return self._calibrated(fitted, held_out), rows
 
     @staticmethod
     def _may_hide(features: FeatureMap, architecture: LatentArchitecture) -> Tensor | None:
@@ -207,15 +211,18 @@ class BaseLatentImputer(BaseImputer):
             0, torch.tensor(hidden, dtype=torch.long), True
         )
 
-    def _calibrated(self, fitted: TabularLatent, rows: Guessed) -> TabularLatent:
+    def _split(self, rows: RowsT) -> tuple[RowsT, RowsT | None]:
+        """Returns rows to train on and rows held out: the same for every start and for calibration."""
+        return split_rows(rows, self.validation_fraction, torch_generator(self.seed_))
+
+    def _calibrated(self, fitted: TabularLatent, held_out: Guessed | None) -> TabularLatent:
         """Returns the model with intervals that cover numbers which are hidden from the held-out rows."""
         sampler = fitted.sampler
         assert isinstance(sampler, ImportanceSampler)
-        _, validation = split_rows(rows, self.validation_fraction, torch_generator(self.seed_))
         observation = sampler.model.observation
-        if validation is None or not observation.numeric:
+        if held_out is None or not observation.numeric:
             return fitted
-        some = validation[:CALIBRATION_ROWS]
+        some = held_out[:CALIBRATION_ROWS]
         owners = observation.columns_of_features
         hidden = hide_cells(some, owners, torch_generator(self.seed_))
         partly = Guessed.by(fitted.guess, Incomplete(some.x, some.observed & ~hidden))
@@ -337,14 +344,17 @@ class BaseLatentImputer(BaseImputer):
                 start_from_edges(model.mask_model, rows, active)
 
     def _train(
-        self, model: LatentModel, rows: Incomplete, generator: torch.Generator, starts_ignorant: bool
+        self,
+        model: LatentModel,
+        split: tuple[Incomplete, Incomplete | None],
+        generator: torch.Generator,
+        starts_ignorant: bool,
     ) -> tuple[float, History]:
         """Trains in one phase; where nothing is known yet of the mask, first as if it were ignorable.
 
         Returns the loss by which starts compare, that of the last phase.
         """
-        # The same rows for every start and architecture, so that held-out bounds compare.
-        train, validation = split_rows(rows, self.validation_fraction, torch_generator(self.seed_))
+        train, validation = split
         settings = self._settings(len(train), n_kinds=1 if starts_ignorant else 2)
         history = History()
         if self.posterior == "imputations":

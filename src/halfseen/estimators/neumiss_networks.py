@@ -92,6 +92,7 @@ class NeuMissNetworkRegressor(NetworkRegressor, _NeuMissNetwork):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(1000, 2))
     >>> y = X[:, 0] + X[:, 1]
@@ -121,6 +122,7 @@ class NeuMissNetworkClassifier(NetworkClassifier, _NeuMissNetwork):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(1000, 2))
     >>> y = X[:, 0] + X[:, 1] > 0

@@ -31,10 +31,13 @@ class ShownCells:
 
     def take(self, table: pa.Table) -> pa.Table:
         """Return the rows of a table."""
-        if len(self.rows) == table.num_rows:
-            return table
-        fields = [field.with_type(_PLAIN.get(field.type, field.type)) for field in table.schema]
-        return table.cast(pa.schema(fields)).take(pa.array(self.rows))
+        return table if len(self.rows) == table.num_rows else take_rows(table, self.rows)
+
+
+def take_rows(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+    """Return some rows of a table; views of text and bytes become text and bytes."""
+    fields = [field.with_type(_PLAIN.get(field.type, field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields)).take(pa.array(rows))
 
 
 def choose_cells(table: pa.Table, seed: int = 0, max_shown: int = MAX_SHOWN) -> ShownCells:
