@@ -117,8 +117,9 @@ def test_a_model_gives_the_same_answers_in_a_new_process_also_from_a_path_in_any
     folder = tmp_path / "Modelle größer 模型"
     folder.mkdir()
     expected = {}
-    for row in ESTIMATORS:
-        for case in CASES if slow or row.name in ("gaussian", "neumiss-classifier") else ():
+    for number, row in enumerate(ESTIMATORS):
+        chosen = (CASES[number % len(CASES)],) if slow else ()
+        for case in CASES if row.name in ("gaussian", "neumiss-classifier") else chosen:
             estimator = fitted(row, case)
             estimator.save(folder / f"{row.name}.{case.name}")
             expected[f"{row.name}.{case.name}"] = answers(estimator, case.make())

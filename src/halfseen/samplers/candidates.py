@@ -114,9 +114,10 @@ class CandidateSource:
         """Yields some draws at a time, with log weights that are not normalised.
 
         The draws that judge the posterior count too, unless the sums of weights are to be unbiased or draws
-        have cells of their own. With `frugal`, rows get no more draws than they need.
+        have cells of their own. With `frugal`, rows get no more draws than they need; a model of the mask,
+        whose posteriors fit less well, always takes all draws, so that means and quantiles agree with draws.
         """
-        frugal = frugal and not self._has_cells and self.effort == "adaptive"
+        frugal = frugal and self.model.mask_term == "none" and self.effort == "adaptive"
         tried: list[Candidates] | None = [] if not unbiased and self.model.mask_term == "none" else None
         draws = self._propose(rows, mask_weight, tried, frugal=frugal)
         everyone = torch.arange(len(rows))
