@@ -23,6 +23,7 @@ from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._targets import Classes, read_classes, read_weights
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.model_file import Saveable
+from halfseen.nn.weights import load_module, module_state
 from halfseen.objectives.supervised import CrossEntropy, Labelled
 from halfseen.training.loop import TrainingSettings, fit_module
 
@@ -156,11 +157,9 @@ class RecurrentClassifier(ClassifierMixin, Saveable, BaseEstimator):
 
     def _state(self) -> dict[str, Tensor]:
         scaler = {"scaler.loc": self._scaler.loc, "scaler.scale": self._scaler.scale}
-        return scaler | {f"module.{name}": value for name, value in self.module_.state_dict().items()}
+        return scaler | module_state(self.module_)
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._scaler = Standardizer(state["scaler.loc"], state["scaler.scale"])
-        weights = {name.removeprefix("module."): state[name] for name in state if name.startswith("module.")}
         module = MaskedRecurrence(self.n_features_in_, self.width, len(self.classes_)).double()
-        module.load_state_dict(weights)
-        self.module_ = module.eval().requires_grad_(False)
+        self.module_ = load_module(module, state)

@@ -12,6 +12,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, log_level
+from halfseen.nn.weights import load_module, module_state
 from skeletons.model import DiagonalGaussian  # in the library: from halfseen.models.<name> import ...
 
 LEVEL_STREAM = 1  # noise that chooses levels is kept apart from noise for numbers
@@ -92,17 +93,13 @@ class TabularDiagonal:
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
-        weights = {f"module.{name}": value for name, value in self.module.state_dict().items()}
-        return self.features.state() | weights
+        return self.features.state() | module_state(self.module)
 
     @classmethod
     def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "TabularDiagonal":
         """Rebuilds the model from its columns and what `state` returned."""
         model = cls.create(columns, FeatureMap.from_state(columns, state, all_indicators=False))
-        prefix = "module."
-        weights = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
-        model.module.load_state_dict(weights)
-        model.module.eval().requires_grad_(False)
+        load_module(model.module, state)
         return model
 
     def _draw(self, codes: Incomplete, batch: Incomplete, keys: Keys, draw: int) -> Tensor:

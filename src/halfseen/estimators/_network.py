@@ -17,8 +17,9 @@ from halfseen.data.scaling import Standardizer
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._parameters import check_number, check_training, check_whole
 from halfseen.estimators._table import TableEstimator, rows_at_once
-from halfseen.estimators._targets import Classes, read_classes, read_numbers, read_weights
+from halfseen.estimators._targets import WithClasses, read_classes, read_numbers, read_weights
 from halfseen.estimators._transaction import all_or_nothing
+from halfseen.nn.weights import load_module, module_state, module_weights
 from halfseen.objectives.supervised import CrossEntropy, Labelled, SquaredError
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.neumiss import weighted_quantiles
@@ -151,18 +152,14 @@ class NetworkBase(TableEstimator):
         raise NotImplementedError(f"{type(self).__name__} does not check its parameters.")
 
     def _state(self) -> dict[str, Tensor]:
-        weights = {f"module.{name}": value for name, value in self.module_.state_dict().items()}
-        return self._features.state() | weights
+        return self._features.state() | module_state(self.module_)
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
-        weights = {k.removeprefix("module."): v for k, v in state.items() if k.startswith("module.")}
-        largest = max((value.numel() for value in weights.values()), default=0)
+        largest = max((value.numel() for value in module_weights(state).values()), default=0)
         if self._n_weights() > largest:
             raise ValueError(f"a network of {self._n_weights()} weights does not fit the saved weights.")
-        module = self._build().double()
-        module.load_state_dict(weights)
-        self.module_ = module.eval().requires_grad_(False)
+        self.module_ = load_module(self._build().double(), state)
 
 
 class NetworkRegressor(RegressorMixin, NetworkBase):
@@ -224,16 +221,11 @@ class NetworkRegressor(RegressorMixin, NetworkBase):
         return tags
 
 
-class NetworkClassifier(ClassifierMixin, NetworkBase):
+class NetworkClassifier(WithClasses, ClassifierMixin, NetworkBase):
     """A network with one logit per class."""
 
     _saved = (*NetworkBase._saved, "_plain_classes")
     _objective = CrossEntropy()
-
-    @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """The classes, sorted."""
-        return Classes.from_plain(self._plain_classes).labels
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the most probable class of each row."""

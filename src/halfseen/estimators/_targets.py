@@ -51,6 +51,17 @@ def read_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, bool]:
     return torch.from_numpy(array.reshape(n_rows, -1).copy()), array.ndim == 1
 
 
+class WithClasses:
+    """A classifier that keeps its classes as plain values, which a model file can hold."""
+
+    _plain_classes: Any
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes, sorted."""
+        return Classes.from_plain(self._plain_classes).labels
+
+
 def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:
     """Returns class codes (N) and the classes; raises unless there are at least two and none is missing."""
     _require(y, estimator)

@@ -13,6 +13,7 @@ from halfseen.data.margin_choice import bounded_margin
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._circuit_fit import CircuitSettings
 from halfseen.estimators._holdout import split_rows
+from halfseen.estimators.circuit_parameters import documented
 from halfseen.models.circuits.initialisation import resemble_rows, spread_leaves
 from halfseen.models.tabular_circuit import TabularCircuit
 from halfseen.objectives.likelihood import NegativeLogLikelihood
@@ -20,6 +21,7 @@ from halfseen.training.loop import fit_module
 from halfseen.training.progress import Progress
 
 
+@documented
 class CircuitImputer(BaseImputer):
     r"""Imputes by a probabilistic circuit over the columns, with exact marginals and conditionals.
 
@@ -31,35 +33,6 @@ class CircuitImputer(BaseImputer):
     draws of the missing ones, all without approximation. Numbers are Gaussian and levels categorical within
     a component. Trained by gradients on the observed cells, with early stopping on held-out rows. Assumes
     that values are missing at random (MAR).
-
-    Parameters
-    ----------
-    n_leaves : int, default=32
-        The number of components of each column.
-    n_channels : int, default=64
-        The number of sums in each region of the tree. Of this and `n_leaves`, at most one for every 16 rows.
-    structure : {"tree", "shallow"}, default="tree"
-        A tree over the columns by their mutual information, or a single product of all columns: a mixture of
-        `n_channels` components with columns that are mixtures themselves.
-    n_trees : int, default=1
-        The number of trees that are mixed; the first follows the mutual information, further ones follow it
-        with noise.
-    max_epochs : int, default=100
-        Maximum number of epochs.
-    batch_size : int, default=512
-        Rows per step; fewer if the table has fewer than 16 times as many.
-    learning_rate : float, default=0.03
-        Step size of the optimiser at the start; it falls to zero along half a cosine.
-    patience : int, default=10
-        Training stops after this many epochs without an improvement on held-out rows.
-    validation_fraction : float, default=0.1
-        The share of rows held out to decide when to stop; tables below 50 rows hold out none.
-    callback : callable, optional
-        Called with a progress record after each epoch.
-    schema : dict, optional
-        As in `GaussianImputer`.
-    random_state : int, numpy generator or None, default=None
-        Seeds initialisation, batches and draws.
 
     Attributes
     ----------

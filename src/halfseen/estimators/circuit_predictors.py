@@ -16,7 +16,7 @@ from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation import Observation
 from halfseen.estimators._circuit_base import CircuitPredictor, Rows
 from halfseen.estimators._circuit_fit import CircuitSettings
-from halfseen.estimators._targets import Classes, read_partial_classes, read_partial_numbers
+from halfseen.estimators._targets import WithClasses, read_partial_classes, read_partial_numbers
 from halfseen.estimators.circuit_parameters import documented
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.information import information_gain
@@ -27,7 +27,7 @@ from halfseen.objectives.supervised import Labelled
 
 
 @documented
-class CircuitClassifier(ClassifierMixin, CircuitPredictor):
+class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     r"""Classification with a probabilistic circuit: exact under every pattern of missing inputs.
 
     Any subset of the inputs may be missing, in training and in prediction, and so may labels in training. The
@@ -65,11 +65,6 @@ class CircuitClassifier(ClassifierMixin, CircuitPredictor):
     """
 
     _saved = ("_plain_classes",)
-
-    @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """The classes, sorted."""
-        return Classes.from_plain(self._plain_classes).labels
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the most probable class of each row."""

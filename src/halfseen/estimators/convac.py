@@ -19,13 +19,14 @@ from halfseen.estimators._circuit_fit import training_settings
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._parameters import check_number, check_training, check_whole
 from halfseen.estimators._table import TableEstimator, rows_at_once
-from halfseen.estimators._targets import Classes, read_partial_classes
+from halfseen.estimators._targets import WithClasses, read_partial_classes
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.circuit_parameters import documented_images
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.initialisation import cluster_patches, random_weights
 from halfseen.models.circuits.structure import Structure
 from halfseen.models.image_circuit import ImageCircuit, patch_likelihood, restore_image_circuit
+from halfseen.nn.weights import module_state
 from halfseen.objectives.circuits import UNKNOWN, HybridLikelihood
 from halfseen.objectives.supervised import Labelled
 from halfseen.training.loop import fit_module
@@ -112,7 +113,7 @@ class ImageCircuitEstimator(TableEstimator):
 
 
 @documented_images
-class ConvACClassifier(ClassifierMixin, ImageCircuitEstimator):
+class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     r"""Classification of images by a convolutional arithmetic circuit, exact for any missing pixels.
 
     .. math:: p(y \mid x_o) \propto \pi_y \sum_{d_1 \dots d_N} A^y_{d_1 \dots d_N}
@@ -209,11 +210,6 @@ class ConvACClassifier(ClassifierMixin, ImageCircuitEstimator):
         self.circuit_ = self._train(rows, len(classes), self.beta, torch_generator(self.seed_))
         return self
 
-    @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """The classes, sorted."""
-        return Classes.from_plain(self._plain_classes).labels
-
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the most probable class of each image."""
         probabilities = self.predict_proba(X)
@@ -232,8 +228,7 @@ class ConvACClassifier(ClassifierMixin, ImageCircuitEstimator):
         return found
 
     def _state(self) -> dict[str, Tensor]:
-        weights = {f"module.{name}": value for name, value in self.circuit_.state_dict().items()}
-        return self._features.state() | weights
+        return self._features.state() | module_state(self.circuit_)
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=True)

@@ -14,7 +14,7 @@ from torch.nn import functional
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.estimators._neumiss_base import NeuMissBase
-from halfseen.estimators._targets import Classes, read_classes, read_numbers
+from halfseen.estimators._targets import WithClasses, read_classes, read_numbers
 from halfseen.estimators.neumiss_parameters import documented
 from halfseen.training.neumiss import Classification, Regression, Task
 
@@ -118,7 +118,7 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
 
 
 @documented
-class NeuMissClassifier(ClassifierMixin, NeuMissBase):
+class NeuMissClassifier(WithClasses, ClassifierMixin, NeuMissBase):
     r"""Classification with missing inputs, at random or not.
 
     Any subset of the inputs may be missing, in training and in prediction. The scores of the classes are
@@ -159,11 +159,6 @@ class NeuMissClassifier(ClassifierMixin, NeuMissBase):
     """
 
     _saved = (*NeuMissBase._saved, "_plain_classes")
-
-    @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """The classes, sorted."""
-        return Classes.from_plain(self._plain_classes).labels
 
     @property
     def temperature_(self) -> float:

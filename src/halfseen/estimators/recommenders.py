@@ -27,6 +27,7 @@ from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.autorec import SparseAutoencoder
 from halfseen.models.rating_offsets import RatingOffsets
+from halfseen.nn.weights import load_module, module_state, module_weights
 from halfseen.objectives.ratings import RatedRows, RatingError
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Progress
@@ -399,8 +400,7 @@ class AutoRec(Saveable, BaseEstimator):
         check_training(self)
 
     def _state(self) -> dict[str, Tensor]:
-        weights = {f"module.{name}": value for name, value in self.module_.state_dict().items()}
-        return weights | {
+        return module_state(self.module_) | {
             "ratings.starts": self._ratings.starts,
             "ratings.columns": self._ratings.columns,
             "ratings.values": self._ratings.values,
@@ -412,13 +412,11 @@ class AutoRec(Saveable, BaseEstimator):
         shape = (n_users, n_items) if self.rows == "user" else (n_items, n_users)
         entries = [state[f"ratings.{name}"] for name in ("starts", "columns", "values")]
         ratings = SparseRows.checked(entries[0], entries[1], entries[2], shape)
-        weights = {k.removeprefix("module."): v for k, v in state.items() if k.startswith("module.")}
-        if weights["encoder"].shape != (shape[1], self.n_hidden):
+        if module_weights(state)["encoder"].shape != (shape[1], self.n_hidden):
             raise ValueError(f"n_hidden={self.n_hidden!r} does not fit the saved weights.")
-        module = SparseAutoencoder(shape[1], self.n_hidden)
-        module.load_state_dict(weights)
+        module = load_module(SparseAutoencoder(shape[1], self.n_hidden), state)
         self.rating_range_ = check_rating_range(ratings.values.double().numpy(), self.rating_range_)
-        self._keep(module.eval(), ratings)
+        self._keep(module, ratings)
 
 
 def _hold_out(

@@ -16,6 +16,7 @@ from halfseen.distributions.observation import Observation, Part
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Structure
 from halfseen.models.tabular import LevelProbabilities
+from halfseen.nn.weights import load_module, module_state
 
 MIN_STD = 0.02
 """No component is narrower, where shades go from -1 to 1: black pixels cannot make a density infinite."""
@@ -34,11 +35,7 @@ def restore_image_circuit(
 ) -> Circuit:
     """Rebuilds a circuit over images from its structure and its saved tensors."""
     circuit = Circuit(structure, patch_likelihood(columns, structure)).double()
-    prefix = "module."
-    circuit.load_state_dict(
-        {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
-    )
-    return circuit.eval().requires_grad_(False)
+    return load_module(circuit, state)
 
 
 @dataclass(frozen=True)
@@ -96,8 +93,7 @@ class ImageCircuit:
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
-        weights = {f"module.{name}": value for name, value in self.circuit.state_dict().items()}
-        return self.features.state() | weights
+        return self.features.state() | module_state(self.circuit)
 
     @classmethod
     def from_state(

@@ -14,6 +14,7 @@ from halfseen.distributions.observation import Observation
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Level, Structure
 from halfseen.models.tabular_density import TabularDensity
+from halfseen.nn.weights import load_module, module_state
 
 MIN_STD = 0.05
 """No component is narrower, in units of a standardised number: a likelihood cannot feed on ties."""
@@ -73,7 +74,7 @@ def column_likelihood(
 
 def circuit_state(circuit: Circuit) -> dict[str, Tensor]:
     """Returns the tensors of a circuit over the columns of a table, and the group of each of its regions."""
-    state = {f"module.{name}": value for name, value in circuit.state_dict().items()}
+    state = module_state(circuit)
     state["structure.regions"] = torch.tensor(circuit.structure.regions)
     for number, level in enumerate(circuit.structure.levels):
         group_of = torch.empty(level.n_regions, dtype=torch.long)
@@ -104,8 +105,4 @@ def circuit_from_state(observation: Observation, state: Mapping[str, Tensor]) ->
         n_classes=state["module.root.logits"].shape[-1],
     )
     circuit = Circuit(structure, observation).double()
-    prefix = "module."
-    circuit.load_state_dict(
-        {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
-    )
-    return circuit.eval().requires_grad_(False)
+    return load_module(circuit, state)

@@ -13,6 +13,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.protocols import DrawableModel
 from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, mean_numbers
+from halfseen.nn.weights import module_state
 
 RARE_STREAM = 3  # noise of different purposes is kept apart
 
@@ -89,8 +90,7 @@ class TabularDensity(Generic[ModuleT]):
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
-        weights = {f"module.{name}": value for name, value in self.module.state_dict().items()}
-        return self.features.state() | weights
+        return self.features.state() | module_state(self.module)
 
     def _mean(self, batch: Incomplete) -> Tensor:
         """Returns expected features (N, D)."""

@@ -9,6 +9,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.schema import Column
 from halfseen.models.mixture import DiagonalMixture
 from halfseen.models.tabular_density import TabularDensity
+from halfseen.nn.weights import load_module
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,5 @@ class TabularMixture(TabularDensity[DiagonalMixture]):
         """Rebuilds the model from its columns and what `state` returned."""
         features = FeatureMap.from_state(columns, state, all_indicators=True)
         model = cls.create(columns, features, n_components=len(state["module.logits"]))
-        prefix = "module."
-        weights = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
-        model.module.load_state_dict(weights)
-        model.module.eval().requires_grad_(False)
+        load_module(model.module, state)
         return model

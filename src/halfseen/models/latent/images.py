@@ -13,9 +13,10 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler, module_state
+from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler
 from halfseen.models.tabular import LevelProbabilities
 from halfseen.nn.residual import ResidualMLP
+from halfseen.nn.weights import module_state
 
 FIRST_SCALE = 0.1  # of posteriors, where that of the prior is 1
 

@@ -25,6 +25,7 @@ from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel
 from halfseen.nn.residual import LinearWithNetwork, NetworkFactory, ResidualMLP
 from halfseen.nn.self_masking import FlexibleSelfMask, MonotoneMask, SelfMask, SharedSlopeMask
 from halfseen.nn.set_encoder import SetEncoder
+from halfseen.nn.weights import load_module, module_state
 from halfseen.vocabulary import Missingness
 
 OFFERED = tuple(word for word in Missingness if word not in (Missingness.PROBIT, Missingness.GAUSSIAN))
@@ -33,7 +34,6 @@ OFFERED = tuple(word for word in Missingness if word not in (Missingness.PROBIT,
 MAPS = 4  # units of `width` that stand for one map of a convolutional network
 PATCHES = 8  # side by side, about
 MASK_MAPS = 8
-PREFIX = "module."  # of the names of weights that are saved
 CODE_SIZE = 64  # of a set of observed features
 FARTHEST = 1e100  # standard deviations from the mean: squares of what is beyond might overflow
 RARE_STREAM = 3  # noise that chooses among rare levels, apart from the sampler's
@@ -174,11 +174,7 @@ class LatentArchitecture:
         self, columns: Sequence[Column], features: FeatureMap, state: Mapping[str, Tensor], dtype: torch.dtype
     ) -> LatentModel:
         """Returns the trained model, from what `module_state` returned."""
-        model = self.build(columns, features).to(dtype)
-        named = {name: value for name, value in state.items() if name.startswith(PREFIX)}
-        model.load_state_dict({name.removeprefix(PREFIX): value for name, value in named.items()})
-        model.eval().requires_grad_(False)
-        return model
+        return load_module(self.build(columns, features).to(dtype), state)
 
     def _fill(self, n_features: int) -> GuessFill | LearnedFill | ZeroFill:
         if self.encoder == "preimputed":
@@ -245,11 +241,6 @@ class LatentArchitecture:
             Missingness.NONLINEAR: lambda: PixelMask(shape, kernel_size=3, hidden=MASK_MAPS),
         }
         return makers[self.missingness]()
-
-
-def module_state(model: LatentModel) -> dict[str, Tensor]:
-    """Returns the weights of a model, to be saved with other tensors."""
-    return {f"{PREFIX}{name}": value for name, value in model.state_dict().items()}
 
 
 @dataclass(frozen=True)
