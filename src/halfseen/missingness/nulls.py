@@ -72,14 +72,13 @@ def _pyarrow(native: Any, hidden: Cells, affected: Sequence[int]) -> Any:
     for j in affected:
         column = native.column(j)
         taken = pa.array(np.arange(len(column)), mask=hidden[:, j])
-        incomplete = _takeable(column).take(taken).cast(column.type)
+        incomplete = column.cast(takeable_type(column.type)).take(taken).cast(column.type)
         native = native.set_column(j, native.schema.field(j).with_nullable(True), incomplete)
     return native
 
 
-def _takeable(column: Any) -> Any:
-    """Returns the same values in a type that supports `take`, which views of text and bytes do not."""
+def takeable_type(arrow_type: Any) -> Any:
+    """Returns the Arrow type of the same values that supports `take`, as views of text and bytes do not."""
     import pyarrow as pa
 
-    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    return column.cast(plain.get(column.type, column.type))
+    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(arrow_type, arrow_type)

@@ -196,8 +196,8 @@ def _draw_points(axes: Axes, X: Floats, hidden: npt.NDArray[np.bool_], points: F
     beyond = int((np.abs(points - middle) > half).any(axis=1).sum())
     is_truth = title.endswith("truth")
     complete = X[~hidden]
-    axes.scatter(complete[:, 0], complete[:, 1], s=2, color="#9aa6b2")
-    axes.scatter(points[:, 0], points[:, 1], s=2, color=OURS if is_truth else THEIRS)
+    axes.scatter(complete[:, 0], complete[:, 1], s=2, color="#9aa6b2", rasterized=True)
+    axes.scatter(points[:, 0], points[:, 1], s=2, color=OURS if is_truth else THEIRS, rasterized=True)
     axes.set_xlim(middle[0] - half, middle[0] + half)
     axes.set_ylim(middle[1] - half, middle[1] + half)
     axes.set_aspect("equal")

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen.missingness.nulls import takeable_type
+
 MAX_SHOWN = 2_000
 """Missing cells of a column that its picture shows; more take time and hardly change the picture."""
-
-_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}  # rows of views cannot be taken
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ShownCells:
 
 def take_rows(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
     """Return some rows of a table; views of text and bytes become text and bytes."""
-    fields = [field.with_type(_PLAIN.get(field.type, field.type)) for field in table.schema]
+    fields = [field.with_type(takeable_type(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields)).take(pa.array(rows))
 
 
