@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conformance.registry import DENSITIES, IMPUTERS, OTHERS
+from conformance.densities import DENSITIES
+from conformance.registry import IMPUTERS, OTHERS
 
 import halfseen
 from skeletons.imputer import DiagonalImputer

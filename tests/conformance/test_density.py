@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from conformance.registry import DENSITIES
+from conformance.densities import DENSITIES
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, interpolate, stats
