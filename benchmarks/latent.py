@@ -30,7 +30,7 @@ import torch
 
 from halfseen._random import torch_generator
 from halfseen.datasets.loaders import is_present, load
-from halfseen.datasets.registry import describe
+from halfseen.datasets.registry import describe_dataset
 from halfseen.estimators.latent import MIWAEImputer
 from halfseen.experiments.missvae import DEMISSVAE, METHODS, MIWAE, MVAE, PLANS, Task, make_task
 from halfseen.experiments.missvae_methods import Method, build, rows_of
@@ -96,7 +96,7 @@ def time_steps(runners: Mapping[str, Runner], n_rounds: int) -> dict[str, dict[s
 
 def fit_seconds() -> dict[str, float] | None:
     """Seconds of a fit with defaults, or None without the table."""
-    if not is_present(describe(TABLE)):
+    if not is_present(describe_dataset(TABLE)):
         return None
     frame = load(TABLE)
     hidden = np.random.default_rng(0).uniform(size=frame.shape) < RATE

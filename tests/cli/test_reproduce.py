@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from halfseen.cli import reproduce
-from halfseen.datasets import describe
+from halfseen.datasets import describe_dataset
 from halfseen.experiments import Better, Budget, Experiment, Published
 from halfseen.report.experiment_plot import new_figure
 
@@ -84,6 +84,7 @@ def test_an_experiment_without_failures_ends_well(run, monkeypatch):
 
 @pytest.mark.parametrize("folder", [None, "data"])
 def test_data_sets_that_are_not_there_are_named_in_one_message(run, tmp_path, monkeypatch, folder):
+    mnist = describe_dataset("mnist")
     needing = replace(reproduce.EXPERIMENTS["toy"], data_sets=lambda setting: ("adult", "mnist", "adult"))
     monkeypatch.setattr(reproduce, "EXPERIMENTS", {"toy": needing})
     monkeypatch.delenv("HALFSEEN_DATA", raising=False)
@@ -96,7 +97,7 @@ def test_data_sets_that_are_not_there_are_named_in_one_message(run, tmp_path, mo
     assert (code, out) == (2, "")
     assert err == (
         "halfseen: error: Experiment 'toy' at scale 'smoke' needs data sets that are not available. "
-        f"Put these files into {where}: adult/adult.csv.gz (adult), {describe('mnist').path} (mnist). "
+        f"Put these files into {where}: adult/adult.csv.gz (adult), {mnist.path} (mnist). "
         "`halfseen datasets NAME` shows the source of each.\n"
     )
     assert not (tmp_path / "results").exists()

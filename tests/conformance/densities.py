@@ -19,7 +19,7 @@ from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.observation import Observation, Part
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import Bump
+from halfseen.distributions.self_masks import GaussianMaskFactor
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Structure, pair_columns
 from halfseen.models.mixture import DiagonalMixture
@@ -113,7 +113,7 @@ def _self_masked(seed, n_features=3):
 def _wrap_self_masked(*parts):
     """A Gaussian whose features hide by bumps, from its mean, its covariance and the bumps' coefficients."""
     parameters = loc, covariance, coefficients = [value.detach().requires_grad_() for value in parts]
-    mask = Bump(torch.ones(len(loc), dtype=torch.bool), coefficients)
+    mask = GaussianMaskFactor(torch.ones(len(loc), dtype=torch.bool), coefficients)
     density = SelfMaskedGaussian(Gaussian(loc, covariance), mask)
 
     def quantile(batch, level):

@@ -36,7 +36,7 @@ def threads(number):
         torch.set_num_threads(before)
 
 
-def with_holes(table, rate=0.3, n_rows=40):
+def with_missing(table, rate=0.3, n_rows=40):
     """Distinct rows with more holes than the table has."""
     rng = np.random.default_rng(5)
     some = take(table, range(n_rows))
@@ -44,7 +44,7 @@ def with_holes(table, rate=0.3, n_rows=40):
 
 
 def test_a_row_has_the_same_draw_in_any_batch_order_and_number_of_threads(imputer, table):
-    holes = with_holes(table)
+    holes = with_missing(table)
     together = imputer.sample(holes, n_draws=2)
     order = np.random.default_rng(0).permutation(len(holes))
     with threads(1):
@@ -69,7 +69,7 @@ def test_equal_rows_differ_in_their_draws_and_their_rank_says_which(imputer, tab
 
 
 def test_the_first_draws_do_not_depend_on_how_many_are_asked_for(imputer, table):
-    holes = with_holes(table)
+    holes = with_missing(table)
     three, five = imputer.sample(holes, n_draws=3), imputer.sample(holes, n_draws=5)
     for one, other in zip(three, five[:3], strict=True):
         assert_close(one, other)
@@ -77,7 +77,7 @@ def test_the_first_draws_do_not_depend_on_how_many_are_asked_for(imputer, table)
 
 
 def test_another_seed_gives_other_draws(imputer, row, table):
-    holes = with_holes(table)
+    holes = with_missing(table)
     other = fit_quietly(row.make(random_state=1), table)
     assert bits(other.sample(holes)[0]) != bits(imputer.sample(holes)[0])
 

@@ -373,7 +373,7 @@ def test_a_schema_reads_as_one_line_per_column():
         "s: duration [>= 0:00:01], 1 missing. Durations; minimum set by user.",
         "k: constant [1 level: one], 0 missing. One distinct value.",
     ]
-    many = infer([f"level {i % 9}" for i in range(40)]).describe()
+    many = infer([f"level {i % 9}" for i in range(40)]).one_line()
     assert "9 levels: level 0, level 1, level 2, level 3, level 4, level 5, ..." in many
 
 

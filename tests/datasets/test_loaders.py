@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from halfseen.datasets import DataSet, DataSetError, describe, load, loaders, names, registry
+from halfseen.datasets import DataSet, DataSetError, describe_dataset, load, loaders, names, registry
 from halfseen.datasets.loaders import is_present
 
 TABLE = "number,text,whole\n1.5,NA,1\n,None,2\n2.5,,3\n"
@@ -84,9 +84,9 @@ def test_the_folder_comes_from_the_variable_unless_named(folder, monkeypatch):
         load("table")
     monkeypatch.setenv("HALFSEEN_DATA", str(folder))
     assert load("table").shape == (3, 3)
-    assert is_present(describe("table"))
-    assert not is_present(describe("pair/one"))
-    assert not is_present(describe("table"), folder / "elsewhere")
+    assert is_present(describe_dataset("table"))
+    assert not is_present(describe_dataset("pair/one"))
+    assert not is_present(describe_dataset("table"), folder / "elsewhere")
 
 
 def test_what_is_not_there_is_said(folder, monkeypatch):
@@ -131,7 +131,7 @@ def test_unknown_names_are_refused_with_a_hint(folder):
 
 @pytest.mark.parametrize("name", names())
 def test_the_registry_says_all_that_a_user_must_know(name):
-    known = describe(name)
+    known = describe_dataset(name)
     assert re.fullmatch(r"[0-9a-f]{64}", known.sha256)
     assert known.path.startswith(name.split("/")[0] + "/")
     assert known.licence
@@ -145,7 +145,7 @@ def test_the_registry_says_all_that_a_user_must_know(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_every_data_set_is_what_the_registry_says(shared_data, name):
-    known = describe(name)
+    known = describe_dataset(name)
     loaded = load(name, shared_data, "pandas" if known.is_table else None)
     if not known.is_table:
         assert {key: array.shape for key, array in loaded.items()} == dict(known.arrays)
@@ -158,7 +158,7 @@ def test_every_data_set_is_what_the_registry_says(shared_data, name):
 
 @pytest.mark.parametrize("name", ["adult", "mice_sets/nhanes", "winequality_red"])
 def test_public_tables_have_the_same_holes_in_every_library(shared_data, name):
-    known = describe(name)
+    known = describe_dataset(name)
     assert int(load(name, shared_data, "pandas").isna().sum().sum()) == known.missing
     assert int(load(name, shared_data, "polars").null_count().sum_horizontal()[0]) == known.missing
     assert sum(column.null_count for column in load(name, shared_data, "pyarrow").columns) == known.missing

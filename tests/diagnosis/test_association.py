@@ -150,7 +150,7 @@ def test_false_alarms_over_all_pairs_are_at_most_5_percent():
 
 
 def test_a_wide_table_keeps_its_emptiest_columns_and_the_target(monkeypatch):
-    monkeypatch.setattr(association, "MAX_WITH_HOLES", 2)
+    monkeypatch.setattr(association, "MAX_INCOMPLETE", 2)
     monkeypatch.setattr(association, "MAX_OTHERS", 3)
     x = np.random.default_rng(0).normal(size=(100, 8))
     for j, n_holes in ((1, 10), (3, 30), (5, 20)):

@@ -10,14 +10,14 @@ from halfseen.diagnosis.drift import compare_missingness
 from halfseen.errors import SchemaError
 
 
-def with_holes(seed, n_rows, rates):
+def with_missing(seed, n_rows, rates):
     generator = np.random.default_rng(seed)
     frame = pd.DataFrame(generator.normal(size=(n_rows, len(rates))), columns=list("abcdef")[: len(rates)])
     return frame.mask(generator.random(frame.shape) < np.array(rates))
 
 
 def test_rates_by_hand():
-    here, there = with_holes(0, 500, [0.3, 0.1, 0.0]), with_holes(1, 400, [0.1, 0.1, 0.0])
+    here, there = with_missing(0, 500, [0.3, 0.1, 0.0]), with_missing(1, 400, [0.1, 0.1, 0.0])
     drift = compare_missingness(here, there)
     by_name = {change.column: change for change in drift.columns}
     assert drift.columns[0].column == "a"
@@ -65,7 +65,7 @@ def test_the_same_mechanism_raises_no_alarm_more_often_than_it_may():
     alarms = patterns = 0
     for seed in range(150):
         drift = compare_missingness(
-            with_holes(seed, 300, [0.2] * 4), with_holes(10_000 + seed, 200, [0.2] * 4)
+            with_missing(seed, 300, [0.2] * 4), with_missing(10_000 + seed, 200, [0.2] * 4)
         )
         alarms += min(change.p_adjusted for change in drift.columns) < 0.05
         patterns += drift.p_value < 0.05

@@ -14,12 +14,12 @@ from scipy.stats import chi2, kstest
 from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.datasets.gaussian_score import GaussianScore
 from halfseen.datasets.links import Linear
 from halfseen.datasets.probit import ProbitSelfMasked
-from halfseen.datasets.scores import GaussianScore
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import FLATTEST, Bump, Probit
+from halfseen.distributions.self_masks import FLATTEST, GaussianMaskFactor, ProbitMaskFactor
 
 SEEDS = st.integers(0, 2**16)
 GRID = np.linspace(-12.0, 12.0, 301)
@@ -40,7 +40,7 @@ def random_bump(seed, n_features):
     )
     active = torch.ones(n_features, dtype=torch.bool)
     return SelfMaskedGaussian(
-        random_gaussian(seed + 1, n_features), Bump(active, torch.from_numpy(coefficients))
+        random_gaussian(seed + 1, n_features), GaussianMaskFactor(active, torch.from_numpy(coefficients))
     )
 
 
@@ -49,7 +49,7 @@ def random_probit(seed, n_features, slope=1.0):
     coefficients = np.column_stack([slope * rng.normal(size=n_features), 0.5 * rng.normal(size=n_features)])
     active = torch.ones(n_features, dtype=torch.bool)
     gaussian = random_gaussian(seed + 1, n_features)
-    return SelfMaskedGaussian(gaussian, Probit(active, torch.from_numpy(coefficients)))
+    return SelfMaskedGaussian(gaussian, ProbitMaskFactor(active, torch.from_numpy(coefficients)))
 
 
 def random_batch(seed, n_rows, n_features, rate=0.5):
@@ -67,7 +67,7 @@ def every_pattern(n_features, seed=0):
 
 def log_hidden(mask, x):
     """The log probability of being hidden, from the definition; x is (*, D)."""
-    if isinstance(mask, Bump):
+    if isinstance(mask, GaussianMaskFactor):
         centre, precision, height = (part.numpy() for part in (mask.centre, mask.precision, mask.height))
         return np.log(height) - 0.5 * precision * (x - centre) ** 2
     slope, intercept = mask.coefficients.numpy().T
@@ -75,7 +75,7 @@ def log_hidden(mask, x):
 
 
 def log_shown(mask, x):
-    if isinstance(mask, Bump):
+    if isinstance(mask, GaussianMaskFactor):
         return np.log1p(-np.exp(log_hidden(mask, x)))
     slope, intercept = mask.coefficients.numpy().T
     return special.log_ndtr(-(slope * x + intercept))
@@ -205,7 +205,7 @@ def test_the_height_of_a_bump_cancels_in_conditionals_and_not_in_the_density():
     model, batch = random_bump(7, 3), random_batch(7, 20, 3)
     coefficients = model.mask.coefficients.clone()
     coefficients[:, 2] += 1.0
-    other = SelfMaskedGaussian(model.gaussian, Bump(model.mask.active, coefficients))
+    other = SelfMaskedGaussian(model.gaussian, GaussianMaskFactor(model.mask.active, coefficients))
     for one, two in zip(model.moments(batch), other.moments(batch), strict=True):
         assert torch.equal(one, two)
     assert (model.log_prob(batch) != other.log_prob(batch)).all()
@@ -217,7 +217,10 @@ def test_a_flat_bump_and_a_flat_probit_are_ignorable():
     flat = torch.tensor([[0.5, math.log(FLATTEST), 0.0]] * 4, dtype=torch.float64)
     level = torch.tensor([[0.0, 0.4]] * 4, dtype=torch.float64)
     plain = gaussian.conditional_mean(batch), gaussian.conditional_variance(batch)
-    bump, probit = (SelfMaskedGaussian(gaussian, m) for m in (Bump(active, flat), Probit(active, level)))
+    bump, probit = (
+        SelfMaskedGaussian(gaussian, m)
+        for m in (GaussianMaskFactor(active, flat), ProbitMaskFactor(active, level))
+    )
     for one, two in zip(bump.moments(batch), plain, strict=True):
         torch.testing.assert_close(one, two, rtol=0, atol=20 * FLATTEST)
     for one, two in zip(probit.moments(batch), plain, strict=True):
@@ -347,7 +350,7 @@ def test_no_rows_and_far_rows_have_finite_answers(make, n_features):
 def test_a_step_hides_one_side(slope):
     """As the slope grows, a hidden cell alone is a truncated normal."""
     gaussian = Gaussian(torch.zeros(1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
-    mask = Probit(torch.tensor([True]), torch.tensor([[slope, 0.0]], dtype=torch.float64))
+    mask = ProbitMaskFactor(torch.tensor([True]), torch.tensor([[slope, 0.0]], dtype=torch.float64))
     batch = Incomplete(torch.zeros(1, 1, dtype=torch.float64), torch.tensor([[False]]))
     model = SelfMaskedGaussian(gaussian, mask)
     assert model.conditional_mean(batch).item() == pytest.approx(
@@ -381,7 +384,9 @@ def test_expectation_propagation_has_settled():
     """Far more sweeps move nothing, even for steep probits of features that are nearly one."""
     covariance = torch.full((10, 10), 0.9, dtype=torch.float64) + 0.1 * torch.eye(10, dtype=torch.float64)
     gaussian = Gaussian(torch.zeros(10, dtype=torch.float64), covariance)
-    mask = Probit(torch.ones(10, dtype=torch.bool), torch.tensor([[10.0, 0.0]] * 10, dtype=torch.float64))
+    mask = ProbitMaskFactor(
+        torch.ones(10, dtype=torch.bool), torch.tensor([[10.0, 0.0]] * 10, dtype=torch.float64)
+    )
     model, batch = SelfMaskedGaussian(gaussian, mask), random_batch(31, 50, 10)
     batch = Incomplete(0.5 * batch.x[:, :1] + 0.1 * batch.x, batch.observed)
     posterior, sites = model.settle(batch)

@@ -14,9 +14,9 @@ from halfseen.distributions.self_masks import (
     FLATTEST,
     HIGHEST,
     NARROWEST,
-    Bump,
     Evidence,
-    Probit,
+    GaussianMaskFactor,
+    ProbitMaskFactor,
     Sites,
 )
 
@@ -32,16 +32,16 @@ def all_active(n_features):
 
 
 def random_bump(seed, n_features=3):
-    return Bump(all_active(n_features), draw(seed, n_features, 3).clamp(-2, 2))
+    return GaussianMaskFactor(all_active(n_features), draw(seed, n_features, 3).clamp(-2, 2))
 
 
 def random_probit(seed, n_features=3):
-    return Probit(all_active(n_features), draw(seed, n_features, 2) * 2)
+    return ProbitMaskFactor(all_active(n_features), draw(seed, n_features, 2) * 2)
 
 
 def hidden_share(mask, x):
     """The probability of being hidden, straight from the definition."""
-    if isinstance(mask, Bump):
+    if isinstance(mask, GaussianMaskFactor):
         return (mask.height * torch.exp(-0.5 * mask.precision * (x - mask.centre) ** 2)).numpy()
     slope, intercept = mask.coefficients.T
     return special.ndtr((slope * x + intercept).numpy())
@@ -63,9 +63,9 @@ def random_evidence(seed, n_rows=60, n_features=3):
 
 
 def explained(mask, evidence):
-    """What `climb` climbs, for each feature, from its definition."""
+    """The objective of `m_step`, for each feature, from its definition."""
     x, hidden, weights = evidence.x.numpy(), ~evidence.observed.numpy(), evidence.weights.numpy()
-    if isinstance(mask, Bump):
+    if isinstance(mask, GaussianMaskFactor):
         shown = np.log1p(-hidden_share(mask, evidence.x))
         c, q = mask.centre.numpy(), mask.precision.numpy()
         spread = evidence.variance.numpy() + (evidence.mean.numpy() - c) ** 2
@@ -119,7 +119,7 @@ def test_a_site_of_a_probit_has_its_mass_mean_and_variance(seed):
 @pytest.mark.parametrize("slope", [0.0, 1e3, -1e6, 1e12])
 @pytest.mark.parametrize("loc", [0.0, 1e6, -1e6])
 def test_sites_of_extreme_probits_are_finite_and_never_negative(slope, loc):
-    mask = Probit(all_active(1), torch.tensor([[slope, 0.3]], dtype=torch.float64))
+    mask = ProbitMaskFactor(all_active(1), torch.tensor([[slope, 0.3]], dtype=torch.float64))
     loc, variance = (torch.full((1, 1), v, dtype=torch.float64) for v in (loc, 0.5))
     sites = mask.sites(loc, variance)
     assert sites.precision >= 0
@@ -138,26 +138,28 @@ def test_inactive_features_say_nothing_and_never_move(make):
     for part in told:
         assert (part[:, 1] == 0).all()
         assert (part[:, 0] != 0).all()
-    reached = mask.climb(random_evidence(3)).coefficients
+    reached = mask.m_step(random_evidence(3)).coefficients
     assert torch.equal(reached[1], mask.coefficients[1])
     assert not torch.equal(reached[0], mask.coefficients[0])
 
 
 @given(seed=SEEDS)
 @pytest.mark.parametrize("make", [random_bump, random_probit])
-def test_a_climb_never_loses(make, seed):
+def test_an_m_step_never_loses(make, seed):
     mask, evidence = make(seed), random_evidence(seed + 10)
     for _ in range(3):
-        before, mask = explained(mask, evidence), mask.climb(evidence)
+        before, mask = explained(mask, evidence), mask.m_step(evidence)
         after = explained(mask, evidence)
         assert (after >= before - 1e-9 * np.abs(before)).all()
 
 
 def interior_evidence(make, n_rows=2000):
     """Cells that a mask of the kind hid, so that the best coefficients lie within their bounds."""
-    truth = Bump(all_active(2), torch.tensor([[0.5, 0.3, 1.0], [-1.0, -0.5, 0.0]], dtype=torch.float64))
+    truth = GaussianMaskFactor(
+        all_active(2), torch.tensor([[0.5, 0.3, 1.0], [-1.0, -0.5, 0.0]], dtype=torch.float64)
+    )
     if make is random_probit:
-        truth = Probit(all_active(2), torch.tensor([[1.5, 0.2], [-0.7, -0.4]], dtype=torch.float64))
+        truth = ProbitMaskFactor(all_active(2), torch.tensor([[1.5, 0.2], [-0.7, -0.4]], dtype=torch.float64))
     x, uniform = draw(7, n_rows, 2), torch.special.ndtr(draw(8, n_rows, 2))
     observed = uniform > torch.from_numpy(hidden_share(truth, x))
     ones = torch.ones_like(x)
@@ -167,10 +169,10 @@ def interior_evidence(make, n_rows=2000):
 
 
 @pytest.mark.parametrize("make", [random_bump, random_probit])
-def test_where_a_climb_comes_to_rest_the_gradient_is_zero(make):
+def test_where_m_steps_come_to_rest_the_gradient_is_zero(make):
     mask, evidence = make(0, 2), interior_evidence(make)
     for _ in range(100):
-        mask = mask.climb(evidence)
+        mask = mask.m_step(evidence)
     step = 1e-5
     for j in range(mask.coefficients.shape[1]):
         ends = []
@@ -181,7 +183,7 @@ def test_where_a_climb_comes_to_rest_the_gradient_is_zero(make):
         assert np.abs((ends[0] - ends[1]) / (2 * step)).max() < 1e-3  # of 2000 cells
 
 
-def test_a_climb_at_a_bound_still_moves_the_other_coefficients():
+def test_an_m_step_at_a_bound_still_moves_the_other_coefficients():
     """Cells hidden without regard to their value want the flattest bump, with their share on average."""
     x, n_rows = draw(0, 4000, 1), 4000
     observed = torch.special.ndtr(draw(1, n_rows, 1)) > 0.3
@@ -189,9 +191,9 @@ def test_a_climb_at_a_bound_still_moves_the_other_coefficients():
     shown = torch.where(observed, x, 0.0)
     evidence = Evidence(shown, observed, x, variance, x, variance, torch.ones_like(x))
     start = torch.tensor([[0.0, math.log(FLATTEST), 2.0]], dtype=torch.float64)
-    mask = Bump(all_active(1), start)
+    mask = GaussianMaskFactor(all_active(1), start)
     for _ in range(50):
-        mask = mask.climb(evidence)
+        mask = mask.m_step(evidence)
     assert hidden_share(mask, x).mean() == pytest.approx((~observed).double().mean().item(), abs=1e-3)
     assert mask.precision.item() < 0.02
 
@@ -210,7 +212,7 @@ def test_a_bump_starts_at_the_mean_site_with_about_the_rate_that_is_hidden():
     n_rows = 1000
     observed = torch.arange(n_rows)[:, None] >= 250
     full = torch.ones(n_rows, 1, dtype=torch.float64)
-    mask = Bump.start(all_active(1), Sites(0.5 * full, 0.5 * full), observed)
+    mask = GaussianMaskFactor.start(all_active(1), Sites(0.5 * full, 0.5 * full), observed)
     assert mask.centre.item() == pytest.approx(1.0)
     assert mask.precision.item() == pytest.approx(0.5)
     grid = torch.linspace(-10, 10, 4001, dtype=torch.float64)
@@ -221,7 +223,7 @@ def test_a_bump_starts_at_the_mean_site_with_about_the_rate_that_is_hidden():
 
 
 def test_a_probit_starts_flat_at_the_rate_that_is_missing():
-    mask = Probit.start(all_active(2), torch.tensor([0.25, 1.0], dtype=torch.float64))
+    mask = ProbitMaskFactor.start(all_active(2), torch.tensor([0.25, 1.0], dtype=torch.float64))
     x = draw(0, 5, 2)
     np.testing.assert_allclose(mask.log_observed(x).exp()[:, 0], 0.75, rtol=EXACT)
     assert mask.log_observed(x).isfinite().all()
@@ -229,7 +231,7 @@ def test_a_probit_starts_flat_at_the_rate_that_is_missing():
 
 def test_steep_slopes_have_a_smaller_prior_and_inactive_ones_do_not_count():
     coefficients = torch.tensor([[60.0, 0.0], [1e9, 0.0]], dtype=torch.float64)
-    mask = Probit(torch.tensor([True, False]), coefficients)
+    mask = ProbitMaskFactor(torch.tensor([True, False]), coefficients)
     assert mask.log_prior().item() == pytest.approx(-2.0)
     assert random_bump(0).log_prior() == 0
 

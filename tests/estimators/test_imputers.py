@@ -14,7 +14,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.datasets.gaussian import GaussianProblem
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import Probit
+from halfseen.distributions.self_masks import ProbitMaskFactor
 from halfseen.estimators._holdout import SMALLEST_SPLIT, split_rows
 from halfseen.training.progress import History, Progress
 
@@ -324,7 +324,9 @@ def test_a_model_of_the_mask_fills_self_masked_cells_nearly_as_well_as_the_law_i
         batch = Incomplete.from_array(table)
         law = Gaussian(torch.from_numpy(problem.score.loc), torch.from_numpy(problem.score.covariance))
         slope, threshold = problem.mechanism.slopes_, problem.mechanism.thresholds_
-        mask = Probit(torch.ones(5, dtype=torch.bool), torch.from_numpy(np.column_stack([slope, -threshold])))
+        mask = ProbitMaskFactor(
+            torch.ones(5, dtype=torch.bool), torch.from_numpy(np.column_stack([slope, -threshold]))
+        )
         best = SelfMaskedGaussian(law, mask).conditional_mean(batch).numpy()
     error, oracle = rmse(filled, sample.X, hidden), rmse(best, sample.X, hidden)
     assert error < 0.8 * rmse(plain, sample.X, hidden)

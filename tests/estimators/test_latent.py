@@ -274,7 +274,7 @@ def test_chains_move_draws_and_nothing_else(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_that_is_too_sure_is_stretched_and_the_stretch_is_saved(tmp_path):
+def test_intervals_of_an_overconfident_model_are_inflated_and_the_factors_are_saved(tmp_path):
     rng = np.random.default_rng(0)
     complete = rng.normal(size=(600, 1)) + rng.normal(size=(600, 6))
     table = np.where(rng.random(complete.shape) < 0.2, np.nan, complete)

@@ -42,7 +42,7 @@ def halves(n_rows=300, side=8, seed=0):
     return (np.where(flat, down, across) ^ late).reshape(n_rows, -1).astype(float)
 
 
-def with_holes(images, share=0.4, seed=1):
+def with_missing(images, share=0.4, seed=1):
     return np.where(np.random.default_rng(seed).random(images.shape) < share, np.nan, images)
 
 
@@ -57,7 +57,7 @@ def leaf(imputer):
 
 @pytest.mark.parametrize("make", [MIWAEImputer, MissIWAEImputer, NotMIWAEImputer])
 def test_a_loaded_imputer_of_images_answers_bit_for_bit(make, tmp_path):
-    table = with_holes(halves(60))
+    table = with_missing(halves(60))
     imputer = fit(table, make)
     imputer.save(tmp_path / "model")
     loaded = halfseen.load(tmp_path / "model")
@@ -72,7 +72,7 @@ def test_networks_are_convolutional_and_no_gaussian_is_fitted(monkeypatch):
 
     for name in ("fit_start",):
         monkeypatch.setattr(f"halfseen.estimators.latent_base.{name}", refuse)
-    model = fit(with_holes(halves(60)), NotMIWAEImputer).model_.sampler.model
+    model = fit(with_missing(halves(60)), NotMIWAEImputer).model_.sampler.model
     assert isinstance(model.encoder, ConvEncoder)
     assert isinstance(model.decoder, ConvDecoder)
 
@@ -103,7 +103,7 @@ def test_what_is_no_pixel_is_refused():
 
 def test_imputation_beats_the_most_frequent_value():
     truth = halves(200)
-    table = with_holes(truth)
+    table = with_missing(truth)
     filled = fit(table, **TRAINED).transform(table)
     holes = np.isnan(table)
     most_frequent = np.broadcast_to(np.nanmean(table, axis=0) > 0.5, truth.shape)
@@ -116,7 +116,7 @@ def test_imputation_beats_the_most_frequent_value():
 def test_a_bound_without_importance_weights_does_not_give_the_latents_up(make):
     """The four kinds of image are told apart, where pixel means would be wrong in half of the cells."""
     images = halves(400)
-    table = with_holes(images)
+    table = with_missing(images)
     start = fit(table, make, max_epochs=0).model_.sampler.model
     scale = start.posterior(start_rows(table)).scale.detach()
     assert 0.05 < float(scale.median()) < 0.2
@@ -132,7 +132,7 @@ def start_rows(table):
 
 def test_constant_and_never_seen_pixels_are_filled_and_modelled():
     """As the border of MNIST: they are in the grid, and a value never seen there before counts."""
-    table = with_holes(halves(60))
+    table = with_missing(halves(60))
     table[:, 0] = np.where(np.isnan(table[:, 0]), np.nan, 0.0)
     table[:, 9] = np.nan
     with warnings.catch_warnings():
@@ -157,7 +157,7 @@ def test_images_of_one_value_need_no_model():
 
 
 def test_binary_pixels_are_drawn_as_they_are_and_seen_as_minus_one_and_one():
-    table = 255.0 * with_holes(halves(60))
+    table = 255.0 * with_missing(halves(60))
     imputer = fit(table)
     assert isinstance(leaf(imputer), BernoulliLeaf)
     draws = imputer.sample(table, n_draws=3)
@@ -176,7 +176,7 @@ def test_binary_pixels_are_drawn_as_they_are_and_seen_as_minus_one_and_one():
 def test_shades_are_discretised_and_filled_with_shades(step):
     shades = np.random.default_rng(0).integers(3, 250, size=(40, 64)) * step
     shades[:, 7] = shades[:, 7].min()  # constant, with a value of its own
-    table = with_holes(shades)
+    table = with_missing(shades)
     imputer = fit(table)
     assert isinstance(leaf(imputer), DiscretisedLogisticLeaf)
     seen = table[~np.isnan(table)]
@@ -198,7 +198,7 @@ def test_the_score_of_numbers_is_a_density_in_their_own_units():
 
 
 def test_a_row_with_nothing_observed_is_filled_from_the_prior():
-    imputer = fit(with_holes(halves(60)))
+    imputer = fit(with_missing(halves(60)))
     empty = np.full((2, 64), np.nan)
     assert set(np.unique(imputer.sample(empty, n_draws=4))) <= {0.0, 1.0}
     assert not np.isnan(imputer.transform(empty)).any()
@@ -208,7 +208,7 @@ def test_a_row_with_nothing_observed_is_filled_from_the_prior():
 def test_colours_are_the_first_axis_and_sides_need_not_be_even():
     images = np.random.default_rng(0).random((30, 3 * 8 * 11))
     images[:, : 8 * 11] += 4.0  # the first channel
-    table = with_holes(images)
+    table = with_missing(images)
     imputer = fit(table, image_shape=(3, 8, 11))
     filled = imputer.transform(table)
     assert filled.shape == table.shape
@@ -232,7 +232,7 @@ def test_colours_are_the_first_axis_and_sides_need_not_be_even():
     ],
 )
 def test_every_model_of_missingness_has_a_bias_for_each_pixel_and_shares_the_rest(missingness, signs, kind):
-    table = with_holes(halves(40))
+    table = with_missing(halves(40))
     imputer = fit(table, LatentImputer, missingness=missingness, signs=signs)
     mask_model = imputer.model_.sampler.model.mask_model
     assert isinstance(mask_model, kind)
@@ -254,7 +254,7 @@ def test_the_direction_in_which_pixels_hide_themselves_is_learned(hidden):
 
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_known_direction_is_that_of_all_pixels(sign):
-    table = with_holes(halves(40))
+    table = with_missing(halves(40))
     imputer = fit(table, NotMIWAEImputer, missingness="self-masking-logistic", signs=sign, n_starts=1)
     seen = imputer.model_.sampler.model.mask_model.logits(torch.tensor([[-1.0], [1.0]]).expand(2, 64))
     assert (torch.sign(seen[0] - seen[1]) == sign).all()  # +1: white pixels are seen less often

@@ -164,7 +164,7 @@ def test_a_flipped_byte_in_the_weights_is_refused(model_file, tmp_path):
         assert_refused(path, "is damaged: its content does not match its checksum")
 
 
-@pytest.mark.parametrize("part", [b"max_iter", b"GaussianImputer", b"continuous", b"sha256", b"law.loc"])
+@pytest.mark.parametrize("part", [b"max_iter", b"GaussianImputer", b"continuous", b"sha256", b"joint.loc"])
 def test_a_changed_letter_in_the_manifest_is_refused(model_file, tmp_path, part):
     content = model_file.read_bytes()
     path = tmp_path / "changed"
@@ -312,7 +312,7 @@ def test_a_manifest_that_describes_no_such_model_is_refused(model_file, tmp_path
     assert_refused(path, "does not describe a GaussianImputer")
 
 
-@pytest.mark.parametrize("name", ["law.loc", "law.covariance", "features.scale"])
+@pytest.mark.parametrize("name", ["joint.loc", "joint.covariance", "features.scale"])
 def test_a_file_without_its_weights_is_refused(model_file, tmp_path, name):
     path = forge(model_file, tmp_path / "weightless", tensors=lambda tensors: tensors.pop(name))
     assert_refused(path, f"does not describe a GaussianImputer .KeyError: '{re.escape(name)}'")
@@ -320,7 +320,7 @@ def test_a_file_without_its_weights_is_refused(model_file, tmp_path, name):
 
 def test_tensors_of_odd_types_are_refused_in_one_line(model_file, tmp_path):
     def change(tensors):
-        tensors["law.loc"] = tensors["law.loc"].to(torch.bfloat16)[:0]
+        tensors["joint.loc"] = tensors["joint.loc"].to(torch.bfloat16)[:0]
 
     assert_refused(forge(model_file, tmp_path / "odd", tensors=change), "does not describe a GaussianImputer")
 
@@ -440,7 +440,7 @@ def test_a_class_of_one_s_own_can_be_loaded_once_it_is_defined(tmp_path):
 def test_a_saved_model_can_be_read_without_this_library(model_file):
     with safetensors.safe_open(model_file, framework="numpy") as file:
         manifest = json.loads(file.metadata()[KEY])
-        assert file.get_tensor("law.covariance").shape == (4, 4)
+        assert file.get_tensor("joint.covariance").shape == (4, 4)
     assert manifest["class"] == "GaussianImputer"
     assert manifest["versions"].keys() == {"halfseen", "torch", "scikit-learn", "python"}
     assert [column["name"] for column in manifest["schema"]["columns"]] == ["x0", "x1", "x2", "x3"]

@@ -9,7 +9,7 @@ from halfseen.datasets.gaussian import GaussianProblem
 from halfseen.errors import TrainingError
 from halfseen.estimators.predictors import GaussianRegressor
 from halfseen.experiments import neumiss_networks
-from halfseen.experiments.neumiss_networks import GaussianPredictor, Rows, TrainedNeuMiss, descend
+from halfseen.experiments.neumiss_networks import GaussianPredictor, TargetRows, TrainedNeuMiss, descend
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,12 @@ def test_every_architecture_learns_by_either_recipe(sample, recipe, max_epochs, 
 
 
 def test_ours_starts_as_the_gaussian_regressor(sample):
-    rows = Rows(Incomplete.from_array(sample.incomplete), torch.from_numpy(sample.y))
+    rows = TargetRows(Incomplete.from_array(sample.incomplete), torch.from_numpy(sample.y))
     loc, scale = rows.target.mean(), rows.target.std()
     module = GaussianPredictor(4, 0, "cholesky", self_masking=False).double()
     standard = (rows.batch.x - 1) / 2
     module.start_from(
-        Rows(Incomplete(standard, rows.batch.observed), (rows.target - loc) / scale),
+        TargetRows(Incomplete(standard, rows.batch.observed), (rows.target - loc) / scale),
         torch.Generator().manual_seed(0),
     )
     found = module(Incomplete(standard, rows.batch.observed)).detach() * scale + loc
@@ -100,7 +100,7 @@ class Constant(torch.nn.Module):
 
 
 def test_the_authors_recipe_is_plain_descent_with_a_rate_of_a_hundredth_by_features(generator):
-    rows = Rows(Incomplete(torch.zeros(20, 5), torch.ones(20, 5, dtype=torch.bool)), torch.ones(20))
+    rows = TargetRows(Incomplete(torch.zeros(20, 5), torch.ones(20, 5, dtype=torch.bool)), torch.ones(20))
     module = Constant()
     [loss] = descend(module, rows, 1, generator)
     # Two batches, each a step of the rate 0.01 / 5 along 2 (1 - value).
@@ -110,7 +110,7 @@ def test_the_authors_recipe_is_plain_descent_with_a_rate_of_a_hundredth_by_featu
 
 
 def test_the_authors_recipe_stops_when_its_rate_is_spent(generator):
-    rows = Rows(Incomplete(torch.zeros(10, 10), torch.ones(10, 10, dtype=torch.bool)), torch.zeros(10))
+    rows = TargetRows(Incomplete(torch.zeros(10, 10), torch.ones(10, 10, dtype=torch.bool)), torch.zeros(10))
     # The loss is 0 from the start and cannot improve: 1e-3 is divided by 5 every third epoch after the first,
     # and is below 5e-6 after four times.
     assert len(list(descend(Constant(), rows, 100, generator))) == 13

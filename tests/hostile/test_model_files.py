@@ -147,8 +147,8 @@ def test_bounds_may_be_infinite_but_not_nan(contents, tmp_path):
 
 def test_tensors_of_odd_types_are_refused(contents, tmp_path):
     manifest, tensors = read(contents("mean"))
-    tensors["law.loc"] = tensors["law.loc"].to(torch.complex64)
-    _refused(tmp_path / "odd", sign(manifest, tensors), "'law.loc' has the type torch.complex64")
+    tensors["joint.loc"] = tensors["joint.loc"].to(torch.complex64)
+    _refused(tmp_path / "odd", sign(manifest, tensors), "'joint.loc' has the type torch.complex64")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from tolerances import EXACT
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import Bump, Probit
-from halfseen.models.conditional import condition, law_from_state, law_state, only_features, with_scores
+from halfseen.distributions.self_masks import GaussianMaskFactor, ProbitMaskFactor
+from halfseen.models.conditional import condition, joint_from_state, joint_state, only_features, with_scores
 
 SCORE = 1e-5
 """A score has a little noise of its own, of a millionth of its variance."""
@@ -28,8 +28,12 @@ def make_law(kind, n_features=3, seed=0):
     if kind == "gaussian":
         return gaussian
     if kind == "bump":
-        return SelfMaskedGaussian(gaussian, Bump(active, torch.from_numpy(rng.normal(size=(n_features, 3)))))
-    return SelfMaskedGaussian(gaussian, Probit(active, torch.from_numpy(rng.normal(size=(n_features, 2)))))
+        return SelfMaskedGaussian(
+            gaussian, GaussianMaskFactor(active, torch.from_numpy(rng.normal(size=(n_features, 3))))
+        )
+    return SelfMaskedGaussian(
+        gaussian, ProbitMaskFactor(active, torch.from_numpy(rng.normal(size=(n_features, 2))))
+    )
 
 
 def every_pattern(seed=1):
@@ -88,7 +92,7 @@ def test_the_law_of_the_features_is_what_scores_were_added_to(kind):
     law = make_law(kind)
     again = only_features(with_scores(law, torch.ones(3, 2, dtype=torch.float64)), 3)
     assert type(again) is type(law)
-    for a, b in zip(law_state(again).values(), law_state(law).values(), strict=True):
+    for a, b in zip(joint_state(again).values(), joint_state(law).values(), strict=True):
         assert torch.equal(a, b)
 
 
@@ -115,7 +119,7 @@ def test_values_under_the_mask_are_never_read(kind):
 @pytest.mark.parametrize("kind", LAWS)
 def test_a_law_survives_its_state(kind):
     law, batch = make_law(kind), every_pattern()
-    again = law_from_state(law_state(law))
+    again = joint_from_state(joint_state(law))
     assert type(again) is type(law)
     for one, other in zip(law.moments(batch), again.moments(batch), strict=True):
         assert torch.equal(one, other)

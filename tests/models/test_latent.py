@@ -14,11 +14,11 @@ from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.distributions.observation import Observation, Part
 from halfseen.models.latent.mask_term import HiddenCells, integrated_log_prob, log_missing
 from halfseen.models.latent.model import LatentModel, LatentNoise
-from halfseen.models.latent.rows import Guessed, GuessFill
+from halfseen.models.latent.rows import Preimputed, PreimputedFill
 from halfseen.models.latent.start import Factors, start_from_factors
 from halfseen.nn.mask_models import LinearMask, MaskLayout
 from halfseen.nn.residual import ResidualMLP
-from halfseen.nn.self_masking import SelfMask
+from halfseen.nn.self_masking import LinearSelfMask
 
 NOTHING = torch.empty(0, dtype=torch.float64)
 
@@ -54,7 +54,7 @@ def noise_for(generator, n_draws, n_rows, n_strata, n_latent=2, n_cells=0):
 def mask_models():
     return {
         "ignorable": None,
-        "integrated": SelfMask(3).double(),
+        "integrated": LinearSelfMask(3).double(),
         "sample": LinearMask(3).double(),
     }
 
@@ -128,7 +128,7 @@ def test_sticking_the_landing_changes_no_value_and_leaves_the_weights_of_strata_
 
 def test_unknown_mask_terms_and_ones_that_cannot_be_integrated_are_refused():
     with pytest.raises(ValueError, match="mask_term must be 'auto', 'sample' or 'integrated', got 'exact'"):
-        small_model(mask_model=SelfMask(3), mask_term="exact")
+        small_model(mask_model=LinearSelfMask(3), mask_term="exact")
     with pytest.raises(ValueError, match="mask_term='integrated' needs a self-masking model"):
         small_model(mask_model=LinearMask(3), mask_term="integrated")
     model = small_model()
@@ -136,9 +136,9 @@ def test_unknown_mask_terms_and_ones_that_cannot_be_integrated_are_refused():
         LatentModel(model.encoder, model.decoder, model.observation, 2, 0)
 
 
-def test_rows_without_a_guess_are_refused_where_one_is_needed(generator):
-    model = small_model(fill=GuessFill())
-    with pytest.raises(TypeError, match="The rows bring no guess"):
+def test_rows_without_a_preimputation_are_refused_where_one_is_needed(generator):
+    model = small_model(fill=PreimputedFill())
+    with pytest.raises(TypeError, match="The rows bring no preimputation"):
         model.posterior(rows_with_holes(generator))
 
 
@@ -155,7 +155,7 @@ def mixed_observation():
 
 
 def mixed_mask(columns=None):
-    mask = SelfMask(MaskLayout((0, 1, 1, 1, 2), columns)).double()
+    mask = LinearSelfMask(MaskLayout((0, 1, 1, 1, 2), columns)).double()
     with torch.no_grad():
         mask.raw_slope.copy_(torch.tensor([2.0, 0.3, -1.5]))
         mask.bias.copy_(torch.tensor([0.5, -0.3, 0.2]))
@@ -247,10 +247,10 @@ def test_training_starts_with_the_likelihood_of_the_factors_and_the_exact_poster
     observation = Observation.for_pixels(5, family)
     encoder = ResidualMLP(10, 4, width=8, n_blocks=1, linear_skip=True)
     decoder = ResidualMLP(2, observation.n_parameters, width=8, n_blocks=1, linear_skip=True)
-    model = LatentModel(encoder, decoder, observation, 2, fill=GuessFill()).double()
+    model = LatentModel(encoder, decoder, observation, 2, fill=PreimputedFill()).double()
     batch = rows_with_holes(generator, n_features=5)
     rebuilt = Gaussian(factors.loc, factors.loadings @ factors.loadings.T + factors.uniqueness.diag())
-    rows = Guessed.by(rebuilt, batch)
+    rows = Preimputed.by(rebuilt, batch)
     start_from_factors(model, factors, batch.observed, generator)
 
     posterior = model.posterior(rows)

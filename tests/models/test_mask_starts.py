@@ -9,14 +9,14 @@ from tolerances import EXACT
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.latent.start import LOGISTIC, STEEP, start_from_edges, start_from_probit
 from halfseen.nn.mask_models import MaskLayout
-from halfseen.nn.self_masking import FlexibleSelfMask, MonotoneMask, SelfMask, SharedSlopeMask
+from halfseen.nn.self_masking import FlexibleSelfMask, LinearSelfMask, MonotoneMask, SharedSlopeMask
 
 EVERY = torch.ones(3, dtype=torch.bool)
 UP, DOWN = torch.tensor([1.0, 1.0, 1.0]), torch.tensor([-1.0, -1.0, -1.0])
 MODELS = {
-    "known, up": (lambda: SelfMask(3, 1), UP),
-    "known, down": (lambda: SelfMask(3, -1), DOWN),
-    "free": (lambda: SelfMask(3), torch.tensor([1.0, -1.0, 1.0])),
+    "known, up": (lambda: LinearSelfMask(3, 1), UP),
+    "known, down": (lambda: LinearSelfMask(3, -1), DOWN),
+    "free": (lambda: LinearSelfMask(3), torch.tensor([1.0, -1.0, 1.0])),
     "shared, up": (lambda: SharedSlopeMask(3, 1), UP),
     "shared, down": (lambda: SharedSlopeMask(3, -1), DOWN),
     "monotone": (lambda: MonotoneMask(3, (1, -1, 1)), torch.tensor([1.0, -1.0, 1.0])),
@@ -100,7 +100,7 @@ def test_only_active_columns_of_numbers_that_were_seen_become_steps(generator):
     x = torch.randn(30, 6, generator=generator, dtype=torch.float64)
     observed = torch.ones(30, 6, dtype=torch.bool)
     observed[:, 5] = False  # never seen, so it has no edge
-    model = SelfMask(layout, 1).double()
+    model = LinearSelfMask(layout, 1).double()
     model.reset_parameters(generator, torch.full((4,), 0.7, dtype=torch.float64))
     bias, slope = model.bias.detach().clone(), model.slope.detach().clone()
     start_from_edges(model, Incomplete(x, observed), torch.tensor([False, True, True, True]))
@@ -112,7 +112,7 @@ def test_only_active_columns_of_numbers_that_were_seen_become_steps(generator):
 
 def test_a_probit_becomes_the_logistic_curve_that_is_closest(generator):
     """They differ by less than 0.01 everywhere, which is why the constant is what it is."""
-    model = SelfMask(1).double()
+    model = LinearSelfMask(1).double()
     start_from_probit(model, torch.tensor([[0.8, -0.3]], dtype=torch.float64), EVERY[:1])
     x = torch.linspace(-5, 5, 201, dtype=torch.float64)[:, None]
     probit = 0.5 * (1 + torch.erf((0.8 * x - 0.3) / math.sqrt(2)))
@@ -120,7 +120,7 @@ def test_a_probit_becomes_the_logistic_curve_that_is_closest(generator):
 
 
 def test_a_probit_against_the_known_direction_leaves_the_curve_as_it_was(generator):
-    model = SelfMask(2, 1).double()
+    model = LinearSelfMask(2, 1).double()
     model.reset_parameters(generator, torch.tensor([0.6, 0.6], dtype=torch.float64))
     slope = model.slope.detach().clone()
     start_from_probit(model, torch.tensor([[-2.0, 0.1], [2.0, 0.1]], dtype=torch.float64), EVERY[:2])

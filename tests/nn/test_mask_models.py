@@ -13,14 +13,14 @@ from scipy import special
 from tolerances import EXACT
 
 from halfseen.nn.mask_models import RATE_FLOOR, Ignorable, KnownMask, LinearMask, MaskLayout, NonlinearMask
-from halfseen.nn.self_masking import FlexibleSelfMask, MonotoneMask, SelfMask, SharedSlopeMask
+from halfseen.nn.self_masking import FlexibleSelfMask, LinearSelfMask, MonotoneMask, SharedSlopeMask
 
 BLOCKS = MaskLayout(column_of_feature=(2, 1, 1, 1, 0))  # a number, three levels, a number; in another order
 MODELS = {
     "linear": LinearMask,
     "nonlinear": lambda layout: NonlinearMask(layout, hidden=6),
-    "self": SelfMask,
-    "self, known signs": lambda layout: SelfMask(layout, signs=(1, 0, -1)),
+    "self": LinearSelfMask,
+    "self, known signs": lambda layout: LinearSelfMask(layout, signs=(1, 0, -1)),
     "shared": SharedSlopeMask,
     "shared, known sign": lambda layout: SharedSlopeMask(layout, sign=-1),
     "monotone": lambda layout: MonotoneMask(layout, signs=(1, -1, 1)),
@@ -179,7 +179,7 @@ def test_the_nonlinear_model_has_one_hidden_layer(generator):
 
 @pytest.mark.parametrize("signs", [None, (1, -1, 0)])
 def test_self_masking_is_a_slope_and_a_bias_for_each_column(generator, signs):
-    model = randomised(SelfMask(3, signs), generator)
+    model = randomised(LinearSelfMask(3, signs), generator)
     x = rows(generator, model)
     for c, value in enumerate(x.tolist()):
         raw = model.raw_slope[c].item()
@@ -219,14 +219,14 @@ def test_a_self_masking_column_depends_on_its_own_features_only(generator, name,
 
 
 def test_numbers_in_another_order_feed_their_own_columns(generator):
-    model = randomised(SelfMask(MaskLayout((1, 2, 0))), generator)
+    model = randomised(LinearSelfMask(MaskLayout((1, 2, 0))), generator)
     x = rows(generator, model, 5)
     expected = model.bias - model.slope * x[:, [2, 0, 1]]
     torch.testing.assert_close(model.logits(x), expected, rtol=0, atol=EXACT)
 
 
 def test_a_column_without_features_has_a_bias_alone(generator):
-    model = randomised(SelfMask(MaskLayout((1, 1), n_columns=4)), generator)
+    model = randomised(LinearSelfMask(MaskLayout((1, 1), n_columns=4)), generator)
     logits = model.logits(rows(generator, model, 5))
     assert torch.equal(logits[:, [0, 2, 3]], model.bias[[0, 2, 3]].expand(5, 3))
 
@@ -245,7 +245,7 @@ def test_known_signs_hold_for_any_parameters(seed, scale):
     generator = torch.Generator().manual_seed(seed)
     signs = torch.tensor([1, -1, 1, -1, 1])
     grid = torch.linspace(-4, 4, 81, dtype=torch.float64).unsqueeze(-1).expand(81, 5)
-    for build in (SelfMask, MonotoneMask):
+    for build in (LinearSelfMask, MonotoneMask):
         model = randomised(build(5, signs.tolist()), generator, scale)
         rise = model.logits(grid).diff(dim=0) * signs  # of being observed
         assert rise.max() <= EXACT
@@ -256,7 +256,7 @@ def test_known_signs_hold_for_any_parameters(seed, scale):
 
 def test_larger_values_are_more_often_missing_if_the_sign_is_positive():
     x = torch.tensor([[-1.0], [1.0]])
-    for model in (SelfMask(1, 1), MonotoneMask(1, 1), SharedSlopeMask(1, 1)):
+    for model in (LinearSelfMask(1, 1), MonotoneMask(1, 1), SharedSlopeMask(1, 1)):
         low, high = model.logits(x).sigmoid()
         assert low > high
 
@@ -362,8 +362,8 @@ def test_a_known_function_that_is_not_of_torch_or_of_another_shape_is_refused(fu
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: SelfMask(3, (1, 1)), r"signs must be 3 of \(-1, 0, 1\)"),
-        (lambda: SelfMask(3, 2), "got 2"),
+        (lambda: LinearSelfMask(3, (1, 1)), r"signs must be 3 of \(-1, 0, 1\)"),
+        (lambda: LinearSelfMask(3, 2), "got 2"),
         (lambda: MonotoneMask(2, (1, 0)), r"signs must be 2 of \(-1, 1\)"),
         (lambda: FlexibleSelfMask(2, n_units=1), "n_units must be at least 2, got 1"),
         (lambda: KnownMask(torch.sigmoid, 2, "odds"), "got 'odds'"),

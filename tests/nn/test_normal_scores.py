@@ -6,9 +6,9 @@ import torch
 from scipy import stats
 from tolerances import EXACT
 
-from halfseen.nn.normal_scores import FARTHEST, N_KNOTS, NormalScores
+from halfseen.nn.normal_scores import N_KNOTS, SMALLEST_SHARE, NormalScores
 
-END = stats.norm.ppf(1 - FARTHEST)
+END = stats.norm.ppf(1 - SMALLEST_SHARE)
 
 
 def column(values):
@@ -18,7 +18,7 @@ def column(values):
 def expected(values):
     """Scores of the middle ranks of training values."""
     share = (stats.rankdata(values) - 1) / (len(values) - 1)
-    return stats.norm.ppf(share.clip(FARTHEST, 1 - FARTHEST))
+    return stats.norm.ppf(share.clip(SMALLEST_SHARE, 1 - SMALLEST_SHARE))
 
 
 @pytest.mark.parametrize("decimals", [5, 0], ids=["distinct", "ties"])

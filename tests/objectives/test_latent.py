@@ -13,7 +13,7 @@ from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
-from halfseen.nn.self_masking import SelfMask
+from halfseen.nn.self_masking import LinearSelfMask
 from halfseen.objectives.latent import LatentObjective
 
 NEEDS = "gradient='dreg' needs bound='iwelbo' and ancestral draws"
@@ -151,7 +151,7 @@ def test_gradients_with_less_noise_have_the_same_expectation(generator, bound, g
     assert agree(full, other)
 
 
-@pytest.mark.parametrize("mask_model", [SelfMask(4), LinearMask(4)], ids=["integrated", "sample"])
+@pytest.mark.parametrize("mask_model", [LinearSelfMask(4), LinearMask(4)], ids=["integrated", "sample"])
 def test_a_mask_of_weight_zero_costs_nothing(generator, mask_model):
     model, _ = linear_gaussian(generator, mask_model=mask_model)
     batch = some_rows(generator)

@@ -257,7 +257,7 @@ def test_long_labels_of_an_axis_do_not_overlap():
     assert all(np.diff(places) >= 5 * longest)
 
 
-def with_holes(n_rows=1000, seed=0):
+def with_missing(n_rows=1000, seed=0):
     """A table whose numbers are missing in half of the rows, and whose levels in five."""
     rng = np.random.default_rng(seed)
     x, level = rng.normal(size=n_rows), np.array(["u", "v"])[rng.integers(0, 2, n_rows)]
@@ -272,7 +272,7 @@ def with_holes(n_rows=1000, seed=0):
 
 
 def test_of_many_missing_cells_a_random_sample_is_shown_and_of_few_all():
-    table, _, _ = with_holes()
+    table, _, _ = with_missing()
     shown = choose_cells(table, seed=1, max_shown=40)
     assert {name: int(cells.sum()) for name, cells in shown.of_column.items()} == {"x": 40, "s": 5}
     assert len(shown.rows) <= 45
@@ -284,7 +284,7 @@ def test_of_many_missing_cells_a_random_sample_is_shown_and_of_few_all():
 
 
 def test_a_fill_is_compared_on_the_cells_that_are_shown():
-    table, full, schema = with_holes()
+    table, full, schema = with_missing()
     shown = choose_cells(table, max_shown=40)
     some = shown.take(full)
     x, s = summarize(table, full, [some] * 3, some, some, schema, shown=shown)["fills"]
@@ -296,7 +296,7 @@ def test_a_fill_is_compared_on_the_cells_that_are_shown():
 
 
 def test_showing_all_cells_is_the_same_as_choosing_none():
-    table, full, schema = with_holes()
+    table, full, schema = with_missing()
     shown = choose_cells(table)
     some = shown.take(full)
     chosen = summarize(table, full, [some] * 3, some, some, schema, shown=shown)

@@ -10,7 +10,7 @@ from tolerances import EXACT, FAILURE_RATE
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation import Observation
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import GuessFill
+from halfseen.models.latent.rows import PreimputedFill
 from halfseen.nn.residual import ResidualMLP
 from halfseen.research import frechet
 from halfseen.research.frechet import (
@@ -106,7 +106,7 @@ def test_drawn_rows_have_the_moments_of_the_model(generator):
 
 
 def test_drawn_rows_can_be_read_by_encoders_that_want_a_guess(generator):
-    model = make_model(fill=GuessFill())
+    model = make_model(fill=PreimputedFill())
     rows = draw_rows(model, 5, generator=generator)
     assert encoder_features(model, rows).shape == (5, 14)
     assert len(draw_rows(model, 0, generator=generator)) == 0

@@ -15,7 +15,7 @@ from halfseen.errors import HalfseenWarning
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.fill import LearnedFill
 from halfseen.nn.residual import ResidualMLP
-from halfseen.nn.self_masking import SelfMask
+from halfseen.nn.self_masking import LinearSelfMask
 from halfseen.objectives.latent import LatentObjective
 from halfseen.research.latent_diagnostics import Divergences, gradient_snr, mixture_usage, posterior_on_grid
 from halfseen.research.latent_likelihood import LatentGrid
@@ -66,7 +66,7 @@ class Replayed:
 
 
 def test_signal_and_noise_are_those_of_all_gradients(generator):
-    model = make_model(fill=LearnedFill(N_FEATURES), mask_model=SelfMask(N_FEATURES))
+    model = make_model(fill=LearnedFill(N_FEATURES), mask_model=LinearSelfMask(N_FEATURES))
     model.decoder.output.weight.requires_grad_(False)
     objective = Replayed(LatentObjective.for_model(model, n_draws=3))
     rows = rows_of(generator)
@@ -270,7 +270,7 @@ def test_a_posterior_is_of_one_row(generator):
 
 
 def test_the_mask_may_tell_of_latents(generator):
-    mask = SelfMask(N_FEATURES)
+    mask = LinearSelfMask(N_FEATURES)
     mask.raw_slope.data = torch.full((N_FEATURES,), 3.0)  # what is large is missing
     model = make_model(n_latent=1, mask_model=mask)
     model.decoder.output.weight.data[:N_FEATURES] = 1.0

@@ -18,13 +18,13 @@ from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.fill import LearnedFill
 from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
-from halfseen.nn.self_masking import SelfMask
-from halfseen.objectives.bounds import iwelbo as iwelbo_of_weights
+from halfseen.nn.self_masking import LinearSelfMask
+from halfseen.objectives.bounds import iwelbo
 from halfseen.objectives.latent import LatentObjective
 from halfseen.research.latent_likelihood import (
     LatentGrid,
+    estimate_iwelbo,
     grid_log_likelihood,
-    iwelbo,
     log_joint,
     refit_encoder,
 )
@@ -218,7 +218,7 @@ def hidden_integral(truth, mask_logit, x):
 
 
 def self_masked():
-    truth, mask = LinearGaussian(n_latent=1, n_features=2), SelfMask(2)
+    truth, mask = LinearGaussian(n_latent=1, n_features=2), LinearSelfMask(2)
     mask.raw_slope.data, mask.bias.data = torch.tensor([0.8, 2.0]), torch.tensor([0.5, -0.3])
     return truth, truth.model(mask_model=mask)
 
@@ -253,7 +253,7 @@ def test_the_bound_is_exact_if_the_posterior_is(generator, n_draws, working_byte
     truth, batch = LinearGaussian(), without_last(generator, n_rows=3)
     model = truth.model()
     truth.set_exact_posterior(model)
-    found = iwelbo(model, batch, n_draws, generator=generator, working_bytes=working_bytes)
+    found = estimate_iwelbo(model, batch, n_draws, generator=generator, working_bytes=working_bytes)
     assert_close(found.log_prob, truth.log_prob(*batch_parts(batch)), EXACT)
     assert bool((found.standard_error < 1e-6).all()) == (n_draws > 1)
 
@@ -272,7 +272,7 @@ def test_many_draws_come_to_the_likelihood_within_their_errors(generator, n_comp
     truth, batch = LinearGaussian(), random_rows(generator)
     model = truth.model(n_components)
     spread_encoder(model, generator)
-    found = iwelbo(model, batch, 20_000, generator=generator, working_bytes=working_bytes)
+    found = estimate_iwelbo(model, batch, 20_000, generator=generator, working_bytes=working_bytes)
     shows = batch.observed.any(dim=1)  # for the row that shows nothing the posterior is exact
     z = ((found.log_prob - truth.log_prob(*batch_parts(batch))) / found.standard_error)[shows]
     assert stats.chi2.sf(z.square().sum().item(), len(z)) > FAILURE_RATE
@@ -285,7 +285,7 @@ def test_the_standard_error_is_the_spread_of_bounds(generator, n_components):
     batch = row[torch.zeros(400, dtype=torch.long)]
     model = LinearGaussian().model(n_components)
     spread_encoder(model, generator)
-    found = iwelbo(model, batch, 3000, generator=generator)
+    found = estimate_iwelbo(model, batch, 3000, generator=generator)
     ratio = found.log_prob.var().item() / found.standard_error.square().mean().item()
     sides = stats.chi2.cdf(ratio * 399, 399), stats.chi2.sf(ratio * 399, 399)
     assert min(sides) > FAILURE_RATE
@@ -296,10 +296,10 @@ def test_a_bound_of_one_piece_is_that_of_its_weights(n_components):
     model = LinearGaussian().model(n_components)
     spread_encoder(model, torch.Generator().manual_seed(2))
     batch = random_rows(torch.Generator().manual_seed(3))
-    found = iwelbo(model, batch, 5 * n_components, generator=torch.Generator().manual_seed(4))
+    found = estimate_iwelbo(model, batch, 5 * n_components, generator=torch.Generator().manual_seed(4))
     objective = LatentObjective.for_model(model, sampling="stratified", n_draws=5)
     weighted = model.log_weights(batch, objective.draw_noise(batch, torch.Generator().manual_seed(4)))
-    assert_close(found.log_prob, iwelbo_of_weights(weighted.log_w, weighted.log_strata).detach(), EXACT)
+    assert_close(found.log_prob, iwelbo(weighted.log_w, weighted.log_strata).detach(), EXACT)
 
 
 @pytest.mark.parametrize("n_components", [1, 3])
@@ -316,11 +316,11 @@ def test_bound_and_error_are_those_of_all_pieces_together(
         return seen[-1]
 
     monkeypatch.setattr(model, "log_weights", recorded)
-    found = iwelbo(model, row, 100, generator=generator, working_bytes=working_bytes)
+    found = estimate_iwelbo(model, row, 100, generator=generator, working_bytes=working_bytes)
     assert len(seen) > 1
     log_w, log_strata = torch.cat([piece.log_w for piece in seen]), seen[0].log_strata
     assert len(log_w) == math.ceil(100 / n_components)
-    assert_close(found.log_prob, iwelbo_of_weights(log_w, log_strata), EXACT)
+    assert_close(found.log_prob, iwelbo(log_w, log_strata), EXACT)
     w, strata = log_w[:, 0].exp().numpy(), log_strata[0].exp().numpy()
     error = np.sqrt((strata**2 * w.var(axis=0, ddof=1) / len(w)).sum()) / (strata * w.mean(axis=0)).sum()
     assert found.standard_error.item() == pytest.approx(error, abs=EXACT)
@@ -335,12 +335,12 @@ def test_the_bound_counts_the_mask_with_drawn_cells_on_request(generator):
     def logits(a, b):
         return 0.5 + 0.2 * a - 0.9 * b, -0.3 + 0.4 * a - 1.5 * b
 
-    joint = iwelbo(model, HALF_SEEN, 100_000, generator=generator, with_mask=True)
+    joint = estimate_iwelbo(model, HALF_SEEN, 100_000, generator=generator, with_mask=True)
     expected = torch.tensor([hidden_integral(truth, logits, x) for x in (0.4, -1.3)], dtype=torch.float64)
     z = (joint.log_prob - expected) / joint.standard_error
     assert stats.chi2.sf(z.square().sum().item(), 2) > FAILURE_RATE
     assert joint.standard_error.max() < 0.02
-    alone = iwelbo(model, HALF_SEEN, 100_000, generator=generator)
+    alone = estimate_iwelbo(model, HALF_SEEN, 100_000, generator=generator)
     z = (alone.log_prob - truth.log_prob(*batch_parts(HALF_SEEN))) / alone.standard_error
     assert stats.chi2.sf(z.square().sum().item(), 2) > FAILURE_RATE
 
@@ -348,7 +348,7 @@ def test_the_bound_counts_the_mask_with_drawn_cells_on_request(generator):
 def test_no_draws_are_refused(generator):
     model, batch = LinearGaussian().model(), random_rows(generator)
     with pytest.raises(ValueError, match="n_draws must be at least 1"):
-        iwelbo(model, batch, 0, generator=generator)
+        estimate_iwelbo(model, batch, 0, generator=generator)
     with pytest.raises(ValueError, match="n_draws must be at least 1"):
         refit_encoder(model, batch, n_draws=0, generator=generator)
 
@@ -360,13 +360,13 @@ QUICK = TrainingSettings(max_epochs=400, learning_rate=0.03, schedule="cosine", 
 
 def test_a_refit_encoder_reaches_the_likelihood_and_nothing_else_changes(generator):
     truth, batch = LinearGaussian(), without_last(generator, n_rows=64)
-    model = truth.model(fill=LearnedFill(N_FEATURES), mask_model=SelfMask(N_FEATURES))
+    model = truth.model(fill=LearnedFill(N_FEATURES), mask_model=LinearSelfMask(N_FEATURES))
     model.decoder.output.bias.requires_grad_(False)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     flags = {name: value.requires_grad for name, value in model.named_parameters()}
 
     refit = refit_encoder(model, batch, n_draws=5, generator=generator, settings=QUICK)
-    bounds = [iwelbo(one, batch, 5, generator=generator).log_prob.mean() for one in (model, refit)]
+    bounds = [estimate_iwelbo(one, batch, 5, generator=generator).log_prob.mean() for one in (model, refit)]
     likelihood = truth.log_prob(*batch_parts(batch)).mean()
     assert bounds[0] < likelihood - 0.1
     assert abs(bounds[1] - likelihood) < QUADRATURE  # the exact posterior is linear in these rows
@@ -405,10 +405,10 @@ def test_a_mixture_is_refitted_and_chosen_by_other_rows_if_given(generator):
     spread_encoder(model, generator)
     settings = replace(QUICK, max_epochs=30)
     many = batch[torch.arange(64).repeat(20)]
-    before = iwelbo(model, many, 2, generator=generator).log_prob.mean()
+    before = estimate_iwelbo(model, many, 2, generator=generator).log_prob.mean()
     for validation in (None, batch):
         refit = refit_encoder(
             model, batch, n_draws=5, generator=generator, settings=settings, validation=validation
         )
-        after = iwelbo(refit, many, 2, generator=generator).log_prob.mean()
+        after = estimate_iwelbo(refit, many, 2, generator=generator).log_prob.mean()
         assert before + 0.3 < after < truth.log_prob(*batch_parts(batch)).mean()

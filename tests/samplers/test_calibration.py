@@ -1,4 +1,4 @@
-"""Stretched scales against models that are known to be too sure."""
+"""Inflated scales against models that are known to be overconfident."""
 
 import pytest
 import torch
@@ -7,14 +7,14 @@ from tolerances import EXACT
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
 from halfseen.distributions.observation import Observation
-from halfseen.samplers.calibration import MIN_CELLS, choose_stretch, hide_cells
+from halfseen.samplers.calibration import MIN_CELLS, choose_inflation, hide_cells
 
 
 @pytest.mark.parametrize("leaf", [GaussianLeaf(2), StudentTLeaf(2)])
-def test_stretched_distributions_are_wider_by_the_factor_and_have_the_same_mean(leaf, generator):
+def test_inflated_distributions_are_wider_by_the_factor_and_have_the_same_mean(leaf, generator):
     parameters = torch.randn(50, leaf.n_parameters, generator=generator, dtype=torch.float64)
     factor = torch.tensor([1.7, 0.6], dtype=torch.float64)
-    wider = leaf.stretched(parameters, factor)
+    wider = leaf.inflated(parameters, factor)
     torch.testing.assert_close(leaf.mean(wider), leaf.mean(parameters), rtol=0, atol=EXACT)
     expected = factor**2 * leaf.variance(parameters)
     torch.testing.assert_close(leaf.variance(wider), expected, rtol=1e-9, atol=0)
@@ -28,34 +28,34 @@ def one_gaussian(n_rows, n_columns, generator, *, spread):
     return observation, parameters, torch.ones(1, n_rows, dtype=torch.float64), truth
 
 
-def stretch_of(n_rows, generator, *, spread, half=0.0, n_hidden=None):
+def inflation_of(n_rows, generator, *, spread, half=0.0, n_hidden=None):
     """The factors of two columns, of which so many cells are hidden."""
     hidden = (torch.arange(n_rows) < (n_rows if n_hidden is None else n_hidden))[:, None].expand(-1, 2)
     arguments = one_gaussian(n_rows, 2, generator, spread=spread)
-    return choose_stretch(*arguments, hidden, torch.full((2,), half, dtype=torch.float64))
+    return choose_inflation(*arguments, hidden, torch.full((2,), half, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("spread", [1.3, 2.5])
 def test_the_factor_is_that_by_which_a_model_is_too_narrow(spread, generator):
     """With 20,000 cells coverage has a standard error of .002, and the factor one of .7%."""
-    assert stretch_of(10_000, generator, spread=spread) == pytest.approx((spread, spread), rel=0.035)
+    assert inflation_of(10_000, generator, spread=spread) == pytest.approx((spread, spread), rel=0.035)
 
 
 def test_whole_numbers_may_have_a_factor_below_one_since_rounding_widens(generator):
     """Covered are |x| - h <= 1.645 s: with h = 0.5, and x of scale 1, s = (1.645 - 0.5) / 1.645 = .696."""
-    found = stretch_of(10_000, generator, spread=1.0, half=0.5)
+    found = inflation_of(10_000, generator, spread=1.0, half=0.5)
     assert found == pytest.approx((0.696, 0.696), rel=0.035)
 
 
 def test_a_model_that_is_wide_enough_or_has_few_hidden_cells_is_left_alone(generator):
-    assert stretch_of(500, generator, spread=0.8) == (1.0, 1.0)
-    assert stretch_of(500, generator, spread=9.0, n_hidden=MIN_CELLS // 2 - 1) == (1.0, 1.0)
+    assert inflation_of(500, generator, spread=0.8) == (1.0, 1.0)
+    assert inflation_of(500, generator, spread=9.0, n_hidden=MIN_CELLS // 2 - 1) == (1.0, 1.0)
 
 
 def test_columns_of_both_kinds_have_factors_of_their_own(generator):
     observation, parameters, weights, truth = one_gaussian(5_000, 2, generator, spread=2.0)
     half = torch.tensor([0.0, 0.5], dtype=torch.float64)
-    found = choose_stretch(observation, parameters, weights, truth, torch.ones(5_000, 2).bool(), half)
+    found = choose_inflation(observation, parameters, weights, truth, torch.ones(5_000, 2).bool(), half)
     assert found == pytest.approx((2.0, (2 * 1.645 - 0.5) / 1.645), rel=0.05)
 
 

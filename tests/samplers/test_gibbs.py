@@ -13,7 +13,7 @@ from halfseen._random import row_keys
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.latent.completions import Limits
 from halfseen.nn.mask_models import Ignorable, LinearMask
-from halfseen.nn.self_masking import SelfMask
+from halfseen.nn.self_masking import LinearSelfMask
 from halfseen.samplers.gibbs import GeneratorNoise, GibbsSampler, RowNoise, log_mask
 
 N_CHAINS = 4000
@@ -118,7 +118,7 @@ def test_a_mask_that_says_something_is_heeded(kind, generator):
     """One missing cell: its density given the mask is the Gaussian times the probability of a hole."""
     row = np.array([0.4, -0.2, 0.9, math.nan])
     seen = ~np.isnan(row)
-    mask_model = {"self-masking": SelfMask, "linear": LinearMask}[kind](4).double()
+    mask_model = {"self-masking": LinearSelfMask, "linear": LinearMask}[kind](4).double()
     with torch.no_grad():
         mask_model.bias.copy_(torch.tensor([3.0, 3.0, 3.0, 1.0]))
         if kind == "linear":
@@ -145,7 +145,7 @@ def test_a_mask_that_says_something_is_heeded(kind, generator):
 
 
 def test_columns_that_hide_themselves_sum_to_the_probability_of_the_mask(generator):
-    mask_model = SelfMask(4).double()
+    mask_model = LinearSelfMask(4).double()
     x = torch.randn(5, 3, 4, generator=generator, dtype=torch.float64)
     seen = torch.rand(5, 1, 4, generator=generator) < 0.5
 
@@ -208,7 +208,7 @@ def test_what_does_not_fit_is_refused():
         ({"kernel": "gibbs"}, "kernel must be .* got 'gibbs'"),
         ({"n_steps": -1}, "must not be negative, got -1 and 10"),
         ({"prior_share": 1.5}, "prior_share must be from 0 to 1, got 1.5"),
-        ({"kernel": "ac-mwg", "mask_model": SelfMask(4)}, "cannot have a mask model"),
+        ({"kernel": "ac-mwg", "mask_model": LinearSelfMask(4)}, "cannot have a mask model"),
     ):
         with pytest.raises(ValueError, match=message):
             GibbsSampler(model, **settings)

@@ -15,11 +15,11 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import Observation
 from halfseen.distributions.quantiles import weighted_quantiles
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import Guessed, GuessFill
+from halfseen.models.latent.rows import Preimputed, PreimputedFill
 from halfseen.models.latent.start import Factors, start_from_factors
 from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
-from halfseen.nn.self_masking import SelfMask
+from halfseen.nn.self_masking import LinearSelfMask
 from halfseen.objectives.weights import effective_sample_size
 from halfseen.samplers import candidates, importance
 from halfseen.samplers.candidates import CandidateSource
@@ -49,7 +49,7 @@ def linear_gaussian(n_features=2, n_latent=1, n_components=1, mask_model=None, *
         n_latent,
         n_components,
         mask_model=mask_model,
-        fill=GuessFill(),
+        fill=PreimputedFill(),
         **options,
     ).double()
     every = torch.rand(200, n_features, generator=generator) < 0.5
@@ -63,7 +63,7 @@ def linear_gaussian(n_features=2, n_latent=1, n_components=1, mask_model=None, *
 
 
 def self_mask(n_features=2):
-    mask = SelfMask(n_features).double()
+    mask = LinearSelfMask(n_features).double()
     with torch.no_grad():
         mask.raw_slope.fill_(SLOPE)
         mask.bias.fill_(BIAS)
@@ -71,14 +71,14 @@ def self_mask(n_features=2):
 
 
 def rows(gaussian, x, observed):
-    return Guessed.by(gaussian, Incomplete(torch.tensor(x, dtype=torch.float64), torch.tensor(observed)))
+    return Preimputed.by(gaussian, Incomplete(torch.tensor(x, dtype=torch.float64), torch.tensor(observed)))
 
 
 def some_rows(gaussian, n_rows=12, seed=0):
     generator = torch.Generator().manual_seed(seed)
     n_features = len(gaussian.loc)
     x = torch.randn(n_rows, n_features, generator=generator, dtype=torch.float64)
-    return Guessed.by(gaussian, Incomplete(x, torch.rand(n_rows, n_features, generator=generator) < 0.5))
+    return Preimputed.by(gaussian, Incomplete(x, torch.rand(n_rows, n_features, generator=generator) < 0.5))
 
 
 # ------------------------------------------------------------------------------------ missing at random
@@ -195,7 +195,7 @@ def test_draws_under_a_model_of_the_whole_row_have_its_mean():
 def test_an_answer_does_not_depend_on_company_memory_or_what_is_under_the_mask(mask, monkeypatch):
     model, gaussian = linear_gaussian(mask_model=mask)
     batch = some_rows(gaussian, n_rows=9)
-    poison = Guessed(torch.where(batch.observed, batch.x, math.nan), batch.observed, batch.guess)
+    poison = Preimputed(torch.where(batch.observed, batch.x, math.nan), batch.observed, batch.preimputation)
     keys = row_keys(batch.to_array(), seed=2)
     sampler = ImportanceSampler(model, 64)
 

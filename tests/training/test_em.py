@@ -30,7 +30,7 @@ def fit(batch, **settings):
 def test_a_step_equals_the_textbook_step():
     batch = make_batch(0)
     start = pairwise_gaussian(batch, ridge=0.5)
-    value, following = em._Climb(batch, EMSettings(ridge=0.5), None)._step(start)
+    value, following = em._GaussianEM(batch, EMSettings(ridge=0.5), None)._step(start)
     loc, covariance, expected = oracle.em_step(
         start.loc.numpy(), start.covariance.numpy(), batch.x.numpy(), batch.observed.numpy(), 0.5
     )
@@ -90,7 +90,7 @@ def test_a_run_cut_short_returns_a_point_that_was_reached_by_plain_steps():
     batch = make_batch(6, n_rows=200, n_features=6, rate=0.6)
     for n_iterations in range(1, 8):
         result = fit(batch, max_iterations=n_iterations, tolerance=0.0)
-        value, _ = em._Climb(batch, EMSettings(), None)._step(result.gaussian)
+        value, _ = em._GaussianEM(batch, EMSettings(), None)._step(result.gaussian)
         assert value >= result.objective[-1]
 
 
@@ -165,7 +165,7 @@ def test_little_memory_changes_nothing(generator, weighted):
     start = Gaussian(torch.zeros(4, dtype=torch.float64), torch.eye(4, dtype=torch.float64))
     whole = fit_gaussian(batch, settings, generator=generator, weights=weights, start=start)
     with config.context(memory_budget="16 MiB"):
-        assert len(em._Climb(batch, settings, weights).parts) == 3
+        assert len(em._GaussianEM(batch, settings, weights).parts) == 3
         parts = fit_gaussian(batch, settings, generator=generator, weights=weights, start=start)
     torch.testing.assert_close(parts.gaussian.loc, whole.gaussian.loc, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(parts.gaussian.covariance, whole.gaussian.covariance, rtol=1e-9, atol=1e-9)

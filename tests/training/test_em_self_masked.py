@@ -13,7 +13,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import plan_buckets
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import Bump, Probit
+from halfseen.distributions.self_masks import GaussianMaskFactor, ProbitMaskFactor
 from halfseen.training import em_self_masked
 from halfseen.training.em import EMSettings, fit_gaussian, pairwise_gaussian
 from halfseen.training.em_self_masked import OFFERED, fit_masked_gaussian, fit_self_masked
@@ -49,13 +49,13 @@ def standard_start():
 
 
 def test_with_a_bump_no_plain_step_goes_down():
-    batch = make_data(Bump(ALL, BUMPS), 300)
-    mask = Bump(ALL, torch.zeros(3, 3, dtype=torch.float64))
-    climb = em_self_masked._Climb(batch, mask, EMSettings(), None)
+    batch = make_data(GaussianMaskFactor(ALL, BUMPS), 300)
+    mask = GaussianMaskFactor(ALL, torch.zeros(3, 3, dtype=torch.float64))
+    algorithm = em_self_masked._SelfMaskedEM(batch, mask, EMSettings(), None)
     model = SelfMaskedGaussian(standard_start(), mask)
     point, values = em_self_masked._Point(model, model.first_sites(batch)), []
     for _ in range(30):
-        value, point = climb.step(point)
+        value, point = algorithm.step(point)
         values.append(value)
     assert (np.diff(values) >= -1e-12).all()
     assert values[-1] > values[0] + 0.1
@@ -63,18 +63,18 @@ def test_with_a_bump_no_plain_step_goes_down():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_with_a_bump_the_objective_never_falls(seed):
-    batch = make_data(Bump(ALL, BUMPS), 200, seed)
+    batch = make_data(GaussianMaskFactor(ALL, BUMPS), 200, seed)
     objective = fit(batch, "self-masking-gaussian", tolerance=1e-8).objective
     assert len(objective) > 5
     assert (np.diff(objective) >= 0).all()
 
 
 def test_the_objective_is_the_penalised_likelihood_of_the_result():
-    batch = make_data(Bump(ALL, BUMPS), 200)
+    batch = make_data(GaussianMaskFactor(ALL, BUMPS), 200)
     ascent = fit_self_masked(
-        batch, standard_start(), Bump(ALL, BUMPS), EMSettings(ridge=2.0, max_iterations=1)
+        batch, standard_start(), GaussianMaskFactor(ALL, BUMPS), EMSettings(ridge=2.0, max_iterations=1)
     )
-    start = SelfMaskedGaussian(standard_start(), Bump(ALL, BUMPS))
+    start = SelfMaskedGaussian(standard_start(), GaussianMaskFactor(ALL, BUMPS))
     penalty = 0.5 * 2.0 * 3  # log det 0, trace 3
     assert ascent.objective[0] == pytest.approx((start.log_prob(batch).sum().item() - penalty) / 200)
 
@@ -113,14 +113,14 @@ def gradient_norm(model, batch, ridge):
 
 @pytest.mark.parametrize(
     "mask",
-    [Bump(ALL, BUMPS), pytest.param(Probit(ALL, PROBITS), marks=pytest.mark.slow)],
+    [GaussianMaskFactor(ALL, BUMPS), pytest.param(ProbitMaskFactor(ALL, PROBITS), marks=pytest.mark.slow)],
     ids=["self-masking-gaussian", "self-masking-probit"],
 )
 def test_plain_steps_lead_to_a_maximum(mask, monkeypatch):
     """For a probit, of the likelihood that expectation propagation gives: where sites settle, it is exact."""
     batch, settings = make_data(mask, 1500), EMSettings(tolerance=1e-12, max_iterations=400)
     fast = fit_self_masked(batch, standard_start(), mask, settings)
-    monkeypatch.setattr(em_self_masked._Climb, "extrapolate", lambda self, first, second, third: third)
+    monkeypatch.setattr(em_self_masked._SelfMaskedEM, "extrapolate", lambda self, first, second, third: third)
     plain = fit_self_masked(batch, standard_start(), mask, settings)
     assert gradient_norm(plain.point, batch, ridge=1.0) < 1e-4
     assert gradient_norm(SelfMaskedGaussian(standard_start(), mask), batch, ridge=1.0) > 1e-2
@@ -129,9 +129,9 @@ def test_plain_steps_lead_to_a_maximum(mask, monkeypatch):
 
 
 def test_bumps_are_found_again():
-    batch = make_data(Bump(ALL, BUMPS), 40_000)
+    batch = make_data(GaussianMaskFactor(ALL, BUMPS), 40_000)
     model = fit(batch, "self-masking-gaussian", tolerance=1e-8, max_iterations=500).model
-    truth = Bump(ALL, BUMPS)
+    truth = GaussianMaskFactor(ALL, BUMPS)
     np.testing.assert_allclose(model.mask.centre, truth.centre, atol=0.15)
     np.testing.assert_allclose(model.mask.precision, truth.precision, rtol=0.25)
     np.testing.assert_allclose(model.mask.height, truth.height, atol=0.05)
@@ -141,7 +141,7 @@ def test_bumps_are_found_again():
 
 @pytest.mark.slow
 def test_probits_are_found_again():
-    batch = make_data(Probit(ALL, PROBITS), 40_000)
+    batch = make_data(ProbitMaskFactor(ALL, PROBITS), 40_000)
     model = fit(batch, "self-masking-probit", tolerance=1e-8, max_iterations=500).model
     np.testing.assert_allclose(model.mask.coefficients, PROBITS, atol=0.12)
     np.testing.assert_allclose(model.loc, 0.0, atol=0.05)
@@ -152,7 +152,11 @@ def test_probits_are_found_again():
 
 @pytest.mark.parametrize("missingness", OFFERED)
 def test_a_weight_of_k_counts_as_k_rows(missingness):
-    mask = Probit(ALL, PROBITS) if missingness == "self-masking-probit" else Bump(ALL, BUMPS)
+    mask = (
+        ProbitMaskFactor(ALL, PROBITS)
+        if missingness == "self-masking-probit"
+        else GaussianMaskFactor(ALL, BUMPS)
+    )
     batch = make_data(mask, 120)
     weights = 1 + torch.arange(120) % 3
     repeated = batch[torch.arange(120).repeat_interleave(weights)]
@@ -175,7 +179,7 @@ def test_a_weight_of_k_counts_as_k_rows(missingness):
 
 
 def test_weights_change_the_fit():
-    batch = make_data(Bump(ALL, BUMPS), 120)
+    batch = make_data(GaussianMaskFactor(ALL, BUMPS), 120)
     weights = (1 + torch.arange(120) % 3).double()
     assert (
         fit(batch, "self-masking-gaussian", weights=weights).objective
@@ -184,7 +188,7 @@ def test_weights_change_the_fit():
 
 
 def test_the_statistics_of_a_gaussian_count_rows_by_their_weights():
-    batch = make_data(Bump(ALL, BUMPS), 60)
+    batch = make_data(GaussianMaskFactor(ALL, BUMPS), 60)
     observed = batch.observed.clone()
     observed[:5] = False
     batch = Incomplete(batch.x, observed)
@@ -199,7 +203,9 @@ def test_the_statistics_of_a_gaussian_count_rows_by_their_weights():
 
 @pytest.mark.parametrize("missingness", OFFERED)
 def test_values_under_the_mask_are_never_read(missingness):
-    zero, nan = (fit(make_data(Bump(ALL, BUMPS), 150, poison=p), missingness) for p in (0.0, math.nan))
+    zero, nan = (
+        fit(make_data(GaussianMaskFactor(ALL, BUMPS), 150, poison=p), missingness) for p in (0.0, math.nan)
+    )
     assert zero.objective == nan.objective
     assert torch.equal(zero.model.loc, nan.model.loc)
     assert torch.equal(zero.model.covariance, nan.model.covariance)
@@ -207,7 +213,7 @@ def test_values_under_the_mask_are_never_read(missingness):
 
 @pytest.mark.parametrize("missingness", ["self-masking-gaussian", "self-masking-probit"])
 def test_features_that_may_not_hide_stay_ignorable(missingness):
-    batch = make_data(Bump(ALL, BUMPS), 300)
+    batch = make_data(GaussianMaskFactor(ALL, BUMPS), 300)
     some = fit(batch, missingness, may_hide=torch.tensor([True, False, True])).model
     assert some.mask.active.tolist() == [True, False, True]
     none = fit(batch, missingness, may_hide=~ALL, tolerance=1e-9, max_iterations=1000)
@@ -218,7 +224,7 @@ def test_features_that_may_not_hide_stay_ignorable(missingness):
 
 @pytest.mark.parametrize("missingness", ["self-masking-gaussian", "self-masking-probit"])
 def test_features_with_too_few_cells_hidden_or_shown_stay_ignorable(missingness):
-    batch = make_data(Bump(ALL, BUMPS), 300)
+    batch = make_data(GaussianMaskFactor(ALL, BUMPS), 300)
     observed = batch.observed.clone()
     observed[:, 1], observed[:, 2] = True, False
     observed[:5, 1], observed[:5, 2] = False, True
@@ -229,7 +235,7 @@ def test_features_with_too_few_cells_hidden_or_shown_stay_ignorable(missingness)
 
 @pytest.mark.parametrize("missingness", ["self-masking-gaussian", "self-masking-probit"])
 def test_one_far_value_does_no_harm(missingness):
-    batch = make_data(Probit(ALL, PROBITS), 300)
+    batch = make_data(ProbitMaskFactor(ALL, PROBITS), 300)
     row = batch.observed[:, 0].nonzero()[0, 0]
     batch.x[row, 0] = 1e6
     result = fit(batch, missingness)
@@ -254,8 +260,8 @@ def test_a_step_function_is_fitted_with_a_steep_slope():
 @pytest.mark.parametrize(
     ("missingness", "mask"),
     [
-        ("self-masking-gaussian", Bump(ALL, BUMPS)),
-        pytest.param("self-masking-probit", Probit(ALL, PROBITS), marks=pytest.mark.slow),
+        ("self-masking-gaussian", GaussianMaskFactor(ALL, BUMPS)),
+        pytest.param("self-masking-probit", ProbitMaskFactor(ALL, PROBITS), marks=pytest.mark.slow),
     ],
 )
 def test_a_large_table_starts_from_a_part_of_it(missingness, mask, monkeypatch):
@@ -276,19 +282,19 @@ def test_a_large_table_starts_from_a_part_of_it(missingness, mask, monkeypatch):
 def test_what_is_no_missingness_is_refused():
     message = "missingness must be one of 'mar', 'self-masking-probit', 'self-masking-gaussian', got 'mnar'"
     with pytest.raises(ValueError, match=message):
-        fit(make_data(Bump(ALL, BUMPS), 30), "mnar")
+        fit(make_data(GaussianMaskFactor(ALL, BUMPS), 30), "mnar")
 
 
 @pytest.mark.parametrize("missingness", ["self-masking-gaussian", "self-masking-probit"])
 def test_dependent_columns_without_ridge_are_explained(missingness):
-    batch = make_data(Bump(ALL, BUMPS), 200)
+    batch = make_data(GaussianMaskFactor(ALL, BUMPS), 200)
     same = Incomplete(batch.x[:, [0, 0, 1]], batch.observed[:, [0, 0, 1]])
     with pytest.raises(ValueError, match=r"singular with ridge=0: .* Increase the parameter ridge"):
         fit(same, missingness, ridge=0.0)
 
 
 def test_the_same_generator_gives_the_same_fit():
-    batch = make_data(Bump(ALL, BUMPS), 200)
+    batch = make_data(GaussianMaskFactor(ALL, BUMPS), 200)
     fits = [fit(batch, "self-masking-gaussian", seed=s) for s in (1, 1)]
     for one, two in itertools.pairwise(fits):
         assert one.objective == two.objective
@@ -329,20 +335,22 @@ def test_steep_starts_are_tried_only_for_skewed_features():
     assert len(em_self_masked._probits(batch, inactive)) == 1
 
 
-@pytest.mark.parametrize("mask", [Bump(ALL, BUMPS), Probit(ALL, PROBITS)], ids=["bump", "probit"])
+@pytest.mark.parametrize(
+    "mask", [GaussianMaskFactor(ALL, BUMPS), ProbitMaskFactor(ALL, PROBITS)], ids=["bump", "probit"]
+)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_step_by_parts_of_rows_and_features_is_the_step_of_all_together(mask, weighted, monkeypatch):
     batch = make_data(mask, 100)
     weights = torch.linspace(0.5, 2.0, 100, dtype=torch.float64) if weighted else None
     model = SelfMaskedGaussian(standard_start(), mask)
     point = em_self_masked._Point(model, model.first_sites(batch))
-    value, whole = em_self_masked._Climb(batch, mask, EMSettings(), weights).step(point)
+    value, whole = em_self_masked._SelfMaskedEM(batch, mask, EMSettings(), weights).step(point)
     monkeypatch.setattr(em_self_masked, "COPIES", 16 * 2**20 // 100)  # room for a hundred numbers at once
     with config.context(memory_budget="16 MiB"):
-        climb = em_self_masked._Climb(batch, mask, EMSettings(), weights)
-    assert len(climb.parts) > 5
-    assert len(climb.columns) == 3
-    other, parts = climb.step(point)
+        algorithm = em_self_masked._SelfMaskedEM(batch, mask, EMSettings(), weights)
+    assert len(algorithm.parts) > 5
+    assert len(algorithm.columns) == 3
+    other, parts = algorithm.step(point)
     assert other == pytest.approx(value, rel=1e-12)
     for one, two in (
         (whole.model.gaussian.covariance, parts.model.gaussian.covariance),

@@ -369,9 +369,9 @@ def reproduce_command(
         str | None, typer.Argument(metavar="[NAME]", help="The experiment; lists all by default.")
     ] = None,
     scale: Annotated[
-        options.Scale,
+        options.ExperimentScale,
         typer.Option(help="smoke: a quick check; small: an answer on a laptop; paper: the paper's protocol."),
-    ] = options.Scale.smoke,
+    ] = options.ExperimentScale.smoke,
     output: Annotated[
         str,
         typer.Option("--output", "-o", metavar="DIR", help="The folder for the result file and the figure."),

@@ -17,10 +17,10 @@ from halfseen.cli.dates import DateFormat
 from halfseen.cli.distinct import all_match, any_match
 from halfseen.cli.numbers import NumberFormat
 
-Kind = Literal["integer", "float", "boolean", "date", "timestamp", "text"]
+CellKind = Literal["integer", "float", "boolean", "date", "timestamp", "text"]
 
 _NUMBER = r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
-_PATTERNS: dict[Kind, str] = {
+_PATTERNS: dict[CellKind, str] = {
     "integer": r"^[+-]?\d+$",
     "float": rf"^[+-]?({_NUMBER}|(?i:inf|infinity))$",
     "boolean": r"^(?i:true|false)$",
@@ -63,7 +63,7 @@ class Style:
         What is written instead of a number beyond a detection limit.
     """
 
-    kind: Kind
+    kind: CellKind
     decimals: int | None = None
     spelling: tuple[str, str] = ("false", "true")
     pattern: str = "%Y-%m-%d"
@@ -83,7 +83,7 @@ class Limit:
     text: str
 
 
-def find_kind(observed: pa.Array) -> Kind:
+def find_kind(observed: pa.Array) -> CellKind:
     """Return what all observed cells are, written the plain way; blanks around them are gone.
 
     Numbers that begin with a zero (``007``) are codes, which are text.
@@ -95,7 +95,7 @@ def find_kind(observed: pa.Array) -> Kind:
     return "text"
 
 
-def cast_cells(trimmed: pa.Array, kind: Kind) -> pa.Array | None:
+def cast_cells(trimmed: pa.Array, kind: CellKind) -> pa.Array | None:
     """Return the typed column, None if a cell is not what it looks like: 2021-02-30, or 30 digits."""
     try:
         return _cast(trimmed, kind)
@@ -110,7 +110,7 @@ def as_text(cells: pa.Array, missing: pa.Array) -> pa.Array:
     return texts.cast(pa.string()) if fits else texts
 
 
-def _cast(trimmed: pa.Array, kind: Kind) -> pa.Array:
+def _cast(trimmed: pa.Array, kind: CellKind) -> pa.Array:
     if kind == "boolean":
         return pc.equal(pc.utf8_lower(trimmed), "true")
     if kind == "date":
@@ -123,7 +123,7 @@ def _cast(trimmed: pa.Array, kind: Kind) -> pa.Array:
     return trimmed.cast(pa.float64())
 
 
-def kind_of(dtype: pa.DataType) -> Kind:
+def kind_of(dtype: pa.DataType) -> CellKind:
     """Return the kind of a column that came with a type of its own."""
     if pa.types.is_boolean(dtype):
         return "boolean"
@@ -136,7 +136,7 @@ def kind_of(dtype: pa.DataType) -> Kind:
     return "timestamp" if pa.types.is_timestamp(dtype) else "text"
 
 
-def style_of(kind: Kind, observed: pa.Array) -> Style:
+def style_of(kind: CellKind, observed: pa.Array) -> Style:
     """Return how the observed cells of a column are written; `observed` holds their texts."""
     if kind == "float":
         return Style(kind, decimals=_count_decimals(observed))

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from halfseen.cli.errors import TableError
 from halfseen.datasets.loaders import VARIABLE, is_present, locate, verify
-from halfseen.datasets.registry import DataSet, DataSetError, describe, names
+from halfseen.datasets.registry import DataSet, DataSetError, describe_dataset, names
 
 _WIDTH = 136  # of a listing that goes into a file
 
@@ -20,7 +20,7 @@ def show_datasets(name: str | None, data_home: str | None) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH)
     try:
-        shown: Any = _listing(data_home) if name is None else _page(describe(name), data_home)
+        shown: Any = _listing(data_home) if name is None else _page(describe_dataset(name), data_home)
     except DataSetError as error:
         raise TableError(str(error)) from error
     console.print(shown)
@@ -36,7 +36,7 @@ def _listing(data_home: str | None) -> Table:
     table.add_column("missing", justify="right", min_width=7)
     table.add_column("licence", max_width=36, no_wrap=True, overflow="ellipsis")
     table.add_column("present", min_width=7)
-    for known in map(describe, names()):
+    for known in map(describe_dataset, names()):
         present = Text("yes", style="green") if is_present(known, data_home) else Text("no", style="dim")
         cells = (known.name, known.shape, _target(known), _missing(known), known.licence)
         table.add_row(*map(Text, cells), present)

@@ -123,16 +123,16 @@ def _list(lines: tuple[str, ...]) -> RenderableType:
 
 
 def _columns(diagnosis: Diagnosis) -> RenderableType | None:
-    with_holes = sorted((c for c in diagnosis.columns if c.n_missing), key=lambda c: -c.n_missing)
-    if not with_holes:
+    incomplete = sorted((c for c in diagnosis.columns if c.n_missing), key=lambda c: -c.n_missing)
+    if not incomplete:
         return None
     table = _grid("left", "right", "right", "left")
-    for column in with_holes[:_TOP_COLUMNS]:
+    for column in incomplete[:_TOP_COLUMNS]:
         bar = "█" * max(1, round(_BAR * column.share))
         cells = (one_line(column.name), f"{column.n_missing:,}", share_words(column.share))
         table.add_row(*(Text(cell) for cell in cells), Text(bar, style="dark_orange3"))
-    if len(with_holes) > _TOP_COLUMNS:
-        table.add_row(Text(f"and {len(with_holes) - _TOP_COLUMNS} more", style="dim"))
+    if len(incomplete) > _TOP_COLUMNS:
+        table.add_row(Text(f"and {len(incomplete) - _TOP_COLUMNS} more", style="dim"))
     return table
 
 

@@ -116,7 +116,7 @@ class NumberFormat:
             grouped = pc.replace_substring_regex(grouped, r"^(\d+)(\d{3})", rf"\1{self.group}\2")
         return pc.if_else(long, grouped, digits)
 
-    def describe(self, *, whole: bool) -> str:
+    def format_note(self, *, whole: bool) -> str:
         """Return what is unusual about the format, in words; whole numbers show no decimal mark."""
         unit = f"{self.before.strip(BLANKS)} {self.after.strip(BLANKS)}".strip()
         marks = []

@@ -38,7 +38,7 @@ class RatingRows(StrEnum):
     user = "user"
 
 
-class Scale(StrEnum):
+class ExperimentScale(StrEnum):
     """How much of an experiment to run."""
 
     smoke = "smoke"

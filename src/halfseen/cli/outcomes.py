@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.cli.cells import CODE, Kind, Style, as_text, cast_cells, style_of
+from halfseen.cli.cells import CODE, CellKind, Style, as_text, cast_cells, style_of
 from halfseen.cli.codes import is_missing_word, is_number, say_counts, suspect_numbers, suspect_words
 from halfseen.cli.dates import ORDER_WORDS, Dates, Order
 from halfseen.cli.distinct import Integers, Mask, all_match, any_match
@@ -55,7 +55,7 @@ class Draft:
     cells: pa.Array
     trimmed: pa.Array
     rules: ColumnRules
-    kind: Kind = "text"
+    kind: CellKind = "text"
     words: tuple[tuple[str, int], ...] = ()
     texts: pa.DictionaryArray | None = None
     counts: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -248,7 +248,7 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision, cells: p
         return _leave(draft, fits, "numbers", "--number-format", example, cells)
     plain = plain_texts(numbers, marks)
     held = plain.drop_null()
-    kind: Kind = "float" if any_match(held, r"[.eE]") else "integer"
+    kind: CellKind = "float" if any_match(held, r"[.eE]") else "integer"
     values = cast_cells(plain, kind)
     if len(held) == 0 or values is None:
         return _text(draft)
@@ -258,7 +258,7 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision, cells: p
     limited = replace_limits(draft.name, numbers, marks, values, draft.texts.dictionary)
     if limited is None:
         return _text(draft)
-    formats = (form.describe(whole=kind == "integer"),) if style.number is not None else ()
+    formats = (form.format_note(whole=kind == "integer"),) if style.number is not None else ()
     formats = formats if why is None else (*formats, _doubt(draft, marks, why))
     notes = limited.notes
     hidden = limited.hidden | ~fits

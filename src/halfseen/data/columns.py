@@ -137,7 +137,7 @@ class Column:
         above = np.inf if self.censored_above is None else self.censored_above
         return (codes < below) | (codes > above)
 
-    def describe(self) -> str:
+    def one_line(self) -> str:
         """Returns one line of text: name, kind, possible values, and the reason."""
         allowed = []
         if self.levels is not None:

@@ -9,7 +9,7 @@ from torch import Tensor
 LinkKind = Literal["identity", "log", "yeo-johnson", "above", "below", "between", "power"]
 LINKS: tuple[str, ...] = get_args(LinkKind)
 NEAREST = 1e-12  # to a bound, as a share of the scale
-FARTHEST = 1e100  # squares of what is beyond might overflow
+LARGEST_RATIO = 1e100  # squares of what is beyond might overflow
 LARGEST_LOG = 709.0  # of a number that a float can hold
 EXACT_POWER = 1e-8  # a Yeo-Johnson power nearer to 0 or 2 than this is the logarithm
 
@@ -44,13 +44,15 @@ class Link:
             case "log":
                 return x.clamp(min=torch.finfo(x.dtype).tiny).log()
             case "yeo-johnson":
-                return _yeo_johnson(((x - self.first) / self.second).clamp(-FARTHEST, FARTHEST), self.third)
+                return _yeo_johnson(
+                    ((x - self.first) / self.second).clamp(-LARGEST_RATIO, LARGEST_RATIO), self.third
+                )
             case "above":
                 return _inverse_softplus((x - self.first) / self.second)
             case "below":
                 return -_inverse_softplus((self.first - x) / self.second)
             case "power":
-                return ((x / self.second).clamp(0.0, FARTHEST) ** self.third - 1) / self.third
+                return ((x / self.second).clamp(0.0, LARGEST_RATIO) ** self.third - 1) / self.third
         return torch.logit(((x - self.first) / (self.second - self.first)).clamp(NEAREST, 1 - NEAREST))
 
     def inverse(self, u: Tensor) -> Tensor:
@@ -80,7 +82,7 @@ class Link:
             case "log":
                 return -self.forward(x)
             case "yeo-johnson":
-                y = ((x - self.first) / self.second).clamp(-FARTHEST, FARTHEST)
+                y = ((x - self.first) / self.second).clamp(-LARGEST_RATIO, LARGEST_RATIO)
                 power = torch.where(y >= 0, self.third - 1, 1 - self.third)
                 return power * y.abs().log1p() - _log(self.second)
             case "above":
@@ -88,7 +90,7 @@ class Link:
             case "below":
                 return -_log_sigmoid_of_softplus((self.first - x) / self.second) - _log(self.second)
             case "power":
-                y = (x / self.second).clamp(torch.finfo(x.dtype).tiny, FARTHEST)
+                y = (x / self.second).clamp(torch.finfo(x.dtype).tiny, LARGEST_RATIO)
                 return (self.third - 1) * y.log() - _log(self.second)
         share = ((x - self.first) / (self.second - self.first)).clamp(NEAREST, 1 - NEAREST)
         return -share.log() - (-share).log1p() - _log(self.second - self.first)

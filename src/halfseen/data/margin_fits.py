@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from halfseen.data.columns import Column
 from halfseen.data.frames import Floats
-from halfseen.data.links import FARTHEST, Link
+from halfseen.data.links import LARGEST_RATIO, Link
 from halfseen.data.margins import NARROWEST, NO_SCORE_BELOW, STEEP, Margin, truncated_moments
 
 NO_ATOMS = np.empty(0)
@@ -74,10 +74,10 @@ def fit_exponent(link: Link, values: Floats, weights: Floats | None = None) -> L
     shares = shares / shares.sum()
     middle = np.minimum(starts + every // 2, len(values) - 1)
     with np.errstate(over="ignore"):
-        ratio = ((values[middle] - link.first) / link.second).clip(-FARTHEST, FARTHEST)
+        ratio = ((values[middle] - link.first) / link.second).clip(-LARGEST_RATIO, LARGEST_RATIO)
     exponents = np.linspace(LEAST_EXPONENT[link.kind], 2.0, N_EXPONENTS)
     if link.kind == "power":
-        logs, signs = np.log(ratio.clip(1 / FARTHEST)), np.ones_like(ratio)
+        logs, signs = np.log(ratio.clip(1 / LARGEST_RATIO)), np.ones_like(ratio)
         powers = exponents[:, None]
     else:
         logs, signs = np.log1p(np.abs(ratio)), np.sign(ratio)

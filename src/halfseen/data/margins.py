@@ -28,7 +28,7 @@ NODES, WEIGHTS = (
 AT_ONCE = 8_192  # values whose nodes are in memory together
 TAIL_LEVELS = 10  # whole numbers beyond the observed ones that count in a mean
 NARROWEST = 1e-250  # probability of an interval
-FARTHEST = -500.0  # log probability of an interval, beyond which its nearest end will do
+LOWEST_LOG_MASS = -500.0  # log probability of an interval, beyond which its nearest end will do
 NARROW = 1e-6  # intervals of scores: where they lie matters, not how they are filled
 NO_SCORE_BELOW = -8.2  # a standard normal is never there
 STEEP = 1e-6  # a stretch of scores narrower than this is a jump
@@ -327,7 +327,7 @@ def truncated_moments(below: Tensor, above: Tensor) -> tuple[Tensor, Tensor]:
     mean = ends[0] - ends[1]
     weighted = [end.nan_to_num(posinf=0.0, neginf=0.0) * p for end, p in zip((low, high), ends, strict=True)]
     variance = (1 + weighted[0] - weighted[1] - mean.square()).clamp(0.0, 1.0)
-    narrow, remote = high - low < NARROW, mass < FARTHEST
+    narrow, remote = high - low < NARROW, mass < LOWEST_LOG_MASS
     nearest = torch.where(high.isinf(), low, high)
     mean = torch.where(narrow, 0.5 * (low + high), torch.where(remote, nearest, mean)).clamp(low, high)
     return torch.where(flipped, -mean, mean), torch.where(narrow | remote, 0.0, variance)

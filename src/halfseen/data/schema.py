@@ -122,7 +122,7 @@ class Schema:
         return cls(tuple(columns))
 
     def __str__(self) -> str:
-        return "\n".join(column.describe() for column in self.columns)
+        return "\n".join(column.one_line() for column in self.columns)
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)

@@ -6,24 +6,24 @@ from typing import Any
 
 from halfseen.datasets.classification import GaussianClassificationProblem
 from halfseen.datasets.gaussian import GaussianProblem
+from halfseen.datasets.gaussian_score import GaussianScore
 from halfseen.datasets.health import HealthScreening
 from halfseen.datasets.links import Bowl, Break, Linear, Logistic, Probit, Wave
 from halfseen.datasets.loaders import load
-from halfseen.datasets.probit import Estimate
+from halfseen.datasets.probit import BayesEstimate
 from halfseen.datasets.problem import ImputationProblem, Problem, Sample
-from halfseen.datasets.registry import DataSet, DataSetError, describe, names
-from halfseen.datasets.scores import GaussianScore
+from halfseen.datasets.registry import DataSet, DataSetError, describe_dataset, names
 from halfseen.datasets.tables import BACKENDS, choose_backend, read_csv
 from halfseen.datasets.toys import CorrelatedGaussian, MixtureOfGaussians, Ring
 
 __all__ = [
     "BACKENDS",
+    "BayesEstimate",
     "Bowl",
     "Break",
     "CorrelatedGaussian",
     "DataSet",
     "DataSetError",
-    "Estimate",
     "GaussianClassificationProblem",
     "GaussianProblem",
     "GaussianScore",
@@ -37,7 +37,7 @@ __all__ = [
     "Ring",
     "Sample",
     "Wave",
-    "describe",
+    "describe_dataset",
     "load",
     "load_penguins",
     "names",

@@ -8,10 +8,10 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from halfseen.datasets.gaussian import GaussianProblem
+from halfseen.datasets.gaussian_score import GaussianScore
 from halfseen.datasets.links import PROBABILITY_LINKS, Link, find_link
-from halfseen.datasets.probit import Estimate
+from halfseen.datasets.probit import BayesEstimate
 from halfseen.datasets.problem import Floats, Problem, Sample, data_generator
-from halfseen.datasets.scores import GaussianScore
 from halfseen.missingness.base import Mechanism
 
 _SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
@@ -97,11 +97,11 @@ class GaussianClassificationProblem(Problem):
         response = find_link(link, PROBABILITY_LINKS)
         _check(response)
         shape = {"rate": rate, "latent_share": latent_share}
-        law = GaussianProblem.draw(n_features, mechanism, response, **shape, random_state=random_state)
-        loc, covariance = law.score.loc, law.score.covariance
-        coefficients = np.sqrt(score_variance / law.score.variance) * law.score.coefficients
+        problem = GaussianProblem.draw(n_features, mechanism, response, **shape, random_state=random_state)
+        loc, covariance = problem.score.loc, problem.score.covariance
+        coefficients = np.sqrt(score_variance / problem.score.variance) * problem.score.coefficients
         intercept = _mean_score(response, prevalence, score_variance) - float(coefficients @ loc)
-        return cls(GaussianScore(loc, covariance, coefficients, intercept), law.mechanism, response)
+        return cls(GaussianScore(loc, covariance, coefficients, intercept), problem.mechanism, response)
 
     def sample(self, n_samples: int, random_state: Any = None) -> Sample:
         """Returns complete rows (N, D), labels (N), integers 0 or 1, and the boolean `observed` (N, D)."""
@@ -114,7 +114,7 @@ class GaussianClassificationProblem(Problem):
         """Returns the probability (N) of class 1 given the observed cells, and that the rest is missing."""
         return self.estimate_bayes(X).mean
 
-    def estimate_bayes(self, X: npt.ArrayLike) -> Estimate:
+    def estimate_bayes(self, X: npt.ArrayLike) -> BayesEstimate:
         """Returns the probability of class 1 with its standard error and relative effective sample size."""
         return self._chances.estimate_bayes(X)
 

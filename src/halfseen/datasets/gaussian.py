@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfseen.datasets.gaussian_score import GaussianScore
 from halfseen.datasets.links import LINKS, Linear, Link, find_link, response_variance
-from halfseen.datasets.probit import Estimate, ProbitSelfMasked
+from halfseen.datasets.probit import BayesEstimate, ProbitSelfMasked
 from halfseen.datasets.problem import (
     Bools,
     Floats,
@@ -17,7 +18,6 @@ from halfseen.datasets.problem import (
     data_generator,
     incomplete_rows,
 )
-from halfseen.datasets.scores import GaussianScore
 from halfseen.missingness.base import CellMechanism, Mechanism
 from halfseen.missingness.logistic import MARLogistic
 from halfseen.missingness.mcar import MCAR
@@ -146,7 +146,7 @@ class GaussianProblem(Problem):
         """Returns the expected target of each row given its observed cells, and that the rest is missing."""
         return self.estimate_bayes(X).mean
 
-    def estimate_bayes(self, X: npt.ArrayLike) -> Estimate:
+    def estimate_bayes(self, X: npt.ArrayLike) -> BayesEstimate:
         """Returns the best prediction with its standard error and relative effective sample size."""
         rows = incomplete_rows(X, len(self.score.loc))
         if isinstance(self.mechanism, ProbitSelfMasking):
@@ -154,7 +154,7 @@ class GaussianProblem(Problem):
             law = ProbitSelfMasked(self.score, slope, self._per_feature(self.mechanism.thresholds_))
             return law.estimate(rows, self.link)
         mean = self.link.expectation(*self.score.moments(rows, *self._pseudo_observations()))
-        return Estimate(mean, np.zeros(len(rows)), np.ones(len(rows)))
+        return BayesEstimate(mean, np.zeros(len(rows)), np.ones(len(rows)))
 
     def predict_plugged_in(self, X: npt.ArrayLike) -> Floats:
         """Returns the response at the expected score, as imputing and then predicting perfectly would.

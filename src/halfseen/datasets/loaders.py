@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from halfseen.datasets.registry import DataSet, DataSetError, describe
+from halfseen.datasets.registry import DataSet, DataSetError, describe_dataset
 from halfseen.datasets.tables import choose_backend, read_csv, read_parquet
 
 VARIABLE = "HALFSEEN_DATA"
@@ -23,7 +23,7 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None, backend: st
     """Returns a public data set from a folder of files, after checking the SHA-256 of its file.
 
     Nothing is fetched from the network: the licences of several sets forbid passing them on. The folder holds
-    one sub-folder for each set; `describe` says which file it needs, and where the data come from.
+    one sub-folder for each set; `describe_dataset` says which file it needs, and where the data come from.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None, backend: st
       ...
     halfseen.datasets.registry.DataSetError: The folder '/nowhere', given by data_home, does not exist.
     """
-    known = describe(name)
+    known = describe_dataset(name)
     chosen = choose_backend(backend, "load", find_spec) if known.is_table or backend is not None else ""
     path = locate(known, data_home)
     verify(path, known)
@@ -92,7 +92,7 @@ def check_present(names: Iterable[str], purpose: str) -> None:
     purpose : str
         What needs them, as the beginning of a sentence.
     """
-    lost = [known for known in map(describe, dict.fromkeys(names)) if not is_present(known)]
+    lost = [known for known in map(describe_dataset, dict.fromkeys(names)) if not is_present(known)]
     if not lost:
         return
     named = os.environ.get(VARIABLE)

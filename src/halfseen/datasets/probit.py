@@ -6,16 +6,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr, ndtr, owens_t
 
+from halfseen.datasets.gaussian_score import GaussianScore
 from halfseen.datasets.links import Linear, Link
 from halfseen.datasets.problem import Bools, Floats
-from halfseen.datasets.scores import GaussianScore
 
 _NUMBERS_AT_ONCE = 2**21
 _NEWTON_STEPS = 8
 _RAREST = 1e-9  # a smaller probability of both features missing is lost to cancellation
 
 
-class Estimate(NamedTuple):
+class BayesEstimate(NamedTuple):
     """A prediction per row, its standard error, and its relative effective sample size.
 
     For rows with a closed form the error is 0 and the relative effective sample size is 1.
@@ -58,7 +58,7 @@ class ProbitSelfMasked(NamedTuple):
     threshold: Floats
     n_draws: int = 1000
 
-    def estimate(self, X: Floats, link: Link, *, exact: bool = True) -> Estimate:
+    def estimate(self, X: Floats, link: Link, *, exact: bool = True) -> BayesEstimate:
         """Returns the expected response of incomplete rows; without `exact`, all by importance sampling."""
         mean, error, share = np.empty(len(X)), np.zeros(len(X)), np.ones(len(X))
         for missing, rows in _patterns(np.isnan(X)):
@@ -74,7 +74,7 @@ class ProbitSelfMasked(NamedTuple):
                 rows, centre, base = rows[~sure], centre[~sure], base[~sure]
             weighted = self._weighted(centre, covariance, base, missing, link)
             mean[rows], error[rows], share[rows] = weighted
-        return Estimate(mean, error, share)
+        return BayesEstimate(mean, error, share)
 
     def _conditional(self, X: Floats, missing: Bools) -> tuple[Floats, Floats]:
         """Returns mean (N, M) and covariance (M, M) of the missing features given the observed ones."""

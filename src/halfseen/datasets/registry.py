@@ -68,12 +68,12 @@ def names() -> list[str]:
     return sorted(_registry())
 
 
-def describe(name: str) -> DataSet:
+def describe_dataset(name: str) -> DataSet:
     """Returns the description of a data set.
 
     Examples
     --------
-    >>> adult = describe("adult")
+    >>> adult = describe_dataset("adult")
     >>> adult.shape, adult.target, adult.missing
     ('48842 x 16', ('income',), 6465)
     """

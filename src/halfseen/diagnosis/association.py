@@ -22,7 +22,7 @@ from halfseen.diagnosis.effects import (
 MIN_GROUP = 5  # minimum number of rows with a missing value, and of rows without
 MIN_EXPECTED = 5.0  # of a cell of a chi-squared test; rarer levels are merged
 MAX_LEVELS = 30
-MAX_WITH_HOLES = 100  # columns whose missingness is analysed, those with most missing values
+MAX_INCOMPLETE = 100  # columns whose missingness is analysed, those with most missing values
 MAX_OTHERS = 300  # columns whose values are compared
 
 
@@ -154,7 +154,7 @@ def associate(cells: Cells, target: str | None = None) -> Associations:
 def _choose_columns(cells: Cells, target: str | None) -> tuple[list[int], list[int]]:
     n_missing = cells.n_rows - cells.observed.sum(axis=0)
     partial = np.flatnonzero((n_missing > 0) & (n_missing < cells.n_rows))
-    holes = sorted(partial[np.argsort(-n_missing[partial], kind="stable")][:MAX_WITH_HOLES].tolist())
+    holes = sorted(partial[np.argsort(-n_missing[partial], kind="stable")][:MAX_INCOMPLETE].tolist())
     modelled = [k for k, column in enumerate(cells.columns) if column.modelled]
     first = [k for k in modelled if cells.names[k] == target or k in holes]
     chosen = [*first, *(k for k in modelled if k not in first)][:MAX_OTHERS]

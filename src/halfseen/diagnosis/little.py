@@ -225,17 +225,17 @@ def _fit(
         return None, ["No column holds values that could be compared."]
     if n_rows < len(kept) + 2:
         return None, [f"{n_rows} rows are too few to compare {len(kept)} features."]
-    probe = _climb(_part(batch, kept), replace(_PROBE, ridge=_PROBE.ridge * n_rows), generator)
+    probe = _run_em(_part(batch, kept), replace(_PROBE, ridge=_PROBE.ridge * n_rows), generator)
     own = torch.from_numpy(_independent(probe)) if probe is not None else torch.arange(len(kept))
     if len(own) < len(kept):
         n_left = len(kept) - len(own)
         notes.append(f"{n_left} of {len(kept)} features follow from others and are left out.")
         kept = kept[own]
     settings = _EXACT if n_rows * len(kept) ** 2 <= SMALL else _ROUGH
-    fitted = _climb(_part(batch, kept), settings, generator)
+    fitted = _run_em(_part(batch, kept), settings, generator)
     if fitted is None:
         notes.append("The covariance is shrunk a little, for rows are few; the test is then cautious.")
-        fitted = _climb(_part(batch, kept), EMSettings(ridge=1.0), generator)
+        fitted = _run_em(_part(batch, kept), EMSettings(ridge=1.0), generator)
     if fitted is None:
         return None, ["The covariance of the columns could not be estimated."]
     loss = 1 if exact else len(kept) + 2  # an inverse of other rows' covariance is too large by this
@@ -245,7 +245,7 @@ def _fit(
     return _Model(loc, covariance, kept.numpy(), 1 - loss / n_seen, kurtosis), notes
 
 
-def _climb(batch: Incomplete, settings: EMSettings, generator: torch.Generator) -> Gaussian | None:
+def _run_em(batch: Incomplete, settings: EMSettings, generator: torch.Generator) -> Gaussian | None:
     try:
         gaussian = fit_gaussian(batch, settings, generator=generator).gaussian
     except ValueError:  # singular

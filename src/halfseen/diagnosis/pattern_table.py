@@ -39,11 +39,11 @@ def group_patterns(observed: Bools) -> Patterns:
     ([[True, False], [True, True]], [0, 1, 0], [2, 1])
     """
     n_rows = len(observed)
-    with_holes = np.flatnonzero(~observed.all(axis=0))
+    incomplete = np.flatnonzero(~observed.all(axis=0))
     label = np.zeros(n_rows, dtype=np.int64)
-    for start in range(0, len(with_holes), 32):  # words of 32 bits, so that two labels fit into 64
+    for start in range(0, len(incomplete), 32):  # words of 32 bits, so that two labels fit into 64
         word = np.zeros(n_rows, dtype=np.int64)
-        for bit, j in enumerate(with_holes[start : start + 32]):
+        for bit, j in enumerate(incomplete[start : start + 32]):
             word |= observed[:, j].astype(np.int64) << bit
         label = np.unique((label << 32) | word, return_inverse=True)[1]
     _, first, of_row, counts = np.unique(label, return_index=True, return_inverse=True, return_counts=True)
@@ -130,15 +130,15 @@ def tabulate_patterns(patterns: Patterns, names: Sequence[str], top: int = TOP_P
         for shown, count in zip(patterns.observed[:top], patterns.counts[:top], strict=True)
     ]
     complete = patterns.observed.all(axis=1)
-    with_holes = np.flatnonzero(~patterns.observed.all(axis=0))
+    incomplete = np.flatnonzero(~patterns.observed.all(axis=0))
     return PatternTable(
-        columns=tuple(names[j] for j in with_holes.tolist()),
+        columns=tuple(names[j] for j in incomplete.tolist()),
         rows=tuple(rows),
         n_patterns=len(patterns.counts),
         n_single=int((patterns.counts == 1).sum()),
         n_complete_rows=int(patterns.counts[complete].sum()),
-        together=_find_twins(patterns, with_holes, names),
-        monotonicity=_check_nesting(patterns, with_holes, names),
+        together=_find_twins(patterns, incomplete, names),
+        monotonicity=_check_nesting(patterns, incomplete, names),
     )
 
 
@@ -148,18 +148,18 @@ def missing_names(shown: Bools, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _find_twins(
-    patterns: Patterns, with_holes: Integers, names: Sequence[str]
+    patterns: Patterns, incomplete: Integers, names: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
     groups: dict[bytes, list[str]] = {}
-    for j in with_holes.tolist():
+    for j in incomplete.tolist():
         groups.setdefault(np.packbits(patterns.observed[:, j]).tobytes(), []).append(names[j])
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
-def _check_nesting(patterns: Patterns, with_holes: Integers, names: Sequence[str]) -> Monotonicity:
-    missing = ~patterns.observed[:, with_holes]
+def _check_nesting(patterns: Patterns, incomplete: Integers, names: Sequence[str]) -> Monotonicity:
+    missing = ~patterns.observed[:, incomplete]
     order = np.argsort(patterns.counts @ missing, kind="stable")
     missing = missing[:, order]
     fits = (missing[:, :-1] <= missing[:, 1:]).all(axis=1)  # once missing, missing to the end
     n_fit, n_rows = int(patterns.counts[fits].sum()), int(patterns.counts.sum())
-    return Monotonicity(tuple(names[j] for j in with_holes[order]), n_fit == n_rows, n_fit / n_rows)
+    return Monotonicity(tuple(names[j] for j in incomplete[order]), n_fit == n_rows, n_fit / n_rows)

@@ -54,12 +54,12 @@ def headline(diagnosis: "Diagnosis") -> str:
 
 
 def _column_lines(diagnosis: "Diagnosis") -> Iterable[str]:
-    with_holes = sorted((c for c in diagnosis.columns if c.n_missing), key=lambda c: -c.n_missing)
-    width = max((len(c.name) for c in with_holes[:TOP_COLUMNS]), default=0)
-    for column in with_holes[:TOP_COLUMNS]:
+    incomplete = sorted((c for c in diagnosis.columns if c.n_missing), key=lambda c: -c.n_missing)
+    width = max((len(c.name) for c in incomplete[:TOP_COLUMNS]), default=0)
+    for column in incomplete[:TOP_COLUMNS]:
         yield f"{column.name:{width}}  {column.n_missing:>9,}  {share_words(column.share):>6}"
-    if len(with_holes) > TOP_COLUMNS:
-        yield f"and {len(with_holes) - TOP_COLUMNS} more columns with fewer missing values"
+    if len(incomplete) > TOP_COLUMNS:
+        yield f"and {len(incomplete) - TOP_COLUMNS} more columns with fewer missing values"
 
 
 def _pattern_lines(patterns: PatternTable) -> Iterable[str]:

@@ -104,7 +104,7 @@ class NumericLeaf(Leaf):
         """Returns the probability (*, J) of a feature not above `x` (*, J)."""
         raise NotImplementedError
 
-    def stretched(self, parameters: Tensor, factor: Tensor) -> Tensor:
+    def inflated(self, parameters: Tensor, factor: Tensor) -> Tensor:
         """Returns the parameters of columns `factor` (J) times as wide; the same, if there is no scale."""
         return parameters
 
@@ -116,7 +116,7 @@ def softplus(x: Tensor) -> Tensor:
     return x.abs().neg_().exp_().log1p_().add_(x.clamp(min=0.0))
 
 
-def stretch_softplus(raw: Tensor, factor: Tensor, floor: float) -> Tensor:
+def inflate_softplus(raw: Tensor, factor: Tensor, floor: float) -> Tensor:
     """Returns outputs whose scales, floor + softplus(output), are `factor` times those of `raw`."""
     above = factor * functional.softplus(raw) + (factor - 1.0) * floor
     return inverse_softplus(above.clamp(min=torch.finfo(raw.dtype).eps))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.data.links import inverse_softplus
-from halfseen.distributions.leaf import NumericLeaf, open_uniforms, softplus, stretch_softplus
+from halfseen.distributions.leaf import NumericLeaf, inflate_softplus, open_uniforms, softplus
 from halfseen.distributions.student_t import student_t_cdf
 
 STD_FLOOR = 1e-3
@@ -74,10 +74,10 @@ class GaussianLeaf(NumericLeaf):
         loc, std = self._split(parameters)
         return normal_cdf((x - loc) / std)
 
-    def stretched(self, parameters: Tensor, factor: Tensor) -> Tensor:
+    def inflated(self, parameters: Tensor, factor: Tensor) -> Tensor:
         """Returns the parameters with wider scales."""
         loc, raw_std = parameters.chunk(2, dim=-1)
-        return torch.cat([loc, stretch_softplus(raw_std, factor, self.std_floor)], dim=-1)
+        return torch.cat([loc, inflate_softplus(raw_std, factor, self.std_floor)], dim=-1)
 
     def neutral_parameters(self) -> Tensor:
         """Returns the outputs (2J) of location 0 and scale 1."""
@@ -219,10 +219,10 @@ class StudentTLeaf(NumericLeaf):
         loc, scale, df = self._split(parameters)
         return student_t_cdf((x - loc) / scale, df)
 
-    def stretched(self, parameters: Tensor, factor: Tensor) -> Tensor:
+    def inflated(self, parameters: Tensor, factor: Tensor) -> Tensor:
         """Returns the parameters with wider scales and the same degrees of freedom."""
         loc, raw_scale, raw_df = parameters.chunk(3, dim=-1)
-        return torch.cat([loc, stretch_softplus(raw_scale, factor, self.scale_floor), raw_df], dim=-1)
+        return torch.cat([loc, inflate_softplus(raw_scale, factor, self.scale_floor), raw_df], dim=-1)
 
     def neutral_parameters(self) -> Tensor:
         """Returns the outputs (3J) of location 0 and variance 1, with rather heavy tails."""

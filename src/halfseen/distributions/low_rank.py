@@ -130,8 +130,8 @@ class LowRankGaussian(Gaussian):
 
     def _unconditional(self, normals: Tensor) -> Tensor:
         """Returns draws (*, N, D) about zero, a linear map of as many normals."""
-        vectors, stretch = self.root
-        return (normals + ((normals @ vectors) * stretch) @ vectors.T) * self.noise.sqrt()
+        vectors, scale = self.root
+        return (normals + ((normals @ vectors) * scale) @ vectors.T) * self.noise.sqrt()
 
     @property
     def block_rows(self) -> int:

@@ -26,20 +26,20 @@ def newton_step(gradient: Tensor, curvature: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Way:
+class SearchPath:
     """A path: from lengths (D, 1) to points (D, P), and how steeply the value (D) rises at its start."""
 
     point: Callable[[Tensor], Tensor]
     slope: Tensor
 
 
-def straight_way(start: Tensor, gradient: Tensor, curvature: Tensor) -> Way:
+def straight_path(start: Tensor, gradient: Tensor, curvature: Tensor) -> SearchPath:
     """Returns the straight path to the Newton step from a point (D, P)."""
     step = newton_step(gradient, curvature)
-    return Way(lambda length: start + length * step, (gradient * step).sum(dim=1))
+    return SearchPath(lambda length: start + length * step, (gradient * step).sum(dim=1))
 
 
-def line_search(value: Callable[[Tensor], Tensor], start: Tensor, way: Way) -> Tensor:
+def line_search(value: Callable[[Tensor], Tensor], start: Tensor, path: SearchPath) -> Tensor:
     """Returns, for each feature, the first point on a way that gains enough; the start (D, P) if none does.
 
     Lengths start at one and are halved. To gain at all is not enough: a step to the other side of a summit,
@@ -49,8 +49,8 @@ def line_search(value: Callable[[Tensor], Tensor], start: Tensor, way: Way) -> T
     reached, length = start, torch.ones(len(start), 1, dtype=start.dtype)
     searching = torch.ones(len(start), dtype=torch.bool)
     for _ in range(HALVINGS):
-        trial = torch.where(searching[:, None], way.point(length), reached)
-        gained = searching & (value(trial) >= best + ENOUGH * length[:, 0] * way.slope.clamp(min=0.0))
+        trial = torch.where(searching[:, None], path.point(length), reached)
+        gained = searching & (value(trial) >= best + ENOUGH * length[:, 0] * path.slope.clamp(min=0.0))
         reached = torch.where(gained[:, None], trial, reached)
         searching = searching & ~gained
         if not bool(searching.any()):

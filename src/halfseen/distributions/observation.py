@@ -243,7 +243,7 @@ class Observation(nn.Module):
                 start += leaf.n_columns
         return _arranged(torch.cat(below, dim=-1), self.order_of_numbers) if below else x
 
-    def stretched(self, parameters: Tensor, factors: Sequence[float]) -> Tensor:
+    def inflated(self, parameters: Tensor, factors: Sequence[float]) -> Tensor:
         """Returns parameters (*, P) of numbers that are wider, where their family has a scale.
 
         There is a factor for each of the columns `numeric`; none at all changes nothing.
@@ -254,7 +254,7 @@ class Observation(nn.Module):
         parts, start = [], 0
         for leaf, part in zip(self._leaves, self.split(parameters), strict=True):
             if isinstance(leaf, NumericLeaf):
-                part = leaf.stretched(part, given[start : start + leaf.n_columns])
+                part = leaf.inflated(part, given[start : start + leaf.n_columns])
                 start += leaf.n_columns
             parts.append(part)
         return torch.cat(parts, dim=-1)

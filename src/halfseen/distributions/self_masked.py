@@ -11,7 +11,7 @@ from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import PARALLEL_CELLS, Gaussian, padded, without_overflow
 from halfseen.distributions.patterns import Bucket, plan_buckets
-from halfseen.distributions.self_masks import SelfMask, Sites
+from halfseen.distributions.self_masks import MaskFactor, Sites
 
 EP_SWEEPS = 16  # at most
 SETTLED = 1e-8  # of a standard deviation (variance): a mean (variance) that moves by less has settled
@@ -64,7 +64,7 @@ class SelfMaskedGaussian:
     ----------
     gaussian : Gaussian
         The distribution of complete rows.
-    mask : SelfMask
+    mask : MaskFactor
         How features hide.
 
     References
@@ -73,7 +73,7 @@ class SelfMaskedGaussian:
     """
 
     gaussian: Gaussian
-    mask: SelfMask
+    mask: MaskFactor
 
     @property
     def loc(self) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from halfseen.distributions.newton import Way, line_search, newton_step, straight_way
+from halfseen.distributions.newton import SearchPath, line_search, newton_step, straight_path
 from halfseen.distributions.normal_tail import log_mass, truncation
 
 LOWEST, HIGHEST = (
@@ -53,7 +53,7 @@ class Sites:
         )
 
 
-class SelfMask(Protocol):
+class MaskFactor(Protocol):
     r"""The probability :math:`\pi_d(x_d)` that feature d is missing, as a function of its own value.
 
     Attributes
@@ -99,7 +99,7 @@ class SelfMask(Protocol):
         """Returns the log prior of the coefficients of active features, up to a constant."""
         ...
 
-    def climb(self, evidence: "Evidence") -> Self:
+    def m_step(self, evidence: "Evidence") -> Self:
         """Returns a mask that explains completed data at least as well; inactive features keep theirs."""
         ...
 
@@ -124,7 +124,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Bump:
+class GaussianMaskFactor:
     r"""Hides values near a centre: a Gaussian bump of any height up to one.
 
     .. math:: \pi(x) = K \exp\left(-\tfrac{q}{2} (x - c)^2\right)
@@ -146,7 +146,7 @@ class Bump:
     exact = True
 
     @classmethod
-    def start(cls, active: Tensor, sites: Sites, observed: Tensor) -> "Bump":
+    def start(cls, active: Tensor, sites: Sites, observed: Tensor) -> "GaussianMaskFactor":
         """Returns bumps like the mean site (N, D) of the hidden cells, with about their rate."""
         count = (~observed).sum(dim=0).clamp(min=1)
         b, q = (
@@ -175,13 +175,13 @@ class Bump:
         """The greatest probability (D) of being hidden."""
         return self.coefficients[:, 2].sigmoid()
 
-    def with_coefficients(self, coefficients: Tensor) -> "Bump":
+    def with_coefficients(self, coefficients: Tensor) -> "GaussianMaskFactor":
         """Returns bumps with other coefficients, within bounds."""
-        return Bump(self.active, coefficients.clamp(*self._bounds()))
+        return GaussianMaskFactor(self.active, coefficients.clamp(*self._bounds()))
 
-    def of_features(self, some: slice) -> "Bump":
+    def of_features(self, some: slice) -> "GaussianMaskFactor":
         """Returns the bumps of some of the features."""
-        return Bump(self.active[some], self.coefficients[some])
+        return GaussianMaskFactor(self.active[some], self.coefficients[some])
 
     def log_observed(self, x: Tensor) -> Tensor:
         """Returns the log probability (*, D) that a value is shown."""
@@ -201,7 +201,7 @@ class Bump:
         """Returns zero: within the bounds, all bumps are alike."""
         return torch.zeros((), dtype=self.coefficients.dtype)
 
-    def climb(self, evidence: Evidence) -> "Bump":
+    def m_step(self, evidence: Evidence) -> "GaussianMaskFactor":
         r"""Returns bumps after a Newton step with step halving on each feature.
 
         .. math:: \sum_{mis} \mathrm{E}[g(x)] + \sum_{obs} \log(1 - e^{g(x)}), \qquad
@@ -223,8 +223,8 @@ class Bump:
             return expected + (shown * torch.log(-torch.expm1(mask._log_hidden(x)))).sum(dim=0)
 
         gradient, curvature = self._slopes(moments, evidence)
-        ways = (self._natural_way(gradient, curvature), self._bounded_way(gradient, curvature))
-        first, second = (line_search(value, self.coefficients, way) for way in ways)
+        ways = (self._natural_path(gradient, curvature), self._bounded_path(gradient, curvature))
+        first, second = (line_search(value, self.coefficients, path) for path in ways)
         reached = torch.where((value(first) >= value(second))[:, None], first, second)
         return self.with_coefficients(torch.where(self.active[:, None], reached, self.coefficients))
 
@@ -240,7 +240,7 @@ class Bump:
         )
         return gradient, torch.einsum("nd,ind,jnd->dij", bend, basis, basis)
 
-    def _natural_way(self, gradient: Tensor, curvature: Tensor) -> Way:
+    def _natural_path(self, gradient: Tensor, curvature: Tensor) -> SearchPath:
         """Returns the Newton path in (a, b, q), to the nearest bumps within bounds."""
         c, q = self.centre, self.precision
         start = torch.stack(
@@ -254,9 +254,9 @@ class Bump:
             log_height = (a + 0.5 * b**2 / q).clamp(max=-exp(-HIGHEST))
             return torch.stack([b / q, q.log(), log_height - torch.log(-torch.expm1(log_height))], dim=1)
 
-        return Way(point, (gradient * step).sum(dim=1))
+        return SearchPath(point, (gradient * step).sum(dim=1))
 
-    def _bounded_way(self, gradient: Tensor, curvature: Tensor) -> Way:
+    def _bounded_path(self, gradient: Tensor, curvature: Tensor) -> SearchPath:
         """Returns the Gauss-Newton path in (c, log q, logit K), of which those at their bounds stay there."""
         c, q, unhidden = self.centre, self.precision, 1 - self.height
         zero = torch.zeros_like(c)
@@ -269,7 +269,7 @@ class Bump:
         curvature = jacobian.mT @ curvature @ jacobian
         curvature = torch.where(free[:, :, None] & free[:, None, :], curvature, 0.0)
         curvature = curvature + torch.diag_embed((~free).to(curvature.dtype))
-        return straight_way(self.coefficients, torch.where(free, gradient, 0.0), curvature)
+        return straight_path(self.coefficients, torch.where(free, gradient, 0.0), curvature)
 
     def _log_hidden(self, x: Tensor) -> Tensor:
         log_height = functional.logsigmoid(self.coefficients[:, 2])
@@ -281,7 +281,7 @@ class Bump:
 
 
 @dataclass(frozen=True)
-class Probit:
+class ProbitMaskFactor:
     r"""Hides values on one side, more surely the farther out; the slope's sign says which side.
 
     .. math:: \pi(x) = \Phi(\lambda x - c)
@@ -303,19 +303,19 @@ class Probit:
     exact = False
 
     @classmethod
-    def start(cls, active: Tensor, missing_rate: Tensor, slope: Tensor | float = 0.0) -> "Probit":
+    def start(cls, active: Tensor, missing_rate: Tensor, slope: Tensor | float = 0.0) -> "ProbitMaskFactor":
         """Returns probabilities with the given rates (D), of standard normal features, and slopes (D)."""
         flat = torch.special.ndtri(missing_rate.clamp(1e-3, 1 - 1e-3))
         slopes = torch.zeros_like(flat) + slope
         return cls(active, torch.stack([slopes, flat * (1 + slopes**2).sqrt()], dim=1))
 
-    def with_coefficients(self, coefficients: Tensor) -> "Probit":
+    def with_coefficients(self, coefficients: Tensor) -> "ProbitMaskFactor":
         """Returns the mask with other coefficients; all are allowed."""
-        return Probit(self.active, coefficients)
+        return ProbitMaskFactor(self.active, coefficients)
 
-    def of_features(self, some: slice) -> "Probit":
+    def of_features(self, some: slice) -> "ProbitMaskFactor":
         """Returns the probits of some of the features."""
-        return Probit(self.active[some], self.coefficients[some])
+        return ProbitMaskFactor(self.active[some], self.coefficients[some])
 
     def log_observed(self, x: Tensor) -> Tensor:
         """Returns the log probability (*, D) that a value is shown."""
@@ -348,7 +348,7 @@ class Probit:
         """Returns the log density of the slopes, so that a step function has a finite one."""
         return torch.where(self.active, _log_prior(self.coefficients[:, 0]), 0.0).sum()
 
-    def climb(self, evidence: Evidence) -> "Probit":
+    def m_step(self, evidence: Evidence) -> "ProbitMaskFactor":
         r"""Returns the mask after a step of Fisher scoring with step halving on each feature.
 
         .. math:: \sum_{mis} \log \Phi\left(\frac{\lambda m - c}{\sqrt{1 + \lambda^2 v}}\right)
@@ -375,8 +375,8 @@ class Probit:
         curvature = torch.einsum("nd,ind,jnd->dij", fall, moves, moves)
         gradient[:, 0] -= slope / STEEPEST**2
         curvature[:, 0, 0] += STEEPEST**-2
-        way = straight_way(self.coefficients, gradient, curvature)
-        reached = line_search(value, self.coefficients, way)
+        path = straight_path(self.coefficients, gradient, curvature)
+        reached = line_search(value, self.coefficients, path)
         return self.with_coefficients(torch.where(self.active[:, None], reached, self.coefficients))
 
 

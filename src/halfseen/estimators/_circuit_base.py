@@ -19,11 +19,9 @@ from halfseen.estimators._targets import read_weights
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.tabular_circuit import circuit_state
-from halfseen.objectives.supervised import Labelled
+from halfseen.objectives.circuits import LabelledRows
 from halfseen.training.loop import fit_module
 from halfseen.training.progress import Progress
-
-Rows = Labelled[Incomplete]
 
 
 class CircuitPredictor(TableEstimator):
@@ -116,12 +114,12 @@ class CircuitPredictor(TableEstimator):
         """Returns targets (N) or (N, T) that can be indexed by rows."""
         raise NotImplementedError
 
-    def _rows(self, batch: Incomplete, target: Any, weight: Tensor) -> Rows:
+    def _rows(self, batch: Incomplete, target: Any, weight: Tensor) -> LabelledRows:
         """Returns what the circuit is trained on, in single precision."""
         raise NotImplementedError
 
     def _start(
-        self, settings: CircuitSettings, codes: Incomplete, train: Rows, generator: torch.Generator
+        self, settings: CircuitSettings, codes: Incomplete, train: LabelledRows, generator: torch.Generator
     ) -> Circuit:
         raise NotImplementedError
 

@@ -14,7 +14,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation import Observation
-from halfseen.estimators._circuit_base import CircuitPredictor, Rows
+from halfseen.estimators._circuit_base import CircuitPredictor
 from halfseen.estimators._circuit_fit import CircuitSettings
 from halfseen.estimators._targets import WithClasses, read_partial_classes, read_partial_numbers
 from halfseen.estimators.circuit_parameters import documented
@@ -22,7 +22,7 @@ from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.information import information_gain
 from halfseen.models.circuits.initialisation import resemble_rows, spread_leaves
 from halfseen.models.tabular_circuit import MIN_STD, circuit_from_state, column_likelihood
-from halfseen.objectives.circuits import UNKNOWN, ConditionalLikelihood, HybridLikelihood
+from halfseen.objectives.circuits import UNKNOWN, ConditionalLikelihood, HybridLikelihood, LabelledRows
 from halfseen.objectives.supervised import Labelled
 
 
@@ -104,11 +104,11 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         self._plain_classes = classes.to_plain()
         return labels
 
-    def _rows(self, batch: Incomplete, target: Tensor, weight: Tensor) -> Rows:
+    def _rows(self, batch: Incomplete, target: Tensor, weight: Tensor) -> LabelledRows:
         return Labelled(batch.to(torch.float32), target, weight.float())
 
     def _start(
-        self, settings: CircuitSettings, codes: Incomplete, train: Rows, generator: torch.Generator
+        self, settings: CircuitSettings, codes: Incomplete, train: LabelledRows, generator: torch.Generator
     ) -> Circuit:
         n_classes = len(self.classes_)
         structure = settings.build(codes.to_array(), self.seed_, n_classes)
@@ -205,11 +205,11 @@ class CircuitRegressor(RegressorMixin, CircuitPredictor):
         self._target_scaler = Standardizer.fit(numbers)
         return Incomplete(self._target_scaler.forward(numbers.x), numbers.observed)
 
-    def _rows(self, batch: Incomplete, target: Incomplete, weight: Tensor) -> Rows:
+    def _rows(self, batch: Incomplete, target: Incomplete, weight: Tensor) -> LabelledRows:
         return Labelled(_joined(batch, target).to(torch.float32), target.x.float(), weight.float())
 
     def _start(
-        self, settings: CircuitSettings, codes: Incomplete, train: Rows, generator: torch.Generator
+        self, settings: CircuitSettings, codes: Incomplete, train: LabelledRows, generator: torch.Generator
     ) -> Circuit:
         n_targets = len(self._target_scaler.loc)
         structure = settings.build(codes.to_array(), self.seed_, n_targets=n_targets)

@@ -199,20 +199,20 @@ class GaussianImputer(BaseImputer):
         self.objective_ = list(result.objective)
         self.n_iter_ = len(self.objective_)
         self.ridge_ = settings.ridge
-        law = result.model
-        if not isinstance(law, Gaussian):
-            return TabularGaussian(self._modelled, features, law)
+        joint = result.model
+        if not isinstance(joint, Gaussian):
+            return TabularGaussian(self._modelled, features, joint)
         drawn = [
             redraw_margins(features, self._modelled, codes, generator) for _ in range(self.n_posterior_draws)
         ]
         posterior = sample_posterior(
-            (one.encode(codes) for one in drawn), law, ridge=self.ridge_, generator=generator
+            (one.encode(codes) for one in drawn), joint, ridge=self.ridge_, generator=generator
         )
         models = (
             TabularGaussian(self._modelled, one, with_room_for_noise(draw, one))
             for one, draw in zip(drawn, posterior, strict=True)
         )
-        return TabularGaussian(self._modelled, features, with_room_for_noise(law, features), tuple(models))
+        return TabularGaussian(self._modelled, features, with_room_for_noise(joint, features), tuple(models))
 
     def _tell(self, iteration: int, objective: float) -> None:
         assert self.callback is not None

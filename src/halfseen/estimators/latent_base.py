@@ -20,7 +20,7 @@ from halfseen.data.pixels import pixel_features
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import FAMILIES_OF_VALUES
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import Probit
+from halfseen.distributions.self_masks import ProbitMaskFactor
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._holdout import RowsT, split_rows
 from halfseen.estimators.latent_choices import (
@@ -34,7 +34,7 @@ from halfseen.estimators.latent_weights import check_importance_weights
 from halfseen.models.latent.completions import CompletedRows, Completions
 from halfseen.models.latent.images import ImageLatent, start_images
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import Guessed
+from halfseen.models.latent.rows import Preimputed
 from halfseen.models.latent.start import Factors, start_from_edges, start_from_factors, start_from_probit
 from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler, TabularLatent
 from halfseen.nn.mask_models import KnownMask, MaskModel
@@ -170,7 +170,7 @@ class BaseLatentImputer(BaseImputer):
         assert best is not None
         return best[1]
 
-    def _fit_table(self, codes: Incomplete, generator: torch.Generator) -> tuple[TabularLatent, Guessed]:
+    def _fit_table(self, codes: Incomplete, generator: torch.Generator) -> tuple[TabularLatent, Preimputed]:
         likelihoods = check_likelihoods(self.likelihoods, self.schema_)
 
         def margin(column: Column, values: Any) -> Margin | None:
@@ -184,8 +184,8 @@ class BaseLatentImputer(BaseImputer):
         architecture = self._architecture(features, codes)
         known = self._known_mask(features)
         start = fit_start(batch, self._may_hide(features, architecture), generator)
-        guess = start if isinstance(start, Gaussian) else start.gaussian
-        rows = Guessed.by(guess, batch)
+        preimputer = start if isinstance(start, Gaussian) else start.gaussian
+        rows = Preimputed.by(preimputer, batch)
         kinds = (False,) if isinstance(start, Gaussian) else (False, True)
         turns = cycle(kinds)
         train, held_out = self._split(rows)
@@ -198,7 +198,7 @@ class BaseLatentImputer(BaseImputer):
 
         model = self._best_of_starts(attempt, len(kinds)).double()
         self.architecture_ = architecture.to_dict()
-        fitted = TabularLatent(self._modelled, features, guess, self._sampler(model))
+        fitted = TabularLatent(self._modelled, features, preimputer, self._sampler(model))
         return self._calibrated(fitted, held_out), rows
 
     @staticmethod
@@ -215,7 +215,7 @@ class BaseLatentImputer(BaseImputer):
         """Returns rows to train on and rows held out: the same for every start and for calibration."""
         return split_rows(rows, self.validation_fraction, torch_generator(self.seed_))
 
-    def _calibrated(self, fitted: TabularLatent, held_out: Guessed | None) -> TabularLatent:
+    def _calibrated(self, fitted: TabularLatent, held_out: Preimputed | None) -> TabularLatent:
         """Returns the model with intervals that cover numbers which are hidden from the held-out rows."""
         sampler = fitted.sampler
         assert isinstance(sampler, ImportanceSampler)
@@ -225,12 +225,12 @@ class BaseLatentImputer(BaseImputer):
         some = held_out[:CALIBRATION_ROWS]
         owners = observation.columns_of_features
         hidden = hide_cells(some, owners, torch_generator(self.seed_))
-        partly = Guessed.by(fitted.guess, Incomplete(some.x, some.observed & ~hidden))
+        partly = Preimputed.by(fitted.preimputer, Incomplete(some.x, some.observed & ~hidden))
         numbers = [int((owners == column).nonzero()[0, 0]) for column in observation.numeric]
         steps = [self._modelled[column].code_step or 0.0 for column in fitted.features.numeric]
         half = fitted.features.half_widths(torch.tensor(steps, dtype=torch.float64))
         sampler = sampler.calibrated(partly, some.x[:, numbers], hidden[:, numbers], half)
-        self.interval_inflation_ = list(sampler.stretch)
+        self.interval_inflation_ = list(sampler.interval_inflation)
         return replace(fitted, sampler=sampler)
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularLatent | ImageLatent:
@@ -254,7 +254,7 @@ class BaseLatentImputer(BaseImputer):
             self.n_imputation_draws,
             self.seed_ % 2**31,
             adapts=adapts,
-            stretch=tuple(self.interval_inflation_),
+            interval_inflation=tuple(self.interval_inflation_),
         )
 
     def _architecture(self, features: FeatureMap, codes: Incomplete) -> LatentArchitecture:
@@ -323,7 +323,7 @@ class BaseLatentImputer(BaseImputer):
         self,
         model: LatentModel,
         start: Gaussian | SelfMaskedGaussian,
-        rows: Guessed,
+        rows: Preimputed,
         generator: torch.Generator,
         *,
         steep: bool,
@@ -335,7 +335,7 @@ class BaseLatentImputer(BaseImputer):
         gaussian = start if isinstance(start, Gaussian) else start.gaussian
         some = torch.randperm(len(rows), generator=generator)[:MASKS]
         start_from_factors(model, Factors.of(gaussian, model.n_latent), rows.observed[some], generator)
-        if isinstance(start, SelfMaskedGaussian) and isinstance(start.mask, Probit):
+        if isinstance(start, SelfMaskedGaussian) and isinstance(start.mask, ProbitMaskFactor):
             assert isinstance(model.mask_model, SelfMaskModel)
             of_columns = model.mask_model.feature
             coefficients, active = start.mask.coefficients[of_columns], start.mask.active[of_columns]

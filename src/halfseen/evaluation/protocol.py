@@ -24,7 +24,7 @@ from halfseen.data.masked import unmask
 from halfseen.errors import SchemaError
 from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.comparison import Comparison
-from halfseen.evaluation.provenance import Shelf, code_digest, describe, digest, provenance
+from halfseen.evaluation.provenance import Shelf, code_digest, describe_parameters, digest, provenance
 from halfseen.evaluation.trial import Record, Trial, run_trial
 
 PROCESS_BYTES = 450 * 2**20  # a worker process with its libraries
@@ -124,8 +124,8 @@ def compare(
         "level": level,
         "random_state": seed,
         "seeds": [trial.seed for trial in trials],
-        "mechanism": describe(mechanism),
-        "methods": {name: describe(imputer) for name, imputer in imputers.items()},
+        "mechanism": describe_parameters(mechanism),
+        "methods": {name: describe_parameters(imputer) for name, imputer in imputers.items()},
     }
     about = {**provenance(), "data": table.digest()}
     runs = [
@@ -240,9 +240,9 @@ def _key(table: CodedTable, trial: Trial, imputer: Any, n_draws: int, level: flo
             "code": code_digest(),
             "data": table.digest(),
             "seed": trial.seed,
-            "hidden": describe(np.packbits(trial.hidden)),
-            "test": describe(np.packbits(trial.test)),
-            "imputer": describe(imputer),
+            "hidden": describe_parameters(np.packbits(trial.hidden)),
+            "test": describe_parameters(np.packbits(trial.test)),
+            "imputer": describe_parameters(imputer),
             "n_draws": n_draws,
             "level": level,
         }

@@ -37,13 +37,13 @@ def digest(content: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def describe(thing: Any) -> Any:
+def describe_parameters(thing: Any) -> Any:
     """Returns an object as plain data that is equal for equal settings, in every process.
 
     Examples
     --------
     >>> from sklearn.impute import KNNImputer
-    >>> describe(KNNImputer(n_neighbors=3))["parameters"]["n_neighbors"]
+    >>> describe_parameters(KNNImputer(n_neighbors=3))["parameters"]["n_neighbors"]
     3
     """
     if thing is None or isinstance(thing, bool | int | float | str):
@@ -54,16 +54,16 @@ def describe(thing: Any) -> Any:
         content = hashlib.sha256(np.ascontiguousarray(thing).tobytes()).hexdigest()
         return f"array {thing.dtype} {thing.shape} {content}"
     if isinstance(thing, Mapping):
-        return {str(key): describe(value) for key, value in thing.items()}
+        return {str(key): describe_parameters(value) for key, value in thing.items()}
     if isinstance(thing, list | tuple):
-        return [describe(value) for value in thing]
+        return [describe_parameters(value) for value in thing]
     name = f"{type(thing).__module__}.{type(thing).__qualname__}"
     if hasattr(thing, "get_params"):
-        return {"class": name, "parameters": describe(thing.get_params(deep=False))}
+        return {"class": name, "parameters": describe_parameters(thing.get_params(deep=False))}
     if is_dataclass(thing) and not isinstance(thing, type):
         return {
             "class": name,
-            "parameters": {f.name: describe(getattr(thing, f.name)) for f in fields(thing)},
+            "parameters": {f.name: describe_parameters(getattr(thing, f.name)) for f in fields(thing)},
         }
     if callable(thing):
         return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', repr(type(thing)))}"

@@ -237,7 +237,7 @@ def _draw(
         rank = keys.argsort(axis=1).argsort(axis=1)
         kept = np.maximum(1, np.round(share * known)).astype(np.int64)[repeated]
         hidden = present[repeated] & (rank >= kept[:, None])
-        part = table.with_holes(torch.from_numpy(hidden), np.arange(n_features))
+        part = table.with_missing(torch.from_numpy(hidden), np.arange(n_features))
         drawn[:, place] = predict(part).reshape(n_rows, n_draws)
     return drawn
 

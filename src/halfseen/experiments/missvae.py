@@ -51,7 +51,7 @@ from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.datasets.loaders import is_present, load
 from halfseen.datasets.problem import Floats
-from halfseen.datasets.registry import describe
+from halfseen.datasets.registry import describe_dataset
 from halfseen.datasets.toys import MixtureOfGaussians
 from halfseen.errors import warn_user
 from halfseen.experiments.claims import Better, Setting
@@ -166,7 +166,7 @@ def make_task(setting: Setting, seed: int) -> Task:
 
 def _complete_rows() -> tuple[Floats, Floats, MixtureOfGaussians]:
     """Returns training rows, test rows and their distribution: the paper's, or others like them."""
-    if is_present(describe(DATA)):
+    if is_present(describe_dataset(DATA)):
         found = {name: np.asarray(part, dtype=np.float64) for name, part in load(DATA).items()}
         law = MixtureOfGaussians(found["comp_probs"], found["means"], found["covs"], MISSING)
         return found["train"], found["test"], law

@@ -57,7 +57,7 @@ from halfseen.experiments.spec import Budget, Experiment
 from halfseen.missingness.images import Quadrants
 from halfseen.models.latent.images import start_images
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import Guessed
+from halfseen.models.latent.rows import Preimputed
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder
 from halfseen.research.frechet import draw_rows, encoder_features, frechet_distance
 from halfseen.samplers.importance import ImportanceSampler
@@ -169,7 +169,7 @@ class Task:
         """A model of complete images, whose encoder says what is alike."""
         return train(METHODS[MVAE], replace(self, train=self.complete))
 
-    def distance(self, drawn: Incomplete | Guessed) -> float:
+    def distance(self, drawn: Incomplete | Preimputed) -> float:
         """Returns how far drawn images are from complete training images."""
         features = (encoder_features(self.reference, rows) for rows in (self.complete, drawn))
         return frechet_distance(*features)

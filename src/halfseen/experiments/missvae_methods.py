@@ -15,7 +15,7 @@ from halfseen.nn.residual import ResidualMLP
 from halfseen.objectives.decomposed import DecomposedObjective, Variant
 from halfseen.objectives.latent import BoundName, LatentObjective, Sampling
 from halfseen.research.latent_diagnostics import gradient_snr, mixture_usage
-from halfseen.research.latent_likelihood import iwelbo, refit_encoder
+from halfseen.research.latent_likelihood import estimate_iwelbo, refit_encoder
 from halfseen.training.loop import TrainingSettings, fit_module
 
 N_PASSES = 15  # latents that are decoded for each row in a step
@@ -147,7 +147,7 @@ def bound_of_complete(
     """Returns a bound (N) of the log-likelihood of complete rows, by an encoder refitted to them."""
     generator = torch_generator(NOISE_SEED + seed)
     refitted = refit_encoder(model, test, n_draws=n_passes, generator=generator, settings=refit)
-    return iwelbo(refitted, test, n_draws, generator=generator).log_prob
+    return estimate_iwelbo(refitted, test, n_draws, generator=generator).log_prob
 
 
 def build(method: Method, n_features: int, plan: Plan, generator: torch.Generator) -> LatentModel:

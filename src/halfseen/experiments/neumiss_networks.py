@@ -46,7 +46,7 @@ PREDICTED_AT_ONCE = 4096  # rows
 
 
 @dataclass(frozen=True)
-class Rows:
+class TargetRows:
     """Rows with missing values (N, D) and their targets (N)."""
 
     batch: Incomplete
@@ -55,8 +55,8 @@ class Rows:
     def __len__(self) -> int:
         return len(self.target)
 
-    def __getitem__(self, rows: slice | Tensor) -> "Rows":
-        return Rows(self.batch[rows], self.target[rows])
+    def __getitem__(self, rows: slice | Tensor) -> "TargetRows":
+        return TargetRows(self.batch[rows], self.target[rows])
 
 
 class BlockPredictor(nn.Module):
@@ -109,7 +109,7 @@ class GaussianPredictor(nn.Module):
         return self.block(batch).h @ self.coef + self.intercept
 
     @torch.no_grad()
-    def start_from(self, rows: Rows, generator: torch.Generator) -> None:
+    def start_from(self, rows: TargetRows, generator: torch.Generator) -> None:
         """Starts from EM on features and target together, of which the head is the covariance of the two."""
         seen = torch.ones(len(rows), 1, dtype=torch.bool)
         x = torch.cat([rows.batch.x, rows.target[:, None]], dim=1).double()
@@ -129,11 +129,11 @@ class PredictionError:
 
     likelihood_weight: float = 0.0
 
-    def draw_noise(self, batch: Rows, generator: torch.Generator) -> tuple[Tensor, ...]:
+    def draw_noise(self, batch: TargetRows, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Returns nothing: the loss is deterministic."""
         return ()
 
-    def __call__(self, module: Any, batch: Rows, noise: tuple[Tensor, ...]) -> Tensor:
+    def __call__(self, module: Any, batch: TargetRows, noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the loss (N) of each row."""
         loss: Tensor = (module(batch.batch) - batch.target).square()
         if self.likelihood_weight:
@@ -246,21 +246,21 @@ class TrainedNeuMiss(RegressorMixin, BaseEstimator):
             Rows to stop and to choose by; without them some of X are held out.
         """
         self._check_parameters()
-        rows = Rows(Incomplete.from_array(X), torch.from_numpy(np.array(y, dtype=np.float64)))
+        rows = TargetRows(Incomplete.from_array(X), torch.from_numpy(np.array(y, dtype=np.float64)))
         generator = torch_generator(self.random_state)
         if validation is None:
             order = torch.randperm(len(rows), generator=generator)
             n_held = math.ceil(self.validation_fraction * len(rows))
             held, rows = rows[order[:n_held]], rows[order[n_held:]]
         else:
-            held = Rows(
+            held = TargetRows(
                 Incomplete.from_array(validation[0]), torch.from_numpy(np.array(validation[1], float))
             )
         self._fit_scale(rows)
         self._train_all(self._scaled(rows), self._scaled(held), generator)
         return self
 
-    def _train_all(self, train: Rows, held: Rows, generator: torch.Generator) -> None:
+    def _train_all(self, train: TargetRows, held: TargetRows, generator: torch.Generator) -> None:
         depths = [self.depth] if isinstance(self.depth, int) else list(self.depth)
         self.validation_errors_: dict[int, float] = {}
         self.epochs_: dict[int, int] = {}
@@ -279,7 +279,7 @@ class TrainedNeuMiss(RegressorMixin, BaseEstimator):
             raise TrainingError(f"Training diverged at depth {', '.join(map(str, depths))}.")
 
     def _train(
-        self, module: nn.Module, train: Rows, held: Rows, generator: torch.Generator, depth: int
+        self, module: nn.Module, train: TargetRows, held: TargetRows, generator: torch.Generator, depth: int
     ) -> float:
         """Returns the squared error of held-out rows, NaN if training failed."""
         if self.recipe == "authors":
@@ -292,7 +292,7 @@ class TrainedNeuMiss(RegressorMixin, BaseEstimator):
         return math.nan if failed else float(error * self._target_scale**2)
 
     def _train_our_way(
-        self, module: nn.Module, train: Rows, held: Rows, generator: torch.Generator, depth: int
+        self, module: nn.Module, train: TargetRows, held: TargetRows, generator: torch.Generator, depth: int
     ) -> bool:
         """Returns whether training ended well."""
         objective = PredictionError(self.likelihood_weight)
@@ -324,7 +324,7 @@ class TrainedNeuMiss(RegressorMixin, BaseEstimator):
     def _outputs(self, module: nn.Module, batch: Incomplete) -> Tensor:
         return torch.cat([module(part) for part in batch.chunks(PREDICTED_AT_ONCE)])
 
-    def _module(self, depth: int, train: Rows, generator: torch.Generator) -> nn.Module:
+    def _module(self, depth: int, train: TargetRows, generator: torch.Generator) -> nn.Module:
         n_features = train.batch.n_features
         if self.architecture == "ours":
             ours = GaussianPredictor(n_features, depth, self.solver, self.self_masking)
@@ -338,7 +338,7 @@ class TrainedNeuMiss(RegressorMixin, BaseEstimator):
         module.reset_parameters(generator)
         return module
 
-    def _fit_scale(self, rows: Rows) -> None:
+    def _fit_scale(self, rows: TargetRows) -> None:
         """Learns the scale of features and target; the authors' recipe takes them as they are."""
         n_features = rows.batch.n_features
         self._scaler = Standardizer(torch.zeros(n_features), torch.ones(n_features))
@@ -347,9 +347,9 @@ class TrainedNeuMiss(RegressorMixin, BaseEstimator):
             self._scaler = Standardizer.fit(rows.batch)
             self._target_loc, self._target_scale = float(rows.target.mean()), float(rows.target.std())
 
-    def _scaled(self, rows: Rows) -> Rows:
+    def _scaled(self, rows: TargetRows) -> TargetRows:
         target = (rows.target - self._target_loc) / self._target_scale
-        return Rows(self._scaled_batch(rows.batch), target.float())
+        return TargetRows(self._scaled_batch(rows.batch), target.float())
 
     def _scaled_batch(self, batch: Incomplete) -> Incomplete:
         return Incomplete(self._scaler.forward(batch.x).float(), batch.observed)
@@ -363,7 +363,9 @@ class TrainedNeuMiss(RegressorMixin, BaseEstimator):
             raise ValueError("likelihood_weight needs architecture='ours' and recipe='ours'.")
 
 
-def descend(module: nn.Module, rows: Rows, n_epochs: int, generator: torch.Generator) -> Iterator[float]:
+def descend(
+    module: nn.Module, rows: TargetRows, n_epochs: int, generator: torch.Generator
+) -> Iterator[float]:
     """Yields the mean training loss of each epoch of the authors' recipe, until its own stop or a failure.
 
     The batches are slices of rows shuffled once an epoch, and the update is one fused call: nothing here is

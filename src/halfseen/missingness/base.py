@@ -112,7 +112,7 @@ class Mechanism(ABC):
         """
         table = self._open(X)
         hidden = self._hide(table, torch_generator(seed_from(random_state)))
-        return table.with_holes(hidden, np.flatnonzero(self._affected()))
+        return table.with_missing(hidden, np.flatnonzero(self._affected()))
 
     def log_prob(self, observed: Any, X: Any) -> Any:
         r"""Returns :math:`\log p(\text{observed} \mid x)` of each row.

@@ -46,9 +46,9 @@ class ImageTable(OpenTable):
         wrapped = super().wrap(result)
         return wrapped.reshape(self.shape) if result.shape[1:] else wrapped
 
-    def with_holes(self, hidden: Tensor, affected: Positions) -> Any:
+    def with_missing(self, hidden: Tensor, affected: Positions) -> Any:
         """Returns copies of the images in which some pixels are missing."""
-        return super().with_holes(hidden, affected).reshape(self.shape)
+        return super().with_missing(hidden, affected).reshape(self.shape)
 
 
 class ImageMechanism(Mechanism):

@@ -90,7 +90,7 @@ class OpenTable:
         shaped = result.reshape((*self.batch, *result.shape[1:]))
         return shaped if isinstance(self.native, Tensor) else shaped.detach().cpu().numpy()
 
-    def with_holes(self, hidden: Tensor, affected: Positions) -> Any:
+    def with_missing(self, hidden: Tensor, affected: Positions) -> Any:
         """Returns a copy of the table in which some values are missing."""
         if self.framed:
             return put_nulls(self.native, hidden.cpu().numpy(), affected.tolist())

@@ -1,4 +1,4 @@
-r"""What a law of rows says of the targets and features that a row does not show.
+r"""What a joint distribution implies for the targets and features that a row does not show.
 
 A target that depends on the features linearly is one more feature of a Gaussian: seen in training, missing
 when it is to be predicted. A linear score of the features is one more feature, too, which is never seen.
@@ -16,89 +16,99 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import Bump, Probit, SelfMask
+from halfseen.distributions.self_masks import GaussianMaskFactor, MaskFactor, ProbitMaskFactor
 
-SCORE_NOISE = 1e-6  # of a score that is added to a law: a Gaussian needs full rank
+SCORE_NOISE = 1e-6  # of a score that is added to a joint distribution: a Gaussian needs full rank
 
-RowLaw = Gaussian | SelfMaskedGaussian
+JointGaussian = Gaussian | SelfMaskedGaussian
+
+MASK_FACTORS: dict[str, type[GaussianMaskFactor] | type[ProbitMaskFactor]] = {
+    "gaussian_mask": GaussianMaskFactor,
+    "probit_mask": ProbitMaskFactor,
+}
 
 
-def only_features(law: RowLaw, n_features: int) -> RowLaw:
+def only_features(joint: JointGaussian, n_features: int) -> JointGaussian:
     """Returns the distribution of the first features."""
-    if isinstance(law, SelfMaskedGaussian):
-        mask = _with_cells(law.mask, law.mask.active[:n_features], law.mask.coefficients[:n_features])
-        return SelfMaskedGaussian(_leading(law.gaussian, n_features), mask)
-    return _leading(law, n_features)
+    if isinstance(joint, SelfMaskedGaussian):
+        mask = _with_cells(joint.mask, joint.mask.active[:n_features], joint.mask.coefficients[:n_features])
+        return SelfMaskedGaussian(_leading(joint.gaussian, n_features), mask)
+    return _leading(joint, n_features)
 
 
-def with_scores(law: RowLaw, weights: Tensor) -> RowLaw:
+def with_scores(joint: JointGaussian, weights: Tensor) -> JointGaussian:
     r"""Returns the distribution of the features followed by unobserved scores :math:`W^\top (x - \mu)`.
 
     Shapes
     ------
     weights : :math:`(D, T)`
     """
-    if isinstance(law, SelfMaskedGaussian):
+    if isinstance(joint, SelfMaskedGaussian):
         n_scores = weights.shape[1]
         mask = _with_cells(
-            law.mask,
-            functional.pad(law.mask.active, (0, n_scores)),
-            functional.pad(law.mask.coefficients, (0, 0, 0, n_scores)),
+            joint.mask,
+            functional.pad(joint.mask.active, (0, n_scores)),
+            functional.pad(joint.mask.coefficients, (0, 0, 0, n_scores)),
         )
-        return SelfMaskedGaussian(_scored(law.gaussian, weights), mask)
-    return _scored(law, weights)
+        return SelfMaskedGaussian(_scored(joint.gaussian, weights), mask)
+    return _scored(joint, weights)
 
 
-def condition(law: RowLaw, batch: Incomplete, n_unseen: int) -> tuple[Tensor, Tensor]:
+def condition(joint: JointGaussian, batch: Incomplete, n_unseen: int) -> tuple[Tensor, Tensor]:
     """Returns mean and variance (N, D + T) of features, and of so many targets or scores after them."""
     unseen = batch.x.new_zeros(len(batch), n_unseen)
     joined = Incomplete(
         torch.cat([batch.filled(), unseen], dim=1), torch.cat([batch.observed, unseen.bool()], dim=1)
     )
-    return law.moments(joined)
+    return joint.moments(joined)
 
 
-def law_state(law: RowLaw) -> dict[str, Tensor]:
+def joint_state(joint: JointGaussian) -> dict[str, Tensor]:
     """Returns the tensors of a joint distribution, to be saved."""
-    gaussian = law.gaussian if isinstance(law, SelfMaskedGaussian) else law
-    state = {"law.loc": gaussian.loc}
+    gaussian = joint.gaussian if isinstance(joint, SelfMaskedGaussian) else joint
+    state = {"joint.loc": gaussian.loc}
     if isinstance(gaussian, LowRankGaussian):
-        state |= {"law.loadings": gaussian.loadings, "law.noise": gaussian.noise}
+        state |= {"joint.loadings": gaussian.loadings, "joint.noise": gaussian.noise}
     else:
-        state["law.covariance"] = gaussian.covariance
-    if isinstance(law, SelfMaskedGaussian):
-        kind = type(law.mask).__name__.lower()
-        state |= {f"law.{kind}.active": law.mask.active, f"law.{kind}.coefficients": law.mask.coefficients}
+        state["joint.covariance"] = gaussian.covariance
+    if isinstance(joint, SelfMaskedGaussian):
+        kind = next(kind for kind, factor in MASK_FACTORS.items() if isinstance(joint.mask, factor))
+        state |= {
+            f"joint.{kind}.active": joint.mask.active,
+            f"joint.{kind}.coefficients": joint.mask.coefficients,
+        }
     return state
 
 
-def law_from_state(state: Mapping[str, Tensor]) -> RowLaw:
-    """Rebuilds a joint distribution from what `law_state` returned."""
+def joint_from_state(state: Mapping[str, Tensor]) -> JointGaussian:
+    """Rebuilds a joint distribution from what `joint_state` returned."""
     gaussian = _gaussian_from_state(state)
-    for kind, mask in (("bump", Bump), ("probit", Probit)):
-        if f"law.{kind}.active" in state:
-            found = mask(state[f"law.{kind}.active"], state[f"law.{kind}.coefficients"])
+    for kind, mask in MASK_FACTORS.items():
+        if f"joint.{kind}.active" in state:
+            found = mask(state[f"joint.{kind}.active"], state[f"joint.{kind}.coefficients"])
             return SelfMaskedGaussian(gaussian, found)
     return gaussian
 
 
 def _gaussian_from_state(state: Mapping[str, Tensor]) -> Gaussian:
-    loc = state["law.loc"]
-    if "law.loadings" in state:
-        loadings, noise = state["law.loadings"], state["law.noise"]
+    loc = state["joint.loc"]
+    if "joint.loadings" in state:
+        loadings, noise = state["joint.loadings"], state["joint.noise"]
         fits = loadings.ndim == 2 and loadings.shape[:1] == loc.shape == noise.shape
         if not fits or not loc.dtype == loadings.dtype == noise.dtype:
-            raise ValueError("law.loc, law.loadings and law.noise do not fit together.")
+            raise ValueError("joint.loc, joint.loadings and joint.noise do not fit together.")
         return LowRankGaussian(loc, loadings, noise)
-    covariance = state["law.covariance"]
+    covariance = state["joint.covariance"]
     if covariance.shape != (*loc.shape, *loc.shape) or covariance.dtype != loc.dtype:
-        raise ValueError("law.loc and law.covariance do not fit together.")
+        raise ValueError("joint.loc and joint.covariance do not fit together.")
     return Gaussian(loc, covariance)
 
 
-def _with_cells(mask: SelfMask, active: Tensor, coefficients: Tensor) -> SelfMask:
+def _with_cells(mask: MaskFactor, active: Tensor, coefficients: Tensor) -> MaskFactor:
     """Returns a mask of the same kind for other features."""
-    return replace(cast("Bump | Probit", mask), active=active, coefficients=coefficients)
+    return replace(
+        cast("GaussianMaskFactor | ProbitMaskFactor", mask), active=active, coefficients=coefficients
+    )
 
 
 def _leading(gaussian: Gaussian, n_features: int) -> Gaussian:

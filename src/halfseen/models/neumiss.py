@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.models.conditional import RowLaw, condition, law_from_state, law_state
+from halfseen.models.conditional import JointGaussian, condition, joint_from_state, joint_state
 from halfseen.models.logistic_link import LogisticLink
 from halfseen.nn.ensemble import EnsembleMLP
 from halfseen.nn.normal_scores import NormalScores
 
-FARTHEST = 6.0  # networks see inputs up to so many standard deviations from the mean
+LARGEST_INPUT = 6.0  # networks see inputs up to so many standard deviations from the mean
 NETWORK = "network."
 
 
@@ -48,7 +48,7 @@ class FirstPrediction:
         From scores to the logits of classes; without it the targets are numbers.
     """
 
-    joint: RowLaw
+    joint: JointGaussian
     incomplete: Tensor
     bounds: Tensor
     link: LogisticLink | None = None
@@ -63,7 +63,7 @@ class FirstPrediction:
         missing = ~clipped.observed[:, self.incomplete]
         deviation = variance[:, :n_features][:, self.incomplete].sqrt()
         parts = [mean[:, :n_features], base, deviation, missing.to(mean.dtype)]
-        inputs = torch.cat(parts, dim=1).clamp(-FARTHEST, FARTHEST).float()
+        inputs = torch.cat(parts, dim=1).clamp(-LARGEST_INPUT, LARGEST_INPUT).float()
         return HeadInputs(inputs, base, target_variance.sqrt())
 
     def clip(self, batch: Incomplete) -> Incomplete:
@@ -175,7 +175,7 @@ class NeuMissModel:
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor, to be saved."""
         calibration, link = self.calibration, self.first.link
-        state = law_state(self.first.joint) | {
+        state = joint_state(self.first.joint) | {
             "incomplete": self.first.incomplete,
             "bounds": self.first.bounds,
             "calibration": torch.tensor(
@@ -196,7 +196,7 @@ class NeuMissModel:
     def from_state(cls, state: Mapping[str, Tensor]) -> "NeuMissModel":
         """Rebuilds the model from what `state` returned; sizes are those of the tensors."""
         link = LogisticLink(state["link.weights"], state["link.bias"]) if "link.weights" in state else None
-        first = FirstPrediction(law_from_state(state), state["incomplete"], state["bounds"], link)
+        first = FirstPrediction(joint_from_state(state), state["incomplete"], state["bounds"], link)
         weight, temperature, n_held_out = state["calibration"].tolist()
         calibration = Calibration(weight, temperature, state["errors"], int(n_held_out))
         weights = {k.removeprefix(NETWORK): v for k, v in state.items() if k.startswith(NETWORK)}

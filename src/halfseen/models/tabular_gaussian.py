@@ -23,7 +23,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.margins import log_mass
 from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.models.conditional import RowLaw, law_from_state, law_state
+from halfseen.models.conditional import JointGaussian, joint_from_state, joint_state
 from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, log_level
 
 NOISE_STREAM = 1 << 20  # of features that stand for intervals, apart from the rest
@@ -60,7 +60,7 @@ class TabularGaussian:
 
     columns: Sequence[Column]
     features: FeatureMap
-    gaussian: RowLaw
+    gaussian: JointGaussian
     posterior: Sequence["TabularGaussian"] = ()
 
     def point(self, codes: Incomplete) -> Tensor:
@@ -153,7 +153,7 @@ class TabularGaussian:
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
-        state = self.features.state() | law_state(self.gaussian)
+        state = self.features.state() | joint_state(self.gaussian)
         if self.posterior:
             state["posterior.loc"] = torch.stack([draw.gaussian.loc for draw in self.posterior])
             state["posterior.covariance"] = torch.stack([draw.gaussian.covariance for draw in self.posterior])
@@ -170,7 +170,7 @@ class TabularGaussian:
             cls(columns, features.with_margins(state, f"posterior.{s}.margin"), Gaussian(*pair))
             for s, pair in enumerate(pairs)
         )
-        return cls(columns, features, law_from_state(state), posterior)
+        return cls(columns, features, joint_from_state(state), posterior)
 
     @cached_property
     def _noise(self) -> Tensor | None:

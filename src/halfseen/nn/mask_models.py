@@ -50,9 +50,9 @@ class MaskLayout:
 
     Examples
     --------
-    >>> from halfseen.nn.self_masking import SelfMask
+    >>> from halfseen.nn.self_masking import LinearSelfMask
     >>> layout = MaskLayout(column_of_feature=(0, 1, 1, 1, 2), columns=(0, 1))  # column 1 has three levels
-    >>> SelfMask(layout).log_prob(torch.zeros(5), torch.tensor([True, False, False])).exp()
+    >>> LinearSelfMask(layout).log_prob(torch.zeros(5), torch.tensor([True, False, False])).exp()
     tensor(0.2500, grad_fn=<ExpBackward0>)
     """
 

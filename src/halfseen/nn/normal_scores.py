@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 N_KNOTS = 200
-FARTHEST = 1e-3  # the least share of rows on either side of a value
+SMALLEST_SHARE = 1e-3  # the least share of rows on either side of a value
 
 
 @dataclass(frozen=True)
@@ -48,5 +48,5 @@ class NormalScores:
         between = torch.where(gap > 0, (values - below) / torch.where(gap > 0, gap, 1.0), 0.0)
         rank = torch.where(left < right, (left + right - 1) / 2, left - 1 + between)
         share = rank / max(1, n_knots - 1)
-        scores: Tensor = torch.special.ndtri(share.clamp(FARTHEST, 1 - FARTHEST))
+        scores: Tensor = torch.special.ndtri(share.clamp(SMALLEST_SHARE, 1 - SMALLEST_SHARE))
         return scores.T

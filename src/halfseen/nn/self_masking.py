@@ -62,7 +62,7 @@ class SelfMaskModel(LearnedMask):
         super().reset_parameters(generator, observed_rate)
 
 
-class SelfMask(SelfMaskModel):
+class LinearSelfMask(SelfMaskModel):
     r"""Creates the self-masking model: the log odds of a column are linear in its own value.
 
     .. math:: \ell_c(x) = b_c - W_c x_c, \qquad W_c = s_c \operatorname{softplus}(w_c) \text{ or } w_c
@@ -79,7 +79,7 @@ class SelfMask(SelfMaskModel):
 
     Examples
     --------
-    >>> model = SelfMask(1, signs=+1)
+    >>> model = LinearSelfMask(1, signs=+1)
     >>> small, large = model.logits(torch.tensor([[-2.0], [2.0]])).sigmoid()
     >>> bool(small > large)  # large values are less often observed
     True
@@ -109,7 +109,7 @@ class SelfMask(SelfMaskModel):
         self.raw_slope.copy_(torch.where(signs == 0, self.raw_slope, _before_softplus(START_SLOPE)))
 
 
-class SharedSlopeMask(SelfMask):
+class SharedSlopeMask(LinearSelfMask):
     r"""Creates the self-masking model of which all columns share the slope, as for ratings of many items.
 
     .. math:: \ell_c(x) = b_c - s \operatorname{softplus}(w) \, x_c, \text{ or } b_c - w x_c \text{ if } s = 0
@@ -119,7 +119,7 @@ class SharedSlopeMask(SelfMask):
     layout : int or MaskLayout
         The columns.
     sign : {-1, 0, 1}
-        The direction :math:`s`, as in `SelfMask`.
+        The direction :math:`s`, as in `LinearSelfMask`.
     """
 
     def __init__(self, layout: int | MaskLayout, sign: int = 0) -> None:

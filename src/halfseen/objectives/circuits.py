@@ -9,7 +9,7 @@ from torch.nn import functional
 from halfseen.data.incomplete import Incomplete
 from halfseen.objectives.supervised import Labelled
 
-Weighted = Labelled[Incomplete]
+LabelledRows = Labelled[Incomplete]
 
 UNKNOWN = -1
 """The class of a row whose label is missing."""
@@ -53,7 +53,7 @@ class HybridLikelihood:
         self.n_columns = int(owners.max()) + 1
         self.blocks = blocks
 
-    def draw_noise(self, batch: Weighted, generator: torch.Generator) -> tuple[Tensor, ...]:
+    def draw_noise(self, batch: LabelledRows, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Returns which features (N, D) are kept."""
         if self.max_dropped == 0.0:
             return ()
@@ -66,7 +66,7 @@ class HybridLikelihood:
             kept = torch.where(by_block, coarse[:, self.blocks], kept)
         return (kept,)
 
-    def __call__(self, module: ClassModel, batch: Weighted, noise: tuple[Tensor, ...]) -> Tensor:
+    def __call__(self, module: ClassModel, batch: LabelledRows, noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
         rows = batch.rows
         if noise:
@@ -112,11 +112,11 @@ class ConditionalLikelihood:
         self.n_targets = n_targets
         self.inputs = HybridLikelihood(beta, owners[: len(owners) - n_targets], max_dropped)
 
-    def draw_noise(self, batch: Weighted, generator: torch.Generator) -> tuple[Tensor, ...]:
+    def draw_noise(self, batch: LabelledRows, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Returns which features (N, D) of inputs are kept."""
         return self.inputs.draw_noise(batch, generator)
 
-    def __call__(self, module: DensityModel, batch: Weighted, noise: tuple[Tensor, ...]) -> Tensor:
+    def __call__(self, module: DensityModel, batch: LabelledRows, noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
         rows, n_inputs = batch.rows, len(self.inputs.owners)
         observed = rows.observed

@@ -66,7 +66,7 @@ def summarize_diagnosis(
         "n_columns": len(diagnosis.columns),
         "n_cells": diagnosis.n_rows * len(diagnosis.columns),
         "n_complete_rows": diagnosis.patterns.n_complete_rows,
-        "n_with_holes": len(emptiest),
+        "n_incomplete_columns": len(emptiest),
         "evidence": bool(diagnosis.little.p_value_robust < ALPHA or any(p.about == "value" for p in clear)),
         "patterns": _picture_patterns(diagnosis, names[:MAX_PATTERN_COLUMNS]),
         "blocks": _picture_positions(diagnosis, names[:MAX_COLUMNS]),

@@ -18,7 +18,7 @@ OURS, THEIRS, QUIET, GRID = "#1f6fb2", "#c2571a", "#66717d", "#e3e8ee"
 """Colours of our numbers, of published ones, of secondary text and of grid lines."""
 
 _LINE, _PANEL = 0.24, (2.5, 0.75)  # inches: the height of a line; the width and extra height of a panel
-_LINEAR, _FARTHEST = 3e-4, 1.0  # a symmetric-log axis is linear up to the first and cut at the second
+_LINEAR, _LARGEST_SHOWN = 3e-4, 1.0  # a symmetric-log axis is linear up to the first and cut at the second
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.edgecolor": "#d3dae2",
@@ -160,12 +160,12 @@ def _set_axis(axes: Axes, rows: Iterable[Row]) -> None:
     """Scale the axis: linear on one side of zero, logarithmic to both sides where it includes zero."""
     ends = [end for row in rows for end in _ends(row)]
     low, high = min(ends, default=0.0), max(ends, default=1.0)
-    if low > 0 or high < -_FARTHEST:
+    if low > 0 or high < -_LARGEST_SHOWN:
         pad = 0.05 * (high - low) or 0.5 * abs(high)
         axes.set_xlim(low - pad, high + pad)
         axes.xaxis.set_major_locator(MaxNLocator(4))
         return
-    low, high = max(low, -_FARTHEST), min(max(high, 0.3 * _LINEAR), _FARTHEST)
+    low, high = max(low, -_LARGEST_SHOWN), min(max(high, 0.3 * _LINEAR), _LARGEST_SHOWN)
     axes.set_xscale("symlog", linthresh=_LINEAR, linscale=0.5)
     axes.set_xlim(1.2 * low if low < 0 else -_LINEAR, 1.2 * high)
     axes.axvline(0.0, color="#8a95a1", lw=1, zorder=1)

@@ -133,7 +133,7 @@ def summarize(
             for name in _emptiest(columns)
             if name in known
         ],
-        "n_with_holes": int((per_column > 0).sum()),
+        "n_incomplete_columns": int((per_column > 0).sum()),
         "n_filled_columns": int((per_column > n_left).sum()),
     }
 

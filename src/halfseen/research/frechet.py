@@ -8,7 +8,7 @@ from torch import Tensor
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.masked import unmask
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import Guessed
+from halfseen.models.latent.rows import Preimputed
 from halfseen.nn.fill import encoder_input
 
 Floats = npt.NDArray[np.float64]
@@ -85,7 +85,7 @@ def encoder_features(model: LatentModel, batch: Incomplete) -> Tensor:
 
 
 @torch.no_grad()
-def draw_rows(model: LatentModel, n_rows: int, *, generator: torch.Generator) -> Guessed:
+def draw_rows(model: LatentModel, n_rows: int, *, generator: torch.Generator) -> Preimputed:
     """Returns complete rows (N, D) drawn from a model, as rows that any encoder can read."""
     dtype = next(model.parameters()).dtype
     pieces = []
@@ -95,7 +95,7 @@ def draw_rows(model: LatentModel, n_rows: int, *, generator: torch.Generator) ->
         noise = torch.rand(size, model.observation.n_noise, generator=generator, dtype=dtype)
         pieces.append(model.observation.sample(model.decoder(z), noise))
     x = torch.cat(pieces) if pieces else torch.zeros(0, model.observation.n_features, dtype=dtype)
-    return Guessed(x, torch.ones_like(x, dtype=torch.bool), x)
+    return Preimputed(x, torch.ones_like(x, dtype=torch.bool), x)
 
 
 def _moments(sample: npt.ArrayLike | Tensor) -> tuple[Floats, Floats]:

@@ -61,7 +61,9 @@ class LatentGrid:
 
     def __post_init__(self) -> None:
         if self.n_latent not in (1, 2):
-            raise ValueError(f"A grid holds 1 or 2 latents, the model has {self.n_latent}: use iwelbo.")
+            raise ValueError(
+                f"A grid holds 1 or 2 latents, the model has {self.n_latent}: use estimate_iwelbo."
+            )
         if not self.bounds[0] < self.bounds[1] or self.n_points < 2:
             raise ValueError(
                 f"A grid needs rising bounds and 2 points or more, got {self.bounds} and {self.n_points}."
@@ -184,7 +186,7 @@ def log_joint(model: LatentModel, batch: Incomplete, z: Tensor, *, with_mask: bo
     if with_mask and model.mask_term == "sample":
         raise ValueError(
             "The mask model does not integrate missing cells out, so the mask has no exact likelihood on a "
-            "grid: use iwelbo, or with_mask=False."
+            "grid: use estimate_iwelbo, or with_mask=False."
         )
     dtype = next(model.parameters()).dtype
     zeros = torch.zeros(1, model.n_latent, dtype=dtype)
@@ -242,7 +244,7 @@ class BoundEstimate:
 
 
 @torch.no_grad()
-def iwelbo(
+def estimate_iwelbo(
     model: LatentModel,
     batch: Incomplete,
     n_draws: int,

@@ -1,7 +1,7 @@
 r"""How much wider missing cells are than a model says, learned from known cells of held-out rows.
 
 Networks that were fitted to few rows are too sure of themselves, and so are importance weights of few draws.
-The scales of missing numbers are then stretched by the smallest factor for which central intervals cover what
+The scales of missing numbers are then inflated by the smallest factor for which central intervals cover what
 was hidden of held-out rows. Weights, means and probabilities of levels stay as they are.
 """
 
@@ -12,7 +12,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation import Observation
 
 LEVEL = 0.9
-MIN_STRETCH, MAX_STRETCH = 0.5, 4.0
+MIN_INFLATION, MAX_INFLATION = 0.5, 4.0
 MIN_CELLS = 100  # fewer tell too little
 BISECTIONS = 12
 
@@ -35,7 +35,7 @@ def hide_cells(rows: Incomplete, owners: Tensor, generator: torch.Generator) -> 
     return chosen[:, owners] & rows.observed
 
 
-def choose_stretch(
+def choose_inflation(
     observation: Observation, parameters: Tensor, weights: Tensor, truth: Tensor, hidden: Tensor, half: Tensor
 ) -> tuple[float, ...]:
     r"""Returns for each column the factor of scales at which 90% intervals cover 90% of the hidden numbers.
@@ -53,20 +53,20 @@ def choose_stretch(
     half : :math:`(J)`
     """
 
-    def coverage(stretch: float, columns: Tensor) -> float:
-        wider = observation.stretched(parameters, [stretch] * len(half))
+    def coverage(inflation: float, columns: Tensor) -> float:
+        wider = observation.inflated(parameters, [inflation] * len(half))
         above = torch.einsum("an,anj->nj", weights, observation.cdf(wider, truth + half))
         below = torch.einsum("an,anj->nj", weights, observation.cdf(wider, truth - half))
         inside = (above >= (1 - LEVEL) / 2) & (below <= (1 + LEVEL) / 2)
         return float(inside[hidden & columns].double().mean())
 
     found = torch.ones(len(half))
-    for columns, low in ((half == 0, 1.0), (half > 0, MIN_STRETCH)):
+    for columns, low in ((half == 0, 1.0), (half > 0, MIN_INFLATION)):
         if int((hidden & columns).sum()) < MIN_CELLS:
             continue
         high = low
         if coverage(low, columns) < LEVEL:
-            high = MAX_STRETCH
+            high = MAX_INFLATION
             for _ in range(BISECTIONS):
                 middle = (low * high) ** 0.5
                 low, high = (low, middle) if coverage(middle, columns) >= LEVEL else (middle, high)

@@ -26,7 +26,7 @@ from halfseen.models.latent.mask_term import N_NODES, HiddenCells, modelled_colu
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.weights import effective_sample_size, pareto_k
-from halfseen.samplers.calibration import choose_stretch
+from halfseen.samplers.calibration import choose_inflation
 from halfseen.samplers.candidates import SHARE_OF_BUDGET, Candidates, CandidateSource, Effort
 
 Form = Literal["auto", "decoder_mean", "sample", "integrated"]
@@ -77,7 +77,7 @@ class ImportanceSampler:
         Means and quantiles use as many draws of a row as it needs (``"adaptive"``), see `CandidateSource`, or
         all, and every row tries a proposal of its own (``"fixed"``), which takes several times as long. Draws
         and bounds of densities use all latents in any case.
-    stretch : tuple of float
+    interval_inflation : tuple of float
         How many times wider missing numbers are than the model says, by column of numbers, see
         `halfseen.samplers.calibration`; it concerns quantiles and draws (these are never made narrower) of
         models without a mask model.
@@ -94,7 +94,7 @@ class ImportanceSampler:
     form: Form = "auto"
     adapts: bool = True
     effort: Effort = "adaptive"
-    stretch: tuple[float, ...] = ()
+    interval_inflation: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.n_draws < 1:
@@ -143,8 +143,8 @@ class ImportanceSampler:
             return self
         found, _ = self._source.all_of(batch, frugal=True)
         observation, weights = self.model.observation, found.log_w.exp()
-        factors = choose_stretch(observation, found.parameters, weights, truth, hidden, half)
-        return replace(self, stretch=factors)
+        factors = choose_inflation(observation, found.parameters, weights, truth, hidden, half)
+        return replace(self, interval_inflation=factors)
 
     # ------------------------------------------------------------------------------- some rows at a time
 
@@ -180,8 +180,8 @@ class ImportanceSampler:
             cells = HiddenCells.of(observation, self._self_mask, found.parameters)
             weights = (cells.log_weights + found.log_w[..., None]).exp()  # (Q, A, N, J)
             return weighted_quantiles(cells.values.flatten(0, 1), weights.flatten(0, 1), probabilities)
-        stretched = observation.stretched(found.parameters, self.stretch)
-        return mixture_quantiles(observation, stretched, found.log_w.exp(), probabilities)
+        inflated = observation.inflated(found.parameters, self.interval_inflation)
+        return mixture_quantiles(observation, inflated, found.log_w.exp(), probabilities)
 
     def _draws(self, rows: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         if self._form == "sample":
@@ -215,7 +215,9 @@ class ImportanceSampler:
             return observation.sample(parameters, torch.from_numpy(noise).to(parameters.dtype))
 
         if self._form != "integrated":
-            parameters = observation.stretched(parameters, [max(1.0, factor) for factor in self.stretch])
+            parameters = observation.inflated(
+                parameters, [max(1.0, factor) for factor in self.interval_inflation]
+            )
             return propose(0)
         modelled = modelled_columns(self._self_mask)
         result = parameters.new_zeros(len(parameters), observation.n_features)

@@ -85,8 +85,8 @@ class StudentT:
     def draw(self, noise: Tensor) -> Tensor:
         """Returns draws (A, N, L) from noise (A, L + 1), normals and one uniform, that all rows share."""
         gamma = torch.from_numpy(special.chdtri(DF, 1.0 - noise[:, -1].double().numpy())).to(noise.dtype)
-        stretched = noise[:, :-1] / (gamma / DF).sqrt()[:, None]
-        return self.loc + torch.einsum("nij,aj->ani", self.root, stretched)
+        scaled = noise[:, :-1] / (gamma / DF).sqrt()[:, None]
+        return self.loc + torch.einsum("nij,aj->ani", self.root, scaled)
 
     def log_prob(self, z: Tensor) -> Tensor:
         """Returns the log density of draws (A, N, L)."""

@@ -109,7 +109,7 @@ def fit_gaussian(
         return EMResult(ascent.point, ascent.objective, ascent.converged)
     with explain_singular(settings.ridge):
         first = _start(batch, settings, generator, weights) if start is None else start
-        result = _Climb(batch, settings, weights).run(first, callback)
+        result = _GaussianEM(batch, settings, weights).run(first, callback)
         result.gaussian.cholesky  # noqa: B018, the last point has not been factorised yet
     return result
 
@@ -136,7 +136,7 @@ def _start(
         return pairwise
     rows = torch.randperm(len(batch), generator=generator)[:WARM_UP_ROWS]
     some = None if weights is None else weights[rows]
-    return _Climb(batch[rows], settings, some).run(pairwise, callback=None).gaussian
+    return _GaussianEM(batch[rows], settings, some).run(pairwise, callback=None).gaussian
 
 
 @task_threads()
@@ -201,7 +201,7 @@ def pairwise_gaussian(batch: Incomplete, ridge: float) -> Gaussian:
     return Gaussian(loc, (vectors * values.clamp(min=floor)) @ vectors.T)
 
 
-class _Climb:
+class _GaussianEM:
     """EM on one table: the pattern plan is made once, then steps go uphill."""
 
     def __init__(self, batch: Incomplete, settings: EMSettings, weights: Tensor | None) -> None:

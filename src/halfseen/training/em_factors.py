@@ -66,8 +66,8 @@ def fit_low_rank(
     principal component analysis in the presence of missing values.
     """
     first = _with_factors(independent(batch) if start is None else start, batch, rank)
-    climb = _FactorClimb(batch, ridge, weights)
-    return ascend(climb.step, first, _extrapolate, settings, batch.n_features, callback)
+    algorithm = _FactorEM(batch, ridge, weights)
+    return ascend(algorithm.step, first, _extrapolate, settings, batch.n_features, callback)
 
 
 def choose_rank(
@@ -190,7 +190,7 @@ class _Sums:
     log_prob: Tensor
 
 
-class _FactorClimb:
+class _FactorEM:
     """EM on one table: the factors of each row, then the regression of each feature on them."""
 
     def __init__(self, batch: Incomplete, ridge: float, weights: Tensor | None) -> None:

@@ -12,7 +12,13 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import plan_buckets
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import Bump, Evidence, Probit, SelfMask, Sites
+from halfseen.distributions.self_masks import (
+    Evidence,
+    GaussianMaskFactor,
+    MaskFactor,
+    ProbitMaskFactor,
+    Sites,
+)
 from halfseen.training.ascent import Ascent, ascend, squared_step
 from halfseen.training.em import (
     WARM_UP_ROWS,
@@ -66,7 +72,8 @@ def fit_masked_gaussian(
     batch : Incomplete
         (N, D), features on a common scale (unit variance).
     missingness : {"mar", "self-masking-gaussian", "self-masking-probit"}
-        Cells are missing at random; by a `Bump` of their own value; or by a `Probit` of it.
+        Cells are missing at random; by a `GaussianMaskFactor` of their own value; or by a
+        `ProbitMaskFactor` of it.
     may_hide : Tensor
         (D), the features that may hide themselves; the others are missing at random.
     settings : EMSettings
@@ -134,10 +141,10 @@ def _start(
         if missingness == Missingness.PROBIT:
             return probit
     _, sites = probit.settle(batch)
-    return SelfMaskedGaussian(probit.gaussian, Bump.start(active, sites, batch.observed))
+    return SelfMaskedGaussian(probit.gaussian, GaussianMaskFactor.start(active, sites, batch.observed))
 
 
-def _probits(batch: Incomplete, active: Tensor, weights: Tensor | None = None) -> list[Probit]:
+def _probits(batch: Incomplete, active: Tensor, weights: Tensor | None = None) -> list[ProbitMaskFactor]:
     """Returns a flat probit, and steep ones if what is shown of a feature is skewed as if a side were hidden.
 
     A flat probit is a stationary point if other features say nothing of what is hidden: from there no step
@@ -152,14 +159,14 @@ def _probits(batch: Incomplete, active: Tensor, weights: Tensor | None = None) -
     side = torch.where(active & (skewness.abs() > SKEWED * (6 / count).sqrt()), -skewness.sign(), 0.0)
     steepnesses = (0.0, *STEEPNESSES) if bool(side.any()) else (0.0,)
     rate = 1 - shown / weight.sum()
-    return [Probit.start(active, rate, steepness * side) for steepness in steepnesses]
+    return [ProbitMaskFactor.start(active, rate, steepness * side) for steepness in steepnesses]
 
 
 @task_threads()
 def fit_self_masked(
     batch: Incomplete,
     start: Gaussian,
-    mask: SelfMask,
+    mask: MaskFactor,
     settings: EMSettings,
     *,
     weights: Tensor | None = None,
@@ -182,7 +189,7 @@ def fit_self_masked(
         (N, D), features on a common scale (unit variance).
     start : Gaussian
         Where to start: say, the fit that ignores the mask.
-    mask : SelfMask
+    mask : MaskFactor
         Where the mask starts, and what kind it is.
     settings : EMSettings
         Ridge and stopping rule.
@@ -191,13 +198,13 @@ def fit_self_masked(
     callback : callable, optional
         Called with the iteration and the objective per row.
     """
-    climb = _Climb(batch, mask, settings, weights)
+    algorithm = _SelfMaskedEM(batch, mask, settings, weights)
     model = SelfMaskedGaussian(start, mask)
     first = _Point(model, model.first_sites(batch))
     with explain_singular(settings.ridge):
         for _ in range(0 if mask.exact else SETTLING):
-            _, first = climb.step(first)
-        ascent = ascend(climb.step, first, climb.extrapolate, settings, batch.n_features, callback)
+            _, first = algorithm.step(first)
+        ascent = ascend(algorithm.step, first, algorithm.extrapolate, settings, batch.n_features, callback)
         ascent.point.model.gaussian.cholesky  # noqa: B018, the last point has not been factorised yet
     return Ascent(ascent.point.model, ascent.objective, ascent.converged)
 
@@ -208,11 +215,11 @@ class _Point:
     sites: Sites
 
 
-class _Climb:
+class _SelfMaskedEM:
     """EM on one table: the plan of rows is made once, then steps go uphill."""
 
     def __init__(
-        self, batch: Incomplete, mask: SelfMask, settings: EMSettings, weights: Tensor | None
+        self, batch: Incomplete, mask: MaskFactor, settings: EMSettings, weights: Tensor | None
     ) -> None:
         self.batch = batch
         self.ridge = settings.ridge
@@ -251,10 +258,10 @@ class _Climb:
         value = penalised_mean(log_joint, model.gaussian, self.ridge, self.weights)
         value += float(model.mask.log_prior() / self.column.sum())
         gaussian = maximise(mean, covariance, self.ridge, self.weights)
-        climbed = self._climb(model.mask, (mean, variance, rest_mean, rest_variance))
-        return value, _Point(SelfMaskedGaussian(gaussian, climbed), Sites(precision, linear))
+        stepped = self._m_step(model.mask, (mean, variance, rest_mean, rest_variance))
+        return value, _Point(SelfMaskedGaussian(gaussian, stepped), Sites(precision, linear))
 
-    def _climb(self, mask: SelfMask, laws: tuple[Tensor, Tensor, Tensor, Tensor]) -> SelfMask:
+    def _m_step(self, mask: MaskFactor, laws: tuple[Tensor, Tensor, Tensor, Tensor]) -> MaskFactor:
         """Returns the mask after a step for each feature, given what is hidden (N, D), see `Evidence`."""
         coefficients = []
         for some in self.columns:
@@ -262,7 +269,7 @@ class _Climb:
             x = torch.where(observed, self.batch.x[:, some], 0.0)
             mean, variance, rest_mean, rest_variance = (law[:, some] for law in laws)
             evidence = Evidence(x, observed, mean, variance, rest_mean, rest_variance, self.column)
-            coefficients.append(mask.of_features(some).climb(evidence).coefficients)
+            coefficients.append(mask.of_features(some).m_step(evidence).coefficients)
         return mask.with_coefficients(torch.cat(coefficients))
 
     def extrapolate(self, first: _Point, second: _Point, third: _Point) -> _Point:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.models.conditional import RowLaw, condition, only_features, with_scores
+from halfseen.models.conditional import JointGaussian, condition, only_features, with_scores
 from halfseen.models.logistic_link import LogisticLink
 from halfseen.models.neumiss import (
     Calibration,
@@ -81,7 +81,7 @@ class Task(Protocol):
         """The loss of the networks."""
         ...
 
-    def fit_link(self, joint: RowLaw, rows: SupervisedRows) -> LogisticLink | None:
+    def fit_link(self, joint: JointGaussian, rows: SupervisedRows) -> LogisticLink | None:
         """Returns what turns conditional moments into predictions, None if the joint Gaussian does."""
         ...
 
@@ -97,7 +97,7 @@ class Regression:
 
     objective = SquaredError()
 
-    def fit_link(self, joint: RowLaw, rows: SupervisedRows) -> None:
+    def fit_link(self, joint: JointGaussian, rows: SupervisedRows) -> None:
         """Returns None."""
 
     def calibrate(
@@ -123,7 +123,7 @@ class Classification:
     n_classes: int
     objective = CrossEntropy()
 
-    def fit_link(self, joint: RowLaw, rows: SupervisedRows) -> LogisticLink:
+    def fit_link(self, joint: JointGaussian, rows: SupervisedRows) -> LogisticLink:
         """Fits the scores; their variances are those that the scores of the round before have."""
         features = only_features(joint, rows.batch.n_features)
         mean, _ = condition(features, rows.batch, 0)
@@ -237,9 +237,9 @@ class _JointFitter:
         self,
         rows: SupervisedRows,
         missingness: str,
-        start: RowLaw | None = None,
+        start: JointGaussian | None = None,
         max_iterations: int | None = None,
-    ) -> RowLaw:
+    ) -> JointGaussian:
         targets = torch.zeros(rows.joint.shape[1], dtype=torch.bool)
         settings = self.settings
         if max_iterations is not None:
@@ -256,7 +256,7 @@ class _JointFitter:
 
 
 def _first_prediction(
-    joint: RowLaw,
+    joint: JointGaussian,
     link: LogisticLink | None,
     task: Task,
     train: SupervisedRows,
@@ -290,7 +290,7 @@ def _choose_missingness(
     wanted: str,
     fitter: _JointFitter,
     everything: SupervisedRows,
-) -> tuple[RowLaw, str, dict[str, float]]:
+) -> tuple[JointGaussian, str, dict[str, float]]:
     """Returns the joint Gaussian, the model of missingness and the errors of all that were tried.
 
     A model of missingness other than the first must predict held-out targets significantly better.
@@ -300,7 +300,7 @@ def _choose_missingness(
     if wanted == AUTO:
         worth_trying = len(train) >= SMALLEST_TRIAL and not bool(everything.batch.observed.all())
         words = [word.value for word in OFFERED] if worth_trying else [Missingness.MAR.value]
-    joints: dict[str, RowLaw] = {}
+    joints: dict[str, JointGaussian] = {}
     errors: dict[str, Tensor] = {}
     joint = None
     for word in words:  # each starts from the one before
@@ -364,7 +364,7 @@ def _some(rows: SupervisedRows) -> SupervisedRows:
     return rows[torch.arange(min(len(rows), TRIAL_ROWS))]
 
 
-def _errors(joint: RowLaw, rows: SupervisedRows) -> Tensor:
+def _errors(joint: JointGaussian, rows: SupervisedRows) -> Tensor:
     """Returns the weighted squared error (N) of the joint Gaussian's prediction of its own targets."""
     mean, _ = condition(joint, rows.batch, rows.joint.shape[1])
     return rows.weights * (mean[:, rows.batch.n_features :] - rows.joint).square().sum(dim=1)

@@ -8,7 +8,7 @@ from torch import Tensor
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.mixture import GaussianMixture
 from halfseen.distributions.observation import Observation
-from halfseen.models.latent.rows import Guessed
+from halfseen.models.latent.rows import Preimputed
 from halfseen.models.protocols import CompleteDataModel
 
 REACH = 1.5
@@ -194,7 +194,7 @@ def posterior_of(model: CompleteDataModel, completed: Tensor) -> GaussianMixture
     the complete row.
     """
     seen = torch.ones(completed.shape, dtype=torch.bool)
-    posterior = model.posterior(Guessed(completed, seen, guess=completed))
+    posterior = model.posterior(Preimputed(completed, seen, preimputation=completed))
     if posterior.n_components != 1:
         raise ValueError(
             f"The posterior of a completed row must be a single Gaussian, got {posterior.n_components}."

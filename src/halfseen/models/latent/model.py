@@ -43,7 +43,7 @@ class LatentNoise(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Weighted:
+class WeightedLatents:
     r"""Latent draws with their log weights.
 
     Shapes
@@ -165,7 +165,7 @@ class LatentModel(nn.Module):
         gradient: Gradient = "full",
         mask_weight: float = 1.0,
         exact: bool = False,
-    ) -> Weighted:
+    ) -> WeightedLatents:
         r"""Returns latent draws with their log weights, from which every bound and imputation follows.
 
         .. math:: \log w = \sum_{j \in o} \log p(x_j \mid z) + \log p(z) - \log q(z \mid x_o) +
@@ -207,7 +207,7 @@ class LatentModel(nn.Module):
         *,
         mask_weight: float = 1.0,
         exact: bool = False,
-    ) -> Weighted:
+    ) -> WeightedLatents:
         """Returns the log weights of given latents under a given posterior; strata count alike."""
         weighted = self.log_joint(batch, z, cells, mask_weight=mask_weight, exact=exact)
         if z.shape[-2] == self.n_components:
@@ -218,7 +218,7 @@ class LatentModel(nn.Module):
 
     def log_joint(
         self, batch: Incomplete, z: Tensor, cells: Tensor, *, mask_weight: float = 1.0, exact: bool = False
-    ) -> Weighted:
+    ) -> WeightedLatents:
         """Returns, in place of log weights, the log density of given latents and what the rows show."""
         parameters: Tensor = self.decoder(z)  # (S, N, K, P)
         seen = self.observation.seen_columns(batch.observed).unsqueeze(-2)  # (N, 1, C)
@@ -235,7 +235,7 @@ class LatentModel(nn.Module):
         elif self.mask_term == "sample" and mask_weight != 0.0:
             completed = self.completed(batch, parameters, cells, exact=exact)
             log_w = log_w + mask_weight * self.mask_model.log_prob(completed, seen)
-        return Weighted(log_w, log_w.new_zeros(log_w.shape[1:]), parameters, completed)
+        return WeightedLatents(log_w, log_w.new_zeros(log_w.shape[1:]), parameters, completed)
 
     def completed(self, batch: Incomplete, parameters: Tensor, cells: Tensor, *, exact: bool) -> Tensor:
         """Returns rows (S, N, K, D) with missing cells drawn: exactly, or relaxed with a gradient."""

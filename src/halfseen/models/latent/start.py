@@ -82,7 +82,7 @@ class Factors:
 def start_from_factors(
     model: LatentModel, factors: Factors, observed: Tensor, generator: torch.Generator
 ) -> None:
-    """Sets the linear paths of both networks to a factor analysis, exactly so if rows bring a guess.
+    """Sets the linear paths of both networks to a factor analysis, exactly so if rows bring a preimputation.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def _as_levels_tell(model: LatentModel, factors: Factors) -> Factors:
 def _encoder_map(
     model: LatentModel, factors: Factors, observed: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Returns weight and bias from guesses and masks to the posterior's outputs."""
+    """Returns weight and bias from preimputed rows and masks to the posterior's outputs."""
     n_components, n_latent, n_features = model.n_components, model.n_latent, len(factors.loc)
     means = factors.posterior_map()  # (L, D)
     spread = factors.precision(observed).inverse().diagonal(dim1=-2, dim2=-1).sqrt()  # (N, L)

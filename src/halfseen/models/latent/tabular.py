@@ -17,13 +17,13 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import Observation, RealFamily
 from halfseen.distributions.pixel_likelihood import pixel_observation
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import Guessed, GuessFill
+from halfseen.models.latent.rows import Preimputed, PreimputedFill
 from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, mean_numbers
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder, PixelMask
 from halfseen.nn.fill import LearnedFill, ZeroFill
 from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel, NonlinearMask
 from halfseen.nn.residual import LinearWithNetwork, NetworkFactory, ResidualMLP
-from halfseen.nn.self_masking import FlexibleSelfMask, MonotoneMask, SelfMask, SharedSlopeMask
+from halfseen.nn.self_masking import FlexibleSelfMask, LinearSelfMask, MonotoneMask, SharedSlopeMask
 from halfseen.nn.set_encoder import SetEncoder
 from halfseen.nn.weights import load_module, module_state
 from halfseen.vocabulary import Missingness
@@ -35,7 +35,7 @@ MAPS = 4  # units of `width` that stand for one map of a convolutional network
 PATCHES = 8  # side by side, about
 MASK_MAPS = 8
 CODE_SIZE = 64  # of a set of observed features
-FARTHEST = 1e100  # standard deviations from the mean: squares of what is beyond might overflow
+LARGEST_FEATURE = 1e100  # standard deviations from the mean: squares of what is beyond might overflow
 RARE_STREAM = 3  # noise that chooses among rare levels, apart from the sampler's
 
 
@@ -75,8 +75,8 @@ class LatentArchitecture:
     width, n_blocks : int
         Size and number of the residual blocks of both networks.
     encoder : {"preimputed", "zero", "learned", "set"}
-        What the encoder reads: missing values replaced by a linear guess, zeros or learned constants, beside
-        the mask; or the set of what is observed.
+        What the encoder reads: missing values replaced by linear predictions, zeros or learned
+        constants, beside the mask; or the set of what is observed.
     linear_decoder : bool
         Whether the decoder is one linear layer.
     numeric : {"gaussian", "shared-gaussian", "student-t"}
@@ -176,9 +176,9 @@ class LatentArchitecture:
         """Returns the trained model, from what `module_state` returned."""
         return load_module(self.build(columns, features).to(dtype), state)
 
-    def _fill(self, n_features: int) -> GuessFill | LearnedFill | ZeroFill:
+    def _fill(self, n_features: int) -> PreimputedFill | LearnedFill | ZeroFill:
         if self.encoder == "preimputed":
-            return GuessFill()
+            return PreimputedFill()
         return LearnedFill(n_features) if self.encoder == "learned" else ZeroFill()
 
     def build_for_images(
@@ -218,7 +218,7 @@ class LatentArchitecture:
         signs = None if self.signs is None else list(self.signs)
         makers: dict[str, Callable[[], MaskModel]] = {
             Missingness.MAR: lambda: Ignorable(layout),
-            Missingness.LOGISTIC: lambda: SelfMask(layout, signs),
+            Missingness.LOGISTIC: lambda: LinearSelfMask(layout, signs),
             Missingness.MONOTONE: lambda: MonotoneMask(layout, 1 if signs is None else signs),
             Missingness.SHARED_SLOPE: lambda: SharedSlopeMask(layout),
             Missingness.FLEXIBLE: lambda: FlexibleSelfMask(layout),
@@ -253,7 +253,7 @@ class TabularLatent:
         The C modelled columns.
     features : FeatureMap
         From codes (N, C) to features (N, D), with all indicators.
-    guess : Gaussian
+    preimputer : Gaussian
         Of the features; its conditional means are what the encoder sees for missing values.
     sampler : LatentSampler
         Has the trained model.
@@ -261,14 +261,14 @@ class TabularLatent:
 
     columns: Sequence[Column]
     features: FeatureMap
-    guess: Gaussian
+    preimputer: Gaussian
     sampler: LatentSampler
 
-    def rows(self, codes: Incomplete) -> Guessed:
-        """Returns the features of codes, with their guess; none is farther out than `FARTHEST`."""
+    def rows(self, codes: Incomplete) -> Preimputed:
+        """Returns the features of codes, preimputed; none is farther out than `LARGEST_FEATURE`."""
         features = self.features.encode(codes)
-        near = Incomplete(features.x.clamp(-FARTHEST, FARTHEST), features.observed)
-        return Guessed.by(self.guess, near)
+        near = Incomplete(features.x.clamp(-LARGEST_FEATURE, LARGEST_FEATURE), features.observed)
+        return Preimputed.by(self.preimputer, near)
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by expectations and most probable levels."""
@@ -299,7 +299,7 @@ class TabularLatent:
             result[..., list(self.features.numeric)] = self.features.numbers(found)
         return torch.where(codes.observed, codes.x, result)
 
-    def _quantiles(self, rows: Guessed, probabilities: Sequence[float]) -> Tensor:
+    def _quantiles(self, rows: Preimputed, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, D) of the numbers, which come first, and zeros after them."""
         found = self.sampler.quantiles(rows, probabilities)
         return functional.pad(found, (0, self.features.n_features - found.shape[-1]))
@@ -343,8 +343,11 @@ class TabularLatent:
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
         weights = module_state(self.sampler.model)
-        guess = {"guess.loc": self.guess.loc, "guess.covariance": self.guess.covariance}
-        return self.features.state() | guess | weights
+        preimputer = {
+            "preimputer.loc": self.preimputer.loc,
+            "preimputer.covariance": self.preimputer.covariance,
+        }
+        return self.features.state() | preimputer | weights
 
     @classmethod
     def from_state(
@@ -357,5 +360,5 @@ class TabularLatent:
         """Rebuilds the model from its columns, its architecture and what `state` returned."""
         features = FeatureMap.from_state(columns, state, all_indicators=True)
         model = architecture.restore(columns, features, state, torch.float64)
-        guess = Gaussian(state["guess.loc"], state["guess.covariance"])
-        return cls(columns, features, guess, make_sampler(model))
+        preimputer = Gaussian(state["preimputer.loc"], state["preimputer.covariance"])
+        return cls(columns, features, preimputer, make_sampler(model))
