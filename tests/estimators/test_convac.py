@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from halfseen import ConvAC, ConvACClassifier
+from halfseen import ConvAC, ConvACClassifier, load
 
 TINY = {"n_leaves": 4, "n_channels": [4, 4], "max_epochs": 12, "random_state": 0}
 
@@ -46,6 +46,16 @@ def test_images_in_which_every_patch_is_incomplete_can_be_learned_from():
     X, y = stripes(60)
     X[:, ::2, ::2] = np.nan
     assert ConvACClassifier(**TINY).fit(X, y).score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("channels", [(4, 4), [4, 4], 4])
+def test_the_parameters_of_a_loaded_model_are_those_that_were_saved(tmp_path, channels):
+    X, _ = stripes(20)
+    model = ConvAC(2, channels, max_epochs=0, image_shape=(6, 6), random_state=0).fit(X)
+    model.save(tmp_path / "model")
+    parameters, loaded = model.get_params(), load(tmp_path / "model").get_params()
+    assert loaded == parameters
+    assert type(loaded["n_channels"]) is type(parameters["n_channels"])
 
 
 @pytest.mark.parametrize(

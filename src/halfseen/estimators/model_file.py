@@ -49,6 +49,7 @@ REBUILDING_ERRORS = (
     ValueError,
 )  # fmt: skip
 ITEMS = "items"  # the only key of a mapping whose keys are not all text: JSON knows no others
+TUPLE = "tuple"  # the only key of what stands for a tuple among parameters
 
 
 class Saveable:
@@ -241,7 +242,10 @@ def _plain_parameter(value: Any, name: str) -> Any:
 
 
 def _plain(value: Any, name: str, *, dates: bool = False) -> Any:
-    """Returns a value as JSON can hold it, dates as text if allowed; raises a TypeError if it cannot."""
+    """Returns a value as JSON can hold it; raises a TypeError if it cannot.
+
+    With `dates`, as parameters have them, dates are text, and tuples are told from lists.
+    """
     plain = partial(_plain, name=name, dates=dates)
     if hasattr(value, "tolist"):  # arrays and numbers of numpy, series
         return plain(value.tolist())
@@ -252,7 +256,8 @@ def _plain(value: Any, name: str, *, dates: bool = False) -> Any:
             return {key: plain(item) for key, item in value.items()}
         return {ITEMS: [[plain(key), plain(item)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        items = [plain(item) for item in value]
+        return {TUPLE: items} if dates and isinstance(value, tuple) else items
     if dates and isinstance(value, datetime.date):
         return value.isoformat()  # which a schema reads as well
     if isinstance(value, str | int | float | None):
@@ -261,8 +266,10 @@ def _plain(value: Any, name: str, *, dates: bool = False) -> Any:
 
 
 def _from_plain(value: Any) -> Any:
-    """Reads what `_plain` wrote; a list stands for any sequence."""
+    """Reads what `_plain` wrote."""
     if isinstance(value, dict):
+        if value.keys() == {TUPLE}:
+            return tuple(_from_plain(item) for item in value[TUPLE])
         items = value[ITEMS] if value.keys() == {ITEMS} else value.items()
         return {key: _from_plain(item) for key, item in items}
     return [_from_plain(item) for item in value] if isinstance(value, list) else value
