@@ -25,7 +25,7 @@ def a_model(rows, generator, **options):
     return model.double()
 
 
-def dense_loss(model, rows, penalty, n_rows, mean_count, alpha, centre):
+def dense_loss(model, rows, mean_count, alpha, centre):
     """The loop that everybody writes: a dense matrix, a mask, and a product with it."""
     x = torch.zeros(len(rows), rows.n_columns, dtype=torch.float64)
     mask = torch.zeros_like(x)
@@ -36,16 +36,15 @@ def dense_loss(model, rows, penalty, n_rows, mean_count, alpha, centre):
         inputs = inputs * (mean_count / mask.sum(dim=1, keepdim=True).clamp(min=1)) ** alpha
     hidden = torch.sigmoid(inputs @ model.encoder + model.hidden_bias)
     error = (hidden @ model.decoder.T + model.output_bias - x) * mask
-    weights = 0.5 * (model.encoder.square().sum() + model.decoder.square().sum())
-    return error.square().sum(dim=1) + penalty / n_rows * weights
+    return error.square().sum(dim=1)
 
 
 @pytest.mark.parametrize(("mean_count", "alpha"), [(None, 1.0), (4.5, 1.0), (4.5, 0.5)])
 @pytest.mark.parametrize("centre", [0.0, 3.0])
 def test_loss_and_gradients_are_those_of_the_dense_loop(rows, generator, mean_count, alpha, centre):
     model = a_model(rows, generator, mean_count=mean_count, alpha=alpha, centre=centre).train()
-    sparse = RatingError(7.0, 100)(model, RatedRows(rows, rows), ())
-    dense = dense_loss(model, rows, 7.0, 100, mean_count, alpha, centre)
+    sparse = RatingError()(model, RatedRows(rows, rows), ())
+    dense = dense_loss(model, rows, mean_count, alpha, centre)
     torch.testing.assert_close(sparse, dense, atol=EXACT, rtol=EXACT)
     parameters = list(model.parameters())
     ours, theirs = (torch.autograd.grad(loss.mean(), parameters) for loss in (sparse, dense))
@@ -53,12 +52,12 @@ def test_loss_and_gradients_are_those_of_the_dense_loop(rows, generator, mean_co
         torch.testing.assert_close(one, other, atol=EXACT, rtol=EXACT)
 
 
-def test_held_out_entries_are_scored_without_the_penalty(rows, generator):
+def test_held_out_entries_are_scored_by_their_squared_errors(rows, generator):
     model = a_model(rows, generator).eval()
     held = rows.values > 3
     batch = RatedRows(rows.select(~held), rows.select(held))
     errors = (model(batch.inputs, batch.targets) - batch.targets.values).square().sum()
-    torch.testing.assert_close(RatingError(7.0, 100)(model, batch, ()).sum(), errors)
+    torch.testing.assert_close(RatingError()(model, batch, ()).sum(), errors)
 
 
 def test_batches_of_rows_keep_inputs_and_targets_together(rows):

@@ -7,7 +7,6 @@ import torch
 from tolerances import EXACT
 
 from halfseen.data.sparse import SparseRows
-from halfseen.nn import sparse
 from halfseen.nn.sparse import sampled_product, sparse_linear
 
 
@@ -16,11 +15,6 @@ def rows(request):
     random = np.random.default_rng(1)
     matrix = sp.random_array((40, 12), density=request.param, rng=random, format="csr")
     return SparseRows.from_scipy(sp.csr_array(matrix), torch.float64)
-
-
-@pytest.fixture(params=[2**30, 1], ids=["one part", "many parts"])
-def cache(request, monkeypatch):
-    monkeypatch.setattr(sparse, "CACHE", request.param)
 
 
 def to_dense(rows):
@@ -44,7 +38,6 @@ def assert_gradients(found, expected, parameters, generator):
         torch.testing.assert_close(one, other, atol=EXACT, rtol=EXACT)
 
 
-@pytest.mark.usefixtures("cache")
 def test_the_product_with_weights_is_the_dense_one(rows, generator):
     weight = weights(12, generator)
     assert_gradients(sparse_linear(rows, weight), to_dense(rows) @ weight, [weight], generator)
@@ -53,7 +46,6 @@ def test_the_product_with_weights_is_the_dense_one(rows, generator):
     assert_gradients(found, to_dense(shifted) @ weight, [weight], generator)
 
 
-@pytest.mark.usefixtures("cache")
 def test_the_sampled_product_is_the_dense_one_where_entries_are_observed(rows, generator):
     left, right = weights(40, generator), weights(12, generator)
     dense = (left @ right.T)[rows.rows, rows.columns.long()]

@@ -160,6 +160,26 @@ def test_the_eager_step_is_textbook_adam_with_decoupled_decay(generator):
     np.testing.assert_allclose(module.weights.detach(), weights, rtol=EXACT)
 
 
+def test_a_penalty_in_the_update_is_a_penalty_in_the_loss(generator):
+    class Penalised(NoisySquare):
+        def __call__(self, module, batch, noise):
+            return super().__call__(module, batch, noise) + 0.5 * 0.3 * module.weights.square().sum()
+
+    data = labelled_rows(generator)
+    ours, theirs = Linear(3), Linear(3)
+    inside = Optimiser(ours, NoisySquare(), penalties={"weights": 0.3})
+    beside = Optimiser(theirs, Penalised())
+    for _ in range(5):
+        noise = NoisySquare().draw_noise(data, generator)
+        inside.step(data, noise, 0.1)
+        beside.step(data, noise, 0.1)
+    np.testing.assert_allclose(ours.weights.detach(), theirs.weights.detach(), rtol=1e-9)
+    with pytest.raises(ValueError, match=r"penalties of \['other'\], which are no parameters"):
+        Optimiser(ours, NoisySquare(), penalties={"other": 1.0})
+    with pytest.raises(ValueError, match="Penalties are not part of the compiled step"):
+        Optimiser(ours, NoisySquare(), penalties={"weights": 1.0}, compiled=True)
+
+
 @pytest.mark.parametrize("gradient_clip", [None, 0.5, 1e3])
 def test_the_function_that_is_compiled_equals_the_eager_step(generator, gradient_clip):
     data = labelled_rows(generator)

@@ -180,7 +180,7 @@ class AutoRec(Saveable, BaseEstimator):
         module.reset_parameters(train, generator)
         self.history_ = fit_module(
             module,
-            RatingError(self._penalty, len(train)),
+            RatingError(),
             RatedRows(train, train),
             generator=generator,
             validation=None if held is None else RatedRows(train, held),
@@ -381,6 +381,7 @@ class AutoRec(Saveable, BaseEstimator):
             learning_rate=self.learning_rate,
             schedule="cosine",
             patience=self.patience,
+            penalties=dict.fromkeys(("encoder", "decoder"), self._penalty / n_rows),
             min_improvement=0.0,
             compile=False,
         )

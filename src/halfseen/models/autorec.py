@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.data.sparse import SparseRows
-from halfseen.nn.sparse import half_squares, sampled_product, sparse_linear
+from halfseen.nn.sparse import sampled_product, sparse_linear
 from halfseen.nn.sparsity import count_factor
 
 INITIAL_SPREAD = 0.03
@@ -99,7 +99,3 @@ class SparseAutoencoder(nn.Module):
         """Returns predictions of the entries of `wanted`, in their order, from the entries of `rows`."""
         hidden = self.hidden(rows)
         return sampled_product(wanted, hidden, self.decoder) + self.output_bias[wanted.columns.long()]
-
-    def penalty(self) -> Tensor:
-        """Returns half the sum of squared weights, without biases."""
-        return half_squares(self.encoder) + half_squares(self.decoder)

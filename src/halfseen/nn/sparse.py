@@ -5,11 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from halfseen.data.sparse import SparseRows
-
-CACHE = 3 * 2**19  # bytes of weights that stay in a core's cache while rows go by
-FEW = 4  # entries per row of the weights below which cutting the weights costs more than it saves
 
 
 def sparse_linear(rows: SparseRows, weight: Tensor, values: Tensor | None = None) -> Tensor:
@@ -43,36 +41,11 @@ def sampled_product(pattern: SparseRows, left: Tensor, right: Tensor) -> Tensor:
     return product
 
 
-def half_squares(weight: Tensor) -> Tensor:
-    r"""Returns :math:`\tfrac12 \lVert W \rVert^2`, with a gradient that is made in one pass over the weights.
-
-    Examples
-    --------
-    >>> half_squares(torch.tensor([[1.0, 2.0]]))
-    tensor(2.5000)
-    """
-    total: Tensor = _HalfSquares.apply(weight)  # type: ignore[no-untyped-call]
-    return total
-
-
-class _HalfSquares(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, weight: Tensor) -> Tensor:
-        context.save_for_backward(weight)
-        return 0.5 * torch.dot(weight.flatten(), weight.flatten())
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> Tensor:
-        (weight,) = context.saved_tensors
-        scaled: Tensor = weight * gradients[0]
-        return scaled
-
-
 class _SparseLinear(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, weight: Tensor, rows: SparseRows, values: Tensor) -> Tensor:
         context.rows, context.values = rows, values
-        return _multiply(rows.with_values(values), weight)
+        return _multiply(rows.starts, rows.columns, values, weight)
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -84,44 +57,34 @@ class _SampledProduct(torch.autograd.Function):
     def forward(context: Any, left: Tensor, right: Tensor, pattern: SparseRows) -> Tensor:
         context.save_for_backward(left, right)
         context.pattern = pattern
-        found = _matrix(pattern.with_values(left.new_zeros(len(pattern.values))))
-        for part in _parts(right):
-            one, other = left[:, part].contiguous(), right[:, part].contiguous()
-            found = torch.sparse.sampled_addmm(found, one, other.T)
-        return found.values()
+        starts, rows, order = pattern.transposition
+        # By columns, so that `left`, a batch of rows, stays in the cache while the larger `right` goes by.
+        zeros = left.new_zeros(len(rows))
+        found = torch.sparse.sampled_addmm(_matrix(starts, rows, zeros, len(pattern)), right, left.T)
+        return torch.empty_like(zeros).scatter_(0, order, found.values())
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         left, right = context.saved_tensors
-        errors: Tensor = gradients[0]
-        of_left = _multiply(context.pattern.with_values(errors), right)
-        return of_left, _multiply_transposed(context.pattern, errors, left), None
+        pattern, errors = context.pattern, gradients[0]
+        of_left = _multiply(pattern.starts, pattern.columns, errors, right)
+        return of_left, _multiply_transposed(pattern, errors, left), None
 
 
-def _multiply(rows: SparseRows, dense: Tensor) -> Tensor:
-    matrix = _matrix(rows)
-    parts = _parts(dense)
-    if len(parts) == 1 or len(rows.values) < FEW * len(dense):
-        return matrix @ dense
-    return torch.cat([matrix @ dense[:, part].contiguous() for part in parts], dim=1)
+def _multiply(starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    """Returns the product of a CSR matrix with a dense one: a weighted sum of rows of the latter."""
+    return functional.embedding_bag(
+        columns, dense, starts, mode="sum", per_sample_weights=values, include_last_offset=True
+    )
 
 
 def _multiply_transposed(rows: SparseRows, values: Tensor, dense: Tensor) -> Tensor:
     starts, columns, order = rows.transposition  # which the rows keep, for all products with them
-    return _multiply(SparseRows(starts, columns, values[order], len(rows)), dense)
+    return _multiply(starts, columns, values[order], dense)
 
 
-def _matrix(rows: SparseRows) -> Tensor:
+def _matrix(starts: Tensor, columns: Tensor, values: Tensor, n_columns: int) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-        shape = (len(rows), rows.n_columns)
-        return torch.sparse_csr_tensor(rows.starts, rows.columns, rows.values, shape, check_invariants=False)
-
-
-def _parts(dense: Tensor) -> list[slice]:
-    """Cuts the columns of a matrix so that each part fits in the cache of a processor core."""
-    n_rows, n_columns = dense.shape
-    if n_rows * n_columns * dense.element_size() <= 3 * CACHE:
-        return [slice(None)]  # most of it stays in the cache anyway, and parts must be put together
-    width = max(32, CACHE // max(1, n_rows * dense.element_size()) // 16 * 16)
-    return [slice(start, start + width) for start in range(0, n_columns, width)]
+        shape = (len(starts) - 1, n_columns)
+        return torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)

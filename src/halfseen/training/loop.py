@@ -3,8 +3,8 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -53,6 +53,9 @@ class TrainingSettings:
         Whether the rate stays, or falls to zero along half a cosine over ``max_epochs``.
     weight_decay : float
         The decoupled weight decay of AdamW.
+    penalties : mapping of str to float
+        The weight of half the sum of squares of a parameter, by its name, in place of the decay; losses are
+        reported without it.
     gradient_clip : float or None
         The largest norm of the gradient; None for no bound.
     patience : int
@@ -71,6 +74,7 @@ class TrainingSettings:
     learning_rate: float = 1e-3
     schedule: Literal["constant", "cosine"] = "constant"
     weight_decay: float = 0.0
+    penalties: Mapping[str, float] = field(default_factory=dict)
     gradient_clip: float | None = None
     patience: int = 20
     min_improvement: float = 1e-4
@@ -195,6 +199,7 @@ class _Run(Generic[ModuleT, RowsT]):
             objective,
             weight_decay=settings.weight_decay,
             gradient_clip=settings.gradient_clip,
+            penalties=settings.penalties,
             compiled=self.n_steps >= COMPILE_FROM_STEPS if auto else settings.compile is True,
         )
         self.fingerprint = self._fingerprint(validation)

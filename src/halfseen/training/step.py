@@ -1,6 +1,6 @@
 """One optimisation step: a gradient and an AdamW update, done eagerly or as one compiled graph."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -56,6 +56,10 @@ class Optimiser(Generic[ModuleT, RowsT]):
         The decoupled decay :math:`\lambda`.
     gradient_clip : float or None
         The largest norm of the whole gradient.
+    penalties : mapping of str to float, optional
+        The weight of half the sum of squares of a parameter, by its name. It takes the place of the decay.
+        Its gradient is added within the update, after clipping, so it costs no pass over the parameter; the
+        loss that is returned is without it.
     compiled : bool
         Whether to compile the whole step.
 
@@ -71,8 +75,12 @@ class Optimiser(Generic[ModuleT, RowsT]):
         *,
         weight_decay: float = 0.0,
         gradient_clip: float | None = None,
+        penalties: Mapping[str, float] | None = None,
         compiled: bool = False,
     ) -> None:
+        penalties = penalties or {}
+        if compiled and penalties:
+            raise ValueError("Penalties are not part of the compiled step: use compiled=False.")
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not named:
             raise ValueError("module has no parameters to train.")
@@ -82,16 +90,16 @@ class Optimiser(Generic[ModuleT, RowsT]):
         self.compiled = compiled
         self.names = list(named)
         self.parameters = list(named.values())
-        self._adam = torch.optim.AdamW(
-            self.parameters, betas=(BETA_1, BETA_2), eps=EPSILON, weight_decay=weight_decay, fused=True
-        )
+        self._adams = _make_adams(named, weight_decay, penalties)
         # Made now and not at the first step, so that both kinds of step and a checkpoint share them.
         self.moments = [
             {"step": torch.zeros(()), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
             for p in map(Tensor.detach, self.parameters)
         ]
-        for parameter, moments in zip(self.parameters, self.moments, strict=True):
-            self._adam.state[parameter] = moments
+        for adam in self._adams:
+            for parameter, moments in zip(self.parameters, self.moments, strict=True):
+                if any(parameter is own for group in adam.param_groups for own in group["params"]):
+                    adam.state[parameter] = moments
         self._update: Update | None = None
         if compiled:
             update = functional_update(self._loss_of(), weight_decay, gradient_clip)
@@ -101,13 +109,16 @@ class Optimiser(Generic[ModuleT, RowsT]):
         """Changes the parameters once; returns the mean loss before the change."""
         if self._update is not None:
             return self._compiled_step(self._update, batch, noise, learning_rate)
-        self._adam.zero_grad()
+        for parameter in self.parameters:
+            parameter.grad = None
         loss = self.objective(self.module, batch, noise).mean()
         loss.backward()
         if self.gradient_clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.gradient_clip)
-        self._adam.param_groups[0]["lr"] = learning_rate
-        self._adam.step()
+        for adam in self._adams:
+            for group in adam.param_groups:
+                group["lr"] = learning_rate
+            adam.step()
         return loss.item()
 
     def is_finite(self) -> bool:
@@ -154,6 +165,24 @@ class Optimiser(Generic[ModuleT, RowsT]):
             return loss
 
         return loss_of
+
+
+def _make_adams(
+    named: Mapping[str, nn.Parameter], weight_decay: float, penalties: Mapping[str, float]
+) -> list[torch.optim.Optimizer]:
+    """Returns AdamW for parameters with decay, and Adam, whose decay is a penalty, for those with one."""
+    unknown = set(penalties) - set(named)
+    if unknown:
+        raise ValueError(f"There are penalties of {sorted(unknown)}, which are no parameters of the module.")
+    options: dict[str, Any] = {"betas": (BETA_1, BETA_2), "eps": EPSILON, "fused": True}
+    adams: list[torch.optim.Optimizer] = []
+    decayed = [parameter for name, parameter in named.items() if name not in penalties]
+    if decayed:
+        adams.append(torch.optim.AdamW(decayed, weight_decay=weight_decay, **options))
+    if penalties:
+        groups = [{"params": [named[name]], "weight_decay": value} for name, value in penalties.items()]
+        adams.append(torch.optim.Adam(groups, **options))
+    return adams
 
 
 def functional_update(loss_of: LossOf, weight_decay: float, gradient_clip: float | None) -> Update:
