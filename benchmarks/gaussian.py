@@ -46,7 +46,7 @@ def hide(complete: np.ndarray, seed: int) -> np.ndarray:
     return np.where(hidden, np.nan, complete)
 
 
-def race(imputer, complete: np.ndarray, seed: int, clock=time.perf_counter) -> tuple[float, float]:
+def score_imputer(imputer, complete: np.ndarray, seed: int, clock=time.perf_counter) -> tuple[float, float]:
     """Seconds to fit and transform, and the error of hidden cells in standard deviations of what was seen."""
     holey = hide(complete, seed)
     began = clock()
@@ -89,8 +89,8 @@ def read(folder: Path, file: str, dropped: tuple[str, ...]) -> np.ndarray:
 def run_large() -> dict:
     """The synthetic table, both imputers in turn."""
     complete = synthetic()
-    ours = race(halfseen.GaussianImputer(random_state=0), complete, seed=0)
-    theirs = race(IterativeImputer(random_state=0), complete, seed=0)
+    ours = score_imputer(halfseen.GaussianImputer(random_state=0), complete, seed=0)
+    theirs = score_imputer(IterativeImputer(random_state=0), complete, seed=0)
     return {
         "seconds": ours[0],
         "rmse": ours[1],
@@ -106,8 +106,10 @@ def run_tables(folder: Path) -> dict:
     results = {}
     for name, (file, dropped) in TABLES.items():
         complete = read(folder, file, dropped)
-        ours = [race(halfseen.GaussianImputer(random_state=0), complete, seed) for seed in range(MASKS)]
-        theirs = [race(IterativeImputer(random_state=0), complete, seed) for seed in range(MASKS)]
+        ours = [
+            score_imputer(halfseen.GaussianImputer(random_state=0), complete, seed) for seed in range(MASKS)
+        ]
+        theirs = [score_imputer(IterativeImputer(random_state=0), complete, seed) for seed in range(MASKS)]
         (seconds, rmse), (their_seconds, their_rmse) = np.mean(ours, axis=0), np.mean(theirs, axis=0)
         results[name] = {
             "rows": len(complete),
@@ -130,7 +132,7 @@ def run_margins(folder: Path) -> dict:
         for seed in range(MASKS):  # in turn, so that the rest of the machine disturbs both
             for margins, times in found.items():
                 imputer = halfseen.GaussianImputer(margins=margins, random_state=0)
-                times.append(race(imputer, complete, seed, clock=time.process_time))
+                times.append(score_imputer(imputer, complete, seed, clock=time.process_time))
         auto, gaussian = (np.array(found[margins]) for margins in ("auto", "gaussian"))
         seconds = np.median(auto[:, 0]), np.median(gaussian[:, 0])
         ratios[name] = {

@@ -41,7 +41,7 @@ def task_of(n: int, d: int, mechanism: str = "mcar", seed: int = 0) -> Task:
     return make_task({"mechanism": mechanism, "n": n, "d": d}, seed)
 
 
-def race(model, task: Task) -> dict[str, float]:
+def score_model(model, task: Task) -> dict[str, float]:
     """Seconds to fit, and the gap to the Bayes rate on the test rows."""
     began, worked = time.perf_counter(), time.process_time()
     model.fit(task.train.incomplete, task.train.y)
@@ -101,16 +101,16 @@ def main() -> None:
     narrow, wide = task_of(20_000, 20), task_of(20_000, 50)
     authors = TrainedNeuMiss("2020", DEPTH, recipe="authors", max_epochs=epochs)
     warm = task_of(200, 5)
-    race(NeuMissRegressor(random_state=0), warm)
-    race(TrainedNeuMiss("2020", 1, recipe="authors", max_epochs=1), warm)
-    ours, theirs = race(NeuMissRegressor(random_state=0), narrow), race(authors, narrow)
+    score_model(NeuMissRegressor(random_state=0), warm)
+    score_model(TrainedNeuMiss("2020", 1, recipe="authors", max_epochs=1), warm)
+    ours, theirs = score_model(NeuMissRegressor(random_state=0), narrow), score_model(authors, narrow)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     results = {
         "commit": commit.stdout.strip(),
         "threads": os.cpu_count(),
         "data": "MCAR, 50% missing, n = 20,000, seed 0",
         "NeuMissRegressor, d = 20": ours,
-        "NeuMissRegressor, d = 50": race(NeuMissRegressor(random_state=0), wide),
+        "NeuMissRegressor, d = 50": score_model(NeuMissRegressor(random_state=0), wide),
         f"NeuMiss 2020, depth {DEPTH}, authors' recipe, d = 20": theirs | {"epochs": authors.epochs_[DEPTH]},
         "times_faster": theirs["fit_seconds"] / ours["fit_seconds"],
         "diverged, d = 50, n = 2,000, depths 1 to 20": count_diverged(**(QUICK_RUNS if quick else RUNS)),

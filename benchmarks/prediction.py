@@ -108,7 +108,7 @@ def make(method: str, classify: bool, seed: int):
     return TransformedTargetRegressor(network, transformer=StandardScaler())
 
 
-def race(method: str, table: Table, parts: list, seed: int) -> dict[str, float]:
+def score_model(method: str, table: Table, parts: list, seed: int) -> dict[str, float]:
     """The scores of one method on one split, and the seconds of its fit."""
     train, test, y_train, y_test = parts
     estimator = make(method, table.classify, seed)
@@ -146,7 +146,7 @@ def run(folder: Path, name: str, mechanism: str, n_splits: int) -> dict:
         stratify = y if table.classify else None
         parts = train_test_split(holey, y, test_size=TEST_SHARE, random_state=seed, stratify=stratify)
         for method in METHODS:
-            scores[method].append(race(method, table, parts, seed))
+            scores[method].append(score_model(method, table, parts, seed))
     measures = ("log_loss", "accuracy") if table.classify else ("r2",)
     found = {m: {k: [s[k] for s in scores[m]] for k in (*measures, "seconds")} for m in METHODS}
     gaps = {

@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 
 from halfseen._random import seed_from
 from halfseen.data.frames import Table, is_frame
-from halfseen.data.masked import refuse_masked, unmask
+from halfseen.data.masked import check_not_masked, unmask
 
 Floats = npt.NDArray[np.float64]
 N_RESAMPLES = 200
@@ -165,7 +165,7 @@ def _combine(names: tuple[str, ...], estimates: Floats, variances: Floats, df_co
 
 def _split_target(table: Any, y: Any) -> tuple[Any, Any]:
     if not isinstance(y, str):
-        return unmask(table), np.asarray(refuse_masked(y, "y"))
+        return unmask(table), np.asarray(check_not_masked(y, "y"))
     if not is_frame(table):
         raise ValueError(
             f"y={y!r} names a column, but the completed tables are arrays; pass the target itself."

@@ -176,9 +176,9 @@ def test_few_levels_with_an_exception_remain_levels(read):
     "options",
     [
         {"number_formats": ["p=1,234.56"]},
-        {"said": {"p": {"number_format": "1234.56"}}},
-        {"said": {"p": "positive"}},
-        {"said": {"p": {"maximum": 50}}},
+        {"overrides": {"p": {"number_format": "1234.56"}}},
+        {"overrides": {"p": "positive"}},
+        {"overrides": {"p": {"maximum": 50}}},
     ],
 )
 def test_a_user_makes_such_a_column_numbers_and_the_exceptions_keep_their_text(read, tmp_path, options):
@@ -193,11 +193,13 @@ def test_a_user_makes_such_a_column_numbers_and_the_exceptions_keep_their_text(r
 
 def test_a_column_that_is_left_alone_is_filled_if_every_column_is_to_be(read):
     text = "d,x\n05/06/2021,1\n06/03/2021,2\n"
-    assert read(text, said={"*": {"fill": True}}).settings["d"] == {"kind": "text"}
+    assert read(text, overrides={"*": {"fill": True}}).settings["d"] == {"kind": "text"}
 
 
 def test_columns_said_to_have_levels_stay_text(read):
-    file = read("p,q,x\n5 kg,1 m,1\n7 kg,2 m,2\n", said={"p": "categorical", "q": {"levels": ["1 m", "2 m"]}})
+    file = read(
+        "p,q,x\n5 kg,1 m,1\n7 kg,2 m,2\n", overrides={"p": "categorical", "q": {"levels": ["1 m", "2 m"]}}
+    )
     assert [str(dtype) for dtype in file.table.schema.types] == ["string", "string", "int64"]
 
 
@@ -214,7 +216,7 @@ def test_a_format_for_the_file_decides_where_cells_do_not(read):
 def test_a_column_is_kept_as_text_on_request(read):
     file = read("a,b\n1,2\n2,3\n", number_formats=["a=text"])
     assert file.table["a"].to_pylist() == ["1", "2"]
-    assert read("a,b\n1,2\n", said={"a": {"number_format": "text"}}).table["a"].to_pylist() == ["1"]
+    assert read("a,b\n1,2\n", overrides={"a": {"number_format": "text"}}).table["a"].to_pylist() == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_a_column_is_kept_as_text_on_request(read):
         ({"number_formats": ["text"]}, "needs a column"),
         ({"date_orders": ["a=ydm"]}, "'ydm' is not understood; use dmy, mdy or ymd"),
         ({"date_orders": ["q=dmy"]}, "no column 'q'"),
-        ({"said": {"a": {"number_format": "x"}}}, "schema of column 'a': .*not understood"),
+        ({"overrides": {"a": {"number_format": "x"}}}, "schema of column 'a': .*not understood"),
     ],
 )
 def test_options_that_cannot_be_understood_are_refused(read, options, reason):
@@ -269,7 +271,7 @@ def test_days_and_months_that_cannot_be_told_apart_wait_for_the_user(read):
     assert read(text, date_orders=["mdy"]).table["d"].to_pylist()[0] == datetime.date(2021, 5, 6)
     assert read(text, date_orders=["d=dmy"]).table["d"].to_pylist()[0] == datetime.date(2021, 6, 5)
     said = {"d": {"date_order": "dmy"}}
-    assert read(text, said=said).table["d"].to_pylist()[0] == datetime.date(2021, 6, 5)
+    assert read(text, overrides=said).table["d"].to_pylist()[0] == datetime.date(2021, 6, 5)
 
 
 def test_what_is_no_date_keeps_its_text_if_the_order_is_given(read):

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from halfseen.cli.compare import Race, race_table, thin_rows
+from halfseen.cli.compare import Request, comparison_table, thin_rows
 from halfseen.cli.main import main
 from halfseen.cli.methods import QUICK as QUICK_METHODS
 from halfseen.evaluation.comparison import Comparison
-from halfseen.report.compare import render_comparison, render_race, summarize_comparison, verdict
+from halfseen.report.compare import render_comparison, render_scores, summarize_comparison, verdict
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
 QUICK = ("--methods", "gaussian,mean,median", "--repeats", "2", "--draws", "5")
@@ -174,7 +174,7 @@ def test_names_are_escaped_on_the_page(summary):
 
 
 def test_the_race_can_be_a_part_of_another_page(summary):
-    part = str(render_race(summary))
+    part = str(render_scores(summary))
     assert part in render_comparison(summary)
     assert "td.tied" in render_comparison(summary)  # the style of the fragment
     assert "<html" not in part
@@ -186,7 +186,7 @@ def test_failures_show_in_table_and_page(summary):
     method |= {"n_failed": 1, "errors": {"MemoryError: too wide": 1}}
     assert "<b>median</b> failed in 1 of 2 repetitions: MemoryError: too wide" in render_comparison(summary)
     console = Console(width=70, record=True, file=io.StringIO())
-    console.print(race_table(summary, "out", narrow=True))
+    console.print(comparison_table(summary, "out", narrow=True))
     text = console.export_text()
     assert "1/2" in text
     assert "*" in text
@@ -201,7 +201,7 @@ def test_a_verdict_names_the_best_and_the_ties():
 
 def test_long_tables_are_subsampled_also_if_columns_are_views_of_text():
     table = pa.table({"view": pa.array(list("abcdef"), pa.string_view()), "x": range(6)})
-    thinned = thin_rows(table, Race("in.parquet", max_rows=3))
+    thinned = thin_rows(table, Request("in.parquet", max_rows=3))
     assert thinned.num_rows == 3
     rows = thinned["x"].to_pylist()
     assert rows == sorted(rows)

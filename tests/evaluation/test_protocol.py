@@ -1,4 +1,4 @@
-"""The race is fair: nobody sees what is hidden, everybody sees the same holes, and failures count."""
+"""The comparison is fair: nobody sees what is hidden, everybody sees the same holes, and failures count."""
 
 import json
 import re
@@ -72,10 +72,10 @@ def mixed(numbers):
 
 
 def test_hidden_cells_and_new_rows_are_kept_from_the_imputer(numbers):
-    race = compare(numbers, {"spy": Spy()}, mechanism=MCAR(rate=0.3), n_repeats=2, test_fraction=0.25)
+    comparison = compare(numbers, {"spy": Spy()}, mechanism=MCAR(rate=0.3), n_repeats=2, test_fraction=0.25)
     fits = [X for step, _, X in SEEN if step == "fit"]
     assert [X.shape for X in fits] == [(90, 3)] * 2
-    assert race.settings["n_hidden"][0] > 80
+    assert comparison.settings["n_hidden"][0] > 80
     for X in fits:  # standardised by what it sees, so what it sees has mean 0 and deviation 1
         np.testing.assert_allclose(np.nanmean(X, axis=0), 0, atol=1e-12)
         np.testing.assert_allclose(np.nanstd(X, axis=0), 1)
@@ -85,41 +85,41 @@ def test_hidden_cells_and_new_rows_are_kept_from_the_imputer(numbers):
 def test_errors_are_on_the_scale_of_observed_training_cells(numbers):
     """Zeros are training means to the spy, so its errors are the standardised truth itself."""
     hidden = np.random.default_rng(3).random(numbers.shape) < 0.3
-    race = compare(numbers, {"spy": Spy()}, mechanism=Fixed(hidden), n_repeats=1, random_state=5)
+    comparison = compare(numbers, {"spy": Spy()}, mechanism=Fixed(hidden), n_repeats=1, random_state=5)
     (trial,) = plan_trials(numbers, CodedTable.read(numbers), Fixed(hidden), 1, 0.3, seed=5)
     shown = np.where(hidden, np.nan, numbers)[~trial.test]
     z = (numbers - np.nanmean(shown, axis=0)) / np.nanstd(shown, axis=0)
     for part, rows in (("in", ~trial.test), ("out", trial.test)):
         cells = z[rows][hidden[rows] & ~np.isnan(numbers[rows])]
-        assert race.values("rmse", part)["spy"][0] == pytest.approx(np.sqrt(np.mean(cells**2)))
-        assert race.values("mae", part)["spy"][0] == pytest.approx(np.mean(np.abs(cells)))
-        assert race.values("crps", part)["spy"][0] == pytest.approx(np.mean(np.abs(cells)))
+        assert comparison.values("rmse", part)["spy"][0] == pytest.approx(np.sqrt(np.mean(cells**2)))
+        assert comparison.values("mae", part)["spy"][0] == pytest.approx(np.mean(np.abs(cells)))
+        assert comparison.values("crps", part)["spy"][0] == pytest.approx(np.mean(np.abs(cells)))
 
 
 def test_a_correct_model_wins_and_covers_at_its_level():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(600, 4)) @ rng.normal(size=(4, 4))
-    race = compare(
+    comparison = compare(
         X, {"gaussian": GaussianImputer(), "mean": MeanImputer()}, mechanism=MCAR(rate=0.3), n_repeats=4
     )
     for part in ("in", "out"):
-        assert race.difference("gaussian", "mean", "rmse", part).high < 0
-        assert race.difference("gaussian", "mean", "crps", part).high < 0
-        assert race.difference("gaussian", "mean", "energy", part).high < 0
-        assert race.values("coverage", part)["gaussian"].mean() == pytest.approx(0.9, abs=0.03)
-        best = {one.method: one.best for one in race.standings("rmse", part)}
+        assert comparison.difference("gaussian", "mean", "rmse", part).high < 0
+        assert comparison.difference("gaussian", "mean", "crps", part).high < 0
+        assert comparison.difference("gaussian", "mean", "energy", part).high < 0
+        assert comparison.values("coverage", part)["gaussian"].mean() == pytest.approx(0.9, abs=0.03)
+        best = {one.method: one.best for one in comparison.standings("rmse", part)}
         assert best == {"gaussian": True, "mean": False}
 
 
 def test_mixed_tables_have_every_score(mixed):
     methods = {"gaussian": GaussianImputer(), "knn": KNNImputer()}
-    race = compare(mixed, methods, mechanism=MCAR(rate=0.25), n_repeats=2)
-    assert [race.count(name, "ok") for name in methods] == [2, 2]
-    assert {"rmse", "accuracy", "log_loss", "crps", "coverage", "energy"} <= set(race.scores())
-    assert np.isfinite(race.values("log_loss")["gaussian"]).all()
-    assert np.isnan(race.values("log_loss")["knn"]).all()
-    assert set(race.by_column()["s"]["gaussian"]) == {"accuracy", "log_loss"}
-    assert set(race.by_column()["a"]["knn"]) == {"rmse", "mae"}
+    comparison = compare(mixed, methods, mechanism=MCAR(rate=0.25), n_repeats=2)
+    assert [comparison.count(name, "ok") for name in methods] == [2, 2]
+    assert {"rmse", "accuracy", "log_loss", "crps", "coverage", "energy"} <= set(comparison.scores())
+    assert np.isfinite(comparison.values("log_loss")["gaussian"]).all()
+    assert np.isnan(comparison.values("log_loss")["knn"]).all()
+    assert set(comparison.by_column()["s"]["gaussian"]) == {"accuracy", "log_loss"}
+    assert set(comparison.by_column()["a"]["knn"]) == {"rmse", "mae"}
 
 
 def test_the_library_of_the_table_does_not_matter(mixed):
@@ -131,14 +131,18 @@ def test_the_library_of_the_table_does_not_matter(mixed):
 
 
 def test_all_methods_see_the_same_holes_and_seeds_are_stored(numbers):
-    race = compare(numbers, {"a": Spy(), "b": Spy()}, mechanism=MCAR(rate=0.3), n_repeats=2, random_state=7)
+    comparison = compare(
+        numbers, {"a": Spy(), "b": Spy()}, mechanism=MCAR(rate=0.3), n_repeats=2, random_state=7
+    )
     first, second = (X for step, _, X in SEEN[:6] if step == "fit")
     np.testing.assert_array_equal(first, second)
-    assert [record.seed for record in race.records] == np.repeat(race.settings["seeds"], 2).tolist()
+    assert [record.seed for record in comparison.records] == np.repeat(
+        comparison.settings["seeds"], 2
+    ).tolist()
     again = compare(numbers, {"a": Spy()}, mechanism=MCAR(rate=0.3), n_repeats=2, random_state=7)
-    np.testing.assert_array_equal(again.values("rmse")["a"], race.values("rmse")["a"])
+    np.testing.assert_array_equal(again.values("rmse")["a"], comparison.values("rmse")["a"])
     other = compare(numbers, {"a": Spy()}, mechanism=MCAR(rate=0.3), n_repeats=2, random_state=8)
-    assert not np.array_equal(other.values("rmse")["a"], race.values("rmse")["a"])
+    assert not np.array_equal(other.values("rmse")["a"], comparison.values("rmse")["a"])
 
 
 def test_each_repeat_hides_other_cells_and_keeps_other_rows(numbers):
@@ -156,18 +160,18 @@ def test_more_repeats_keep_the_first_ones(numbers):
 
 
 def test_failures_are_counted_with_type_and_message_and_cannot_win(numbers):
-    race = compare(
+    comparison = compare(
         numbers, {"spy": Spy(fails_on=(2,)), "knn": KNNImputer()}, mechanism=MCAR(rate=0.3), n_repeats=3
     )
-    assert race.count("spy", "failed") == 1
-    assert race.count("knn", "failed") == 0
-    assert race.errors("spy") == {"RuntimeError: out of luck": 1}
-    assert np.isnan(race.values("rmse")["spy"]).tolist() == [False, True, False]
-    assert len(race.records) == 6
-    standings = {one.method: one for one in race.standings("seconds")}
+    assert comparison.count("spy", "failed") == 1
+    assert comparison.count("knn", "failed") == 0
+    assert comparison.errors("spy") == {"RuntimeError: out of luck": 1}
+    assert np.isnan(comparison.values("rmse")["spy"]).tolist() == [False, True, False]
+    assert len(comparison.records) == 6
+    standings = {one.method: one for one in comparison.standings("seconds")}
     assert not standings["spy"].best
     assert standings["knn"].best
-    assert race.difference("spy", "knn", "rmse").n == 2
+    assert comparison.difference("spy", "knn", "rmse").n == 2
 
 
 @pytest.mark.parametrize(
@@ -182,9 +186,9 @@ def test_failures_are_counted_with_type_and_message_and_cannot_win(numbers):
 )
 def test_an_imputer_that_leaves_holes_or_loses_columns_fails(numbers, transform, message):
     broken = type("Broken", (), {"fit": lambda self, X: self, "transform": staticmethod(transform)})()
-    race = compare(numbers, {"broken": broken}, mechanism=MCAR(rate=0.3), n_repeats=1)
-    assert race.count("broken") == 1
-    (error,) = race.errors("broken")
+    comparison = compare(numbers, {"broken": broken}, mechanism=MCAR(rate=0.3), n_repeats=1)
+    assert comparison.count("broken") == 1
+    (error,) = comparison.errors("broken")
     assert re.match(message, error)
 
 
@@ -202,12 +206,12 @@ def test_an_interrupted_race_resumes_where_it_stopped(numbers, tmp_path):
         compare(numbers, methods, callback=interrupt, **settings)
     assert len(list((tmp_path / "runs").iterdir())) == 3
     before = len([one for one in SEEN if one[0] == "fit"])
-    race = compare(numbers, methods, **settings)
-    assert [record.resumed for record in race.records].count(True) == 3
+    comparison = compare(numbers, methods, **settings)
+    assert [record.resumed for record in comparison.records].count(True) == 3
     assert len([one for one in SEEN if one[0] == "fit"]) - before == 1
     whole = compare(numbers, methods, mechanism=MCAR(rate=0.3), n_repeats=3)
     for method in methods:
-        np.testing.assert_array_equal(race.values("rmse")[method], whole.values("rmse")[method])
+        np.testing.assert_array_equal(comparison.values("rmse")[method], whole.values("rmse")[method])
 
 
 def test_a_run_that_is_cut_short_is_neither_kept_nor_counted(numbers, tmp_path):
@@ -274,14 +278,16 @@ def test_fewer_jobs_run_when_memory_is_short():
 
 def test_a_table_with_holes_only_in_new_places_is_never_scored_on_its_own_holes(numbers):
     own = np.isnan(numbers)
-    race = compare(numbers, {"spy": Spy()}, mechanism=Fixed(np.ones_like(own)), n_repeats=1)
-    assert race.settings["n_hidden"] == [int((~own).sum())]
+    comparison = compare(numbers, {"spy": Spy()}, mechanism=Fixed(np.ones_like(own)), n_repeats=1)
+    assert comparison.settings["n_hidden"] == [int((~own).sum())]
 
 
 def test_a_race_without_new_rows_has_only_fitted_ones(numbers):
-    race = compare(numbers, {"knn": KNNImputer()}, mechanism=MCAR(rate=0.3), n_repeats=1, test_fraction=0)
-    assert race.scores("out") == []
-    assert "rmse" in race.scores("in")
+    comparison = compare(
+        numbers, {"knn": KNNImputer()}, mechanism=MCAR(rate=0.3), n_repeats=1, test_fraction=0
+    )
+    assert comparison.scores("out") == []
+    assert "rmse" in comparison.scores("in")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +311,7 @@ def test_wrong_settings_are_refused(numbers, settings, message):
 
 
 def test_what_is_no_imputer_fails_and_says_so(numbers):
-    race = compare(numbers, {"text": "mean"}, mechanism=MCAR(rate=0.3), n_repeats=1)
-    assert race.errors("text") == {
+    comparison = compare(numbers, {"text": "mean"}, mechanism=MCAR(rate=0.3), n_repeats=1)
+    assert comparison.errors("text") == {
         "ValueError: An imputer must have the methods fit and transform; str has not.": 1
     }

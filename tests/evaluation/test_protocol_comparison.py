@@ -1,4 +1,4 @@
-"""What a race says: intervals, paired differences, ties, and files that can be read again."""
+"""What a comparison says: intervals, paired differences, ties, and files that can be read again."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from halfseen.evaluation.comparison import Comparison, estimate_mean
 from halfseen.evaluation.trial import Record
 
 
-def race(n_repeats=4, level=0.9, **methods):
+def comparison(n_repeats=4, level=0.9, **methods):
     """Returns a comparison with the given RMSE per repeat on new rows; None is a failure."""
     records = [
         Record(name, i, 100 + i, "failed", "OSError: lost")
@@ -66,7 +66,7 @@ def test_one_value_has_no_interval():
 def test_pairing_finds_what_the_repeats_hide():
     """Repeats differ by much more than the methods do, but always in the same way."""
     hard = np.array([0.2, 0.9, 0.5, 0.7])
-    found = race(a=hard, b=hard + np.array([0.010, 0.012, 0.009, 0.011]))
+    found = comparison(a=hard, b=hard + np.array([0.010, 0.012, 0.009, 0.011]))
     gap = found.difference("b", "a", "rmse")
     assert gap.low > 0
     assert gap.mean == pytest.approx(0.0105)
@@ -76,14 +76,14 @@ def test_pairing_finds_what_the_repeats_hide():
 
 
 def test_a_difference_whose_interval_holds_zero_is_a_tie():
-    found = race(a=[0.5, 0.6, 0.7, 0.8], b=[0.4, 0.8, 0.6, 0.9])
+    found = comparison(a=[0.5, 0.6, 0.7, 0.8], b=[0.4, 0.8, 0.6, 0.9])
     assert {one.method: (one.best, one.tied) for one in found.standings("rmse")} == {
         "a": (True, False), "b": (False, True),
     }  # fmt: skip
 
 
 def test_higher_accuracy_and_nearer_coverage_are_better():
-    found = race(a=[0.95, 0.96, 0.95, 0.96], b=[0.89, 0.91, 0.90, 0.89], c=[0.5, 0.5, 0.5, 0.5])
+    found = comparison(a=[0.95, 0.96, 0.95, 0.96], b=[0.89, 0.91, 0.90, 0.89], c=[0.5, 0.5, 0.5, 0.5])
 
     def best(score):
         return next(one.method for one in found.standings(score) if one.best)
@@ -92,12 +92,12 @@ def test_higher_accuracy_and_nearer_coverage_are_better():
 
 
 def test_one_repeat_cannot_tell_methods_apart():
-    found = race(1, a=[0.5], b=[0.9])
+    found = comparison(1, a=[0.5], b=[0.9])
     assert [one.tied for one in found.standings("rmse")] == [False, True]
 
 
 def test_a_method_with_a_failure_is_not_the_best_but_keeps_its_mean():
-    found = race(a=[0.1, None, 0.1, 0.1], b=[0.9, 0.8, 0.9, 0.9])
+    found = comparison(a=[0.1, None, 0.1, 0.1], b=[0.9, 0.8, 0.9, 0.9])
     first, second = found.standings("rmse")
     assert (first.best, second.best) == (False, True)
     assert first.estimate.mean == pytest.approx(0.1)
@@ -106,13 +106,13 @@ def test_a_method_with_a_failure_is_not_the_best_but_keeps_its_mean():
 
 
 def test_if_all_fail_nobody_is_best():
-    found = race(a=[None] * 4)
+    found = comparison(a=[None] * 4)
     assert [one.best for one in found.standings("rmse")] == [False]
     assert found.scores() == []
 
 
 def test_results_are_written_and_read_again(tmp_path):
-    found = race(a=[0.5, None, 0.7, math.nan], b=[0.4, 0.8, 0.6, 0.9])
+    found = comparison(a=[0.5, None, 0.7, math.nan], b=[0.4, 0.8, 0.6, 0.9])
     written = found.save(tmp_path / "new" / "folder")
     assert [path.name for path in written] == ["results.json", "results.parquet"]
     again = Comparison.load(tmp_path / "new" / "folder")
@@ -124,7 +124,7 @@ def test_results_are_written_and_read_again(tmp_path):
 
 
 def test_the_long_table_has_failures_and_provenance(tmp_path):
-    race(a=[0.5, None, 0.7, 0.6]).save(tmp_path)
+    comparison(a=[0.5, None, 0.7, 0.6]).save(tmp_path)
     table = pyarrow.parquet.read_table(tmp_path / "results.parquet")
     failed = [row for row in table.to_pylist() if row["status"] == "failed"]
     assert {row["score"] for row in failed} == {"seconds", "rmse"}
@@ -134,7 +134,7 @@ def test_the_long_table_has_failures_and_provenance(tmp_path):
 
 
 def test_wrong_names_are_refused():
-    found = race(a=[0.5] * 4)
+    found = comparison(a=[0.5] * 4)
     with pytest.raises(ValueError, match="There is no method 'z' in this comparison; the methods are a"):
         found.difference("a", "z", "rmse")
     with pytest.raises(ValueError, match=r"part must be 'in' .* got 'test'"):

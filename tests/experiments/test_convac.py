@@ -11,7 +11,7 @@ from halfseen.experiments.convac import (
     KNOWN,
     LINEAR,
     UNKNOWN,
-    Contestant,
+    Candidate,
     accuracy,
     make_task,
     score,
@@ -56,7 +56,7 @@ class Recorder:
 @pytest.mark.parametrize("knows_mask", [True, False])
 def test_one_model_is_scored_for_all_numbers_of_deleted_pixels(digits, knows_mask):
     recorder = Recorder()
-    found = score(Contestant(recorder, knows_mask), make_task({"pairs": 10}, 4))
+    found = score(Candidate(recorder, knows_mask), make_task({"pairs": 10}, 4))
     assert found == {accuracy(n): 0.5 for n in DELETED}
     assert recorder.saw_missing == [False] + [knows_mask] * 6
 

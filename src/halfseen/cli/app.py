@@ -249,14 +249,14 @@ def compare_command(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except errors.")] = False,
 ) -> None:
     """Compare imputers on known values that are removed from the table; failed runs are counted."""
-    from halfseen.cli.compare import Race, run_race
+    from halfseen.cli.compare import Request, run_compare
 
     for name, value in (("--level", level), ("--test-fraction", test_fraction)):
         if not 0 < value < 1:
             raise TableError(f"{name} must be between 0 and 1, got {value:g}")
     if jobs == 0:
         raise TableError("--jobs must not be 0; -1 means one per processor")
-    race = Race(
+    request = Request(
         source, parse_methods(methods), rate, mechanism, repeats, seed, output, report,
         level, draws, test_fraction, max_rows, jobs, schema, context.obj or "",
         {
@@ -265,7 +265,7 @@ def compare_command(
             "date_orders": tuple(date_order or ()),
         },
     )  # fmt: skip
-    run_race(race, Reporter(quiet=quiet))
+    run_compare(request, Reporter(quiet=quiet))
 
 
 @app.command("ampute")

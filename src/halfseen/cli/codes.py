@@ -49,9 +49,9 @@ def suspect_words(name: str, texts: pa.Array) -> str | None:
     if len(held) == 0:
         return None
     counts = [(entry["values"], entry["counts"]) for entry in pc.value_counts(held).to_pylist()]
-    said = say_counts([(repr(word), count) for word, count in counts])
+    text = say_counts([(repr(word), count) for word, count in counts])
     return (
-        f"column {name!r}: {said}; if this means missing, use --null {shlex.quote(f'{name}={counts[0][0]}')}"
+        f"column {name!r}: {text}; if this means missing, use --null {shlex.quote(f'{name}={counts[0][0]}')}"
     )
 
 

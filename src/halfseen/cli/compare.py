@@ -20,8 +20,8 @@ from halfseen.cli.atomic import check_apart, check_report, write_atomically
 from halfseen.cli.methods import QUICK, build
 from halfseen.cli.progress import Reporter, Step
 from halfseen.cli.tables import TableError, read_table
+from halfseen.evaluation.candidates import OnNumbers
 from halfseen.evaluation.comparison import RESULT_FILES, Comparison
-from halfseen.evaluation.contestants import OnNumbers
 from halfseen.evaluation.protocol import compare
 from halfseen.evaluation.trial import Record
 from halfseen.missingness import MCAR, Learned
@@ -44,7 +44,7 @@ _WIDE = 150
 
 
 @dataclass(frozen=True)
-class Race:
+class Request:
     """What a user asked for; see ``halfseen compare --help``."""
 
     source: str
@@ -70,47 +70,49 @@ def build_methods(names: Sequence[str]) -> dict[str, Any]:
     return {name: RIVALS[name]() if name in RIVALS else build(name) for name in names}
 
 
-def build_mechanism(race: Race, table: Any) -> Any:
+def build_mechanism(request: Request, table: Any) -> Any:
     """Return what hides cells."""
-    if race.mechanism == "mcar":
-        return MCAR(rate=race.rate)
+    if request.mechanism == "mcar":
+        return MCAR(rate=request.rate)
     if not any(column.null_count for column in table.columns):
-        raise TableError(f"{race.source}: nothing is missing, so there is no mechanism to learn; use mcar")
+        raise TableError(f"{request.source}: nothing is missing, so there is no mechanism to learn; use mcar")
     return Learned()
 
 
-def run_race(race: Race, reporter: Reporter) -> Comparison:
-    """Race imputers on the hidden cells of a table file; print the table, write what was asked for.
+def run_compare(request: Request, reporter: Reporter) -> Comparison:
+    """Compare imputers on the hidden cells of a table file; print the table, write what was asked for.
 
     Parameters
     ----------
-    race : Race
+    request : Request
         The table, the methods, and the output.
     reporter : Reporter
         The reporter of progress.
     """
     started = time.perf_counter()
-    _check(race)
-    comparison = hold_race(race, *_read(race, reporter), reporter)
+    _check(request)
+    comparison = run_comparison(request, *_read(request, reporter), reporter)
     seconds = time.perf_counter() - started
     summary = summarize_comparison(
         comparison,
-        source=Path(race.source).name,
-        command=race.command,
+        source=Path(request.source).name,
+        command=request.command,
         seconds=seconds,
         notes=reporter.notes,
         version=halfseen.__version__,
     )
     if not reporter.quiet:
-        print_race(summary)
-    _write(race, reporter, comparison, summary)
+        print_comparison(summary)
+    _write(request, reporter, comparison, summary)
     reporter.say("done", f"in {seconds:.1f} s", "bold green")
     return comparison
 
 
-def hold_race(race: Race, table: Any, schema: dict[str, Any] | None, reporter: Reporter) -> Comparison:
+def run_comparison(
+    request: Request, table: Any, schema: dict[str, Any] | None, reporter: Reporter
+) -> Comparison:
     """Hide known cells of a table and let the methods fill them."""
-    n_runs = len(race.methods) * race.repeats
+    n_runs = len(request.methods) * request.repeats
     done: list[Record] = []
     with reporter.noting_warnings(), reporter.progress("running", f"{n_runs:,} runs", "run") as move:
 
@@ -120,21 +122,21 @@ def hold_race(race: Race, table: Any, schema: dict[str, Any] | None, reporter: R
 
         comparison = compare(
             table,
-            build_methods(race.methods),
-            mechanism=build_mechanism(race, table),
-            n_repeats=race.repeats,
-            test_fraction=race.test_fraction,
-            n_draws=race.draws,
-            level=race.level,
+            build_methods(request.methods),
+            mechanism=build_mechanism(request, table),
+            n_repeats=request.repeats,
+            test_fraction=request.test_fraction,
+            n_draws=request.draws,
+            level=request.level,
             schema=schema,
-            random_state=race.seed,
-            n_jobs=race.jobs,
-            folder=race.output,
+            random_state=request.seed,
+            n_jobs=request.jobs,
+            folder=request.output,
             callback=count,
         )
     hidden = comparison.settings["n_hidden"]
     reporter.say(
-        "hidden", f"{min(hidden):,} to {max(hidden):,} known values in each of {race.repeats} repetitions"
+        "hidden", f"{min(hidden):,} to {max(hidden):,} known values in each of {request.repeats} repetitions"
     )
     if min(hidden) < FEW_CELLS:
         reporter.note(f"as few as {min(hidden)} values were removed, too few to distinguish good methods")
@@ -144,55 +146,55 @@ def hold_race(race: Race, table: Any, schema: dict[str, Any] | None, reporter: R
     return comparison
 
 
-def _check(race: Race) -> None:
-    if not 0 < race.rate < 1:
-        raise TableError(f"--rate must be between 0 and 1, got {race.rate:g}")
-    if race.mechanism not in MECHANISMS:
-        raise TableError(f"unknown mechanism {race.mechanism!r}; choose from {', '.join(MECHANISMS)}")
-    check_report(race.report)
-    if race.output is not None:
-        folder = Path(race.output)
+def _check(request: Request) -> None:
+    if not 0 < request.rate < 1:
+        raise TableError(f"--rate must be between 0 and 1, got {request.rate:g}")
+    if request.mechanism not in MECHANISMS:
+        raise TableError(f"unknown mechanism {request.mechanism!r}; choose from {', '.join(MECHANISMS)}")
+    check_report(request.report)
+    if request.output is not None:
+        folder = Path(request.output)
         if folder.exists() and not folder.is_dir():
-            raise TableError(f"{race.output}: cannot write: this is a file, not a directory")
+            raise TableError(f"{request.output}: cannot write: this is a file, not a directory")
         nearest = next(place for place in (folder, *folder.resolve().parents) if place.exists())
         if not os.access(nearest, os.W_OK):
-            raise TableError(f"{race.output}: cannot write: permission denied")
-    outputs = {"--report": race.report}
-    if race.output is not None:
-        outputs |= {f"--output ({name})": str(Path(race.output) / name) for name in RESULT_FILES}
-    check_apart({"IN": race.source, "--schema": race.schema}, outputs)
+            raise TableError(f"{request.output}: cannot write: permission denied")
+    outputs = {"--report": request.report}
+    if request.output is not None:
+        outputs |= {f"--output ({name})": str(Path(request.output) / name) for name in RESULT_FILES}
+    check_apart({"IN": request.source, "--schema": request.schema}, outputs)
 
 
-def _read(race: Race, reporter: Reporter) -> tuple[Any, dict[str, Any] | None]:
-    said = halfseen.Schema.read_overrides(race.schema) if race.schema is not None else None
-    file = read_table(race.source, said=said, **race.reading)
+def _read(request: Request, reporter: Reporter) -> tuple[Any, dict[str, Any] | None]:
+    overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
+    file = read_table(request.source, overrides=overrides, **request.reading)
     table = file.table
     reporter.say("read", f"{file.source}: {table.num_rows:,} rows, {table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
-    thinned = thin_rows(table, race)
+    thinned = thin_rows(table, request)
     if thinned.num_rows < table.num_rows:
         reporter.note(
-            f"{race.max_rows:,} of {table.num_rows:,} rows are used (a random subsample); --max-rows changes "
-            "this"
+            f"{request.max_rows:,} of {table.num_rows:,} rows are used (a random subsample); "
+            "--max-rows changes this"
         )
     return thinned, file.settings or None
 
 
-def thin_rows(table: Any, race: Race) -> Any:
+def thin_rows(table: Any, request: Request) -> Any:
     """Return a random subsample of rows, in their order."""
-    if table.num_rows <= race.max_rows:
+    if table.num_rows <= request.max_rows:
         return table
-    rows = np.random.default_rng(race.seed).permutation(table.num_rows)[: race.max_rows]
+    rows = np.random.default_rng(request.seed).permutation(table.num_rows)[: request.max_rows]
     return take_rows(table, np.sort(rows))
 
 
-def print_race(summary: dict[str, Any]) -> None:
+def print_comparison(summary: dict[str, Any]) -> None:
     """Print the table of a comparison on standard output."""
     terminal = Console(file=sys.stdout)
     console = terminal if terminal.is_terminal else Console(file=sys.stdout, width=_WIDE)
     for part in reversed(summary["parts"]):
-        console.print(race_table(summary, part, narrow=console.width < 120))
+        console.print(comparison_table(summary, part, narrow=console.width < 120))
     console.print(
         Text("* best mean   = statistically tied with the best (95% CI of the paired difference includes 0)"),
         soft_wrap=True,
@@ -207,7 +209,7 @@ def print_race(summary: dict[str, Any]) -> None:
             console.print(Text(f"  {method['name']} {what}: {error}", style="red"), soft_wrap=True)
 
 
-def race_table(summary: dict[str, Any], part: str, *, narrow: bool = False) -> Table:
+def comparison_table(summary: dict[str, Any], part: str, *, narrow: bool = False) -> Table:
     """Return the table of one part: a line per method, a column per score, mean and half interval."""
     settings = summary["settings"]
     title = f"Removed values of {PARTS[part]}: mean and 95% CI over {settings['n_repeats']} repetitions"
@@ -244,14 +246,14 @@ def _cell(score: dict[str, Any], one: dict[str, Any], narrow: bool) -> Text:
     return text
 
 
-def _write(race: Race, reporter: Reporter, comparison: Comparison, summary: dict[str, Any]) -> None:
-    if race.output is not None:
+def _write(request: Request, reporter: Reporter, comparison: Comparison, summary: dict[str, Any]) -> None:
+    if request.output is not None:
         try:
-            written = comparison.save(race.output)
+            written = comparison.save(request.output)
         except OSError as error:
-            raise TableError(f"{race.output}: cannot write: {(error.strerror or '').lower()}") from error
+            raise TableError(f"{request.output}: cannot write: {(error.strerror or '').lower()}") from error
         reporter.say("wrote", ", ".join(str(path) for path in written))
-    if race.report is not None:
-        with write_atomically(race.report) as target:
+    if request.report is not None:
+        with write_atomically(request.report) as target:
             target.write(render_comparison(summary).encode("utf-8"))
-        reporter.say("report", race.report)
+        reporter.say("report", request.report)

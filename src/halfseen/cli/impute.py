@@ -18,7 +18,7 @@ from halfseen.cli.tables import TableError, TableFile, check_cells, check_output
 from halfseen.data.skip_rules import why_empty
 from halfseen.estimators.catalogue import find_method
 
-RACE_ROWS, RACE_RATE, RACE_REPEATS = 1000, 0.1, 3
+EVALUATED_ROWS, EVALUATED_RATE, EVALUATION_REPEATS = 1000, 0.1, 3
 """The self-evaluation of a report: rows that take part, the share of cells hidden, and how often."""
 
 REPORT_DRAWS = 20
@@ -81,10 +81,10 @@ def build_imputer(request: Request, overrides: dict[str, Any] | None, callback: 
 
 def read_overrides(request: Request) -> dict[str, Any] | None:
     """Return the settings of columns: those of the schema file, and what options say of every column."""
-    said = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else {}
+    overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else {}
     every = {"fill": True} if request.fill_all else {}
     every |= {} if request.skip_rules else {"skip": False}
-    return (said | {"*": every | said.get("*", {})} if every else said) or None
+    return (overrides | {"*": every | overrides.get("*", {})} if every else overrides) or None
 
 
 def impute(request: Request, reporter: Reporter) -> None:
@@ -99,9 +99,9 @@ def impute(request: Request, reporter: Reporter) -> None:
     """
     started = time.perf_counter()
     _check_targets(request)
-    said = read_overrides(request)
+    overrides = read_overrides(request)
     with reporter.noting_warnings():
-        file = _read(request, said, reporter)
+        file = _read(request, overrides, reporter)
         check_cells(file.table, request.output, request.output_format)
         unit = find_method(request.method).steps or "step"
         kept = nullcontext() if request.checkpoint is None else halfseen.checkpoints(request.checkpoint)
@@ -166,7 +166,7 @@ def _check_targets(request: Request) -> None:
     )
 
 
-def _read(request: Request, said: dict[str, Any] | None, reporter: Reporter) -> TableFile:
+def _read(request: Request, overrides: dict[str, Any] | None, reporter: Reporter) -> TableFile:
     file = read_table(
         request.source,
         format=request.source_format,
@@ -176,7 +176,7 @@ def _read(request: Request, said: dict[str, Any] | None, reporter: Reporter) -> 
         default_nulls=request.default_nulls,
         number_formats=request.number_formats,
         date_orders=request.date_orders,
-        said=said,
+        overrides=overrides,
     )
     n_rows, n_columns = file.table.shape
     if file.n_missing == n_rows * n_columns:
@@ -249,23 +249,26 @@ def _make_page(
     )
     if not request.evaluate:
         return render(summary)
-    race, panel = _evaluate(request, reporter, file)
-    return render(summary, race, panel)
+    comparison, panel = _evaluate(request, reporter, file)
+    return render(summary, comparison, panel)
 
 
 def _evaluate(request: Request, reporter: Reporter, file: TableFile) -> tuple[dict[str, Any], Any]:
-    """Race the method with simple ones on hidden cells of at most RACE_ROWS rows."""
-    from halfseen.cli.compare import Race, hold_race, thin_rows
-    from halfseen.report.compare import render_race, summarize_comparison
+    """Compare the method with simple ones on hidden cells of at most EVALUATED_ROWS rows."""
+    from halfseen.cli.compare import Request as CompareRequest
+    from halfseen.cli.compare import run_comparison, thin_rows
+    from halfseen.report.compare import render_scores, summarize_comparison
 
     methods = tuple(dict.fromkeys((request.named_method, "mean", "median", "iterative")))
-    race = Race(request.source, methods, rate=RACE_RATE, repeats=RACE_REPEATS, seed=request.seed,
-                level=request.level, max_rows=RACE_ROWS)  # fmt: skip
-    part = thin_rows(file.table, race)
-    comparison = hold_race(race, part, file.settings or None, reporter)
+    asked = CompareRequest(
+        request.source, methods, rate=EVALUATED_RATE, repeats=EVALUATION_REPEATS, seed=request.seed,
+        level=request.level, max_rows=EVALUATED_ROWS,
+    )  # fmt: skip
+    part = thin_rows(file.table, asked)
+    comparison = run_comparison(asked, part, file.settings or None, reporter)
     summary = summarize_comparison(comparison, version=halfseen.__version__)
     summary |= {"n_rows": part.num_rows}
-    return summary, render_race(summary)
+    return summary, render_scores(summary)
 
 
 def _write(request: Request, reporter: Reporter, file: TableFile, tables: Sequence[pa.Table]) -> None:

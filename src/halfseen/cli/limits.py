@@ -100,15 +100,15 @@ def _describe(
     values: npt.NDArray[np.float64],
 ) -> str:  # fmt: skip
     n_main, n_others = int(numbers.counts[main].sum()), int(numbers.counts[others].sum())
-    said = (
+    text = (
         f"column {name!r}: {n_main:,} {'cell contains' if n_main == 1 else 'cells contain'} {text!r}, read "
         "as "
     )
-    said += f"a value {side} {bound:g}"
+    text += f"a value {side} {bound:g}"
     past = exact & (values < bound if side == "below" else values > bound)
     if past.any():
-        said += f", like the {int(numbers.counts[past].sum()):,} exact values {side} it"
+        text += f", like the {int(numbers.counts[past].sum()):,} exact values {side} it"
     if n_others:
-        said += f"; {n_others:,} {'cell' if n_others == 1 else 'cells'} with other limits keep their text "
-        said += "and are not used by the model"
-    return said
+        text += f"; {n_others:,} {'cell' if n_others == 1 else 'cells'} with other limits keep their text "
+        text += "and are not used by the model"
+    return text

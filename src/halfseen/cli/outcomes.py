@@ -70,8 +70,8 @@ class Decision:
     decimal: str | None
     order: Order | None
     delimiter: str
-    said_decimal: bool = False
-    said_order: bool = False
+    declared_decimal: bool = False
+    declared_order: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
         typed = pc.if_else(equal, pa.scalar(None, typed.type), typed)
     notes = more.pop("notes", ())
     if draft.words:
-        said = say_counts([(repr(word), count) for word, count in draft.words])
-        notes = (*notes, f"column {draft.name!r}: {said}, taken as missing")
+        text = say_counts([(repr(word), count) for word, count in draft.words])
+        notes = (*notes, f"column {draft.name!r}: {text}, taken as missing")
     return Outcome(typed, style, notes=notes, **more)
 
 
@@ -202,15 +202,15 @@ def _choose_marks(draft: Draft, numbers: Numbers, decision: Decision) -> tuple[M
     """Return how separators are read, and what decided it if the cells of the column did not."""
     readings = numbers.readings
     if draft.rules.marks is not None:
-        said = draft.rules.marks
-        fitting = [marks for marks in numbers.fits if marks.decimal == said.decimal]
-        fitting = [marks for marks in fitting if said.group in (None, marks.group)] or fitting
+        declared = draft.rules.marks
+        fitting = [marks for marks in numbers.fits if marks.decimal == declared.decimal]
+        fitting = [marks for marks in fitting if declared.group in (None, marks.group)] or fitting
         return _grouped(numbers, sorted(fitting, key=numbers.weight, reverse=True)[:1] or readings), None
     decimals = {marks.decimal for marks in readings}
     if len(decimals) == 1 or not any_match(numbers.parts["body"].drop_null(), "[.,]"):
         return _grouped(numbers, readings), None
     if decision.decimal is not None:
-        why = None if decision.said_decimal else "as in the other columns"
+        why = None if decision.declared_decimal else "as in the other columns"
         return _grouped(numbers, readings, decision.decimal), why
     if numbers.has_currency:
         separated = [marks for marks in readings if numbers.used_group(marks)]
@@ -291,11 +291,11 @@ def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, cells
     total, n_fits = int(draft.counts.sum()), int(draft.counts[fits].sum())
     if n_fits < max(MOSTLY * total, MOSTLY_CELLS):
         return _text(draft)
-    said = f"contains {what} except for {_list_misfits(draft, fits, cells)}"
+    text = f"contains {what} except for {_list_misfits(draft, fits, cells)}"
     remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the other values as {what}"
     if len(draft.counts) <= _FEW_LEVELS and total >= _CELLS_PER_LEVEL * len(draft.counts):
-        return _text(draft, f"{said}: kept as a categorical column; {remedy}")
-    return _text(draft, f"{said}: left as text and not imputed; {remedy}", _UNMODELLED)
+        return _text(draft, f"{text}: kept as a categorical column; {remedy}")
+    return _text(draft, f"{text}: left as text and not imputed; {remedy}", _UNMODELLED)
 
 
 def _list_misfits(draft: Draft, fits: Mask, cells: pa.Table) -> str:
@@ -324,7 +324,7 @@ def _finish_dates(draft: Draft, dates: Dates, decision: Decision, cells: pa.Tabl
     order = draft.rules.order or orders[0]
     if dates.family == "numbers" and draft.rules.order is None and len(orders) > 1:
         if decision.order in orders:
-            order, why = decision.order, "" if decision.said_order else ", as in the other columns"
+            order, why = decision.order, "" if decision.declared_order else ", as in the other columns"
         elif dates.by_convention:
             order, why = "dmy", ", as usual with points"
         else:
@@ -340,11 +340,11 @@ def _finish_dates(draft: Draft, dates: Dates, decision: Decision, cells: pa.Tabl
     form = dates.format(order)
     assert draft.texts is not None
     example = draft.texts.dictionary.filter(pa.array(fits))[0].as_py()
-    said = f"dates like {example!r}"
+    text = f"dates like {example!r}"
     if dates.family in ("numbers", "ymd"):
-        said = f"dates ({ORDER_WORDS[order]}{why})"
+        text = f"dates ({ORDER_WORDS[order]}{why})"
     if form.year_digits == 2:
-        said += ", with years from 1969 to 2068"
+        text += ", with years from 1969 to 2068"
     notes: tuple[str, ...] = ()
     if not fits.all():
         notes = (_say_kept(draft, fits, "dates", cells),)
@@ -353,7 +353,7 @@ def _finish_dates(draft: Draft, dates: Dates, decision: Decision, cells: pa.Tabl
         values.take(draft.texts.indices),
         Style("timestamp" if dates.timed else "date", date=form),
         kept=_spread(~fits, draft.texts) if not fits.all() else None,
-        formats=(said,),
+        formats=(text,),
         notes=notes,
     )
 

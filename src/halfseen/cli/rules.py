@@ -81,7 +81,7 @@ def make_rules(
     default_nulls: bool = True,
     number_formats: Iterable[str] = (),
     date_orders: Iterable[str] = (),
-    said: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Rules:
     """Return the rules for a table with these columns.
 
@@ -89,7 +89,7 @@ def make_rules(
     What the options say of a column comes before what the schema file says.
     """
     rules = Rules(nulls=("", *(DEFAULT_NULLS if default_nulls else ())), words=default_nulls)
-    columns = {name: _from_schema(name, said[name]) for name in names if said and name in said}
+    columns = {name: _from_schema(name, overrides[name]) for name in names if overrides and name in overrides}
     everywhere, notes = list(rules.nulls), []
     for given in nulls:
         column, text = _split(given, names)
@@ -161,16 +161,18 @@ def _from_schema(name: str, settings: Any) -> ColumnRules:
     return rules
 
 
-def merge_settings(found: Mapping[str, dict[str, Any]], said: Mapping[str, Any] | None) -> dict[str, Any]:
+def merge_settings(
+    found: Mapping[str, dict[str, Any]], overrides: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Return the schema settings that models see: what was found in the cells, under what the user said."""
-    every = (said or {}).get("*")
+    every = (overrides or {}).get("*")
     asked = isinstance(every, Mapping) and every.get("fill")  # to fill every column comes first
     found = {
         name: {key: value for key, value in settings.items() if key != "fill" or not asked}
         for name, settings in found.items()
     }
     merged: dict[str, Any] = dict(found)
-    for name, settings in (said or {}).items():
+    for name, settings in (overrides or {}).items():
         if isinstance(settings, Mapping):
             kept = {key: value for key, value in settings.items() if key not in READING_KEYS}
             if kept or name in found or not settings:

@@ -121,7 +121,7 @@ def read_table(
     default_nulls: bool = True,
     number_formats: Sequence[str] = (),
     date_orders: Sequence[str] = (),
-    said: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> TableFile:
     """Read a table file.
 
@@ -141,7 +141,7 @@ def read_table(
         How 1234.56 is written in a csv, ``1.234,56`` for example, or ``COLUMN=1.234,56`` or ``COLUMN=text``.
     date_orders : sequence of str
         The order of dates in a csv: ``dmy``, ``mdy``, ``ymd``, or ``COLUMN=dmy``.
-    said : mapping, optional
+    overrides : mapping, optional
         The settings of a schema file, by column. Columns that are said to have levels stay text.
 
     Returns
@@ -162,7 +162,7 @@ def read_table(
         raise TableError(f"{source}: the file is empty")
     given: dict[str, Any] = {
         "nulls": nulls, "default_nulls": default_nulls, "number_formats": number_formats,
-        "date_orders": date_orders, "said": said,
+        "date_orders": date_orders, "overrides": overrides,
     }  # fmt: skip
     if kind == "csv":
         file = _read_csv(data, source, delimiter, encoding, given)
@@ -172,7 +172,7 @@ def read_table(
         rules = make_rules(table.column_names, **given | {"default_nulls": False})
         table = blank_codes(table, rules)
         notes = (*rules.notes, *suspect_codes(table))
-        file = TableFile(table, source, kind, notes=notes, settings=merge_settings({}, said))
+        file = TableFile(table, source, kind, notes=notes, settings=merge_settings({}, overrides))
     if file.table.num_rows == 0:
         raise TableError(f"{source}: the table has a header but no rows")
     return file
@@ -249,7 +249,8 @@ def _read_csv(
         (*notes, *rules.notes, *describe_outcomes(outcomes)),
         {name: outcome.kept for name, outcome in outcomes.items() if outcome.kept is not None},
         merge_settings(
-            {name: outcome.settings for name, outcome in outcomes.items() if outcome.settings}, given["said"]
+            {name: outcome.settings for name, outcome in outcomes.items() if outcome.settings},
+            given["overrides"],
         ),
     )
 

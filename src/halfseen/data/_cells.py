@@ -173,7 +173,7 @@ def _storage(dtype: Any) -> str | None:
     if isinstance(dtype, nw.Datetime | nw.Date):
         return "time"
     if isinstance(dtype, nw.Duration | nw.Boolean):
-        return "span" if isinstance(dtype, nw.Duration) else "boolean"
+        return "duration" if isinstance(dtype, nw.Duration) else "boolean"
     return "number" if dtype.is_numeric() else None
 
 

@@ -19,7 +19,7 @@ def dtype_bounds(storage: str, dtype: str) -> tuple[float, float]:
     kind = dtype.lower()
     if storage == "boolean":
         return 0.0, 1.0
-    if storage in ("time", "span"):
+    if storage in ("time", "duration"):
         if _NANOSECONDS.search(kind):
             return -9.2e15, 9.2e15  # the years 1678 to 2261
         return _YEARS_1_TO_9999 if storage == "time" else (-9.2e18, 9.2e18)
@@ -50,7 +50,7 @@ def smallest_positive(dtype: str) -> float:
 def storable(values: npt.NDArray[Any], storage: str, dtype: str) -> npt.NDArray[Any]:
     """Returns values as near as a dtype comes to them: within its range, whole if it holds no others."""
     low, high = dtype_bounds(storage, dtype)
-    if storage in ("time", "span"):
+    if storage in ("time", "duration"):
         return np.clip(values.astype(np.int64), int(low), int(high)).astype(values.dtype)
     near = np.clip(values.astype(np.float64), low, high)
     if storage == "boolean":

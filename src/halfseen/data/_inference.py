@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen.data._cells import EXACT_INTEGERS, plain
-from halfseen.data._contradictions import refuse_kind
 from halfseen.data._dtypes import dtype_bounds, smallest_positive
+from halfseen.data._validation import check_kind
 from halfseen.data.columns import (
     DAY,
     LEVELLED,
     NUMERIC,
     Column,
     Kind,
+    check_finite,
     parse_numbers,
-    refuse_infinite,
 )
 from halfseen.data.frames import Floats, RawColumn
 from halfseen.data.leaving import find_cause
@@ -48,14 +48,14 @@ class Tally(NamedTuple):
     counts: npt.NDArray[np.int64]
 
 
-def infer_column(raw: RawColumn, said: dict[str, Any], *, named: bool) -> Column:
-    """Returns what a column is; `said` are the user's settings, `named` whether its name means something."""
-    refuse_infinite(raw)
-    if raw.storage == "label" and said.get("kind") in NUMERIC:
+def infer_column(raw: RawColumn, overrides: dict[str, Any], *, named: bool) -> Column:
+    """Returns what a column is, given the user's settings and whether its name means something."""
+    check_finite(raw)
+    if raw.storage == "label" and overrides.get("kind") in NUMERIC:
         raw = replace(raw, values=parse_numbers(raw), labels=(), declared=False)
     seen = raw.values[~np.isnan(raw.values)]
     tally = Tally(*np.unique(seen, return_counts=True))
-    kind, reason = _choose_kind(raw, seen, tally, said, named=named)
+    kind, reason = _choose_kind(raw, seen, tally, overrides, named=named)
     column = Column(
         name=raw.name,
         kind=kind,
@@ -64,45 +64,49 @@ def infer_column(raw: RawColumn, said: dict[str, Any], *, named: bool) -> Column
         reason=reason,
         n_observed=len(seen),
         n_missing=len(raw.values) - len(seen),
-        fill=said.get("fill"),
-        skip=said.get("skip"),
+        fill=overrides.get("fill"),
+        skip=overrides.get("skip"),
     )
-    column = _with_values(column, raw, seen, tally, said)
+    column = _with_values(column, raw, seen, tally, overrides)
     return replace(column, left=find_cause(column, len(tally.distinct), named=named))
 
 
-def _with_values(column: Column, raw: RawColumn, seen: Floats, tally: Tally, said: dict[str, Any]) -> Column:
+def _with_values(
+    column: Column, raw: RawColumn, seen: Floats, tally: Tally, overrides: dict[str, Any]
+) -> Column:
     """Adds which values a column may take, or the one that fills it."""
     kind = column.kind
     if kind == "unsupported":
         return column
     if kind == "all-missing":
-        column = _bounded(column, raw, seen, said)
+        column = _bounded(column, raw, seen, overrides)
         fill = float(column.constrain(np.zeros(1))[0]) if raw.storage == "number" else None
         return replace(column, fill_code=fill)
     if kind in LEVELLED:
-        column = replace(column, levels=_levels(raw, tally.distinct, said, kind))
+        column = replace(column, levels=_levels(raw, tally.distinct, overrides, kind))
         if len(tally.distinct) == 1:
             column = replace(column, fill_code=float(column.encode(replace(raw, values=tally.distinct))[0]))
     elif not column.modelled:  # of a column that no model sees, only what fills it is kept
         value = np.clip(tally.distinct[[tally.counts.argmax()]], *dtype_bounds(raw.storage, raw.dtype))
         most_frequent = replace(raw, values=value, declared=False)
         column = replace(column, levels=_levels(most_frequent, most_frequent.values, {}, kind), fill_code=0.0)
-    return _bounded(column, raw, seen, said)
+    return _bounded(column, raw, seen, overrides)
 
 
 def _choose_kind(
-    raw: RawColumn, seen: Floats, tally: Tally, said: dict[str, Any], *, named: bool
+    raw: RawColumn, seen: Floats, tally: Tally, overrides: dict[str, Any], *, named: bool
 ) -> tuple[Kind, str]:
     kind, reason = _infer_kind(raw, seen, tally, named=named)
-    declared = "levels" in said and (kind not in LEVELLED or (kind == "binary" and len(said["levels"]) > 2))
-    wanted = said.get("kind", "categorical" if declared else kind)
-    if kind == "binary" and raw.storage == "number" and "kind" not in said and _limits(said):
+    declared = "levels" in overrides and (
+        kind not in LEVELLED or (kind == "binary" and len(overrides["levels"]) > 2)
+    )
+    wanted = overrides.get("kind", "categorical" if declared else kind)
+    if kind == "binary" and raw.storage == "number" and "kind" not in overrides and _limits(overrides):
         wanted, reason = _infer_number_kind(raw, seen, tally.distinct, named=named)
         return wanted, reason  # who bounds a column thinks of it as numbers
     if wanted == kind or kind == "all-missing":
         return kind, reason
-    time = {"time": "datetime", "span": "duration"}.get(raw.storage)
+    time = {"time": "datetime", "duration": "duration"}.get(raw.storage)
     if wanted == "all-missing":
         raise SchemaError(f"Column {raw.name!r} is not all-missing: {len(seen)} of its cells have a value.")
     if (
@@ -112,7 +116,7 @@ def _choose_kind(
     ):
         instead = f"its kind can only be {time} or one with levels" if time else "convert it first"
         raise SchemaError(f"Column {raw.name!r} of dtype {raw.dtype} cannot be {wanted}; {instead}.")
-    refuse_kind(raw, wanted, said)
+    check_kind(raw, wanted, overrides)
     return wanted, "Set by the user."
 
 
@@ -129,7 +133,7 @@ def _infer_kind(raw: RawColumn, seen: Floats, tally: Tally, *, named: bool) -> t
         return "constant", "One distinct value."
     if raw.storage == "time":
         return "datetime", "Dates or times."
-    if raw.storage == "span":
+    if raw.storage == "duration":
         return "duration", "Durations."
     if len(distinct) == 2 and (raw.storage != "number" or _is_code(distinct, len(seen))):
         return "binary", "Two distinct values."
@@ -183,42 +187,42 @@ def _is_whole(raw: RawColumn, values: Floats) -> bool:
     return bool(np.all(values == np.round(values)) and np.abs(values).max(initial=0.0) <= EXACT_INTEGERS)
 
 
-def _bounded(column: Column, raw: RawColumn, seen: Floats, said: dict[str, Any]) -> Column:
+def _bounded(column: Column, raw: RawColumn, seen: Floats, overrides: dict[str, Any]) -> Column:
     """Adds what values are allowed: from the kind, then from the user."""
     changes = _inferred_bounds(column, raw, seen)
-    named = _limits(said)
+    named = _limits(overrides)
     if named and column.kind in LEVELLED:
         raise SchemaError(f"Column {column.name!r} is {column.kind}: {named[0]} does not apply to levels.")
-    if said.get("integer") is False and raw.whole:
+    if overrides.get("integer") is False and raw.whole:
         raise SchemaError(f"Column {column.name!r} of dtype {raw.dtype} can only contain integers.")
-    if said.get("integer") and column.storage in ("time", "span"):
+    if overrides.get("integer") and column.storage in ("time", "duration"):
         raise SchemaError(
             f"Column {column.name!r} of dtype {raw.dtype} does not contain numbers, so the setting integer "
             "does not apply."
         )
     for key in ("minimum", "maximum", *CENSORED):
-        if key in said:
-            changes[key] = as_code(said[key], raw, key)
-    changes |= {key: said[key] for key in ("integer",) if key in said}
-    if column.kind == "positive" and "censored_below" in said and "minimum" not in said:
+        if key in overrides:
+            changes[key] = as_code(overrides[key], raw, key)
+    changes |= {key: overrides[key] for key in ("integer",) if key in overrides}
+    if column.kind == "positive" and "censored_below" in overrides and "minimum" not in overrides:
         changes["minimum"] = 0.0  # what stands for a censored value says nothing
-    if "minimum" in said or "maximum" in said or "firm" in said:
-        changes["firm"] = said.get("firm", True)
+    if "minimum" in overrides or "maximum" in overrides or "firm" in overrides:
+        changes["firm"] = overrides.get("firm", True)
     low, high = changes.get("minimum"), changes.get("maximum")
-    if low is not None and high is not None and low > high and "minimum" not in said:
+    if low is not None and high is not None and low > high and "minimum" not in overrides:
         changes["minimum"] = high  # the user's bound moves the inferred one
     reason = changes.pop("reason", column.reason)
     reason = reason.rstrip(".") + f"; {', '.join(named)} set by user." if named else reason
     bounded = replace(column, reason=reason, **changes)
     if bounded.levels is None:
-        _refuse_empty_range(bounded)
+        _check_range(bounded)
     return bounded
 
 
 def _inferred_bounds(column: Column, raw: RawColumn, seen: Floats) -> dict[str, Any]:
     if column.levels is not None or not len(seen):
         return {}
-    if column.storage in ("time", "span"):
+    if column.storage in ("time", "duration"):
         steps = (step for step in TIME_STEPS if np.all(seen % step == 0))
         return {"step": DAY if raw.whole else next(steps, None)}
     changes: dict[str, Any] = {"integer": column.kind == "count" or _is_whole(raw, seen)}
@@ -246,11 +250,11 @@ def _natural_limits(column: Column, seen: Floats) -> dict[str, Any]:
     return {}
 
 
-def _limits(said: dict[str, Any]) -> list[str]:
-    return [key for key in LIMITS if key in said and said[key] is not False]
+def _limits(overrides: dict[str, Any]) -> list[str]:
+    return [key for key in LIMITS if key in overrides and overrides[key] is not False]
 
 
-def _refuse_empty_range(column: Column) -> None:
+def _check_range(column: Column) -> None:
     low, high = column.code_bounds()
     if low > high:
         raise SchemaError(f"Column {column.name!r}: minimum {low:g} is above maximum {high:g}.")
@@ -261,7 +265,7 @@ def _refuse_empty_range(column: Column) -> None:
         )
 
 
-def _levels(raw: RawColumn, used: Floats, said: dict[str, Any], kind: Kind) -> tuple[Any, ...]:
+def _levels(raw: RawColumn, used: Floats, overrides: dict[str, Any], kind: Kind) -> tuple[Any, ...]:
     if raw.storage == "label" and raw.labels:
         present = tuple(plain(raw.labels[int(i)]) for i in used)
         found = tuple(plain(label) for label in raw.labels) if raw.declared else present
@@ -270,7 +274,9 @@ def _levels(raw: RawColumn, used: Floats, said: dict[str, Any], kind: Kind) -> t
     else:
         present = found = tuple(plain(value) for value in used)
     levels = (
-        tuple(plain(as_code(level, raw, "levels")) for level in said["levels"]) if "levels" in said else found
+        tuple(plain(as_code(level, raw, "levels")) for level in overrides["levels"])
+        if "levels" in overrides
+        else found
     )
     allowed, declared = set(levels), set(found)  # levels can be many
     strange = [level for level in present if level not in allowed]
@@ -295,7 +301,7 @@ def as_code(value: Any, raw: RawColumn, setting: str) -> Any:
             moment = datetime.datetime.fromisoformat(str(value))
             moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
             return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) / _MICROSECOND
-        if raw.storage == "span" and isinstance(value, datetime.timedelta):
+        if raw.storage == "duration" and isinstance(value, datetime.timedelta):
             return value / _MICROSECOND
         if setting == "levels":
             return value

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from halfseen.errors import SchemaError
 
-Sort = Literal["number", "boolean", "label", "time", "span", "other"]
+ObjectKind = Literal["number", "boolean", "label", "time", "duration", "other"]
 
-_SORTS: dict[str, Sort] = {
+_OBJECT_KINDS: dict[str, ObjectKind] = {
     "string": "label", "empty": "label", "boolean": "boolean", "integer": "number", "floating": "number",
     "mixed-integer-float": "number", "decimal": "number", "date": "time", "datetime": "time",
-    "datetime64": "time", "timedelta": "span", "timedelta64": "span",
+    "datetime64": "time", "timedelta": "duration", "timedelta64": "duration",
 }  # fmt: skip
 
 SMALLEST_EXPONENT = -324  # of a float
@@ -22,7 +22,7 @@ DIGITS = 700  # enough for a float with all digits down to that; the default con
 _MODELLED = {"number", "boolean", "text", "date", "datetime", "Timestamp", "timedelta", "Timedelta"}
 
 
-def read_objects(native: Any, name: str) -> tuple[Sort, npt.NDArray[np.float64]]:
+def read_objects(native: Any, name: str) -> tuple[ObjectKind, npt.NDArray[np.float64]]:
     """Returns what the objects of a column are and, unless they are text, their values as numbers.
 
     Objects that no model can see (lists, dicts, bytes) are of sort ``"other"``, with 0 for every value. A mix
@@ -33,7 +33,7 @@ def read_objects(native: Any, name: str) -> tuple[Sort, npt.NDArray[np.float64]]
     seen = native.notna().to_numpy()
     present = native.to_numpy()[seen]
     inferred = pd.api.types.infer_dtype(present, skipna=False) if len(present) else "empty"
-    sort = _SORTS.get(inferred) or _sort_of_mixed(present, name)
+    sort = _OBJECT_KINDS.get(inferred) or _kind_of_mixed(present, name)
     values = np.full(len(native), np.nan)
     if sort in ("number", "boolean"):
         try:
@@ -87,7 +87,7 @@ def _decimals(present: npt.NDArray[Any]) -> list[Decimal]:
     return [number for number in present if isinstance(number, Decimal)]
 
 
-def _sort_of_mixed(present: npt.NDArray[Any], name: str) -> Sort:
+def _kind_of_mixed(present: npt.NDArray[Any], name: str) -> ObjectKind:
     examples: dict[str, Any] = {}
     for value in present:
         examples.setdefault(_type_of(value), value)

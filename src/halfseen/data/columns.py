@@ -75,8 +75,8 @@ class Column:
         """
         if self.kind in ("all-missing", "unsupported"):
             return np.full(len(raw.values), np.nan)
-        refuse_infinite(raw)
-        self._refuse_other_type(raw)
+        check_finite(raw)
+        self._check_type(raw)
         if self.levels is not None:
             return _encode_levels(raw, self.levels)
         return parse_numbers(raw) if raw.storage == "label" else raw.values
@@ -96,7 +96,7 @@ class Column:
 
         Numbers, labels, booleans, ``datetime64[us]`` (UTC) or ``timedelta64[us]``.
         """
-        if self.storage in ("time", "span"):
+        if self.storage in ("time", "duration"):
             moments = (
                 codes if self.levels is None else np.array(self.levels, dtype=np.float64)[codes.astype(int)]
             )
@@ -170,12 +170,12 @@ class Column:
         return repr(value) if isinstance(value, str) else self._show(value)
 
     def _show(self, value: Any) -> str:
-        if self.storage in ("time", "span"):
+        if self.storage in ("time", "duration"):
             return show_moment(value, self.storage)
         text = f"{value:g}" if isinstance(value, float) else str(value)
         return text if text.isprintable() else repr(text)
 
-    def _refuse_other_type(self, raw: RawColumn) -> None:
+    def _check_type(self, raw: RawColumn) -> None:
         seen = np.flatnonzero(~np.isnan(raw.values))
         if not len(seen):
             return
@@ -195,7 +195,7 @@ class Column:
 
 def show_moment(code: float, storage: Storage) -> str:
     """Returns a date (without its time at midnight) or a duration, given in microseconds, as text."""
-    if storage == "span":
+    if storage == "duration":
         return (
             str(datetime.timedelta.resolution * int(code)) if abs(code) < MAX_SPAN else f"{code / DAY:g} days"
         )
@@ -204,7 +204,7 @@ def show_moment(code: float, storage: Storage) -> str:
     return str(np.datetime64(int(code), "us")).removesuffix("T00:00:00.000000").removesuffix(".000000")
 
 
-def refuse_infinite(raw: RawColumn) -> None:
+def check_finite(raw: RawColumn) -> None:
     """Raises an error that names the first infinite value, if there is one."""
     infinite = np.flatnonzero(np.isinf(raw.values))
     if len(infinite):
@@ -245,7 +245,7 @@ def _encode_levels(raw: RawColumn, levels: tuple[Any, ...]) -> Floats:
 def _type_of(storage: Storage, labels: tuple[Any, ...]) -> str:
     if storage == "label":
         return "text" if any(isinstance(plain(label), str) for label in labels) else "numbers"
-    return {"time": "dates", "span": "durations"}.get(storage, "numbers")
+    return {"time": "dates", "duration": "durations"}.get(storage, "numbers")
 
 
 def _as_integers(codes: Floats) -> npt.NDArray[Any]:

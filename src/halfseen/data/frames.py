@@ -29,7 +29,7 @@ from halfseen.data._objects import read_objects, type_name
 from halfseen.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]
-Storage = Literal["number", "boolean", "label", "time", "span", "nothing", "other"]
+Storage = Literal["number", "boolean", "label", "time", "duration", "empty", "other"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def is_frame(native: Any) -> bool:
 
 def _as_frame(native: Any) -> nw.DataFrame[Any]:
     if not hasattr(native, "collect"):  # the names of a lazy frame may cost a computation
-        _refuse_names(native)
+        _check_names(native)
     frame = nw.from_native(native, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
         raise SchemaError("A lazy frame cannot be used; call .collect() first.")
@@ -139,7 +139,7 @@ def _as_frame(native: Any) -> nw.DataFrame[Any]:
     return frame
 
 
-def _refuse_names(native: Any) -> None:
+def _check_names(native: Any) -> None:
     """Raises if columns cannot be told apart by name; narwhals would raise with a message of its own."""
     columns = native.column_names if hasattr(native, "column_names") else getattr(native, "columns", ())
     if getattr(columns, "nlevels", 1) > 1:
@@ -178,11 +178,11 @@ def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
     if isinstance(dtype, nw.Datetime | nw.Date):
         return RawColumn(name, shown, "time", microseconds(series), whole=dtype == nw.Date)
     if isinstance(dtype, nw.Duration):
-        return RawColumn(name, shown, "span", microseconds(series))
+        return RawColumn(name, shown, "duration", microseconds(series))
     if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
         return _read_labels(series, name, shown)
     if series.null_count() == len(series):  # the dtype null, or any other without a value
-        return RawColumn(name, shown, "nothing", np.full(len(series), np.nan))
+        return RawColumn(name, shown, "empty", np.full(len(series), np.nan))
     shown = str(getattr(native, "type", shown))  # narwhals does not know all types of pyarrow
     return RawColumn(name, shown, "other", np.where(series.is_null().to_numpy(), np.nan, 0.0))
 
@@ -198,5 +198,5 @@ def _read_labels(series: nw.Series[Any], name: str, shown: str) -> RawColumn:
     codes, labels, declared, ordered = factorize(series)
     values = np.where(codes < 0, np.nan, codes.astype(np.float64))
     if not declared and not labels:
-        return RawColumn(name, shown, "nothing", values)
+        return RawColumn(name, shown, "empty", values)
     return RawColumn(name, shown, "label", values, tuple(labels), declared, ordered)

@@ -29,7 +29,7 @@ def unmask(X: Any) -> Any:
     return cells
 
 
-def refuse_masked(values: Any, name: str) -> Any:
+def check_not_masked(values: Any, name: str) -> Any:
     """Returns targets or weights without their mask; raises if one of them is masked."""
     if not isinstance(values, np.ma.MaskedArray):
         return values

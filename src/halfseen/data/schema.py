@@ -73,13 +73,13 @@ class Schema:
             If distinct integers beyond 2**53 become equal as floating-point numbers, or if a text column that
             is not modelled looks like numbers.
         """
-        said = _check_overrides({} if overrides is None else overrides, table)
+        settings = _check_overrides({} if overrides is None else overrides, table)
         columns = []
         for j, name in enumerate(table.names):
             raw = table.column(j)
             _warn_of_merged(raw)
-            column = infer_column(raw, said.get(name, {}), named=table.named)
-            if "kind" not in said.get(name, {}):
+            column = infer_column(raw, settings.get(name, {}), named=table.named)
+            if "kind" not in settings.get(name, {}):
                 _warn_of_numbers(raw, column)
             columns.append(column)
         check_rules(columns)
@@ -162,7 +162,7 @@ def _check_overrides(overrides: Any, table: Table) -> dict[str, dict[str, Any]]:
     if not isinstance(overrides, Mapping):
         raise SchemaError(f"The schema must map column names to settings, got {overrides!r:.60}.")
     every = {} if EVERY in table.names else _for_every(overrides.get(EVERY, {}))
-    said: dict[str, dict[str, Any]] = {name: {} for name in table.names}
+    checked: dict[str, dict[str, Any]] = {name: {} for name in table.names}
     for key, value in overrides.items():
         name = str(key)
         if name == EVERY and name not in table.names:
@@ -171,8 +171,8 @@ def _check_overrides(overrides: Any, table: Table) -> dict[str, dict[str, Any]]:
             name = table.names[int(key)]
         if name not in table.names:
             raise SchemaError(f"The schema refers to column {name!r}, which is not in the table.")
-        said[name] = _check_settings(name, value)
-    return {name: every | settings for name, settings in said.items()}
+        checked[name] = _check_settings(name, value)
+    return {name: every | settings for name, settings in checked.items()}
 
 
 def _for_every(value: Any) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def check_rules(columns: Sequence[Column]) -> None:
                 f"Column {column.name!r}: skip refers to {column.skip.column!r}, which is not another column "
                 "of the table."
             )
-        if condition.storage in ("time", "span", "other"):
+        if condition.storage in ("time", "duration", "other"):
             raise SchemaError(
                 f"Column {column.name!r}: skip depends on column {condition.name!r} of dtype "
                 f"{condition.dtype}; it must have levels, numbers or booleans."
@@ -244,7 +244,7 @@ def _matches(rule: SkipRule, condition: Column, raw: RawColumn) -> Bools:
         wanted = set(map(str, rule.values))
         table = np.array([*(str(plain(label)) in wanted for label in raw.labels), False])
         return table[np.where(np.isnan(raw.values), len(raw.labels), raw.values).astype(np.int64)]
-    if raw.storage in ("nothing", "other"):
+    if raw.storage in ("empty", "other"):
         return np.zeros(len(raw.values), dtype=bool)
     values = raw.values if raw.storage != "label" else condition.encode(raw)
     return np.isin(values, _numbers(rule, condition))

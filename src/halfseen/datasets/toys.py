@@ -60,7 +60,7 @@ class CorrelatedGaussian(ImputationProblem):
     def predict_bayes(self, X: npt.ArrayLike) -> Floats:
         """Returns the rows with the first feature at its expectation where it is missing."""
         rows = incomplete_rows(X, 2)
-        _refuse_missing(rows, 1)
+        _check_complete(rows, 1)
         deviation = np.sqrt(1 - self.correlation**2)
         alpha = self.correlation * rows[:, 1] / deviation
         mills = np.exp(-0.5 * alpha**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(alpha))
@@ -70,7 +70,7 @@ class CorrelatedGaussian(ImputationProblem):
     def draw_bayes(self, X: npt.ArrayLike, n_draws: int = 1, random_state: Any = None) -> Floats:
         """Returns rows (S, N, 2) with the first feature imputed by random draws."""
         rows = incomplete_rows(X, 2)
-        _refuse_missing(rows, 1)
+        _check_complete(rows, 1)
         u = data_generator(random_state).uniform(size=(n_draws, len(rows)))
         deviation = np.sqrt(1 - self.correlation**2)
         alpha = self.correlation * rows[:, 1] / deviation
@@ -122,7 +122,7 @@ class Ring(ImputationProblem):
     def predict_bayes(self, X: npt.ArrayLike) -> Floats:
         """Returns the rows with 0 for the first coordinate where it is missing."""
         rows = incomplete_rows(X, 2)
-        _refuse_missing(rows, 1)
+        _check_complete(rows, 1)
         return np.nan_to_num(rows, nan=0.0)
 
     def draw_bayes(self, X: npt.ArrayLike, n_draws: int = 1, random_state: Any = None) -> Floats:
@@ -133,7 +133,7 @@ class Ring(ImputationProblem):
         where :math:`r = |x|`; in cells of a grid, and uniform within them.
         """
         rows = incomplete_rows(X, 2)
-        _refuse_missing(rows, 1)
+        _check_complete(rows, 1)
         u, within = data_generator(random_state).uniform(size=(2, n_draws, len(rows)))
         edges = np.linspace(-1.0, 1.0, N_CELLS + 1)
         height = np.maximum(np.abs(rows[:, 1:]), np.finfo(np.float64).tiny)
@@ -254,7 +254,7 @@ def _with_first(rows: Floats, drawn: Floats) -> Floats:
     return np.stack([first, np.broadcast_to(rows[:, 1], first.shape)], axis=-1)
 
 
-def _refuse_missing(rows: Floats, column: int) -> None:
+def _check_complete(rows: Floats, column: int) -> None:
     missing: Bools = np.isnan(rows[:, column])
     if missing.any():
         raise ValueError(

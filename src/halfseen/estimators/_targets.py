@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.masked import refuse_masked
+from halfseen.data.masked import check_not_masked
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Classes:
 def read_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, bool]:
     """Returns numeric targets (N, T), and whether the user gave one dimension."""
     _require(y, estimator)
-    array = check_array(refuse_masked(y, "y"), input_name="y", ensure_2d=False, dtype=np.float64)
+    array = check_array(check_not_masked(y, "y"), input_name="y", ensure_2d=False, dtype=np.float64)
     check_consistent_length(np.empty(n_rows), array)
     return torch.from_numpy(array.reshape(n_rows, -1).copy()), array.ndim == 1
 
@@ -65,7 +65,7 @@ class WithClasses:
 def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:
     """Returns class codes (N) and the classes; raises unless there are at least two and none is missing."""
     _require(y, estimator)
-    labels = column_or_1d(refuse_masked(y, "y"), warn=True)
+    labels = column_or_1d(check_not_masked(y, "y"), warn=True)
     if labels.dtype.kind in "OmM" and any(label is None or label != label for label in labels):
         raise ValueError("Input y contains NaN or None: leave out the rows whose class is not known.")
     assert_all_finite(labels, input_name="y")
@@ -81,7 +81,7 @@ def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classe
 def read_partial_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:
     """Returns class codes (N), -1 where a label is None or NaN, and the classes of the other rows."""
     _require(y, estimator)
-    labels = column_or_1d(refuse_masked(y, "y"), warn=True)
+    labels = column_or_1d(check_not_masked(y, "y"), warn=True)
     check_consistent_length(np.empty(n_rows), labels)
     known = np.array([label is not None and label == label for label in labels], dtype=bool)
     if not known.any():
@@ -99,7 +99,7 @@ def read_partial_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Incomp
     """Returns numeric targets (N, T), some of which may be missing, and whether y has one dimension."""
     _require(y, estimator)
     array = check_array(
-        refuse_masked(y, "y"),
+        check_not_masked(y, "y"),
         input_name="y",
         ensure_2d=False,
         dtype=np.float64,
@@ -114,7 +114,7 @@ def read_partial_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Incomp
 def read_weights(sample_weight: Any, n_rows: int) -> Tensor:
     """Returns weights (N) whose mean over the rows with a positive weight is one."""
     weights: npt.NDArray[np.float64] = _check_sample_weight(
-        refuse_masked(sample_weight, "sample_weight"),
+        check_not_masked(sample_weight, "sample_weight"),
         np.empty((n_rows, 1)),
         dtype=np.float64,
         ensure_non_negative=True,

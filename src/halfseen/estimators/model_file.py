@@ -176,7 +176,7 @@ def _rebuilt(cls: type[Saveable], manifest: Mapping[str, Any], tensors: Mapping[
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
-        _refuse_odd_file(path)
+        _check_regular_file(path)
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}
@@ -194,7 +194,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return _read_manifest(path, metadata[KEY]), tensors
 
 
-def _refuse_odd_file(path: Path) -> None:
+def _check_regular_file(path: Path) -> None:
     """Raises unless the path is that of a regular file: pipes and devices may have no end."""
     try:
         mode = path.stat().st_mode

@@ -197,7 +197,7 @@ def _numbers(table: Table) -> npt.NDArray[np.float64]:
     numbers = np.empty((table.n_rows, len(table.names)))
     for j, name in enumerate(table.names):
         column = table.column(j)
-        if column.storage not in ("number", "boolean", "nothing"):
+        if column.storage not in ("number", "boolean", "empty"):
             raise SchemaError(
                 f"Column {name!r} ({column.dtype}) does not hold numbers. Encode it first, for example with "
                 "OneHotEncoder, or leave it out."

@@ -1,7 +1,7 @@
 """Scores of imputations, and comparisons of methods on removed values."""
 
+from halfseen.evaluation.candidates import OnNumbers
 from halfseen.evaluation.comparison import Comparison
-from halfseen.evaluation.contestants import OnNumbers
 from halfseen.evaluation.downstream import downstream_score
 from halfseen.evaluation.energy import energy_distance, sliced_wasserstein
 from halfseen.evaluation.iscore import energy_i_score

@@ -259,8 +259,8 @@ class Comparison:
                 part: {k: math.nan if v is None else v for k, v in one.items()}
                 for part, one in entry["scores"].items()
             }
-            said = tuple(entry["warnings"])
-            records.append(Record(**{**entry, "seconds": seconds, "scores": scores, "warnings": said}))
+            messages = tuple(entry["warnings"])
+            records.append(Record(**{**entry, "seconds": seconds, "scores": scores, "warnings": messages}))
         return cls(tuple(content["methods"]), tuple(records), content["settings"], content["provenance"])
 
     def _loss(self, score: str, values: Floats) -> Floats:

@@ -12,9 +12,9 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from halfseen._random import seed_from
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.masked import refuse_masked
+from halfseen.data.masked import check_not_masked
+from halfseen.evaluation.candidates import enter
 from halfseen.evaluation.coded import CodedTable
-from halfseen.evaluation.contestants import enter
 
 Floats = npt.NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def downstream_score(
     True
     """
     table = CodedTable.read(X, schema)
-    target = np.asarray(refuse_masked(y, "y"))
+    target = np.asarray(check_not_masked(y, "y"))
     if len(target) != len(table.codes):
         raise ValueError(f"X has {len(table.codes)} rows, y has {len(target)}.")
     seed = seed_from(random_state)
@@ -116,9 +116,9 @@ def _score_fold(
     scoring: Any,
     seed: int,
 ) -> tuple[float, float]:
-    contestant = enter(imputer, table, seed)
-    contestant.fit(table.codes[train])
-    filled = [Incomplete.from_array(contestant.fill(table.codes[rows])) for rows in (train, test)]
+    candidate = enter(imputer, table, seed)
+    candidate.fit(table.codes[train])
+    filled = [Incomplete.from_array(candidate.fill(table.codes[rows])) for rows in (train, test)]
     features = FeatureMap.fit(table.columns, filled[0], all_indicators=True)
     design = [features.encode(one).to_array() for one in filled]
     holes = np.isnan(table.codes)

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from halfseen._random import seed_from
 from halfseen.data.schema import Column
+from halfseen.evaluation.candidates import Answer, enter
 from halfseen.evaluation.coded import CodedTable
-from halfseen.evaluation.contestants import Answer, enter
 from halfseen.evaluation.scores import Scale, crps_draws
 
 Floats = npt.NDArray[np.float64]
@@ -109,9 +109,9 @@ def _complete(imputer: Any, table: CodedTable, seed: int) -> Floats:
 
 
 def _answer(imputer: Any, table: CodedTable, codes: Floats, n_draws: int, seed: int) -> Answer:
-    contestant = enter(imputer, table, seed)
-    contestant.fit(codes)
-    return contestant.answer(codes, contestant.fill(codes), n_draws, 0.9)
+    candidate = enter(imputer, table, seed)
+    candidate.fit(codes)
+    return candidate.answer(codes, candidate.fill(codes), n_draws, 0.9)
 
 
 def _drawn(answer: Answer) -> Floats:

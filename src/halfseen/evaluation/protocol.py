@@ -56,7 +56,7 @@ def compare(
         The table. Its own missing values are never scored.
     imputers : mapping of str to object
         Imputers of halfseen, or any objects with `fit` and `transform` for numeric arrays, such as those of
-        scikit-learn (`contestants.ArrayContestant` describes how they read a mixed table). They are copied,
+        scikit-learn (`candidates.ArrayCandidate` describes how they read a mixed table). They are copied,
         and the `random_state` of the copies is the seed of the repetition.
     mechanism : object with fit and sample
         The mechanism that removes values, see `halfseen.missingness`. It is calibrated once, on the whole
@@ -102,8 +102,8 @@ def compare(
     ...         return np.random.default_rng(random_state).random(X.shape) < 0.8
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 1)) + 0.1 * rng.normal(size=(200, 3))
-    >>> race = compare(X, {"mean": SimpleImputer(), "knn": KNNImputer()}, mechanism=Coin(), n_repeats=3)
-    >>> race.difference("knn", "mean", "rmse").high < 0
+    >>> comparison = compare(X, {"mean": SimpleImputer(), "knn": KNNImputer()}, mechanism=Coin(), n_repeats=3)
+    >>> comparison.difference("knn", "mean", "rmse").high < 0
     True
     """
     _check(imputers, n_repeats, test_fraction, n_draws, level)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfseen.evaluation.candidates import Answer, NotApplicableError, enter
 from halfseen.evaluation.coded import CodedTable
-from halfseen.evaluation.contestants import Answer, NotApplicableError, enter
 from halfseen.evaluation.energy import energy_distance, row_features, sliced_wasserstein
 from halfseen.evaluation.scores import (
     Scale,
@@ -90,20 +90,20 @@ def run_trial(
             seconds, scores, columns = _race(imputer, table, trial, n_draws=n_draws, level=level)
         except NotApplicableError as reason:
             return replace(record, status="not applicable", error=_short(str(reason)))
-        except Exception as error:  # a contestant may fail in any way, and each is a result
+        except Exception as error:  # a candidate may fail in any way, and each is a result
             return replace(record, status="failed", error=_short(f"{type(error).__name__}: {error}"))
-    said = dict.fromkeys(_short(f"{one.category.__name__}: {one.message}") for one in caught)
+    messages = dict.fromkeys(_short(f"{one.category.__name__}: {one.message}") for one in caught)
     return replace(
-        record, seconds=seconds, scores=scores, columns=columns, warnings=tuple(said)[:MAX_WARNINGS]
+        record, seconds=seconds, scores=scores, columns=columns, warnings=tuple(messages)[:MAX_WARNINGS]
     )
 
 
 def _race(imputer: Any, table: CodedTable, trial: Trial, *, n_draws: int, level: float) -> tuple[Any, ...]:
     shown = np.where(trial.hidden, np.nan, table.codes)
     scale = Scale.fit(shown[~trial.test])
-    contestant = enter(imputer, table, trial.seed)
+    candidate = enter(imputer, table, trial.seed)
     started = time.perf_counter()
-    contestant.fit(shown[~trial.test])
+    candidate.fit(shown[~trial.test])
     seconds = time.perf_counter() - started
     scores: dict[str, dict[str, float]] = {}
     columns: dict[str, dict[str, dict[str, float]]] = {}
@@ -113,9 +113,9 @@ def _race(imputer: Any, table: CodedTable, trial: Trial, *, n_draws: int, level:
             scores[part], columns[part] = {}, {}
             continue
         started = time.perf_counter()
-        point = contestant.fill(shown[rows])
+        point = candidate.fill(shown[rows])
         seconds += time.perf_counter() - started
-        answer = contestant.answer(shown[rows], point, n_draws, level)
+        answer = candidate.answer(shown[rows], point, n_draws, level)
         judge = Judge(table, table.codes[rows], trial.hidden[rows], scale, level, trial.seed)
         scores[part], columns[part] = judge.scores(answer), judge.by_column(answer)
     return seconds, scores, columns

@@ -55,7 +55,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Candidate:
     """A classifier, and whether it is told which pixels were deleted."""
 
     classifier: Any
@@ -92,12 +92,12 @@ def _some_of(
     return images[rows].reshape(len(rows), -1).astype(np.float64), labels[rows].astype(np.int64)
 
 
-def score(contestant: Contestant, task: Task) -> dict[str, float]:
+def score(candidate: Candidate, task: Task) -> dict[str, float]:
     """Returns the accuracy of one trained model for every number of deleted pixels."""
-    model = contestant.classifier.fit(task.train, task.train_digits)
+    model = candidate.classifier.fit(task.train, task.train_digits)
     found = {}
     for n_deleted, images in task.test.items():
-        shown = images if contestant.knows_mask else np.nan_to_num(images, nan=0.0)
+        shown = images if candidate.knows_mask else np.nan_to_num(images, nan=0.0)
         found[accuracy(n_deleted)] = float(np.mean(model.predict(shown) == task.test_digits))
     return found
 
@@ -119,10 +119,10 @@ EXPERIMENT = Experiment(
     make_data=make_task,
     data_sets=lambda setting: (DATA_SET,),
     models={
-        KNOWN: lambda: Contestant(_convac(), knows_mask=True),
-        UNKNOWN: lambda: Contestant(_convac(), knows_mask=False),
-        NEIGHBOURS: lambda: Contestant(KNeighborsClassifier(metric="nan_euclidean"), knows_mask=True),
-        LINEAR: lambda: Contestant(LogisticRegression(C=1e-4, max_iter=500), knows_mask=False),
+        KNOWN: lambda: Candidate(_convac(), knows_mask=True),
+        UNKNOWN: lambda: Candidate(_convac(), knows_mask=False),
+        NEIGHBOURS: lambda: Candidate(KNeighborsClassifier(metric="nan_euclidean"), knows_mask=True),
+        LINEAR: lambda: Candidate(LogisticRegression(C=1e-4, max_iter=500), knows_mask=False),
     },
     score=score,
     metrics={accuracy(n): "higher" for n in DELETED},

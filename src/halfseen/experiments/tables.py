@@ -31,8 +31,8 @@ from halfseen.diagnosis.cells import thin
 from halfseen.estimators.circuit_imputer import CircuitImputer
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
 from halfseen.estimators.latent import LatentImputer, MIWAEImputer
+from halfseen.evaluation.candidates import Candidate, enter
 from halfseen.evaluation.coded import CodedTable
-from halfseen.evaluation.contestants import Contestant, enter
 from halfseen.evaluation.scores import Scale
 from halfseen.evaluation.trial import Judge
 from halfseen.experiments.claims import Better, Setting, Within
@@ -102,13 +102,13 @@ def make_task(setting: Setting, seed: int) -> Task:
 def score(candidates: tuple[Any, ...], task: Task) -> dict[str, float]:
     """Fits each candidate, keeps the one with the best held-out bound, and scores what it fills in."""
     shown = task.shown
-    contestants = [enter(candidate, task.table, task.seed) for candidate in candidates]
+    fitted = [enter(candidate, task.table, task.seed) for candidate in candidates]
     began = time.perf_counter()
-    for contestant in contestants:
-        contestant.fit(shown[task.train])
+    for candidate in fitted:
+        candidate.fit(shown[task.train])
     found = {"fit seconds": time.perf_counter() - began}
-    bounds = [_held_out_bound(contestant) for contestant in contestants]
-    best = contestants[int(np.argmax(bounds))]
+    bounds = [_held_out_bound(candidate) for candidate in fitted]
+    best = fitted[int(np.argmax(bounds))]
     if len(candidates) > 1:
         found["the linear decoder is better"] = float(np.argmax(bounds) == 1)
     scale = Scale.fit(shown[task.train])
@@ -120,9 +120,9 @@ def score(candidates: tuple[Any, ...], task: Task) -> dict[str, float]:
     return found
 
 
-def _held_out_bound(contestant: Contestant) -> float:
+def _held_out_bound(candidate: Candidate) -> float:
     """Returns the best held-out bound of a trained model; minus infinity for others, which have no rival."""
-    history = getattr(getattr(contestant, "imputer", None), "history_", None)
+    history = getattr(getattr(candidate, "imputer", None), "history_", None)
     return -np.inf if history is None else -min(history.monitored)
 
 

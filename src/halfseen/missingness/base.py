@@ -15,7 +15,7 @@ from torch import Tensor
 
 from halfseen._random import seed_from, torch_generator
 from halfseen.errors import SchemaError
-from halfseen.missingness.reading import Coder, Columns, OpenTable, Positions, refuse_extreme
+from halfseen.missingness.reading import Coder, Columns, OpenTable, Positions, check_not_extreme
 
 Floats = npt.NDArray[np.float64]
 
@@ -67,7 +67,7 @@ class Mechanism(ABC):
         self._settle_unreadable(table)
         x, present = self._read(table)
         for j in self._coder.needed if self._squares else ():
-            refuse_extreme(x[:, j].detach(), table.names[j])
+            check_not_extreme(x[:, j].detach(), table.names[j])
         with torch.no_grad():
             self._calibrate(x.detach().double().cpu(), present.cpu())
             self.expected_rate_ = self._find_expected_rate(x, present)

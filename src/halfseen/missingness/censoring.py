@@ -202,13 +202,13 @@ class DetectionLimit(RegionMechanism):
                 raise ValueError(f"Column {name!r}: lower limit {low:g} is above upper limit {high:g}.")
 
     def _limits(self, limit: Any, otherwise: float, parameter: str) -> Any:
-        said: Mapping[int, Any]
+        limits: Mapping[int, Any]
         if isinstance(limit, Mapping):
-            said = {self._position(column): value for column, value in limit.items()}
+            limits = {self._position(column): value for column, value in limit.items()}
         else:
-            said = {} if limit is None else dict.fromkeys(self.columns_.tolist(), limit)
+            limits = {} if limit is None else dict.fromkeys(self.columns_.tolist(), limit)
         codes = [
-            self._coder.code_of(j, said[j], parameter) if j in said else otherwise
+            self._coder.code_of(j, limits[j], parameter) if j in limits else otherwise
             for j in self.columns_.tolist()
         ]
         if np.isnan(codes).any():

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from halfseen.data.columns import Column, refuse_infinite
+from halfseen.data.columns import Column, check_finite
 from halfseen.data.frames import RawColumn, Table, is_frame
 from halfseen.data.masked import unmask
 from halfseen.data.schema import Schema
@@ -171,7 +171,7 @@ class Coder:
         numbers = table.numbers()
         if numbers is not None:
             for j in self.needed:
-                _refuse_infinite(numbers[:, j], table.names[j])
+                _check_finite(numbers[:, j], table.names[j])
             return numbers
         codes = np.zeros((table.n_rows, self.n_features))
         for j in self.needed:
@@ -204,7 +204,7 @@ class Coder:
         column = self.labelled.get(position)
         if column is not None:
             return column.encode(raw)
-        refuse_infinite(raw)
+        check_finite(raw)
         if raw.storage == "label":
             raise SchemaError(
                 f"Column {raw.name!r} contained numbers in fit, but now it contains {raw.labels[0]!r}."
@@ -225,7 +225,7 @@ def _as_values(X: Any) -> Tensor:
         ) from None
 
 
-def _refuse_infinite(values: Tensor, name: str) -> None:
+def _check_finite(values: Tensor, name: str) -> None:
     infinite = values.isinf().nonzero()
     if len(infinite):
         row = int(infinite[0, 0])
@@ -235,7 +235,7 @@ def _refuse_infinite(values: Tensor, name: str) -> None:
         )
 
 
-def refuse_extreme(values: Tensor, name: str) -> None:
+def check_not_extreme(values: Tensor, name: str) -> None:
     """Raises if the squares of a column, which some mechanisms compute, would overflow."""
     largest = float(values.nan_to_num(0.0).abs().max()) if len(values) else 0.0
     if largest > LARGEST or 0.0 < largest < SMALLEST:

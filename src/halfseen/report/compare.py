@@ -1,4 +1,4 @@
-"""A race of imputers as a plain dict, and the dict as a page or as a part of another page."""
+"""A comparison of imputers as a plain dict, and the dict as a page or as a part of another page."""
 
 import math
 from collections.abc import Sequence
@@ -41,14 +41,14 @@ def summarize_comparison(
     notes: Sequence[str] = (),
     version: str = "",
 ) -> Summary:
-    """Return a race as numbers, strings, lists and dicts only.
+    """Return a comparison as numbers, strings, lists and dicts only.
 
     Parameters
     ----------
     comparison : Comparison
         What `halfseen.evaluation.protocol.compare` returned.
     source, command, version : str
-        Which file was raced on, by which command, by which version.
+        Which file was used, by which command, by which version.
     seconds : float
         The time it took.
     notes : sequence of str
@@ -162,21 +162,21 @@ def show(score: Summary, value: float | None) -> str:
 
 
 def render_comparison(summary: Summary) -> str:
-    """Return the page of a race: one HTML file, no script, no request."""
-    environment = _race_environment()
+    """Return the page of a comparison: one HTML file, no script, no request."""
+    environment = _compare_environment()
     return environment.get_template("compare.html.jinja").render(summary=summary, **_pictures(summary))
 
 
-def render_race(summary: Summary) -> Markup:
-    """Return pictures and table of a race as a fragment.
+def render_scores(summary: Summary) -> Markup:
+    """Return pictures and table of a comparison as a fragment.
 
     The page needs the style of the reports, and ``compare_style.css.jinja`` after it.
     """
-    template = _race_environment().get_template("compare_race.html.jinja")
+    template = _compare_environment().get_template("compare_scores.html.jinja")
     return Markup(template.render(summary=summary, **_pictures(summary)))
 
 
-def _race_environment() -> Any:
+def _compare_environment() -> Any:
     environment = _environment()
     environment.filters |= {"verdict": verdict, "listed": _listed}
     environment.globals |= {"show": show}

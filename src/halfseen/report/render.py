@@ -16,7 +16,7 @@ _HIDING = (
 
 
 def render(
-    summary: dict[str, Any], race: dict[str, Any] | None = None, race_panel: Markup | None = None
+    summary: dict[str, Any], comparison: dict[str, Any] | None = None, comparison_panel: Markup | None = None
 ) -> str:
     """Return the HTML page of a summary made by `halfseen.report.summarize.summarize`.
 
@@ -24,9 +24,9 @@ def render(
     ----------
     summary : dict
         The summary.
-    race : dict, optional
-        The summary of a race on hidden cells, and its panel, both made by `halfseen.report.compare`.
-    race_panel : Markup, optional
+    comparison : dict, optional
+        The summary of a comparison on hidden cells, and its panel, both made by `halfseen.report.compare`.
+    comparison_panel : Markup, optional
         The panel.
 
     Returns
@@ -40,8 +40,8 @@ def render(
         .get_template("report.html.jinja")
         .render(
             summary=summary,
-            race=race,
-            race_panel=race_panel,
+            comparison=comparison,
+            comparison_panel=comparison_panel,
             method=name,
             assumption=assumption,
             hiding=hiding,

@@ -1,4 +1,4 @@
-"""What contestants see of a mixed table, how their answers are read, and where a result came from."""
+"""What fitted see of a mixed table, how their answers are read, and where a result came from."""
 
 import re
 import subprocess
@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from halfseen import GaussianImputer, MixtureImputer
+from halfseen.evaluation.candidates import Answer, NotApplicableError, OnNumbers, enter
 from halfseen.evaluation.coded import CodedTable, take_rows
-from halfseen.evaluation.contestants import Answer, NotApplicableError, OnNumbers, enter
 from halfseen.evaluation.energy import energy_distance, row_features
 from halfseen.evaluation.protocol import compare
 from halfseen.evaluation.provenance import commit, describe_parameters, provenance
@@ -47,14 +47,14 @@ def holey(frame):
 @pytest.mark.parametrize("imputer", [GaussianImputer(), MixtureImputer(max_epochs=5)])
 def test_an_imputer_of_tables_keeps_kinds_levels_and_bounds(holey, imputer):
     table, shown = holey
-    contestant = enter(imputer, table, seed=3)
-    contestant.fit(shown)
-    assert contestant.imputer is not imputer
-    assert contestant.imputer.random_state == 3
-    kinds = [column.kind for column in contestant.imputer.schema_]
+    candidate = enter(imputer, table, seed=3)
+    candidate.fit(shown)
+    assert candidate.imputer is not imputer
+    assert candidate.imputer.random_state == 3
+    kinds = [column.kind for column in candidate.imputer.schema_]
     assert kinds == ["continuous", "count", "categorical", "continuous", "ordinal"]
-    point = contestant.fill(shown)
-    answer = contestant.answer(shown, point, 4, 0.9)
+    point = candidate.fill(shown)
+    answer = candidate.answer(shown, point, 4, 0.9)
     assert answer.draws.shape == (4, *shown.shape)
     assert {j: one.shape[1] for j, one in answer.probabilities.items()} == {2: 3, 4: 3}
     assert (point[:, 1] == np.round(point[:, 1])).all()
@@ -64,14 +64,14 @@ def test_an_imputer_of_tables_keeps_kinds_levels_and_bounds(holey, imputer):
 @pytest.mark.parametrize("imputer", [SimpleImputer(), KNNImputer(), IterativeImputer(max_iter=2)])
 def test_a_transformer_keeps_observed_cells_and_fills_valid_ones(holey, imputer):
     table, shown = holey
-    contestant = enter(imputer, table, seed=0)
-    contestant.fit(shown)
-    point = contestant.fill(shown)
+    candidate = enter(imputer, table, seed=0)
+    candidate.fit(shown)
+    point = candidate.fill(shown)
     seen = ~np.isnan(shown)
     np.testing.assert_array_equal(point[seen], shown[seen])
     assert (point[:, 1] == np.round(point[:, 1])).all()
     assert set(np.unique(point[:, 2])) <= {0, 1, 2}
-    assert contestant.answer(shown, point, 4, 0.9).probabilities is None
+    assert candidate.answer(shown, point, 4, 0.9).probabilities is None
 
 
 def test_the_median_of_indicators_fills_the_most_frequent_level(holey):
@@ -81,9 +81,9 @@ def test_the_median_of_indicators_fills_the_most_frequent_level(holey):
     shown[np.flatnonzero(levels == 0)[:40], 2] = np.nan
     counts = np.bincount(shown[~np.isnan(shown[:, 2]), 2].astype(int))
     assert counts.max() < counts.sum() / 2
-    contestant = enter(SimpleImputer(strategy="median"), table, seed=0)
-    contestant.fit(shown)
-    filled = contestant.fill(shown)[np.isnan(shown[:, 2]), 2]
+    candidate = enter(SimpleImputer(strategy="median"), table, seed=0)
+    candidate.fit(shown)
+    filled = candidate.fill(shown)[np.isnan(shown[:, 2]), 2]
     assert set(filled) == {counts.argmax()}
 
 
@@ -93,9 +93,9 @@ def test_a_chain_of_regressions_learns_levels_because_one_indicator_is_left_out(
     hidden = np.isnan(shown[:, 2])
 
     def right(imputer):
-        contestant = enter(imputer, table, seed=0)
-        contestant.fit(shown)
-        return (contestant.fill(shown)[hidden, 2] == table.codes[hidden, 2]).mean()
+        candidate = enter(imputer, table, seed=0)
+        candidate.fit(shown)
+        return (candidate.fill(shown)[hidden, 2] == table.codes[hidden, 2]).mean()
 
     chosen = right(IterativeImputer())
     assert chosen == right(OnNumbers(IterativeImputer(), full_rank=True))
@@ -104,9 +104,9 @@ def test_a_chain_of_regressions_learns_levels_because_one_indicator_is_left_out(
 
 def test_a_transformer_that_draws_is_drawn_from(holey):
     table, shown = holey
-    contestant = enter(IterativeImputer(sample_posterior=True, max_iter=1), table, seed=0)
-    contestant.fit(shown)
-    answer = contestant.answer(shown, shown, 3, 0.9)
+    candidate = enter(IterativeImputer(sample_posterior=True, max_iter=1), table, seed=0)
+    candidate.fit(shown)
+    answer = candidate.answer(shown, shown, 3, 0.9)
     missing = np.isnan(shown[:, 0])
     assert answer.draws.shape == (3, *shown.shape)
     spread = np.ptp(answer.draws[:, :, 0], axis=0)
@@ -116,17 +116,17 @@ def test_a_transformer_that_draws_is_drawn_from(holey):
 
 def test_nested_transformers_are_seeded(holey):
     table, _ = holey
-    contestant = enter(make_pipeline(StandardScaler(), IterativeImputer()), table, seed=9)
-    assert contestant.method.last.random_state == 9
-    assert hasattr(contestant.method.last, "imputation_order")
+    candidate = enter(make_pipeline(StandardScaler(), IterativeImputer()), table, seed=9)
+    assert candidate.method.last.random_state == 9
+    assert hasattr(candidate.method.last, "imputation_order")
 
 
 def test_a_method_that_stands_back_says_why_and_has_not_failed(frame):
     methods = {"wide": OnNumbers(SimpleImputer(), max_features=3), "mean": SimpleImputer()}
-    race = compare(frame, methods, mechanism=MCAR(rate=0.2), n_repeats=2)
-    assert (race.count("wide", "not applicable"), race.count("wide", "failed")) == (2, 0)
-    assert list(race.errors("wide")) == ["9 features, counting one per level; it is feasible up to 3"]
-    assert race.count("mean", "ok") == 2
+    comparison = compare(frame, methods, mechanism=MCAR(rate=0.2), n_repeats=2)
+    assert (comparison.count("wide", "not applicable"), comparison.count("wide", "failed")) == (2, 0)
+    assert list(comparison.errors("wide")) == ["9 features, counting one per level; it is feasible up to 3"]
+    assert comparison.count("mean", "ok") == 2
 
 
 def test_standing_back_is_an_error_outside_of_a_race(holey):
@@ -135,8 +135,10 @@ def test_standing_back_is_an_error_outside_of_a_race(holey):
 
 
 def test_warnings_of_a_method_are_kept_with_its_run(frame):
-    race = compare(frame, {"iterative": IterativeImputer(max_iter=1)}, mechanism=MCAR(rate=0.2), n_repeats=1)
-    assert race.records[0].warnings[0].startswith("ConvergenceWarning: ")
+    comparison = compare(
+        frame, {"iterative": IterativeImputer(max_iter=1)}, mechanism=MCAR(rate=0.2), n_repeats=1
+    )
+    assert comparison.records[0].warnings[0].startswith("ConvergenceWarning: ")
 
 
 def test_row_distances_use_rows_of_which_every_cell_is_known(frame):
@@ -173,9 +175,9 @@ def test_numbers_and_levels_are_scored_apart(frame):
 
 def test_tables_without_complete_rows_have_no_row_distance(frame):
     frame.loc[::2, "x"] = frame.loc[1::2, "n"] = np.nan
-    race = compare(frame, {"mean": SimpleImputer()}, mechanism=MCAR(rate=0.2), n_repeats=1)
-    assert "energy" not in race.scores()
-    assert "rmse" in race.scores()
+    comparison = compare(frame, {"mean": SimpleImputer()}, mechanism=MCAR(rate=0.2), n_repeats=1)
+    assert "energy" not in comparison.scores()
+    assert "rmse" in comparison.scores()
 
 
 def test_rows_are_taken_in_the_library_of_the_table(frame):

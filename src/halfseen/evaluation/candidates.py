@@ -71,7 +71,7 @@ class Answer:
     probabilities: Mapping[int, Floats] | None = None
 
 
-class Contestant(Protocol):
+class Candidate(Protocol):
     """A method in a comparison, fitted to codes (N, C) with NaN."""
 
     def fit(self, codes: Floats) -> None:
@@ -87,7 +87,7 @@ class Contestant(Protocol):
         ...
 
 
-def enter(imputer: Any, table: CodedTable, seed: int) -> Contestant:
+def enter(imputer: Any, table: CodedTable, seed: int) -> Candidate:
     """Returns a copy of an imputer, seeded and prepared for a comparison on a table.
 
     The methods `sample`, `interval` and `class_probabilities` are used if an imputer has all of them. Any
@@ -95,7 +95,7 @@ def enter(imputer: Any, table: CodedTable, seed: int) -> Contestant:
     levels.
     """
     if isinstance(imputer, OnNumbers):
-        return ArrayContestant(replace(imputer, imputer=_seeded(imputer.imputer, seed)), table.columns)
+        return ArrayCandidate(replace(imputer, imputer=_seeded(imputer.imputer, seed)), table.columns)
     if not (hasattr(imputer, "fit") and hasattr(imputer, "transform")):
         raise ValueError(
             f"An imputer must have the methods fit and transform; {type(imputer).__name__} has not."
@@ -104,8 +104,8 @@ def enter(imputer: Any, table: CodedTable, seed: int) -> Contestant:
     if all(hasattr(imputer, name) for name in ("sample", "interval", "class_probabilities")):
         if "schema" in fresh.get_params():
             fresh.set_params(schema=table.array_schema())
-        return TableContestant(fresh, table.columns)
-    return ArrayContestant(OnNumbers(fresh), table.columns)
+        return TableCandidate(fresh, table.columns)
+    return ArrayCandidate(OnNumbers(fresh), table.columns)
 
 
 def _seeded(imputer: Any, seed: int) -> Any:
@@ -117,7 +117,7 @@ def _seeded(imputer: Any, seed: int) -> Any:
 
 
 @dataclass
-class TableContestant:
+class TableCandidate:
     """An imputer with draws, intervals and class probabilities, on arrays of codes."""
 
     imputer: Any
@@ -144,7 +144,7 @@ class TableContestant:
 
 
 @dataclass
-class ArrayContestant:
+class ArrayCandidate:
     """A transformer on standardised numbers and indicators of levels; it gives single values, decoded back.
 
     Numbers are rounded and bounded as their column requires; the level with the largest indicator is imputed.

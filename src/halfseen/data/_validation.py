@@ -11,22 +11,22 @@ from halfseen.data.frames import Floats, RawColumn
 from halfseen.errors import SchemaError
 
 
-def refuse_kind(raw: RawColumn, kind: Kind, said: dict[str, Any]) -> None:
+def check_kind(raw: RawColumn, kind: Kind, overrides: dict[str, Any]) -> None:
     """Raises if a value that was seen is not of the kind that the user stated."""
     values = raw.values
     if kind == "constant":
         first = values[~np.isnan(values)][0]
         others = ~np.isnan(values) & (values != first)
-        _refuse(raw, others, "be constant", besides=f"besides {_shown(first, raw)} ")
+        _reject(raw, others, "be constant", besides=f"besides {_shown(first, raw)} ")
     elif kind == "positive":
-        _refuse(raw, values <= 0, "be positive")
+        _reject(raw, values <= 0, "be positive")
     elif kind == "count":
-        _refuse(raw, values < 0, "be a count")
-        if said.get("integer") is not False:
-            _refuse(raw, _fractional(values), "be a count")
+        _reject(raw, values < 0, "be a count")
+        if overrides.get("integer") is not False:
+            _reject(raw, _fractional(values), "be a count")
 
 
-def _refuse(raw: RawColumn, broken: npt.NDArray[np.bool_], what: str, besides: str = "") -> None:
+def _reject(raw: RawColumn, broken: npt.NDArray[np.bool_], what: str, besides: str = "") -> None:
     rows = np.flatnonzero(broken)
     if len(rows):
         value, n_seen = _shown(raw.values[rows[0]], raw), (~np.isnan(raw.values)).sum()
@@ -43,6 +43,6 @@ def _fractional(values: Floats) -> npt.NDArray[np.bool_]:
 def _shown(code: float, raw: RawColumn) -> str:
     if raw.labels:
         return repr(plain(raw.labels[int(code)]))
-    if raw.storage in ("time", "span"):
+    if raw.storage in ("time", "duration"):
         return show_moment(code, raw.storage)
     return repr(float(code)).removesuffix(".0")
