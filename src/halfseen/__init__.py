@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.normalizer import SparsityNormalizer
     from halfseen.estimators.predictors import GaussianRegressor
     from halfseen.estimators.recommenders import AutoRec
+    from halfseen.estimators.sequence_classifier import SequenceClassifier
     from halfseen.estimators.sparsity_networks import SparsityNormClassifier, SparsityNormRegressor
     from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
     from halfseen.pooling import Pooled, pool
@@ -69,6 +70,7 @@ __all__ = [
     "Pooled",
     "Schema",
     "SchemaError",
+    "SequenceClassifier",
     "SparsityNormClassifier",
     "SparsityNormRegressor",
     "SparsityNormalizer",

@@ -190,6 +190,7 @@ OTHERS = (
         Family.IMAGES,
         made("convac-classifier", n_leaves=3, n_channels=[3, 4], max_epochs=2),
     ),
+    FamilyRow("sequence-classifier", Family.SEQUENCES, made("sequence-classifier", width=4, max_epochs=2)),
     FamilyRow("skeleton-sequences", Family.SEQUENCES, partial(RecurrentClassifier, width=4, max_epochs=4)),
     FamilyRow("autorec", Family.RATINGS, made("autorec", n_hidden=8, max_epochs=4)),
     FamilyRow("autorec-users", Family.RATINGS, made("autorec", rows="user", n_hidden=8, max_epochs=4)),

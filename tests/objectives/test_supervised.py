@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from tolerances import EXACT
 
 from halfseen.models.neumiss import CorrectedPrediction, CorrectionRows
 from halfseen.nn.ensemble import EnsembleMLP
-from halfseen.objectives.supervised import CrossEntropy, Labelled, SquaredError
+from halfseen.objectives.supervised import CrossEntropy, Labelled, RankingLoss, SquaredError
 
 
 def setting(generator, n_outputs):
@@ -107,3 +108,20 @@ def test_a_single_network_is_an_ensemble_of_one(objective, generator):
     alone, of_one = (objective(First(which), labelled, ()) for which in (0, slice(1)))
     assert alone.shape == (6,)
     torch.testing.assert_close(alone, of_one, rtol=EXACT, atol=EXACT)
+
+
+def test_the_ranking_loss_is_one_minus_the_auroc_with_ties_counted_half(generator):
+    logits = torch.randint(0, 3, (40, 3), generator=generator).double()
+    target = torch.randint(0, 3, (40,), generator=generator)
+    rows = Labelled(logits, target, torch.ones(40))
+    expected = 1 - roc_auc_score(target, logits.softmax(dim=1), multi_class="ovr")
+    assert RankingLoss(batch_size=7)(torch.nn.Identity(), rows) == pytest.approx(expected, abs=EXACT)
+    two = Labelled(logits[:, :2], target % 2, torch.ones(40))
+    expected = 1 - roc_auc_score(target % 2, logits[:, 1] - logits[:, 0])
+    assert RankingLoss(batch_size=64)(torch.nn.Identity(), two) == pytest.approx(expected, abs=EXACT)
+
+
+def test_the_ranking_loss_needs_two_classes():
+    rows = Labelled(torch.zeros(3, 2), torch.ones(3, dtype=torch.int64), torch.ones(3))
+    with pytest.raises(ValueError, match="AUROC is not defined: the held-out rows have only one class"):
+        RankingLoss(batch_size=2)(torch.nn.Identity(), rows)

@@ -462,6 +462,27 @@ def test_patience_stops_training_and_the_best_epoch_is_restored():
     assert not module.training
 
 
+@dataclass(frozen=True)
+class DistanceTo:
+    """A criterion that has nothing to do with the loss: how far the first weight is from a number."""
+
+    goal: float
+
+    def __call__(self, module, rows):
+        assert len(rows) == 21
+        assert not module.training
+        return abs(float(module.weights[0].detach()) - self.goal)
+
+
+def test_a_criterion_judges_the_held_out_rows_in_place_of_the_loss(tmp_path):
+    path = tmp_path / "run.safetensors"
+    module, history = run(criterion=DistanceTo(0.2), checkpoint=path)
+    assert history.validation_loss[history.best_epoch] == abs(float(module.weights[0].detach()) - 0.2)
+    assert history.best_epoch < len(history.validation_loss) - 1
+    with pytest.raises(ModelFileError, match=r"checkpoint of another run: .*criterion was"):
+        run(criterion=DistanceTo(0.3), checkpoint=path)
+
+
 def test_without_held_out_rows_a_plateau_of_the_training_loss_stops():
     settings = replace(SETTINGS, max_epochs=2000, patience=10, learning_rate=0.1)
     _, history = run(settings, objective=NoisySquare(), validate=False)

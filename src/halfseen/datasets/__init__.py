@@ -10,6 +10,7 @@ from halfseen.datasets.gaussian_score import GaussianScore
 from halfseen.datasets.health import HealthScreening
 from halfseen.datasets.links import Bowl, Break, Linear, Logistic, Probit, Wave
 from halfseen.datasets.loaders import load
+from halfseen.datasets.physionet import Stays, load_physionet2012
 from halfseen.datasets.probit import BayesEstimate
 from halfseen.datasets.problem import ImputationProblem, Problem, Sample
 from halfseen.datasets.registry import DataSet, DataSetError, describe_dataset, names
@@ -36,10 +37,12 @@ __all__ = [
     "Problem",
     "Ring",
     "Sample",
+    "Stays",
     "Wave",
     "describe_dataset",
     "load",
     "load_penguins",
+    "load_physionet2012",
     "names",
 ]
 

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.utils import assert_all_finite
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -121,6 +122,17 @@ def read_weights(sample_weight: Any, n_rows: int) -> Tensor:
     )
     relative = torch.from_numpy(weights / weights.max())  # sums of the largest floats overflow
     return relative / relative[relative > 0].mean()
+
+
+def read_class_weights(class_weight: Any, classes: npt.NDArray[Any], codes: Tensor) -> Tensor:
+    """Returns the weight (K) of each class, 1 for a class without rows; raises unless all are positive."""
+    labels = classes[codes.numpy()]
+    with np.errstate(divide="ignore"):  # a class may have no row of positive weight
+        weights = compute_class_weight(class_weight, classes=classes, y=labels)
+    weights = np.where(np.isin(classes, labels), weights, 1.0)
+    if not (np.isfinite(weights).all() and (weights > 0).all()):
+        raise ValueError(f"class_weight must hold positive numbers, got {class_weight!r}.")
+    return torch.from_numpy(np.asarray(weights, dtype=np.float64))
 
 
 def _require(y: Any, estimator: object) -> None:

@@ -239,6 +239,16 @@ CATALOGUE = (
         on_command_line=False,
     ),
     Method(
+        "sequence-classifier",
+        "SequenceClassifier",
+        "sequence_classifier",
+        Family.SEQUENCES,
+        "Recurrent network of sequences",
+        "A recurrent network that reads missing values as zeros, with sequences normalised by their number "
+        "of observed values.",
+        on_command_line=False,
+    ),
+    Method(
         "convac-classifier",
         "ConvACClassifier",
         "convac",

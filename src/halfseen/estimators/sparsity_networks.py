@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators._documented import documented_by
 from halfseen.estimators._network import NetworkBase, NetworkClassifier, NetworkRegressor
 from halfseen.estimators._parameters import check_number, check_whole
+from halfseen.estimators._targets import read_class_weights
 from halfseen.estimators.neumiss_parameters import NETWORK_DESCRIPTIONS
 from halfseen.nn.sparsity import LEARNED, SparsityNormMLP
 from halfseen.objectives.supervised import Labelled, WithDropout
@@ -234,13 +234,7 @@ class SparsityNormClassifier(NetworkClassifier, _SparsityNormNetwork):
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
         target = super()._read_targets(y, n_rows, counted)
-        labels = self.classes_[target.numpy()]
-        with np.errstate(divide="ignore"):  # a class may have no row of positive weight
-            weights = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
-        weights = np.where(np.isin(self.classes_, labels), weights, 1.0)
-        if not (np.isfinite(weights).all() and (weights > 0).all()):
-            raise ValueError(f"class_weight must hold positive numbers, got {self.class_weight!r}.")
-        self._class_weights = torch.from_numpy(np.asarray(weights, dtype=np.float64))
+        self._class_weights = read_class_weights(self.class_weight, self.classes_, target)
         return target
 
     def _weighted(self, rows: Labelled[Incomplete]) -> Labelled[Incomplete]:

@@ -112,8 +112,8 @@ def vsp_curve(
     model : estimator or callable
         A fitted regressor or classifier of any library that accepts missing values, or a function from a
         table to predictions.
-    X : data frame or array-like of shape (n_samples, n_features)
-        Rows to predict, with NaN, None or null where values are missing.
+    X : data frame, array-like of shape (n_samples, n_features), or array (n_samples, n_steps, n_features)
+        Rows, or sequences, to predict, with NaN, None or null where values are missing.
     y : array-like of shape (n_samples,), optional
         Numeric targets, of which the standard deviation scales the index. By default it is that of the
         predictions.
@@ -150,6 +150,8 @@ def vsp_curve(
     _check_parameters(n_levels, n_draws, n_rows, level)
     rng = np.random.default_rng(seed_from(random_state))
     predict = _predictor(model, output)
+    if isinstance(X, np.ndarray) and X.ndim == 3:
+        X, predict = X.reshape(len(X), -1), _flat(predict, X.shape[1:])
     chosen = _choose_rows(X, n_rows, rng)
     shares = np.linspace(1 / n_levels, 1.0, n_levels)
     drawn = _draw(predict, _take(X, chosen), shares, n_draws, rng)  # (R, L, S)
@@ -211,6 +213,11 @@ def _predictor(model: Any, output: Any) -> Callable[[Any], Floats]:
         return answer[:, output or 0]
 
     return predict
+
+
+def _flat(predict: Callable[[Any], Floats], shape: tuple[int, ...]) -> Callable[[Any], Floats]:
+    """Returns a predictor of sequences as one of rows, in which the values of all steps are side by side."""
+    return lambda rows: predict(np.asarray(rows).reshape(-1, *shape))
 
 
 def _choose_rows(X: Any, n_rows: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -1,11 +1,13 @@
 """Losses of predictions: any module, any rows, one target and one weight per row."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
+from scipy.stats import rankdata
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -73,6 +75,39 @@ class CrossEntropy:
         target = batch.target.expand(logits.shape[:-1])
         loss = functional.cross_entropy(logits.flatten(end_dim=-2), target.flatten(), reduction="none")
         return batch.weight * _mean_over_networks(loss.view(logits.shape[:-1]))
+
+
+@dataclass(frozen=True)
+class RankingLoss:
+    r"""Computes 1 minus the area under the ROC curve (AUROC) of a classifier, for the choice of an epoch.
+
+    .. math:: 1 - \Pr(f(x)_k > f(x')_k \mid y = k, y' \neq k)
+
+    averaged over the classes; of two classes it is that of the second. Ties count half. A class that all
+    rows or no rows have is left out.
+
+    Parameters
+    ----------
+    batch_size : int
+        The rows that the module reads at once.
+    """
+
+    batch_size: int
+
+    def __call__(self, module: nn.Module, rows: Labelled[Any]) -> float:
+        """Returns the loss of rows of at least two classes; weights do not count."""
+        parts = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
+        scores = torch.cat([module(part.rows).log_softmax(dim=1) for part in parts]).double()  # (N, K)
+        is_class = rows.target[:, None] == torch.arange(scores.shape[1])
+        n_inside = is_class.sum(dim=0)
+        n_pairs = n_inside * (len(rows) - n_inside)
+        if not bool(n_pairs.any()):
+            raise ValueError("AUROC is not defined: the held-out rows have only one class.")
+        ranks = torch.from_numpy(rankdata(scores.numpy(), axis=0))
+        wins = torch.where(is_class, ranks, 0.0).sum(dim=0) - n_inside * (n_inside + 1) / 2
+        if bool(scores.isnan().any()):
+            return math.nan
+        return 1.0 - float((wins / n_pairs)[n_pairs > 0].mean())
 
 
 @dataclass(frozen=True)

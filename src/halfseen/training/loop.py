@@ -107,6 +107,7 @@ def fit_module(
     *,
     generator: torch.Generator,
     validation: RowsT | None = None,
+    criterion: Callable[[ModuleT, RowsT], float] | None = None,
     settings: TrainingSettings = _DEFAULTS,
     callback: Callable[[Progress], None] | None = None,
     checkpoint: Path | None = None,
@@ -128,6 +129,9 @@ def fit_module(
         Anything with a length that can be indexed by rows, such as ``Incomplete``.
     generator : torch.Generator
         The only source of randomness: shuffles, and the noise of the objective.
+    criterion : callable, optional
+        What `validation` is judged by in place of the mean loss, lower is better; a dataclass, so that a
+        checkpoint can tell it from others.
     settings : TrainingSettings
         How to train.
     callback : callable, optional
@@ -167,7 +171,7 @@ def fit_module(
     for name, rows in (("train", train), ("validation", validation)):
         if rows is not None and len(rows) == 0:
             raise ValueError(f"{name} has no rows.")
-    run = _Run(module, objective, train, generator, validation, settings, checkpoint)
+    run = _Run(module, objective, train, generator, validation, settings, checkpoint, criterion)
     try:
         return run.execute(callback)
     finally:
@@ -187,8 +191,10 @@ class _Run(Generic[ModuleT, RowsT]):
         validation: RowsT | None,
         settings: TrainingSettings,
         path: Path | None,
+        criterion: Callable[[ModuleT, RowsT], float] | None,
     ) -> None:
         self.module, self.objective, self.generator = module, objective, generator
+        self.held_out, self.criterion = validation, criterion
         self.train, self.settings, self.path = train, settings, path
         self.n_batches = math.ceil(len(train) / settings.batch_size)
         self.size = len(train) // self.n_batches
@@ -282,9 +288,11 @@ class _Run(Generic[ModuleT, RowsT]):
     @torch.no_grad()
     def _validate(self) -> tuple[float, ...]:
         """Returns the mean loss of the held-out rows, or nothing if there are none."""
-        if not self.validation:
+        if not self.validation or self.held_out is None:
             return ()
         self.module.eval()
+        if self.criterion is not None:
+            return (self.criterion(self.module, self.held_out),)
         total = sum(float(self.objective(self.module, *part).sum()) for part in self.validation)
         return (total / sum(len(batch) for batch, _ in self.validation),)
 
@@ -368,6 +376,8 @@ class _Run(Generic[ModuleT, RowsT]):
         facts = asdict(self.settings) | {"compile": self.optimiser.compiled}
         if self.settings.schedule == "constant":
             del facts["max_epochs"]  # a run may be made longer
+        if self.criterion is not None:
+            facts["criterion"] = repr(self.criterion)
         entry = self.generator.get_state().numpy().tobytes()
         weights = self.module.state_dict().items()
         return facts | {
