@@ -111,13 +111,14 @@ def test_a_single_network_is_an_ensemble_of_one(objective, generator):
 
 
 def test_the_ranking_loss_is_one_minus_the_auroc_with_ties_counted_half(generator):
-    logits = torch.randint(0, 3, (40, 3), generator=generator).double()
+    logits = torch.randn(40, 3, generator=generator, dtype=torch.float64)
     target = torch.randint(0, 3, (40,), generator=generator)
     rows = Labelled(logits, target, torch.ones(40))
     expected = 1 - roc_auc_score(target, logits.softmax(dim=1), multi_class="ovr")
     assert RankingLoss(batch_size=7)(torch.nn.Identity(), rows) == pytest.approx(expected, abs=EXACT)
-    two = Labelled(logits[:, :2], target % 2, torch.ones(40))
-    expected = 1 - roc_auc_score(target % 2, logits[:, 1] - logits[:, 0])
+    tied = torch.randint(0, 3, (40, 2), generator=generator).double()
+    two = Labelled(tied, target % 2, torch.ones(40))
+    expected = 1 - roc_auc_score(target % 2, tied[:, 1] - tied[:, 0])
     assert RankingLoss(batch_size=64)(torch.nn.Identity(), two) == pytest.approx(expected, abs=EXACT)
 
 
