@@ -1,5 +1,7 @@
 """Margins: maps between values and scores that are monotone, invertible and keep what a column is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,14 @@ from scipy import integrate, stats
 
 from halfseen.data.columns import Column
 from halfseen.data.links import Link
-from halfseen.data.margin_choice import bounded_margin, choose_margin
-from halfseen.data.margin_fits import refit_margin
+from halfseen.data.margin_choice import (
+    N_FOLDS,
+    _folds,
+    _held_out_lattice,
+    bounded_margin,
+    choose_margin,
+)
+from halfseen.data.margin_fits import line, refit_margin, thresholds
 from halfseen.data.margins import Margin, log_mass, truncated_moments
 
 N = 800
@@ -34,6 +42,28 @@ def chosen(name):
     margin = choose_margin(column(**counts) if name == "counts" else column(), SHAPES[name])
     assert margin is not None
     return margin, torch.from_numpy(SHAPES[name])
+
+
+@pytest.mark.parametrize("name", ["counts", "zero-inflated"])
+def test_values_with_an_interval_have_its_expected_score_on_the_lattice_and_beside_it(name):
+    margin, x = chosen(name)
+    for values in (x, x[:1], torch.cat([x, torch.tensor([2.5, 1e12], dtype=torch.float64)])):
+        below, above = margin.interval(values)
+        expected = torch.where(above > below, truncated_moments(below, above)[0], below)
+        torch.testing.assert_close(margin.forward(values), expected / margin.reliability)
+    below, above = margin.interval(x)
+    within = torch.where(above > below, truncated_moments(below, above)[1], 0.0)
+    assert margin.reliability == pytest.approx(1 - float(within.mean()))
+
+
+def test_held_out_counts_are_scored_by_the_densities_of_fits_without_them():
+    values, counts = SHAPES["counts"], column(kind="count", integer=True, minimum=0.0)
+    scores, folds = _held_out_lattice(counts, values, 1.0), _folds(len(values))
+    for fold in range(N_FOLDS):
+        train, test = values[folds != fold], torch.from_numpy(values[folds == fold])
+        fits = replace(line(Link(), train), half=0.5), thresholds(counts, train, 1.0)
+        for found, fit in zip(scores[:, folds == fold], fits, strict=True):
+            np.testing.assert_allclose(found, fit.log_density(test).numpy(), rtol=1e-9)
 
 
 def test_a_normal_column_needs_no_margin():

@@ -294,7 +294,7 @@ class FeatureMap:
     def _indicate(self, codes: Incomplete) -> Incomplete:
         numbers = codes.filled()[:, list(self.numeric)]
         for i, margin in self.bent():
-            numbers[:, i] = margin.forward(numbers[:, i])
+            numbers[:, i] = margin.forward(numbers[:, i].contiguous())
         x, observed = [numbers], [codes.observed[:, list(self.numeric)]]
         for block in self.blocks:
             seen = codes.observed[:, block.column]

@@ -22,7 +22,7 @@ from halfseen.data.margin_fits import (
     thresholds,
     through,
 )
-from halfseen.data.margins import NARROWEST, Margin
+from halfseen.data.margins import NARROWEST, Margin, log_mass
 
 LARGEST = 1e100  # numbers beyond stay as they are
 FEWEST_VALUES = 50  # with fewer, a column is Gaussian unless bounds or limits say otherwise
@@ -50,10 +50,11 @@ def choose_margin(column: Column, values: Floats) -> Margin | None:
     censored = column.is_censored(values)
     if censored.any():
         return _censored_margin(column, values, censored)
-    if len(values) < FEWEST_VALUES or len(np.unique(values)) < 3:
+    low, high = values.min(), values.max()
+    if len(values) < FEWEST_VALUES or not ((values > low) & (values < high)).any():
         return bounded_margin(column, values)
     step = column.code_step
-    if step and (values.max() - values.min()) / step < MOST_LEVELS:
+    if step and (high - low) / step < MOST_LEVELS:
         return _lattice_margin(column, values, step)
     return _real_margin(column, values)
 
@@ -87,15 +88,32 @@ def _is_outside(column: Column, values: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _lattice_margin(column: Column, values: Floats, step: float) -> Margin | None:
-    some = _some(values)
-    folds, scores = _folds(len(some)), np.empty((2, len(some)))
-    for fold in range(0 if _is_bounded(column) else N_FOLDS):
-        train, test = some[folds != fold], torch.from_numpy(some[folds == fold])
-        fits = replace(line(Link(), train), half=step / 2), thresholds(column, train, step)
-        scores[:, folds == fold] = np.stack([fit.log_density(test).numpy() for fit in fits])
-    if not _is_bounded(column) and not _best(scores):
+    """Chooses thresholds unless held-out values prefer a Gaussian, or a column is bounded."""
+    if not _is_bounded(column) and not _best(_held_out_lattice(column, _some(values), step)):
         return None
     return reliable(thresholds(column, values, step), values)
+
+
+def _held_out_lattice(column: Column, values: Floats, step: float) -> Floats:
+    """Returns log probabilities (2, N) of held-out values: under a Gaussian, and by thresholds.
+
+    Values are few and each occurs often, so probabilities are those of values, found once in each fold.
+    """
+    numbers = np.round(values / step).astype(np.int64)
+    numbers -= (first := int(numbers.min()))
+    levels = step * np.arange(first, first + numbers.max() + 1)
+    edges = np.append(levels - step / 2, levels[-1] + step / 2)
+    folds = _folds(len(values))
+    ends = np.empty((2, N_FOLDS, len(edges)))
+    for fold in range(N_FOLDS):
+        counts = np.bincount(numbers[folds != fold], minlength=len(levels)).astype(np.float64)
+        seen = counts > 0
+        gaussian = line(Link(), levels[seen], counts[seen])
+        lattice = thresholds(column, levels[seen], step, counts[seen])
+        ends[:, fold] = [fit.edge_scores(torch.from_numpy(edges)).numpy() for fit in (gaussian, lattice)]
+    found = torch.from_numpy(ends)
+    probabilities: Floats = log_mass(found[..., :-1], found[..., 1:]).numpy()
+    return probabilities[:, folds, numbers]
 
 
 # Real numbers

@@ -217,6 +217,10 @@ def reliable(margin: Margin, values: Floats, weights: Floats | None = None) -> M
     """Returns a margin that knows which share of the variance of scores its values tell."""
     if not margin.half and not margin.has_atoms and not margin.is_censored:
         return margin
-    below, above = margin.interval(torch.from_numpy(np.ascontiguousarray(values)))
-    within = torch.where(above > below, truncated_moments(below, above)[1], 0.0)
-    return replace(margin, reliability=1 - float(np.average(within.numpy(), weights=weights)))
+    if margin.half or margin.is_censored:
+        distinct, which = np.unique(values, return_inverse=True)
+        below, above = margin.interval(torch.from_numpy(distinct))
+        within = torch.where(above > below, truncated_moments(below, above)[1], 0.0)[which].numpy()
+    else:
+        within = margin.atom_variances(torch.from_numpy(np.ascontiguousarray(values))).numpy()
+    return replace(margin, reliability=1 - float(np.average(within, weights=weights)))

@@ -13,7 +13,7 @@ those of z itself, and only the variance has the noise to be taken off.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf, log, pi
+from math import inf, log, pi, sqrt
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ from halfseen.data.links import LINKS, Link
 NODES, WEIGHTS = (
     torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(32)
 )  # of quadrature under a standard normal, once the weights are divided by their sum
+INNER = WEIGHTS > 1e-9 * WEIGHTS.sum()  # nodes that matter to a mean
+INNER_NODES, INNER_SHARES = NODES[INNER], WEIGHTS[INNER] / WEIGHTS[INNER].sum()
 AT_ONCE = 8_192  # values whose nodes are in memory together
 TAIL_LEVELS = 10  # whole numbers beyond the observed ones that count in a mean
 NARROWEST = 1e-250  # probability of an interval
@@ -165,20 +167,44 @@ class Margin:
         censored = x > self.censored_above
         return torch.where(censored, cut[1], below), torch.where(censored, inf, above)
 
+    def edge_scores(self, x: Tensor) -> Tensor:
+        """Returns the scores of edges between the values of a lattice, infinite where nothing is beyond."""
+        closed = torch.where(x <= self.low, -inf, self.place(x))
+        return torch.where(x >= self.high, inf, closed)
+
     def forward(self, x: Tensor) -> Tensor:
         """Returns the score of values that a model sees."""
         if not self.by_interval:
             return self.place(x)
         if self.half:
-            levels, which = x.unique(return_inverse=True)
+            levels, which = _distinct(x, 2 * self.half)
             below, above = self.interval(levels)
             expected: Tensor = (truncated_moments(below, above)[0] / self.reliability)[which]
             return expected
-        below, above = self.interval(x)
-        wide = above > below
-        scores = below.clone()
-        scores[wide] = truncated_moments(below[wide], above[wide])[0]
-        return scores / self.reliability
+        if self.is_censored:
+            below, above = self.interval(x)
+            wide = above > below
+            scores = below.clone()
+            scores[wide] = truncated_moments(below[wide], above[wide])[0]
+            return scores / self.reliability
+        place = self.link.forward(x)
+        first, last = self._forward.segment(place), self._forward.segment(place, last=True)
+        one = self._forward.along(first, place)
+        return torch.where(last - first > 1, self._atom_moments[0][first], one) / self.reliability
+
+    def atom_variances(self, x: Tensor) -> Tensor:
+        """Returns the variance of the score of values that may be atoms; 0 where they are not."""
+        place = self.link.forward(x)
+        first, last = self._forward.segment(place), self._forward.segment(place, last=True)
+        return torch.where(last - first > 1, self._atom_moments[1][first], 0.0)
+
+    @cached_property
+    def _atom_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance (K + 1) of the scores of atoms, at their first knots; 0 at other knots."""
+        moments = torch.zeros(2, len(self.scores) + 1, dtype=self.scores.dtype)
+        atoms = (torch.diff(self.places) == 0).nonzero().squeeze(1)
+        moments[:, atoms] = torch.stack(truncated_moments(self.scores[atoms], self.scores[atoms + 1]))
+        return moments[0], moments[1]
 
     def inverse(self, z: Tensor) -> Tensor:
         """Returns the values at scores."""
@@ -217,15 +243,14 @@ class Margin:
     def _mean(self, mean: Tensor, std: Tensor) -> Tensor:
         if self.half and not len(self.values):
             levels, edges = self._lattice()
-            reached = ndtr((mean.unsqueeze(-1) - edges) / std.unsqueeze(-1).clamp(min=1e-9))
-            expected: Tensor = levels[0] + reached @ torch.diff(levels)
+            reached = torch.erf((mean.unsqueeze(-1) - edges) / (sqrt(2) * std.unsqueeze(-1)).clamp(min=1e-9))
+            expected: Tensor = levels[0] + self.half * (len(edges) + reached.sum(dim=-1))
             return expected
-        weights = WEIGHTS / WEIGHTS.sum()
-        nodes = mean.unsqueeze(-1) + std.unsqueeze(-1) * NODES
-        total: Tensor = self.inverse(nodes) @ weights
-        for edge, height in zip(*self._jumps(), strict=True):
-            passed = ndtr((mean - edge) / std.clamp(min=1e-9)) - (nodes > edge).to(weights.dtype) @ weights
-            total = total + height * passed
+        nodes = mean.unsqueeze(-1) + std.unsqueeze(-1) * INNER_NODES
+        total: Tensor = self.inverse(nodes) @ INNER_SHARES
+        for edge, height in zip(*self._jumps, strict=True):
+            passed = (nodes > edge).to(nodes.dtype) @ INNER_SHARES
+            total = total + height * (ndtr((mean - edge) / std.clamp(min=1e-9)) - passed)
         return total
 
     def ends(self, mean: Tensor, std: Tensor, level: float) -> tuple[Tensor, Tensor]:
@@ -296,9 +321,14 @@ class Margin:
         x = self.link.inverse(self._backward.along(segment, z))
         if not self.has_atoms:
             return x
-        flat = torch.nn.functional.pad(torch.diff(self.places) == 0, (1, 1))
-        atoms = torch.cat([self.exact[:1], self.exact])
+        flat, atoms = self._flat
         return torch.where(flat[segment], atoms[segment], x)  # as they were, whatever the link rounds
+
+    @cached_property
+    def _flat(self) -> tuple[Tensor, Tensor]:
+        """Whether segments (K + 1) of scores are those of an atom, and which value it is."""
+        flat = torch.nn.functional.pad(torch.diff(self.places) == 0, (1, 1))
+        return flat, torch.cat([self.exact[:1], self.exact])
 
     def _lattice(self) -> tuple[Tensor, Tensor]:
         """Returns the levels (L) that matter and the scores (L - 1) between them."""
@@ -309,13 +339,27 @@ class Margin:
         levels = torch.arange(round(low / step), round(high / step) + 1, dtype=torch.float64) * step
         return levels, self.place(levels[:-1] + self.half)
 
-    def _jumps(self) -> tuple[Tensor, Tensor]:
-        """Returns scores at which the value jumps, and how far."""
-        if not len(self.places):
-            return _none(), _none()
+    @cached_property
+    def _jumps(self) -> tuple[list[float], list[float]]:
+        """Scores at which the value jumps, and how far."""
         steep = (torch.diff(self.scores) <= 1.5 * STEEP) & (torch.diff(self.places) > 0)
-        heights = self.inverse(self.scores[1:]) - self.inverse(self.scores[:-1])
-        return self.scores[:-1][steep], heights[steep]
+        if not bool(steep.any()):
+            return [], []
+        heights = torch.diff(self.inverse(self.scores))
+        return self.scores[:-1][steep].tolist(), heights[steep].tolist()
+
+
+def _distinct(x: Tensor, step: float) -> tuple[Tensor, Tensor]:
+    """Returns values without repetition, and which of them each of x is; quickly if x are whole steps."""
+    numbers = torch.round(x / step)
+    first, last = (float(end) for end in numbers.aminmax()) if len(x) else (0.0, 0.0)
+    if last - first < len(x):
+        levels = torch.arange(first, last + 1, dtype=x.dtype) * step
+        which = (numbers - first).long()
+        if torch.equal(levels[which], x):
+            return levels, which
+    levels, which = x.unique(return_inverse=True)
+    return levels, which
 
 
 def truncated_moments(below: Tensor, above: Tensor) -> tuple[Tensor, Tensor]:

@@ -42,9 +42,11 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
         return plain, values
     of_values, of_scores = _explained(values), _explained(scores)
     margins, harmful = list(scored.margins), torch.zeros(plain.n_features, dtype=torch.bool)
+    least = (of_values - MOST_LOST).tolist()
     for i, margin in scored.bent():
-        known = _explained_by_scores(margin, float(of_scores[i]))
-        if not _needed(columns[scored.numeric[i]]) and known < float(of_values[i]) - MOST_LOST:
+        if least[i] <= 0 or _needed(columns[scored.numeric[i]]):
+            continue
+        if _explained_by_scores(margin, float(of_scores[i])) < least[i]:
             margins[i], harmful[i] = None, True
     scaler = Standardizer(
         torch.where(harmful, plain.scaler.loc, scored.scaler.loc),
