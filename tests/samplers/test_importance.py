@@ -119,6 +119,22 @@ def test_draws_have_the_mean_and_the_quantiles_that_are_reported(mask):
         assert stats.binomtest(int((drawn < end).sum()), len(drawn), level).pvalue > FAILURE_RATE
 
 
+@pytest.mark.parametrize("mask", ["ignorable", "integrated", "sample"])
+def test_mean_and_quantiles_together_are_those_of_each_and_latents_are_decoded_once(mask):
+    options = {} if mask == "ignorable" else {"mask_model": self_mask(), "mask_term": mask}
+    model, gaussian = linear_gaussian(**options)
+    batch, sampler, levels = some_rows(gaussian), ImportanceSampler(model, 256), [0.1, 0.5, 0.9]
+    decoded = []
+    model.decoder.register_forward_hook(lambda module, inputs, output: decoded.append(output.numel()))
+    quantiles = sampler.quantiles(batch, levels)
+    once = sum(decoded)
+    decoded.clear()
+    found = sampler.mean_and_quantiles(batch, levels)
+    assert sum(decoded) == once
+    torch.testing.assert_close(found[0], sampler.mean(batch), rtol=EXACT, atol=EXACT)
+    assert torch.equal(found[1], quantiles)
+
+
 def test_cells_of_a_row_are_drawn_jointly():
     model, gaussian = linear_gaussian(3, 1)
     nothing = rows(gaussian, [[0.0] * 3], [[False] * 3])

@@ -1,6 +1,6 @@
 """What an imputer asks of a model over the codes of a table, and what such models share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,7 +47,8 @@ class LevelProbabilities:
         return torch.where(self.seen >= 0, 1.0, self.block.of_leaders(self.groups).amax(dim=1))
 
 
-N_LEVELS = 20  # quantiles whose average is the mean of a number that has a margin
+MEAN_LEVELS = tuple((k + 0.5) / 20 for k in range(20))
+"""Quantiles whose average is the mean of a number that has a margin."""
 
 
 class TabularModel(Protocol):
@@ -82,17 +83,14 @@ class TabularModel(Protocol):
         ...
 
 
-def mean_numbers(features: FeatureMap, mean: Tensor, quantiles: Callable[[list[float]], Tensor]) -> Tensor:
+def mean_numbers(features: FeatureMap, mean: Tensor, quantiles: Tensor) -> Tensor:
     """Returns expected numbers (N, n_numeric): from expected features (N, D), or from quantiles with margins.
 
-    `quantiles` returns those of the features (Q, N, D) at given levels.
+    `quantiles` (Q, N, D) are those of the features at `MEAN_LEVELS`.
     """
-    numbers = features.numbers(mean)
-    if features.bent():
-        levels = [(k + 0.5) / N_LEVELS for k in range(N_LEVELS)]
-        average = features.numbers(quantiles(levels)).mean(dim=0)
-        for i, _ in features.bent():
-            numbers[:, i] = average[:, i]
+    numbers, average = features.numbers(mean), features.numbers(quantiles).mean(dim=0)
+    for i, _ in features.bent():
+        numbers[:, i] = average[:, i]
     return numbers
 
 

@@ -12,7 +12,13 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.protocols import DrawableModel
-from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, mean_numbers
+from halfseen.models.tabular import (
+    MEAN_LEVELS,
+    LevelProbabilities,
+    decode_mean,
+    level_probabilities,
+    mean_numbers,
+)
 from halfseen.nn.weights import module_state
 
 RARE_STREAM = 3  # noise of different purposes is kept apart
@@ -54,7 +60,9 @@ class TabularDensity(Generic[ModuleT]):
         """Returns codes (N, C) completed by conditional means and most probable levels."""
         batch = self.features.encode(codes)
         mean = self._mean(batch)
-        numbers = mean_numbers(self.features, mean, lambda levels: self._quantiles(batch, levels))
+        if not self.features.bent():
+            return decode_mean(self.features, codes, mean)
+        numbers = mean_numbers(self.features, mean, self._quantiles(batch, MEAN_LEVELS))
         return decode_mean(self.features, codes, mean, numbers)
 
     @torch.no_grad()

@@ -49,6 +49,10 @@ class ChainedSampler:
         """Returns quantiles (Q, N, n_numeric)."""
         return self.importance.quantiles(batch, probabilities)
 
+    def mean_and_quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Returns both, from latents that are decoded once."""
+        return self.importance.mean_and_quantiles(batch, probabilities)
+
     def log_prob(self, batch: Incomplete) -> Tensor:
         """Returns a bound of the log density (N) of the observed features."""
         return self.importance.log_prob(batch)

@@ -113,6 +113,22 @@ class ImportanceSampler:
         return self.by_rows(batch, lambda rows, _: self._quantiles(rows, probabilities), dim=1)
 
     @torch.no_grad()
+    def mean_and_quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Returns what `mean` and `quantiles` do, from latents that are decoded once."""
+
+        def both(rows: Incomplete, _: Tensor) -> Tensor:
+            found, counts = self._source.all_of(rows, frugal=True)
+            expected = self._expected(found.parameters, found.completed)
+            mean = torch.einsum("an,and->nd", found.log_w.exp(), expected)
+            mean = torch.where(rows.observed, rows.x, mean)
+            quantiles = self._quantiles_from(found, counts, probabilities)
+            return torch.cat([mean[None], functional.pad(quantiles, (0, rows.n_features - n_numbers))])
+
+        n_numbers = len(self._number_features)
+        found = self.by_rows(batch, both, dim=1)
+        return found[0], found[1:, :, :n_numbers]
+
+    @torch.no_grad()
     def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns rows (M, N, D) with missing cells drawn jointly, by resampling; noise is the rows'."""
         return self.by_rows(batch, lambda rows, index: self._draws(rows, keys[index.numpy()], n_draws), dim=1)
@@ -163,8 +179,12 @@ class ImportanceSampler:
         return torch.where(rows.observed, rows.x, sums / total[:, None])
 
     def _quantiles(self, rows: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        found, counts = self._source.all_of(rows, frugal=True)
-        result = rows.x.new_empty(len(probabilities), len(rows), len(self._number_features))
+        return self._quantiles_from(*self._source.all_of(rows, frugal=True), probabilities)
+
+    def _quantiles_from(self, found: Candidates, counts: Tensor, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, n_numeric); of each row, the first draws count."""
+        shape = len(probabilities), len(counts), len(self._number_features)
+        result = found.log_w.new_empty(shape)
         for n_draws in counts.unique().tolist():
             index = (counts == n_draws).nonzero().squeeze(1)
             result[:, index] = self._quantiles_of(found.of(n_draws, index), probabilities)

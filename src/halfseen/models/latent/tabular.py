@@ -18,7 +18,13 @@ from halfseen.distributions.observation import Observation, RealFamily
 from halfseen.distributions.pixel_likelihood import pixel_observation
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Preimputed, PreimputedFill
-from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, mean_numbers
+from halfseen.models.tabular import (
+    MEAN_LEVELS,
+    LevelProbabilities,
+    decode_mean,
+    level_probabilities,
+    mean_numbers,
+)
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder, PixelMask
 from halfseen.nn.fill import LearnedFill, ZeroFill
 from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel, NonlinearMask
@@ -53,6 +59,10 @@ class LatentSampler(Protocol):
 
     def quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, n_numeric)."""
+        ...
+
+    def mean_and_quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Returns both, from latents that are decoded once."""
         ...
 
     def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
@@ -272,10 +282,10 @@ class TabularLatent:
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by expectations and most probable levels."""
-        rows = self.rows(codes)
-        mean = self.sampler.mean(rows)
-        numbers = mean_numbers(self.features, mean, lambda levels: self._quantiles(rows, levels))
-        return decode_mean(self.features, codes, mean, numbers)
+        if not self.features.bent():
+            return decode_mean(self.features, codes, self.sampler.mean(self.rows(codes)))
+        mean, quantiles = self._mean_and_quantiles(codes, MEAN_LEVELS)
+        return decode_mean(self.features, codes, mean, mean_numbers(self.features, mean, quantiles))
 
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns completed codes (S, N, C) drawn jointly."""
@@ -292,17 +302,15 @@ class TabularLatent:
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, C) of numbers; most probable levels otherwise."""
-        start = self.point(codes) if self.features.blocks else codes.x
-        result = start.expand(len(probabilities), -1, -1).clone()
-        if self.features.numeric:
-            found = self._quantiles(self.rows(codes), probabilities)
-            result[..., list(self.features.numeric)] = self.features.numbers(found)
+        mean, found = self._mean_and_quantiles(codes, probabilities)
+        result = decode_mean(self.features, codes, mean).expand(len(probabilities), -1, -1).clone()
+        result[..., list(self.features.numeric)] = self.features.numbers(found)
         return torch.where(codes.observed, codes.x, result)
 
-    def _quantiles(self, rows: Preimputed, probabilities: Sequence[float]) -> Tensor:
-        """Returns quantiles (Q, N, D) of the numbers, which come first, and zeros after them."""
-        found = self.sampler.quantiles(rows, probabilities)
-        return functional.pad(found, (0, self.features.n_features - found.shape[-1]))
+    def _mean_and_quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Returns expected features (N, D), and quantiles (Q, N, D) of numbers with zeros after them."""
+        mean, found = self.sampler.mean_and_quantiles(self.rows(codes), probabilities)
+        return mean, functional.pad(found, (0, self.features.n_features - found.shape[-1]))
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
         """Returns the probability of each level, by column with levels."""
