@@ -32,6 +32,7 @@ demo: venv  ## impute the bundled penguins table: a completed file and a report 
 # Two workers with one thread each: more threads than cores would only make them wait for each other. A worker
 # begins with half of the tests in their order, so that most of what tests share is made once.
 test test-slow: export OMP_NUM_THREADS = 1
+unexport PYTHONDONTWRITEBYTECODE  # or each process would compile the tests again
 test test-slow test-laws: export TIMEFORMAT = %0lR elapsed, %0lU of processor time
 PYTEST := time $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
@@ -41,7 +42,8 @@ test: check  ## all checks, then the tests and doctests (not the slow ones)
 test-slow: venv  ## the tests marked slow
 	$(PYTEST) -m slow --durations=10
 
-# The checks of scikit-learn do not depend on instructions: they run once with one thread (`test`), once with two.
+# The checks of scikit-learn do not depend on instructions: they run for representatives of each family with one
+# thread (`test`), and for every class with two.
 test-laws: venv  ## the conformance laws on the instructions of other processors, with one thread and with two
 	export ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=1; $(PYTEST) -m laws -k "not scikit_learn" tests/conformance
 	export ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=2; $(PYTEST) -m laws tests/conformance

@@ -31,13 +31,20 @@ def pytest_collection_modifyitems(config, items):
             name = None if case is None else case.name
             suites = plan(_law(item), row, offered[_law(item), row.name].values()).get(name, set())
         (kept if suites else dropped).append(item)
-        if "laws" in suites and "conformance" in item.path.parts and not item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.laws)
-        if "slow" in suites:
-            item.add_marker(pytest.mark.slow)
+        _mark(item, suites)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = kept
+
+
+def _mark(item, suites):
+    """Gives a test the markers of its suites; the laws are the tests of tests/conformance."""
+    is_law, decorated = "conformance" in item.path.parts, item.get_closest_marker("slow")
+    if "laws" in suites and is_law and not decorated:
+        item.add_marker(pytest.mark.laws)
+    if "fast" in suites or decorated:
+        return
+    item.add_marker(pytest.mark.laws_only if suites == {"laws"} and is_law else pytest.mark.slow)
 
 
 def _law(item):

@@ -53,6 +53,7 @@ class DensityRow:
     name: str
     make: Callable[[int], Density]
     scores_the_mask: bool = False  # the density is one of values and mask together
+    slow: bool = False  # as for estimators: no density shares all its code with another
 
     def __str__(self):
         return self.name

@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from conformance.design import REPRESENTATIVES
 from conformance.fitted import fitted, fitted_to_frame, frame, target
 from conformance.registry import (
     CLASSIFIERS,
@@ -40,12 +41,12 @@ import halfseen
 ALLOWED_SKIPS = {"check_array_api_input"}
 
 
-FIRST_OF_CLASS = {type(row.make()): row for row in reversed(ESTIMATORS) if not row.slow}
+FIRST_OF_CLASS = {type(row.make()): row for row in reversed(ESTIMATORS) if not row.slow}.values()
+REPRESENTING = [row for row in FIRST_OF_CLASS if row.name in REPRESENTATIVES]
 
 
-def checks(fast):
-    """The checks of scikit-learn: in the fast suite for one row of a class, in the slow one for others."""
-    rows = [row for row in ESTIMATORS if (row in FIRST_OF_CLASS.values()) == fast]
+def checks(rows):
+    """The checks of scikit-learn for each of some rows."""
     return parametrize_with_checks(
         [row.make(random_state=0) for row in rows],
         expected_failed_checks=lambda estimator: FAILED_CHECKS.get(type(estimator).__name__, {}),
@@ -53,14 +54,21 @@ def checks(fast):
 
 
 @pytest.mark.global_random
-@checks(fast=True)
+@checks(REPRESENTING)
 def test_the_checks_of_scikit_learn_pass(estimator, check):
+    run_check(estimator, check)
+
+
+@pytest.mark.laws_only
+@pytest.mark.global_random
+@checks([row for row in FIRST_OF_CLASS if row not in REPRESENTING])
+def test_the_checks_of_scikit_learn_pass_for_the_other_classes(estimator, check):
     run_check(estimator, check)
 
 
 @pytest.mark.slow
 @pytest.mark.global_random
-@checks(fast=False)
+@checks([row for row in ESTIMATORS if row not in FIRST_OF_CLASS])
 def test_the_checks_of_scikit_learn_pass_for_other_settings_and_presets(estimator, check):
     run_check(estimator, check)
 
