@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from halfseen.experiments import AsPublished, AtLeast, Better, Cell, Published, Within
+from halfseen.experiments import AsPublished, AtLeast, AtMostShare, Better, Cell, Published, Within
 
 
 def evidence(*cells, numbers=None, lower=False):
@@ -30,7 +30,10 @@ def evidence(*cells, numbers=None, lower=False):
 def test_better_compares_means_over_the_same_data(by, outcome):
     runs = evidence((1, "a", 0, 0.9), (1, "b", 0, 0.5), (1, "a", 1, 0.7), (1, "b", 1, 0.7), (1, "b", 2, 0.0))
     verdict = Better("a", "b", on="r2", by=by).judge(runs)
-    assert (verdict.outcome, verdict.evidence) == (outcome, "+0.2000 on average, better in 1 of 2 runs")
+    assert (verdict.outcome, verdict.evidence) == (
+        outcome,
+        "+0.2000 ± 2.5412 on average, better in 1 of 2 runs",
+    )
 
 
 def test_equal_is_not_better_and_less_is_better_where_said():
@@ -103,3 +106,18 @@ def test_claims_say_what_they_claim():
     assert (
         str(Within("a", "r2", 0.5, 0.1, where={"d": (1, 2)})) == "a is within 0.1 of 0.5 in r2 (d = 1 or 2)"
     )
+
+
+def test_the_mean_difference_of_pairs_has_its_t_interval():
+    runs = evidence((1, "a", 0, 0.3), (1, "b", 0, 0.1), (1, "a", 1, 0.5), (1, "b", 1, 0.1))
+    assert "+0.3000 ± 1.2706 on average" in Better("a", "b", on="r2").judge(runs).evidence  # 12.706 * 0.1
+
+
+def test_a_share_of_another_score_is_judged_on_the_same_data():
+    runs = ((1, "a", 0, 0.1), (1, "b", 0, 0.4), (1, "a", 1, 0.1), (1, "b", 1, 0.2), (1, "b", 2, 9.0))
+    third = AtMostShare("a", "b", on="r2", share=1 / 3)
+    assert third.judge(evidence(*runs)).outcome == "met"
+    assert AtMostShare("a", "b", on="r2", share=0.3).judge(evidence(*runs)).outcome == "not met"
+    assert "0.1000 against 0.3000, over 2 runs" in third.judge(evidence(*runs)).evidence
+    assert third.judge(evidence((1, "a", 0, None), (1, "b", 0, 0.1))).outcome == "not met"
+    assert third.judge(evidence((1, "a", 0, 0.1))).outcome == "not testable"

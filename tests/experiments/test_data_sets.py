@@ -2,6 +2,7 @@
 
 import pytest
 
+from halfseen.datasets import physionet
 from halfseen.experiments import (
     EXPERIMENTS,
     convac,
@@ -21,6 +22,7 @@ LOADING = {
     "missvae-images": missvae_images,
     "convac": convac,
     "sparsity": sparsity,
+    "sparsity-series": physionet,
 }
 
 

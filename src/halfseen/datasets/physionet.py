@@ -77,8 +77,10 @@ def load_physionet2012(
         raise ValueError(f"part must be 'a', 'b' or 'c', got {part!r}.")
     if not isinstance(minutes, int) or minutes < 1 or MINUTES % minutes:
         raise ValueError(f"minutes must be a divisor of {MINUTES}, got {minutes!r}.")
-    outcomes = nw.from_native(load(f"physionet2012_set_{part}/outcomes", data_home), eager_only=True)
-    events = nw.from_native(load(f"physionet2012_set_{part}/events", data_home), eager_only=True)
+    outcomes = nw.from_native(
+        load(f"physionet2012_set_{part}/outcomes", data_home=data_home), eager_only=True
+    )
+    events = nw.from_native(load(f"physionet2012_set_{part}/events", data_home=data_home), eager_only=True)
     ids = outcomes["RecordID"].to_numpy().astype(np.int64)
     X = grid_events(events, ids, minutes)
     return Stays(X, outcomes["In-hospital_death"].to_numpy().astype(np.int64), ids, VARIABLES)

@@ -15,9 +15,19 @@ from halfseen.experiments import (
     notmiwae,
     notmiwae_toys,
     sparsity,
+    sparsity_series,
     tables,
 )
-from halfseen.experiments.claims import AsPublished, AtLeast, Better, Cell, Published, Verdict, Within
+from halfseen.experiments.claims import (
+    AsPublished,
+    AtLeast,
+    AtMostShare,
+    Better,
+    Cell,
+    Published,
+    Verdict,
+    Within,
+)
 from halfseen.experiments.runner import Results, Row, run
 from halfseen.experiments.spec import SCALES, Budget, Experiment
 
@@ -33,6 +43,7 @@ _MODULES = (
     tables,
     margins,
     sparsity,
+    sparsity_series,
     convac,
 )
 
@@ -46,6 +57,7 @@ __all__ = [
     "SCALES",
     "AsPublished",
     "AtLeast",
+    "AtMostShare",
     "Better",
     "Budget",
     "Cell",

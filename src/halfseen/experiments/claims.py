@@ -4,13 +4,15 @@ A claim is *met* or *not met* on the runs it speaks of, and *not testable* when 
 them. A run that failed, or gave a number that is not finite, counts against the model that made it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import t as student_t
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Outcome = Literal["met", "not met", "not testable"]
@@ -111,9 +113,47 @@ class Better:
         if not gains:
             return Verdict(str(self), "met", f"every run of {self.other} failed")
         gain = fmean(gains)
-        shown = f"{gain:+.4f} on average, better in {sum(g > 0 for g in gains)} of {len(gains)} runs"
+        won = f"better in {sum(g > 0 for g in gains)} of {len(gains)} runs"
+        shown = f"{gain:+.4f}{_half_width(gains)} on average, {won}"
         good = gain > 0 if self.by == 0 else gain >= self.by
         return Verdict(str(self), "met" if good else "not met", shown)
+
+
+@dataclass(frozen=True)
+class AtMostShare:
+    """The mean score of a model is at most a share of that of another, on the same data; less is better.
+
+    Examples
+    --------
+    >>> str(AtMostShare("corrected", "plain", on="drift", share=1 / 3))
+    'corrected has at most 0.33 of the drift of plain'
+    """
+
+    model: str
+    other: str
+    on: str
+    share: float
+    where: Setting = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} has at most {self.share:.2g} of the {self.on} of {self.other}"
+            f"{_condition(self.where)}"
+        )
+
+    def judge(self, evidence: Evidence) -> Verdict:
+        """Returns the verdict on these runs."""
+        ours = _runs(evidence, self.model, self.where)
+        theirs = {_data(cell): cell for cell in _runs(evidence, self.other, self.where)}
+        pairs = [(cell, theirs[_data(cell)]) for cell in ours if _data(cell) in theirs]
+        if not pairs:
+            return Verdict(str(self), "not testable", "no runs of both")
+        failures = sum(cell.failed or other.failed for cell, other in pairs)
+        if failures:
+            return Verdict(str(self), "not met", f"{failures} of {len(pairs)} pairs of runs failed")
+        mine, other = (fmean(cell.scores[self.on] for cell in cells) for cells in zip(*pairs, strict=True))
+        outcome: Literal["met", "not met"] = "met" if mine <= self.share * other else "not met"
+        return Verdict(str(self), outcome, f"{mine:.4f} against {other:.4f}, over {len(pairs)} runs")
 
 
 @dataclass(frozen=True)
@@ -202,7 +242,7 @@ class AsPublished:
         return _worst(str(self), tested, {name: gain + self.by for name, gain in gains.items()}, gains)
 
 
-Claim = Better | Within | AtLeast | AsPublished
+Claim = Better | AtMostShare | Within | AtLeast | AsPublished
 
 
 def _worst(
@@ -221,6 +261,13 @@ def _worst(
     worst = min(slack, key=slack.__getitem__)
     where = f", at {worst}" if len(groups) > 1 else ""
     return Verdict(claim, "met" if slack[worst] >= 0 else "not met", f"{shown[worst]:+.4f} at worst{where}")
+
+
+def _half_width(gains: Sequence[float]) -> str:
+    """Returns half of the 95% t-interval of the mean of paired differences, or nothing for one pair."""
+    if len(gains) < 2:
+        return ""
+    return f" ± {student_t.ppf(0.975, len(gains) - 1) * stdev(gains) / math.sqrt(len(gains)):.4f}"
 
 
 def _runs(evidence: Evidence, model: str, where: Setting) -> list[Cell]:

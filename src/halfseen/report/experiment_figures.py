@@ -14,6 +14,7 @@ from halfseen.experiments import Cell, Results, missvae, missvae_images, notmiwa
 from halfseen.experiments import notmiwae_toys as toys
 from halfseen.experiments.missvae_methods import DECODER_SNR, ENCODER_SNR
 from halfseen.report.experiment_plot import GRID, OURS, QUIET, THEIRS, new_figure, plot_metrics
+from halfseen.report.sparsity_figures import drift_curves
 from halfseen.research.latent_diagnostics import Divergences
 
 Floats = npt.NDArray[np.float64]
@@ -210,6 +211,7 @@ FIGURES: Mapping[str, Mapping[str, Callable[[Results], Figure | None]]] = Mappin
         "missvae-images": {"grid": imputed_images},
         "notmiwae": {"masks": notmiwae_masks},
         "notmiwae-toys": {"draws": toy_draws},
+        "sparsity-series": {"drift": drift_curves},
     }
 )
 """From the name of an experiment to its further figures, by the ending of their file's name."""
