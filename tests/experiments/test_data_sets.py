@@ -6,6 +6,7 @@ from halfseen.datasets import physionet
 from halfseen.experiments import (
     EXPERIMENTS,
     convac,
+    convac_mnist,
     missvae_images,
     missvae_tables,
     notmiwae,
@@ -21,6 +22,7 @@ LOADING = {
     "missvae-tables": missvae_tables,
     "missvae-images": missvae_images,
     "convac": convac,
+    "convac-mnist": convac_mnist,
     "sparsity": sparsity,
     "sparsity-series": physionet,
 }

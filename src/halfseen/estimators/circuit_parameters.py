@@ -52,6 +52,11 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
         "Products of 2 x 2 neighbouring regions, level by level (HT), or one product of all patches (CP).",
     ),
     "patch": ("int", "Height and width of the patches that the leaves describe."),
+    "shifts": (
+        "int",
+        "The most pixels by which images are shifted, in training at random. Predictions are averaged over "
+        "all (2 * shifts + 1)**2 shifts, and take as many times longer.",
+    ),
     "beta": (
         "float",
         "The weight of the log-likelihood of the pixels, per pixel, beside that of the class given them.",

@@ -25,7 +25,14 @@ from halfseen.estimators.circuit_parameters import documented_images
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.initialisation import cluster_patches, random_weights
 from halfseen.models.circuits.structure import Structure
-from halfseen.models.image_circuit import ImageCircuit, patch_likelihood, restore_image_circuit
+from halfseen.models.image_circuit import (
+    ImageCircuit,
+    patch_likelihood,
+    restore_image_circuit,
+    seen_through,
+    shift_average,
+    shifted_grids,
+)
 from halfseen.nn.weights import module_state
 from halfseen.objectives.circuits import UNKNOWN, HybridLikelihood
 from halfseen.objectives.supervised import Labelled
@@ -50,6 +57,7 @@ class ImageCircuitEstimator(TableEstimator):
     patience: int
     validation_fraction: float
     callback: Callable[[Progress], None] | None
+    shifts: int = 0  # of a density, whose grid stays
     schema = None  # all columns are pixels
 
     @property
@@ -72,7 +80,8 @@ class ImageCircuitEstimator(TableEstimator):
             raise ValueError(f"structure must be 'deep' or 'shallow', got {self.structure!r}.")
 
     def _structure(self, n_classes: int) -> Structure:
-        shape, channels = self.image_planes_, self._channels
+        planes, height, width = self.image_planes_
+        shape, channels = (planes, height + 2 * self.shifts, width + 2 * self.shifts), self._channels
         if self.structure == "shallow":
             return Structure.shallow_image(
                 shape, self.n_leaves, channels[0], patch=self.patch, n_classes=n_classes
@@ -88,13 +97,14 @@ class ImageCircuitEstimator(TableEstimator):
         circuit = Circuit(structure, patch_likelihood(self._modelled, structure)).float()
         counts = torch.bincount(train.target[train.target != UNKNOWN], minlength=n_classes) + 1.0
         circuit.log_prior.copy_((counts / counts.sum()).log())
-        cluster_patches(circuit, train.rows, generator)
+        grids = shifted_grids(self.image_planes_, self.shifts)
+        cluster_patches(circuit, seen_through(train.rows, grids[0]), generator)
         random_weights(circuit, generator)
         circuit.leaves.requires_grad_(False)
-        pixels = torch.arange(circuit.leaves.n_features)
+        pixels = torch.arange(train.rows.x.shape[1])
         self.history_ = fit_module(
             circuit,
-            HybridLikelihood(beta, pixels, self.max_dropped, _squares(self.image_planes_)),
+            HybridLikelihood(beta, pixels, self.max_dropped, _squares(self.image_planes_), grids),
             train,
             generator=generator,
             validation=held,
@@ -123,7 +133,8 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     :math:`A^y` of each class is factorised by a network of sums and of products over 2 x 2 neighbours.
     Missing pixels are integrated out exactly in one pass, so a classifier that was trained on complete images
     serves every pattern of missing pixels. In training pixels are left out at random and integrated out.
-    Assumes that pixels are missing at random (MAR).
+    With `shifts`, each batch is shifted at random, and the probabilities of a class are geometric means over
+    all shifts, which makes them more accurate. Assumes that pixels are missing at random (MAR).
 
     Attributes
     ----------
@@ -159,7 +170,8 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         *,
         structure: str = "deep",
         patch: int = 2,
-        beta: float = 0.02,
+        shifts: int = 0,
+        beta: float = 8.0,
         max_dropped: float = 0.9,
         max_epochs: int = 20,
         batch_size: int = 128,
@@ -174,6 +186,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         self.n_channels = n_channels
         self.structure = structure
         self.patch = patch
+        self.shifts = shifts
         self.beta = beta
         self.max_dropped = max_dropped
         self.max_epochs = max_epochs
@@ -199,6 +212,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         """
         self._check_parameters()
         check_number("beta", self.beta, lambda v: 0 <= v < np.inf, "at least 0 and finite")
+        check_whole("shifts", self.shifts, 0)
         read = self._read(X, reset=True)
         if not self._modelled:
             raise ValueError("All pixels of all images have the same value: there is nothing to learn from.")
@@ -222,9 +236,10 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         codes = self._read(X, reset=False).codes
         found = np.empty((len(codes), len(self.classes_)))
         size = rows_at_once(self._floats_per_image(self.circuit_.structure))
+        grids = shifted_grids(self.image_planes_, self.shifts)
         for start in range(0, len(codes), size):
             batch = self._features.encode(codes[start : start + size])
-            found[start : start + size] = self.circuit_.class_probabilities(batch).numpy()
+            found[start : start + size] = shift_average(self.circuit_, batch, grids).numpy()
         return found
 
     def _state(self) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from halfseen.experiments import (
     convac,
+    convac_mnist,
     gaussian,
     margins,
     missvae,
@@ -45,6 +46,7 @@ _MODULES = (
     sparsity,
     sparsity_series,
     convac,
+    convac_mnist,
 )
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(

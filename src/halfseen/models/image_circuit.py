@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
@@ -14,12 +16,62 @@ from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf
 from halfseen.distributions.observation import Observation, Part
 from halfseen.models.circuits.circuit import Circuit
-from halfseen.models.circuits.structure import Structure
+from halfseen.models.circuits.structure import NOTHING, Structure
 from halfseen.models.tabular import LevelProbabilities
 from halfseen.nn.weights import load_module, module_state
 
-MIN_STD = 0.02
+MIN_STD = 0.06
 """No component is narrower, where shades go from -1 to 1: black pixels cannot make a density infinite."""
+
+
+def shifted_grids(planes: tuple[int, int, int], most: int) -> Tensor:
+    """Returns the pixels (S, E) that a frame around the image shows, for each shift of the image within it.
+
+    The frame is `most` pixels wider than the image on each side. The image is shifted by up to `most` pixels
+    in both directions; the first of the shifts is none. Places without a pixel are -1.
+
+    Examples
+    --------
+    >>> shifted_grids((1, 1, 2), 1)[0].view(3, 4)
+    tensor([[-1, -1, -1, -1],
+            [-1,  0,  1, -1],
+            [-1, -1, -1, -1]])
+    """
+    channels, height, width = planes
+    pixels = torch.arange(channels * height * width).view(channels, height, width)
+    sides = sorted(range(-most, most + 1), key=abs)
+    frames = [
+        functional.pad(pixels, (most + x, most - x, most + y, most - y), value=NOTHING).flatten()
+        for y, x in product(sides, repeat=2)
+    ]
+    return torch.stack(frames)
+
+
+def seen_through(batch: Incomplete, places: Tensor) -> Incomplete:
+    """Returns the pixels (N, E) at the places (E) of a frame; where a place is -1, the pixel is missing."""
+    x = torch.cat([batch.x, torch.zeros_like(batch.x[:, :1])], dim=1)
+    observed = torch.cat([batch.observed, torch.zeros_like(batch.observed[:, :1])], dim=1)
+    return Incomplete(x[:, places], observed[:, places])
+
+
+def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor) -> Tensor:
+    r"""Returns the probability (N, K) of each class, averaged over shifts of the image.
+
+    .. math:: p(y \mid x_o) \propto \exp \Bigl(\frac{1}{S} \sum_s \log p_s(y \mid x_o)\Bigr)
+
+    This geometric mean is no longer a conditional distribution of one density.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        Over the pixels of the frame.
+    batch : Incomplete
+        The pixels (N, D) of the image.
+    grids : Tensor
+        The frames (S, E), as `shifted_grids` returns them.
+    """
+    scores = [circuit.class_scores(seen_through(batch, grid))[0].log_softmax(dim=-1) for grid in grids]
+    return torch.stack(scores).mean(dim=0).softmax(dim=-1)
 
 
 def patch_likelihood(columns: Sequence[Column], structure: Structure) -> Observation:

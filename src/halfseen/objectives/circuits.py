@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.models.image_circuit import seen_through
 from halfseen.objectives.supervised import Labelled
 
 LabelledRows = Labelled[Incomplete]
@@ -42,19 +43,35 @@ class HybridLikelihood:
         The greatest rate at which columns are left out.
     blocks : Tensor, optional
         A region (D) of each feature; in every second row, whole regions are left out instead of columns.
+    grids : Tensor, optional
+        Frames (S, E) through which the model sees the features, as `shifted_grids` returns them. Each batch
+        is seen through one of them, drawn at random.
     """
 
     def __init__(
-        self, beta: float, owners: Tensor, max_dropped: float = 0.0, blocks: Tensor | None = None
+        self,
+        beta: float,
+        owners: Tensor,
+        max_dropped: float = 0.0,
+        blocks: Tensor | None = None,
+        grids: Tensor | None = None,
     ) -> None:
         self.beta = beta
         self.owners = owners
         self.max_dropped = max_dropped
         self.n_columns = int(owners.max()) + 1
         self.blocks = blocks
+        self.grids = grids
 
     def draw_noise(self, batch: LabelledRows, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Returns which features (N, D) are kept."""
+        """Returns which features (N, D) are kept, and the frame (E) through which they are seen."""
+        if self.grids is None:
+            return self._draw_kept(batch, generator)
+        chosen = torch.randint(len(self.grids), (), generator=generator)
+        return (*self._draw_kept(batch, generator), self.grids[chosen])
+
+    def _draw_kept(self, batch: LabelledRows, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Returns which features (N, D) are kept; nothing if all are."""
         if self.max_dropped == 0.0:
             return ()
         rates = self.max_dropped * torch.rand(len(batch), 1, generator=generator)
@@ -69,8 +86,10 @@ class HybridLikelihood:
     def __call__(self, module: ClassModel, batch: LabelledRows, noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
         rows = batch.rows
-        if noise:
+        if self.max_dropped > 0.0 and noise:
             rows = Incomplete(rows.x, rows.observed & noise[0])
+        if self.grids is not None:
+            rows = seen_through(rows, noise[-1] if noise else self.grids[0])
         scores, shift = module.class_scores(rows)
         known = batch.target != UNKNOWN
         target = torch.where(known, batch.target, 0)

@@ -19,7 +19,10 @@ from scipy import stats
 from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.leaves import GaussianLeaf
+from halfseen.distributions.observation import Observation, Part
 from halfseen.models.circuits.circuit import Circuit
+from halfseen.models.circuits.initialisation import random_weights
 from halfseen.models.circuits.layers import LogMatmulExp, SumLayer
 from halfseen.models.circuits.structure import Level, Structure
 from halfseen.models.mixture import DiagonalMixture
@@ -332,3 +335,17 @@ def test_marginalising_a_region_is_the_same_as_missing_pixels_of_its_patch():
     assert (messages.values[2] == 0).all()
     sums = circuit.sums[0](messages).values[2]
     torch.testing.assert_close(sums, torch.zeros_like(sums), rtol=0, atol=EXACT)
+
+
+def test_prototypes_follow_the_greatest_weights_down_to_the_leaves():
+    structure = Structure.image((4, 4), 3, [2, 2], n_classes=2)
+    circuit = Circuit(structure, Observation([Part(GaussianLeaf(4), range(4), range(4))])).double()
+    random_weights(circuit, torch.Generator().manual_seed(0))
+    means = torch.arange(12.0).view(3, 4)
+    with torch.no_grad():
+        circuit.leaves.theta[:, :4] = means
+    shown = circuit.prototypes(0)
+    best = circuit.sums[0].weights.argmax(dim=1)  # (places, channels); windows are in order of their place
+    for channel, place in product(range(2), range(4)):
+        expected = means[best[place, channel]].double()
+        torch.testing.assert_close(shown[channel, list(structure.windows[place])], expected)

@@ -256,6 +256,38 @@ class Circuit(nn.Module):
         completed = self._of_tree(self.leaves.chosen(values, components), tree)
         return torch.where(batch.observed, batch.x, completed.to(batch.x.dtype)), best.values
 
+    @torch.no_grad()
+    def prototypes(self, level: int) -> Tensor:
+        """Returns rows (K, D) that show what the channels of a level stand for, in all regions at once.
+
+        Row k shows, in each region, the means of the most probable components below channel k.
+
+        Parameters
+        ----------
+        level : int
+            The number of the level from the bottom, from 0 on; it must have sums. If there are several trees,
+            the first is shown.
+        """
+        top = self.sums[level]
+        if not isinstance(top, SumLayer):
+            raise ValueError(f"Level {level} has no sums.")
+        n_channels = top.logits.shape[2]
+        channel = torch.arange(n_channels).expand(self.structure.levels[level].n_regions, -1)
+        for number in range(level, -1, -1):
+            layer, product = self.sums[number], self.products[number]
+            if number < level and isinstance(product, ProductLayer):
+                channel = channel[product.parents]
+            if isinstance(layer, SumLayer):
+                channel = layer.of_regions(len(channel)).argmax(dim=1).gather(1, channel)
+        of_tree = self.trees == 0
+        components = channel.new_zeros(self.leaves.n_windows * self.leaves.n_parts, n_channels)
+        components[self.regions[of_tree]] = channel[of_tree]
+        values = self._observation.mean(self.leaves.theta)
+        values = values.expand(self.leaves.n_windows, n_channels, -1, -1)
+        return self._of_tree(
+            self.leaves.chosen(values, components), torch.zeros(n_channels, dtype=torch.long)
+        )
+
     @property
     def _observation(self) -> Observation:
         return self.leaves.observation

@@ -1,0 +1,68 @@
+"""The experiment on digits with missing pixels: its masks, its rivals, and a run."""
+
+import numpy as np
+import pytest
+import torch
+
+from halfseen.experiments import convac_mnist, run
+from halfseen.experiments.convac_mnist import (
+    EXPERIMENT,
+    MANY_MISSING,
+    PLANS,
+    MaskedCrossEntropy,
+    NearestObserved,
+    make_task,
+    of_pixels,
+    of_squares,
+)
+from halfseen.objectives.supervised import Labelled
+
+
+@pytest.fixture(name="task")
+def small_task(monkeypatch):
+    rng = np.random.default_rng(0)
+    labels = np.arange(400) % 10
+    images = rng.integers(0, 255, (400, 28, 28)).astype(np.uint8)
+    arrays = {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels}
+    monkeypatch.setattr(convac_mnist, "load", lambda name: arrays)
+    return make_task({"plan": "smoke"}, 0)
+
+
+def test_every_metric_has_a_masked_copy_of_the_same_images(task):
+    assert task.test.keys() == EXPERIMENT.metrics.keys()
+    assert set(MANY_MISSING) <= task.test.keys()
+    complete = task.test[of_pixels(0.0)]
+    assert not np.isnan(complete).any()
+    for images in task.test.values():
+        np.testing.assert_array_equal(np.where(np.isnan(images), complete, images), complete)
+    # 20 images of 784 pixels: five standard errors of the rate are 0.012
+    assert np.isnan(task.test[of_pixels(0.9)]).mean() == pytest.approx(0.9, abs=0.012)
+    assert (np.isnan(task.test[of_squares(1, 15)]).sum(axis=(1, 2)) == 225).all()
+
+
+def test_neighbours_are_compared_on_observed_pixels_alone(task):
+    neighbours = NearestObserved().fit(np.repeat(task.train[:6], 5, axis=0), np.repeat(np.arange(6), 5))
+    hidden = task.train[:6].copy()
+    hidden[:, 10:] = np.nan
+    np.testing.assert_array_equal(neighbours.predict(hidden), np.arange(6))
+
+
+def test_the_rival_that_is_trained_on_masks_sees_pixels_and_squares():
+    images = Labelled(torch.ones(400, 2, 28, 28), torch.zeros(400), torch.ones(400))
+    (kept,) = MaskedCrossEntropy().draw_noise(images, torch.Generator().manual_seed(0))
+    flips = (kept[:, :, 1:] != kept[:, :, :-1]).sum(dim=(1, 2))
+    few_edges = flips <= 2 * 15 * 3  # an image whose squares are missing has at most two edges in 45 rows
+    assert 0.4 < few_edges.float().mean() < 0.65
+    assert (~kept[few_edges]).float().mean() < 0.5
+
+
+def test_scales_grow():
+    sizes = [(plan.n_train, plan.n_test, plan.circuit_epochs) for plan in PLANS.values()]
+    assert sizes == sorted(sizes)
+
+
+@pytest.mark.slow
+def test_the_smallest_scale_runs(shared_data, tmp_path):
+    results = run(EXPERIMENT, "smoke", tmp_path)
+    assert not any(cell.failed for cell in results.cells)
+    assert results.cells[0].arrays["drawn"].shape == (10, 8, 28, 28)
