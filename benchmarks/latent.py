@@ -34,7 +34,6 @@ from halfseen.datasets.registry import describe_dataset
 from halfseen.estimators.latent import MIWAEImputer
 from halfseen.experiments.missvae import DEMISSVAE, METHODS, MIWAE, MVAE, PLANS, Task, make_task
 from halfseen.experiments.missvae_methods import Method, build, rows_of
-from halfseen.models.latent.tabular import TabularLatent
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.training.step import Optimiser
 
@@ -119,10 +118,9 @@ def mixed_table(n_rows: int) -> pd.DataFrame:
 
 def fixed_effort(imputer: MIWAEImputer) -> MIWAEImputer:
     """Returns the imputer with all draws and a proposal of its own for every row."""
-    other, model = copy(imputer), imputer.model_
-    assert isinstance(model, TabularLatent)
-    assert isinstance(model.sampler, ImportanceSampler)
-    other.model_ = replace(model, sampler=replace(model.sampler, effort="fixed"))
+    other = copy(imputer)
+    assert isinstance(imputer.sampler_, ImportanceSampler)
+    other.sampler_ = replace(imputer.sampler_, effort="fixed")
     return other
 
 

@@ -229,7 +229,7 @@ def test_signs_may_be_one_for_all_a_list_or_by_name():
         imputer = NotMIWAEImputer(
             missingness="self-masking-logistic", signs=signs, random_state=0, **{**SMALL, "max_epochs": 0}
         )
-        mask_model = imputer.fit(table).model_.sampler.model.mask_model
+        mask_model = imputer.fit(table).model_.mask_model
         assert torch.sign(mask_model.slope).tolist() == expected
     with pytest.raises(ValueError, match="signs refers to column 'd', which is not in the table"):
         NotMIWAEImputer(missingness="self-masking-monotone", signs={"d": 1}, **SMALL).fit(table)
@@ -249,11 +249,11 @@ def test_poor_weights_warn_and_say_what_to_do():
     table = line()
     imputer = MIWAEImputer(random_state=0, **{**SMALL, "n_imputation_draws": 200}).fit(table)
     with torch.no_grad():  # a posterior in the wrong place, and no proposal to help
-        imputer.model_.sampler.model.encoder.output.bias[0] += 1.0
-    rows = imputer.model_.rows(Incomplete.from_array(table))
+        imputer.model_.encoder.output.bias[0] += 1.0
+    rows = imputer._encoding.rows(Incomplete.from_array(table))
     with pytest.warns(HalfseenWarning, match=r"importance weights .* raise n_imputation_draws"):
-        check_importance_weights(replace(imputer.model_.sampler, adapts=False), rows)
-    check_importance_weights(imputer.model_.sampler, rows)  # no warning: rows get proposals of their own
+        check_importance_weights(replace(imputer.sampler_, adapts=False), rows)
+    check_importance_weights(imputer.sampler_, rows)  # no warning: rows get proposals of their own
 
 
 def test_chains_move_draws_and_nothing_else(tmp_path):
@@ -273,6 +273,22 @@ def test_chains_move_draws_and_nothing_else(tmp_path):
         LatentImputer(n_chain_steps=5, posterior="mixture", **settings).fit(table)
 
 
+def test_the_model_is_a_torch_module_beside_the_sampler_and_can_decode_latents(tmp_path):
+    table = np.where(np.random.default_rng(0).random((40, 3)) < 0.2, np.nan, np.arange(120.0).reshape(40, 3))
+    imputer = MIWAEImputer(random_state=0, n_latent=2, max_epochs=1, n_imputation_draws=20).fit(table)
+    imputer.save(tmp_path / "model.halfseen")
+    for one in (imputer, halfseen.load(tmp_path / "model.halfseen")):
+        assert isinstance(one.model_, torch.nn.Module)
+        assert one.sampler_.model is one.model_
+        assert sum(weights.numel() for weights in one.model_.parameters()) > 100
+        decoded = one.model_.decoder(torch.zeros(5, 2, dtype=torch.float64))
+        assert decoded.shape == (5, one.model_.observation.n_parameters)
+        assert torch.equal(decoded, imputer.model_.decoder(torch.zeros(5, 2, dtype=torch.float64)))
+    constant = imputer.fit(np.ones((40, 3)))
+    assert constant.model_ is None
+    assert constant.sampler_ is None
+
+
 @pytest.mark.slow
 def test_intervals_of_an_overconfident_model_are_inflated_and_the_factors_are_saved(tmp_path):
     rng = np.random.default_rng(0)
@@ -281,9 +297,9 @@ def test_intervals_of_an_overconfident_model_are_inflated_and_the_factors_are_sa
     imputer = MIWAEImputer(random_state=0, n_latent=1, max_epochs=0, validation_fraction=0.5).fit(table)
     assert max(imputer.interval_inflation_) < 1.2
     with torch.no_grad():
-        imputer.model_.sampler.model.decoder.output.bias[6:12] -= 1.5  # of the scales
-    rows = imputer.model_.rows(Incomplete.from_array(table))
-    imputer.model_ = imputer._calibrated(imputer.model_, imputer._split(rows)[1])
+        imputer.model_.decoder.output.bias[6:12] -= 1.5  # of the scales
+    rows = imputer._encoding.rows(Incomplete.from_array(table))
+    imputer.sampler_ = imputer._calibrated(imputer.sampler_, imputer._split(rows)[1])
     assert min(imputer.interval_inflation_) > 1.5
     low, high = imputer.interval(table)
     assert 0.85 < ((low <= complete) & (complete <= high))[np.isnan(table)].mean() < 0.95

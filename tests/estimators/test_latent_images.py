@@ -52,7 +52,7 @@ def fit(table, make=MIWAEImputer, **settings):
 
 
 def leaf(imputer):
-    return imputer.model_.sampler.model.observation.leaves[0]
+    return imputer.model_.observation.leaves[0]
 
 
 @pytest.mark.parametrize("make", [MIWAEImputer, MissIWAEImputer, NotMIWAEImputer])
@@ -72,7 +72,7 @@ def test_networks_are_convolutional_and_no_gaussian_is_fitted(monkeypatch):
 
     for name in ("fit_start",):
         monkeypatch.setattr(f"halfseen.estimators.latent_base.{name}", refuse)
-    model = fit(with_missing(halves(60)), NotMIWAEImputer).model_.sampler.model
+    model = fit(with_missing(halves(60)), NotMIWAEImputer).model_
     assert isinstance(model.encoder, ConvEncoder)
     assert isinstance(model.decoder, ConvDecoder)
 
@@ -117,7 +117,7 @@ def test_a_bound_without_importance_weights_does_not_give_the_latents_up(make):
     """The four kinds of image are told apart, where pixel means would be wrong in half of the cells."""
     images = halves(400)
     table = with_missing(images)
-    start = fit(table, make, max_epochs=0).model_.sampler.model
+    start = fit(table, make, max_epochs=0).model_
     scale = start.posterior(start_rows(table)).scale.detach()
     assert 0.05 < float(scale.median()) < 0.2
     filled = fit(table, make, **TRAINED | {"max_epochs": 12}).transform(table)
@@ -163,7 +163,7 @@ def test_binary_pixels_are_drawn_as_they_are_and_seen_as_minus_one_and_one():
     draws = imputer.sample(table, n_draws=3)
     assert set(np.unique(draws)) == {0.0, 255.0}
     np.testing.assert_array_equal(draws[:, ~np.isnan(table)], np.tile(table[~np.isnan(table)], (3, 1)))
-    rows = imputer.model_.rows(imputer._read(table, reset=False).codes)
+    rows = imputer._encoding.rows(imputer._read(table, reset=False).codes)
     assert set(rows.x[rows.observed].unique().tolist()) == {-1.0, 1.0}
     probabilities = imputer.class_probabilities(table)
     assert {values.shape for values in probabilities.values()} == {(60, 2)}
@@ -215,7 +215,7 @@ def test_colours_are_the_first_axis_and_sides_need_not_be_even():
     assert not np.isnan(filled).any()
     holes = np.isnan(table)
     assert filled[:, :88][holes[:, :88]].min() > 2.0 > filled[:, 88:][holes[:, 88:]].max()
-    model = imputer.model_.sampler.model
+    model = imputer.model_
     assert model.decoder(torch.zeros(5, 2)).shape == (5, model.observation.n_parameters)
 
 
@@ -234,7 +234,7 @@ def test_colours_are_the_first_axis_and_sides_need_not_be_even():
 def test_every_model_of_missingness_has_a_bias_for_each_pixel_and_shares_the_rest(missingness, signs, kind):
     table = with_missing(halves(40))
     imputer = fit(table, LatentImputer, missingness=missingness, signs=signs)
-    mask_model = imputer.model_.sampler.model.mask_model
+    mask_model = imputer.model_.mask_model
     assert isinstance(mask_model, kind)
     assert mask_model.bias.shape == (64,)
     assert sum(parameter.numel() for parameter in mask_model.parameters()) < 64 + 200
@@ -248,7 +248,7 @@ def test_the_direction_in_which_pixels_hide_themselves_is_learned(hidden):
     lost = (truth == hidden) & (np.random.default_rng(2).random(truth.shape) < 0.6)
     settings = {**TRAINED, "max_epochs": 8, "learning_rate": 1e-2, "n_starts": 1}
     imputer = fit(np.where(lost, np.nan, truth), NotMIWAEImputer, **settings)
-    slope = imputer.model_.sampler.model.mask_model.filter.weight.item()  # of the log odds to be seen
+    slope = imputer.model_.mask_model.filter.weight.item()  # of the log odds to be seen
     assert (slope < -0.2) if hidden == 1.0 else (slope > 0.2)
 
 
@@ -256,7 +256,7 @@ def test_the_direction_in_which_pixels_hide_themselves_is_learned(hidden):
 def test_a_known_direction_is_that_of_all_pixels(sign):
     table = with_missing(halves(40))
     imputer = fit(table, NotMIWAEImputer, missingness="self-masking-logistic", signs=sign, n_starts=1)
-    seen = imputer.model_.sampler.model.mask_model.logits(torch.tensor([[-1.0], [1.0]]).expand(2, 64))
+    seen = imputer.model_.mask_model.logits(torch.tensor([[-1.0], [1.0]]).expand(2, 64))
     assert (torch.sign(seen[0] - seen[1]) == sign).all()  # +1: white pixels are seen less often
     with pytest.raises(ValueError, match="signs must be the same for all pixels"):
         fit(table, NotMIWAEImputer, missingness="self-masking-monotone", signs=[1] * 63 + [-1])

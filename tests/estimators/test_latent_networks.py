@@ -26,7 +26,7 @@ def test_networks_of_users_are_trained_and_answer():
     state = torch.get_rng_state()
     imputer = LatentImputer(encoder=mlp, decoder=mlp, **SETTINGS).fit(table())
     assert torch.equal(torch.get_rng_state(), state)  # factories use it, and it is restored
-    for network in (imputer.model_.sampler.model.encoder, imputer.model_.sampler.model.decoder):
+    for network in (imputer.model_.encoder, imputer.model_.decoder):
         assert isinstance(network.network, nn.Sequential)
         assert network.gate != 0  # it has left zero
     again = LatentImputer(encoder=mlp, decoder=mlp, **SETTINGS).fit(table())

@@ -72,7 +72,7 @@ def test_values_that_were_cut_off_are_filled_in_beyond_those_that_were_seen(sign
     both = NotMIWAEImputer(**settings).fit(table)
     beyond = sign * both.transform(table)[group, 0] > np.nanmax(sign * table[:, 0])
     assert beyond.mean() > 0.95
-    assert abs(float(both.model_.sampler.model.mask_model.slope[0].detach())) > 10
+    assert abs(float(both.model_.mask_model.slope[0].detach())) > 10
     monkeypatch.setattr(latent_base, "start_from_edges", lambda *_: None)
     flat = NotMIWAEImputer(**settings).fit(table)
     assert min(both.history_.monitored) < min(flat.history_.monitored)
@@ -83,29 +83,28 @@ def test_learned_probabilities_are_those_of_the_mask_in_the_units_of_the_table()
     imputer = NotMIWAEImputer(missingness="self-masking-logistic", signs=1, random_state=0, **SMALL).fit(
         table
     )
-    model = imputer.model_
     values = torch.tensor([-1.0, 0.5, 7.0], dtype=torch.float64)
-    found = model.mask_probabilities(0, values)
+    found = torch.from_numpy(imputer.mask_probabilities("x0", values.numpy()))
     seen = table[~np.isnan(table[:, 0]), 0]
     x = torch.zeros(3, 3, dtype=torch.float64)
     x[:, 0] = (values - seen.mean()) / seen.std()
-    mask_model = model.sampler.model.mask_model
+    mask_model = imputer.model_.mask_model
     expected = mask_model.log_prob(x, torch.tensor([False, True, True])).exp().detach()
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-8)
     assert (found.diff() > 0).all()
-    assert torch.equal(model.mask_probabilities(1, values), torch.zeros(3, dtype=torch.float64))
+    assert imputer.mask_probabilities("x1", values.numpy()).tolist() == [0.0] * 3
 
 
 def test_probabilities_of_what_was_not_modelled_are_refused():
     table, _ = cut_off()
     with pytest.raises(ValueError, match="assumes values missing at random"):
-        MIWAEImputer(random_state=0, **SMALL).fit(table).model_.mask_probabilities(0, torch.zeros(1))
+        MIWAEImputer(random_state=0, **SMALL).fit(table).mask_probabilities("x0", [0.0])
     frame = pd.DataFrame(table, columns=["a", "b", "c"]).assign(
         level=np.where(np.arange(len(table)) % 3, "a", "b")
     )
     fitted = NotMIWAEImputer(random_state=0, **SMALL).fit(frame)
-    with pytest.raises(ValueError, match="is not numeric"):
-        fitted.model_.mask_probabilities(3, torch.zeros(1))
+    with pytest.raises(ValueError, match="Column 'level' is not a numeric column that is modelled"):
+        fitted.mask_probabilities("level", [0.0])
 
 
 @pytest.mark.parametrize(("n_rows", "share"), [(1000, 1.0), (20_000, 0.5)])

@@ -30,13 +30,16 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """Fits a model to an incomplete table and imputes missing values of tables with the same columns.
 
     A subclass has parameters, a method `_fit_model(codes)` that returns a `TabularModel`, and a method
-    `_model_from_state` that rebuilds the model from saved tensors. `transform` never refits, and observed
-    values are returned unchanged.
+    `_model_from_state` that rebuilds the model from saved tensors. One whose `model_` is something else
+    overrides `_fit_codes`, `_answers`, `_state` and `_restore`. `transform` never refits, and observed values
+    are returned unchanged.
 
     In a data frame, some missing values are left empty: those in the columns of `columns_left_`, and those
     for which a rule of `skip_rules_` says that the column does not apply. Numeric arrays are imputed
     completely.
     """
+
+    model_: Any
 
     @all_or_nothing
     @task_threads()
@@ -57,7 +60,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """
         read = self._read(X, reset=True)
         self._find_rules_and_announce(read)
-        self.model_ = self._fit_model(read.codes) if self._modelled else None
+        self._fit_codes(read.codes)
         return self
 
     @property
@@ -157,7 +160,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             The levels are in the order of ``schema_``. The probabilities of an observed value are 0 and 1.
         """
         read = self._read(X, reset=False)
-        if self.model_ is None:
+        model = self._answers
+        if model is None:
             return {}
         found = {
             c: np.empty((read.table.n_rows, len(column.levels)))
@@ -168,7 +172,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             return {}
         size = rows_at_once(self._width + max(answer.shape[1] for answer in found.values()))
         for start in range(0, read.table.n_rows, size):
-            probabilities = self.model_.level_probabilities(read.codes[start : start + size])
+            probabilities = model.level_probabilities(read.codes[start : start + size])
             for c, answer in found.items():
                 answer[start : start + size] = probabilities[c].dense().numpy()
         return {self._modelled[c].name: answer for c, answer in found.items()}
@@ -185,13 +189,14 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             The probability is 1 where the value was observed.
         """
         read = self._read(X, reset=False)
-        if self.model_ is None:
+        model = self._answers
+        if model is None:
             return {}
         levelled = [c for c, column in enumerate(self._modelled) if column.levels is not None]
         found = {c: np.ones(read.table.n_rows) for c in levelled}
         rows = np.flatnonzero(~read.codes.observed[:, levelled].all(dim=1).numpy())
         for part in self._parts(rows):
-            probabilities = self.model_.level_probabilities(read.codes[torch.from_numpy(part)])
+            probabilities = model.level_probabilities(read.codes[torch.from_numpy(part)])
             for c, answer in found.items():
                 answer[part] = probabilities[c].top().numpy()
         return {self._modelled[c].name: answer for c, answer in found.items()}
@@ -208,11 +213,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         array of shape (n_samples,)
         """
         read = self._read(X, reset=False)
-        if self.model_ is None:
+        model = self._answers
+        if model is None:
             return np.zeros(read.table.n_rows)
         scores = np.empty(read.table.n_rows)
         for rows in self._parts(np.arange(read.table.n_rows)):
-            scores[rows] = self.model_.log_prob(read.codes[torch.from_numpy(rows)]).numpy()
+            scores[rows] = model.log_prob(read.codes[torch.from_numpy(rows)]).numpy()
         return scores
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -222,6 +228,16 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             raise ValueError("The score is a mean over rows: X must have at least one row, but it has none.")
         return float(scores.mean())
 
+    def _fit_codes(self, codes: Incomplete) -> None:
+        """Fits to the codes of the modelled columns; without any there is no model."""
+        self.model_ = self._fit_model(codes) if self._modelled else None
+
+    @property
+    def _answers(self) -> TabularModel | None:
+        """What completes the codes of tables."""
+        model: TabularModel | None = self.model_
+        return model
+
     def _fit_model(self, codes: Incomplete) -> TabularModel:
         raise NotImplementedError(f"{type(self).__name__} does not say how its model is fitted.")
 
@@ -229,7 +245,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         raise NotImplementedError(f"{type(self).__name__} does not say how its model is rebuilt.")
 
     def _state(self) -> dict[str, Tensor]:
-        return {} if self.model_ is None else self.model_.state()
+        return {} if self.model_ is None else dict(self.model_.state())
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self.model_ = self._model_from_state(state) if self._modelled else None
@@ -261,14 +277,15 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         `complete` takes the model, the codes of some rows and the positions of these rows, and returns (S, N,
         C). The result has, for each draw, a list of the codes of missing cells of each modelled column.
         """
-        if self.model_ is None:
+        model = self._answers
+        if model is None:
             return [[] for _ in range(n_draws)]
         modelled = [j for j, column in enumerate(self.schema_) if column.modelled]
         missing = read.missing[:, modelled]  # (N, C)
         kept = [np.empty((n_draws, n_missing)) for n_missing in missing.sum(axis=0)]
         done = np.zeros(len(modelled), dtype=np.int64)
         for rows in self._parts(np.flatnonzero(missing.any(axis=1)), n_draws):
-            completed = complete(self.model_, read.codes[torch.from_numpy(rows)], rows).numpy()
+            completed = complete(model, read.codes[torch.from_numpy(rows)], rows).numpy()
             for c, values in enumerate(kept):
                 of_column = completed[:, missing[rows, c], c]
                 values[:, done[c] : done[c] + of_column.shape[1]] = of_column

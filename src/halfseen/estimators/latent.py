@@ -28,8 +28,11 @@ class LatentImputer(BaseLatentImputer):
     ----------
     schema_ : Schema
         The kind of each column, and the reasons.
-    model_ : TabularLatent
-        The fitted model; ``model_.sampler.model`` has the networks.
+    model_ : torch.nn.Module
+        The fitted model, a `LatentModel`, or None if no column is modelled. It has the networks ``encoder``
+        and ``decoder``, the likelihood of cells ``observation`` and the model of the mask ``mask_model``.
+    sampler_ : ImportanceSampler or ChainedSampler
+        Draws the missing values given the observed ones from `model_`.
     history_ : History
         The loss (minus the bound) after each epoch, and the reason why training stopped.
     weight_diagnostics_ : dict
@@ -196,7 +199,7 @@ class NotMIWAEImputer(BaseLatentImputer):
     Use it for values that are missing because of their own size. By default, the probability that a value is
     missing is a logistic function of the value itself (MNAR). `score_samples` returns a lower bound on the
     log density of the observed values, without the mask, so it can be compared with other imputers.
-    ``model_.mask_probabilities(column, values)`` returns the learned probabilities that values are missing.
+    `mask_probabilities` returns the learned probabilities that values are missing.
 
     References
     ----------

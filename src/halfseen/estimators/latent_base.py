@@ -7,7 +7,9 @@ from itertools import cycle
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._random import torch_generator
@@ -34,12 +36,13 @@ from halfseen.estimators.latent_weights import check_importance_weights
 from halfseen.models.latent.completions import CompletedRows, Completions
 from halfseen.models.latent.images import ImageLatent, start_images
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import Preimputed
+from halfseen.models.latent.rows import Preimputed, RowEncoding
 from halfseen.models.latent.start import Factors, start_from_edges, start_from_factors, start_from_probit
-from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler, TabularLatent
+from halfseen.models.latent.tabular import LatentArchitecture, TabularLatent
 from halfseen.nn.mask_models import KnownMask, MaskModel
 from halfseen.nn.residual import NetworkFactory
 from halfseen.nn.self_masking import SelfMaskModel
+from halfseen.nn.weights import module_state
 from halfseen.objectives.decomposed import DecomposedObjective
 from halfseen.objectives.latent import LatentObjective
 from halfseen.samplers.calibration import hide_cells
@@ -96,6 +99,10 @@ class BaseLatentImputer(BaseImputer):
     n_imputation_draws: int
     callback: Callable[[Progress], None] | None
 
+    model_: LatentModel | None
+    sampler_: ImportanceSampler | ChainedSampler | None
+    _encoding: RowEncoding
+
     @property
     def _is_known(self) -> bool:
         """Whether the mechanism is given as a function."""
@@ -113,9 +120,45 @@ class BaseLatentImputer(BaseImputer):
         if self._networks:
             raise ValueError(
                 f"An imputer whose {' and '.join(self._networks)} is a network of yours cannot be saved: "
-                "keep the weights of model_.sampler.model yourself."
+                "keep the weights of model_ yourself."
             )
         super().save(path)
+
+    @torch.no_grad()
+    def mask_probabilities(self, column: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Returns the learned probabilities that values of a column are missing.
+
+        Where the probability depends on other columns, they are at their means. It is 0 for a column without
+        missing values in `fit`.
+
+        Parameters
+        ----------
+        column : str
+            The name of a numeric column; in arrays, columns are named ``"x0"``, ``"x1"`` and so on.
+        values : array-like of shape (n_values,)
+            Values of the column, in the units of the table.
+
+        Returns
+        -------
+        array of shape (n_values,)
+        """
+        check_is_fitted(self)
+        mask_model = None if self.model_ is None else self.model_.mask_model
+        if mask_model is None or mask_model.is_ignorable:
+            raise ValueError(
+                "The model assumes values missing at random, so it has no probabilities of missing values."
+            )
+        features = self._encoding.features
+        position = next((c for c in features.numeric if self._modelled[c].name == str(column)), None)
+        if position is None:
+            raise ValueError(f"Column {column!r} is not a numeric column that is modelled.")
+        given = torch.from_numpy(np.array(values, dtype=np.float64)).reshape(-1)
+        x = torch.zeros(len(given), features.n_features, dtype=torch.float64)
+        if mask_model.layout.columns is not None and position not in mask_model.layout.columns:
+            return x[:, 0].numpy()
+        place = features.numeric.index(position)
+        x[:, place] = features.score(place, given)
+        return torch.sigmoid(-mask_model.logits(x)[:, position]).numpy()
 
     @property
     def _takes_images(self) -> bool:
@@ -125,25 +168,39 @@ class BaseLatentImputer(BaseImputer):
     def _may_have_rules(self) -> bool:
         return not self._takes_images
 
-    def _fit_model(self, codes: Incomplete) -> TabularLatent | ImageLatent:
+    def _fit_codes(self, codes: Incomplete) -> None:
+        self.model_ = self.sampler_ = None
+        if not self._modelled:
+            return
         check_choices(self)
-        generator = torch_generator(self.seed_)
         self.interval_inflation_: list[float] = []
-        fitted: TabularLatent | ImageLatent
-        rows: Incomplete
-        if self.image_shape is None:
-            fitted, rows = self._fit_table(codes, generator)
-        else:
-            fitted, rows = self._fit_images(codes, generator)
-        sampler = fitted.sampler
-        assert isinstance(sampler, ImportanceSampler)
+        fit = self._fit_images if self._takes_images else self._fit_table
+        rows, held_out = fit(codes, torch_generator(self.seed_))
+        sampler = self._importance_sampler()
+        if not self._takes_images:
+            sampler = self._calibrated(sampler, held_out)
         self.weight_diagnostics_ = check_importance_weights(sampler, rows)
-        return replace(fitted, sampler=self._answering(sampler))
+        self.sampler_ = self._answering(sampler)
 
-    def _fit_images(self, codes: Incomplete, generator: torch.Generator) -> tuple[ImageLatent, Incomplete]:
-        """Trains from random weights: a Gaussian of all pixels would be slow to fit, and of no use."""
+    @property
+    def _answers(self) -> TabularLatent | ImageLatent | None:
+        if self.model_ is None or self.sampler_ is None:
+            return None
+        if self._takes_images:
+            is_density = bool(self.model_.observation.is_density.any())
+            return ImageLatent(self._modelled, self._encoding, self.sampler_, is_density)
+        return TabularLatent(self._modelled, self._encoding, self.sampler_)
+
+    def _fit_images(
+        self, codes: Incomplete, generator: torch.Generator
+    ) -> tuple[Incomplete, Incomplete | None]:
+        """Trains from random weights: a Gaussian of all pixels would be slow to fit, and of no use.
+
+        Returns the rows, and those that were held out.
+        """
         features = pixel_features(self._modelled, codes)
-        rows = features.encode(codes).to(torch.float32)
+        self._encoding = RowEncoding(features)
+        rows = self._encoding.rows(codes)
         if self.missingness == Missingness.MAR:
             rows = rows[rows.observed.any(dim=1)]
         architecture = self._architecture(features, codes)
@@ -156,9 +213,9 @@ class BaseLatentImputer(BaseImputer):
             start_images(model, rows, generator)
             return *self._train(model, split, generator, True), model
 
-        model = self._best_of_starts(attempt)
+        self.model_ = self._best_of_starts(attempt)
         self.architecture_ = architecture.to_dict()
-        return ImageLatent(self._modelled, features, self._sampler(model)), rows
+        return rows, split[1]
 
     def _best_of_starts(self, attempt: Callable[[], Attempt], n_kinds: int = 1) -> LatentModel:
         """Returns the trained model with the best held-out bound, and keeps its history."""
@@ -170,7 +227,10 @@ class BaseLatentImputer(BaseImputer):
         assert best is not None
         return best[1]
 
-    def _fit_table(self, codes: Incomplete, generator: torch.Generator) -> tuple[TabularLatent, Preimputed]:
+    def _fit_table(
+        self, codes: Incomplete, generator: torch.Generator
+    ) -> tuple[Incomplete, Incomplete | None]:
+        """Trains from a Gaussian start; returns the rows, and those that were held out."""
         likelihoods = check_likelihoods(self.likelihoods, self.schema_)
 
         def margin(column: Column, values: Any) -> Margin | None:
@@ -196,10 +256,10 @@ class BaseLatentImputer(BaseImputer):
             self._start(model, start, rows, generator, steep=next(turns))
             return *self._train(model, split, generator, isinstance(start, Gaussian)), model
 
-        model = self._best_of_starts(attempt, len(kinds)).double()
+        self.model_ = self._best_of_starts(attempt, len(kinds)).double()
+        self._encoding = RowEncoding(features, preimputer)
         self.architecture_ = architecture.to_dict()
-        fitted = TabularLatent(self._modelled, features, preimputer, self._sampler(model))
-        return self._calibrated(fitted, held_out), rows
+        return rows, held_out
 
     @staticmethod
     def _may_hide(features: FeatureMap, architecture: LatentArchitecture) -> Tensor | None:
@@ -215,42 +275,49 @@ class BaseLatentImputer(BaseImputer):
         """Returns rows to train on and rows held out: the same for every start and for calibration."""
         return split_rows(rows, self.validation_fraction, torch_generator(self.seed_))
 
-    def _calibrated(self, fitted: TabularLatent, held_out: Preimputed | None) -> TabularLatent:
-        """Returns the model with intervals that cover numbers which are hidden from the held-out rows."""
-        sampler = fitted.sampler
-        assert isinstance(sampler, ImportanceSampler)
-        observation = sampler.model.observation
-        if held_out is None or not observation.numeric:
-            return fitted
+    def _calibrated(self, sampler: ImportanceSampler, held_out: Incomplete | None) -> ImportanceSampler:
+        """Returns a sampler whose intervals cover numbers which are hidden from the held-out rows."""
+        observation, features = sampler.model.observation, self._encoding.features
+        preimputer = self._encoding.preimputer
+        if held_out is None or preimputer is None or not observation.numeric:
+            return sampler
         some = held_out[:CALIBRATION_ROWS]
         owners = observation.columns_of_features
         hidden = hide_cells(some, owners, torch_generator(self.seed_))
-        partly = Preimputed.by(fitted.preimputer, Incomplete(some.x, some.observed & ~hidden))
+        partly = Preimputed.by(preimputer, Incomplete(some.x, some.observed & ~hidden))
         numbers = [int((owners == column).nonzero()[0, 0]) for column in observation.numeric]
-        steps = [self._modelled[column].code_step or 0.0 for column in fitted.features.numeric]
-        half = fitted.features.half_widths(torch.tensor(steps, dtype=torch.float64))
+        steps = [self._modelled[column].code_step or 0.0 for column in features.numeric]
+        half = features.half_widths(torch.tensor(steps, dtype=torch.float64))
         sampler = sampler.calibrated(partly, some.x[:, numbers], hidden[:, numbers], half)
         self.interval_inflation_ = list(sampler.interval_inflation)
-        return replace(fitted, sampler=sampler)
+        return sampler
 
-    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularLatent | ImageLatent:
+    def _state(self) -> dict[str, Tensor]:
+        return {} if self.model_ is None else self._encoding.state() | module_state(self.model_)
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        self.model_ = self.sampler_ = None
+        if not self._modelled:
+            return
+        self._encoding = RowEncoding.from_state(self._modelled, state)
         architecture = LatentArchitecture.from_dict(self.architecture_)
-        kind = TabularLatent if architecture.image_shape is None else ImageLatent
-        return kind.from_state(
-            self._modelled, state, architecture, lambda model: self._answering(self._sampler(model))
+        self.model_ = architecture.restore(
+            self._modelled, self._encoding.features, state, self._encoding.dtype
         )
+        self.sampler_ = self._answering(self._importance_sampler())
 
-    def _answering(self, sampler: ImportanceSampler) -> LatentSampler:
+    def _answering(self, sampler: ImportanceSampler) -> ImportanceSampler | ChainedSampler:
         """Returns what answers: the sampler, or chains that begin with its draws."""
         return (
             ChainedSampler(sampler, self.n_chain_steps, self.chain_kernel) if self.n_chain_steps else sampler
         )
 
-    def _sampler(self, model: LatentModel) -> ImportanceSampler:
+    def _importance_sampler(self) -> ImportanceSampler:
+        assert self.model_ is not None
         # Curvatures of convolutional networks cost too much, and networks of users may have none.
         adapts = self.image_shape is None and "decoder" not in self._networks
         return ImportanceSampler(
-            model,
+            self.model_,
             self.n_imputation_draws,
             self.seed_ % 2**31,
             adapts=adapts,

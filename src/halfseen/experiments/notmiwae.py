@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed before the next import
 from sklearn.impute import IterativeImputer
 
@@ -34,7 +33,6 @@ from halfseen.estimators.imputers import GaussianImputer, MeanImputer
 from halfseen.estimators.latent import MIWAEImputer, NotMIWAEImputer
 from halfseen.experiments.claims import AsPublished, AtLeast, Better, Published, Setting
 from halfseen.experiments.spec import Budget, Experiment
-from halfseen.models.latent.tabular import TabularLatent
 from halfseen.vocabulary import Missingness
 
 RMSE = "RMSE"
@@ -108,10 +106,8 @@ def score(model: Any, task: Task) -> dict[str, Any]:
 
 def mask_curves(model: NotMIWAEImputer, n_columns: int) -> npt.NDArray[np.float64]:
     """Returns how likely cells are missing at `VALUES`, by value and column, as the model has learned."""
-    fitted, values = model.model_, torch.from_numpy(VALUES)
-    assert isinstance(fitted, TabularLatent)
-    curves = [fitted.mask_probabilities(column, values) for column in range(n_columns)]
-    return torch.stack(curves, dim=1).numpy()
+    names = [column.name for column in model.schema_][:n_columns]
+    return np.stack([model.mask_probabilities(name, VALUES) for name in names], axis=1)
 
 
 def published(setting: Setting, model: str, metric: str) -> Published | None:

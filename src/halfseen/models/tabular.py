@@ -78,10 +78,6 @@ class TabularModel(Protocol):
         """Returns the log density (N) of the observed cells, in the units of the table."""
         ...
 
-    def state(self) -> dict[str, Tensor]:
-        """Returns every learned tensor, to be saved."""
-        ...
-
 
 def mean_numbers(features: FeatureMap, mean: Tensor, quantiles: Tensor) -> Tensor:
     """Returns expected numbers (N, n_numeric): from expected features (N, D), or from quantiles with margins.

@@ -1,7 +1,7 @@
 """A latent-variable model over images: tables whose columns are pixels of one kind."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.tabular import LatentArchitecture, LatentSampler
+from halfseen.models.latent.rows import RowEncoding
+from halfseen.models.latent.tabular import LatentSampler
 from halfseen.models.tabular import LevelProbabilities
 from halfseen.nn.residual import ResidualMLP
-from halfseen.nn.weights import module_state
 
 FIRST_SCALE = 0.1  # of posteriors, where that of the prior is 1
 
@@ -31,19 +31,27 @@ class ImageLatent:
     ----------
     columns : sequence of Column
         The D pixels, all of one kind, in the order (C, H, W).
-    features : FeatureMap
-        From codes (N, D) to features (N, D), as `pixel_features` makes it.
+    encoding : RowEncoding
+        From codes (N, D) to features (N, D), as `pixel_features` makes them.
     sampler : LatentSampler
-        Has the trained model.
+        Answers for rows of features.
+    is_density : bool
+        Whether pixels are real numbers, which have densities; shades and binary pixels have probabilities.
     """
 
     columns: Sequence[Column]
-    features: FeatureMap
+    encoding: RowEncoding
     sampler: LatentSampler
+    is_density: bool
+
+    @property
+    def features(self) -> FeatureMap:
+        """From codes to features."""
+        return self.encoding.features
 
     def rows(self, codes: Incomplete) -> Incomplete:
-        """Returns the features of codes."""
-        return self.features.encode(codes).to(torch.float32)
+        """Returns the rows of features that the model reads."""
+        return self.encoding.rows(codes)
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, D) completed by expectations; of binary pixels, probabilities to be rounded."""
@@ -70,26 +78,9 @@ class ImageLatent:
     def log_prob(self, codes: Incomplete) -> Tensor:
         """Returns a lower bound (N) of the log probability of the observed pixels; of numbers, density."""
         total = self.sampler.log_prob(self.rows(codes)).double()
-        if self.sampler.model.observation.is_density.any():
+        if self.is_density:
             total = total + self.features.log_jacobian(codes)
         return torch.where(codes.observed.any(dim=1), total, 0.0)
-
-    def state(self) -> dict[str, Tensor]:
-        """Returns every learned tensor."""
-        return self.features.state() | module_state(self.sampler.model)
-
-    @classmethod
-    def from_state(
-        cls,
-        columns: Sequence[Column],
-        state: Mapping[str, Tensor],
-        architecture: LatentArchitecture,
-        make_sampler: Callable[[LatentModel], LatentSampler],
-    ) -> "ImageLatent":
-        """Rebuilds the model from its columns, its architecture and what `state` returned."""
-        features = FeatureMap.from_state(columns, state, all_indicators=True)
-        model = architecture.restore(columns, features, state, torch.float32)
-        return cls(columns, features, make_sampler(model))
 
     @property
     def _is_binary(self) -> bool:

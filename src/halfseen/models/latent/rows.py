@@ -1,12 +1,17 @@
-"""Incomplete rows together with a preimputation, which encoders read."""
+"""What the networks of latent-variable models read of the codes of a table."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
+
+LARGEST_FEATURE = 1e100  # standard deviations from the mean: squares of what is beyond might overflow
 
 
 @dataclass(frozen=True)
@@ -52,3 +57,51 @@ class PreimputedFill(nn.Module):
         if not isinstance(batch, Preimputed):
             raise TypeError("The rows bring no preimputation: make them with Preimputed.by.")
         return torch.where(batch.observed, batch.x, batch.preimputation)
+
+
+@dataclass(frozen=True)
+class RowEncoding:
+    """From the codes of a table to the rows that a latent-variable model reads.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        From codes (N, C) to features (N, D), with all indicators.
+    preimputer : Gaussian, optional
+        Of the features; its conditional means are what the encoder sees for missing values. Without it, as
+        for images, rows are in single precision, in which convolutions are fast.
+    """
+
+    features: FeatureMap
+    preimputer: Gaussian | None = None
+
+    def rows(self, codes: Incomplete) -> Incomplete:
+        """Returns the features of codes; with a preimputer, none is farther out than `LARGEST_FEATURE`."""
+        features = self.features.encode(codes)
+        if self.preimputer is None:
+            return features.to(torch.float32)
+        near = Incomplete(features.x.clamp(-LARGEST_FEATURE, LARGEST_FEATURE), features.observed)
+        return Preimputed.by(self.preimputer, near)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating type of rows and of the model that reads them."""
+        return torch.float32 if self.preimputer is None else torch.float64
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns every learned tensor."""
+        if self.preimputer is None:
+            return self.features.state()
+        gaussian = {
+            "preimputer.loc": self.preimputer.loc,
+            "preimputer.covariance": self.preimputer.covariance,
+        }
+        return self.features.state() | gaussian
+
+    @classmethod
+    def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "RowEncoding":
+        """Rebuilds the encoding from the columns and what `state` returned."""
+        features = FeatureMap.from_state(columns, state, all_indicators=True)
+        if "preimputer.loc" not in state:
+            return cls(features)
+        return cls(features, Gaussian(state["preimputer.loc"], state["preimputer.covariance"]))

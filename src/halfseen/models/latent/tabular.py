@@ -13,11 +13,10 @@ from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
-from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import Observation, RealFamily
 from halfseen.distributions.pixel_likelihood import pixel_observation
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import Preimputed, PreimputedFill
+from halfseen.models.latent.rows import PreimputedFill, RowEncoding
 from halfseen.models.tabular import (
     MEAN_LEVELS,
     LevelProbabilities,
@@ -31,7 +30,7 @@ from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel
 from halfseen.nn.residual import LinearWithNetwork, NetworkFactory, ResidualMLP
 from halfseen.nn.self_masking import FlexibleSelfMask, LinearSelfMask, MonotoneMask, SharedSlopeMask
 from halfseen.nn.set_encoder import SetEncoder
-from halfseen.nn.weights import load_module, module_state
+from halfseen.nn.weights import load_module
 from halfseen.vocabulary import Missingness
 
 OFFERED = tuple(word for word in Missingness if word not in (Missingness.PROBIT, Missingness.GAUSSIAN))
@@ -41,17 +40,11 @@ MAPS = 4  # units of `width` that stand for one map of a convolutional network
 PATCHES = 8  # side by side, about
 MASK_MAPS = 8
 CODE_SIZE = 64  # of a set of observed features
-LARGEST_FEATURE = 1e100  # standard deviations from the mean: squares of what is beyond might overflow
 RARE_STREAM = 3  # noise that chooses among rare levels, apart from the sampler's
 
 
 class LatentSampler(Protocol):
     """What a tabular model asks of a sampler of missing features."""
-
-    @property
-    def model(self) -> LatentModel:
-        """The trained model."""
-        ...
 
     def mean(self, batch: Incomplete) -> Tensor:
         """Returns rows (N, D) with expected features."""
@@ -261,24 +254,24 @@ class TabularLatent:
     ----------
     columns : sequence of Column
         The C modelled columns.
-    features : FeatureMap
-        From codes (N, C) to features (N, D), with all indicators.
-    preimputer : Gaussian
-        Of the features; its conditional means are what the encoder sees for missing values.
+    encoding : RowEncoding
+        From codes (N, C) to rows of features (N, D), with all indicators.
     sampler : LatentSampler
-        Has the trained model.
+        Answers for rows of features.
     """
 
     columns: Sequence[Column]
-    features: FeatureMap
-    preimputer: Gaussian
+    encoding: RowEncoding
     sampler: LatentSampler
 
-    def rows(self, codes: Incomplete) -> Preimputed:
-        """Returns the features of codes, preimputed; none is farther out than `LARGEST_FEATURE`."""
-        features = self.features.encode(codes)
-        near = Incomplete(features.x.clamp(-LARGEST_FEATURE, LARGEST_FEATURE), features.observed)
-        return Preimputed.by(self.preimputer, near)
+    @property
+    def features(self) -> FeatureMap:
+        """From codes to features."""
+        return self.encoding.features
+
+    def rows(self, codes: Incomplete) -> Incomplete:
+        """Returns the rows of features that the model reads."""
+        return self.encoding.rows(codes)
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by expectations and most probable levels."""
@@ -325,48 +318,3 @@ class TabularLatent:
             levels = torch.where(seen, codes.x[:, block.column], 0.0).long()
             total = total + torch.where(seen, block.share[levels].log(), 0.0)
         return torch.where(shows, total, 0.0)
-
-    @torch.no_grad()
-    def mask_probabilities(self, column: int, values: Tensor) -> Tensor:
-        """Returns how likely cells of a column of numbers are to be missing, if they had the values (V).
-
-        Where other columns count too, they are at their means. Columns that were never missing are so with
-        probability 0.
-        """
-        mask_model = self.sampler.model.mask_model
-        if mask_model.is_ignorable:
-            raise ValueError(
-                "The model assumes values missing at random, so it has no probabilities of missing values."
-            )
-        if column not in self.features.numeric:
-            raise ValueError(f"Column {self.columns[column].name!r} is not numeric.")
-        columns = mask_model.layout.columns
-        if columns is not None and column not in columns:
-            return torch.zeros_like(values, dtype=torch.float64)
-        place = self.features.numeric.index(column)
-        x = torch.zeros(len(values), self.features.n_features, dtype=torch.float64)
-        x[:, place] = self.features.score(place, values)
-        return torch.sigmoid(-mask_model.logits(x)[:, column])
-
-    def state(self) -> dict[str, Tensor]:
-        """Returns every learned tensor."""
-        weights = module_state(self.sampler.model)
-        preimputer = {
-            "preimputer.loc": self.preimputer.loc,
-            "preimputer.covariance": self.preimputer.covariance,
-        }
-        return self.features.state() | preimputer | weights
-
-    @classmethod
-    def from_state(
-        cls,
-        columns: Sequence[Column],
-        state: Mapping[str, Tensor],
-        architecture: LatentArchitecture,
-        make_sampler: Callable[[LatentModel], LatentSampler],
-    ) -> "TabularLatent":
-        """Rebuilds the model from its columns, its architecture and what `state` returned."""
-        features = FeatureMap.from_state(columns, state, all_indicators=True)
-        model = architecture.restore(columns, features, state, torch.float64)
-        preimputer = Gaussian(state["preimputer.loc"], state["preimputer.covariance"])
-        return cls(columns, features, preimputer, make_sampler(model))
