@@ -42,11 +42,18 @@ def test_each_column_is_read_once(read_columns):
     assert read_columns == [0, 1, 2]
 
 
-def test_a_fitted_imputer_reads_each_column_once(read_columns):
+def test_an_imputer_reads_each_column_once_in_fit_and_in_each_answer(read_columns):
     imputer = GaussianImputer(random_state=0).fit(FRAME)
+    assert read_columns == [0, 1, 2]
     read_columns.clear()
     imputer.interval(FRAME)
     assert sorted(read_columns) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("read", [Cells.read, CodedTable.read])
+def test_diagnosis_and_evaluation_read_each_column_once(read, read_columns):
+    read(FRAME)
+    assert read_columns == [0, 1, 2]
 
 
 def test_estimators_evaluation_and_diagnosis_have_the_same_codes():

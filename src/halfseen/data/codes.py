@@ -3,15 +3,16 @@
 Estimators, the evaluation of imputers and the diagnosis of missing values all read tables here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data.frames import Floats, Table, is_frame
+from halfseen.data.frames import Floats, RawColumn, Table, is_frame
 from halfseen.data.masked import unmask
-from halfseen.data.schema import Column, Schema
+from halfseen.data.schema import Column, Schema, infer_columns
 from halfseen.errors import SchemaError
 
 Bools = npt.NDArray[np.bool_]
@@ -74,20 +75,48 @@ def read_codes(table: Table, schema: Schema, *, censored: bool = True) -> Codes:
            [nan, 0. ],
            [2.5, 1. ]])
     """
-    columns = tuple(column for column in schema if column.modelled)
-    missing = np.empty((table.n_rows, len(table.names)), dtype=bool)
-    values = np.empty((table.n_rows, len(columns)))
-    position = 0
+    cells = _Cells(table, sum(column.modelled for column in schema))
     for j, column in enumerate(schema):
-        raw = table.column(j)
-        missing[:, j] = np.isnan(raw.values)
+        cells.add(table.column(j), column, censored=censored)
+    return cells.codes()
+
+
+def infer_codes(
+    table: Table, overrides: Mapping[Any, Any] | None = None, *, censored: bool = True
+) -> tuple[Schema, Codes]:
+    """Infers a schema and reads the codes by it, each column of the table once; see `Schema.infer`."""
+    cells = _Cells(table, len(table.names))
+    columns = []
+    for raw, column in infer_columns(table, overrides):
+        cells.add(raw, column, censored=censored)
+        columns.append(column)
+    return Schema.of(columns), cells.codes()
+
+
+class _Cells:
+    """The codes of the columns of a table, of which at most `n_modelled` are modelled."""
+
+    def __init__(self, table: Table, n_modelled: int) -> None:
+        self.missing = np.empty((table.n_rows, len(table.names)), dtype=bool)
+        self.values = np.empty((table.n_rows, n_modelled))
+        self.columns: list[Column] = []
+        self.n_read = 0
+
+    def add(self, raw: RawColumn, column: Column, *, censored: bool) -> None:
+        """Adds the next column."""
+        self.missing[:, self.n_read] = np.isnan(raw.values)
+        self.n_read += 1
         if not column.modelled:
-            continue
+            return
         code = column.encode(raw)
         if not censored:
             code = np.where(column.is_censored(code), np.nan, code)
-        values[:, position] = code
-        position += 1
-    observed = ~np.isnan(values)
-    values[~observed] = 0.0  # in place: a table can be large
-    return Codes(columns, values, observed, missing)
+        self.values[:, len(self.columns)] = code
+        self.columns.append(column)
+
+    def codes(self) -> Codes:
+        """Returns the codes of all columns."""
+        values = np.ascontiguousarray(self.values[:, : len(self.columns)])
+        observed = ~np.isnan(values)
+        values[~observed] = 0.0  # in place: a table can be large
+        return Codes(tuple(self.columns), values, observed, self.missing)

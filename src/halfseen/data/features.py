@@ -133,11 +133,6 @@ class FeatureMap:
                 groups[c] = _group_levels(torch.bincount(seen, minlength=len(column.levels)))
         identity = Standardizer(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
         features = cls._arranged(columns, groups, identity, all_indicators)
-        if choose is not None:
-            found = {
-                c: choose(columns[c], codes.x[codes.observed[:, c], c].numpy()) for c in features.numeric
-            }
-            features = replace(features, margins=tuple(found.values()) if any(found.values()) else ())
         raw = features._indicate(codes)
         scaler = Standardizer.fit(raw)
         if all_indicators:  # indicators stay 0 and 1
@@ -145,7 +140,29 @@ class FeatureMap:
             scaler = Standardizer(
                 torch.where(is_number, scaler.loc, 0.0), torch.where(is_number, scaler.scale, 1.0)
             )
-        return replace(features, scaler=scaler), Incomplete(scaler.forward(raw.filled()), raw.observed)
+        features = replace(features, scaler=scaler)
+        batch = Incomplete(scaler.forward(raw.filled()), raw.observed)
+        return (features, batch) if choose is None else features.choose_margins(columns, codes, batch, choose)
+
+    def choose_margins(
+        self, columns: Sequence[Column], codes: Incomplete, batch: Incomplete, choose: MarginChoice
+    ) -> tuple["FeatureMap", Incomplete]:
+        """Returns features with the chosen margins, and the codes by them; `batch` is the codes without."""
+        margins = tuple(choose(columns[c], codes.x[codes.observed[:, c], c].numpy()) for c in self.numeric)
+        if not any(margins):
+            return self, batch
+        x, loc, scale = batch.x.clone(), self.scaler.loc.clone(), self.scaler.scale.clone()
+        for i, margin in enumerate(margins):
+            if margin is None:
+                continue
+            seen = codes.observed[:, self.numeric[i], None]
+            value = torch.where(seen, codes.x[:, self.numeric[i], None], 0.0)
+            scores = Incomplete(margin.forward(value), seen)
+            scaler = Standardizer.fit(scores)
+            x[:, i] = scaler.forward(scores.filled())[:, 0]
+            loc[i], scale[i] = scaler.loc[0], scaler.scale[0]
+        scaler = Standardizer(loc, scale)
+        return replace(self, margins=margins, scaler=scaler), Incomplete(x, batch.observed)
 
     @classmethod
     def from_state(

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 
+LEAST, GREATEST = 1e-100, 1e100  # between these, squares of numbers are numbers, and so are their sums
+
 
 @dataclass(frozen=True)
 class Standardizer:
@@ -27,20 +29,25 @@ class Standardizer:
     def fit(cls, batch: Incomplete) -> "Standardizer":
         """Learns location and scale; a feature without spread keeps scale 1."""
         total = batch.observed.sum(dim=0).clamp(min=1)
-        # Squares of numbers near the largest float overflow, so everything is divided by the largest first.
-        largest = batch.filled().abs().amax(dim=0) if len(batch) else torch.ones(batch.n_features)
+        x = batch.filled()
+        largest = x.abs().amax(dim=0) if len(batch) else torch.ones(batch.n_features)
         unit = torch.where(largest > 0, largest, 1.0).to(batch.x.dtype)
-        x = batch.filled() / unit
+        # Squares of numbers near the largest float overflow, and those near the smallest vanish.
+        divisor = torch.where((unit > LEAST) & (unit < GREATEST), 1.0, unit)
+        if bool((divisor != 1).any()):
+            x = x / divisor
         loc = x.sum(dim=0) / total
-        centred = torch.where(batch.observed, x - loc, 0.0)
-        scale = (centred.square().sum(dim=0) / total).sqrt() * unit
-        return cls(loc * unit, torch.where(scale > 1e-12 * unit, scale, 1.0))
+        centred = (x - loc).masked_fill_(~batch.observed, 0.0)
+        scale = (centred.square_().sum(dim=0) / total).sqrt() * divisor
+        return cls(loc * divisor, torch.where(scale > 1e-12 * unit, scale, 1.0))
 
     def forward(self, x: Tensor) -> Tensor:
         """Standardises values (*, D)."""
-        centred = x - self.loc
+        scaled = (x - self.loc).div_(self.scale)
+        if bool(scaled.sum().isfinite()):
+            return scaled
         apart = x / self.scale - self.loc / self.scale  # for differences beyond the largest float
-        return torch.where(centred.isinf(), apart, centred / self.scale)
+        return torch.where((x - self.loc).isinf(), apart, scaled)
 
     def inverse(self, x: Tensor) -> Tensor:
         """Puts standardised values (*, D) back on their own scale."""

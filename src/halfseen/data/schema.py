@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral
 from pathlib import Path
@@ -73,17 +73,14 @@ class Schema:
             If distinct integers beyond 2**53 become equal as floating-point numbers, or if a text column that
             is not modelled looks like numbers.
         """
-        settings = _check_overrides({} if overrides is None else overrides, table)
-        columns = []
-        for j, name in enumerate(table.names):
-            raw = table.column(j)
-            _warn_of_merged(raw)
-            column = infer_column(raw, settings.get(name, {}), named=table.named)
-            if "kind" not in settings.get(name, {}):
-                _warn_of_numbers(raw, column)
-            columns.append(column)
-        check_rules(columns)
-        return cls(tuple(columns))
+        return cls.of(column for _, column in infer_columns(table, overrides))
+
+    @classmethod
+    def of(cls, columns: Iterable[Column]) -> "Schema":
+        """Creates a schema of inferred columns, whose skip rules are checked."""
+        schema = cls(tuple(columns))
+        check_rules(schema.columns)
+        return schema
 
     @staticmethod
     def read_overrides(path: str | Path) -> dict[str, Any]:
@@ -156,6 +153,20 @@ def _warn_of_numbers(raw: RawColumn, column: Column) -> None:
             "values "
             "are identifiers."
         )
+
+
+def infer_columns(
+    table: Table, overrides: Mapping[Any, Any] | None = None
+) -> Iterator[tuple[RawColumn, Column]]:
+    """Yields each column of a table as it was read, and what it is; see `Schema.infer`."""
+    settings = _check_overrides({} if overrides is None else overrides, table)
+    for j, name in enumerate(table.names):
+        raw = table.column(j)
+        _warn_of_merged(raw)
+        column = infer_column(raw, settings.get(name, {}), named=table.named)
+        if "kind" not in settings.get(name, {}):
+            _warn_of_numbers(raw, column)
+        yield raw, column
 
 
 def _check_overrides(overrides: Any, table: Table) -> dict[str, dict[str, Any]]:

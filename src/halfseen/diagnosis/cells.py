@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data.codes import Bools, open_table, read_codes
+from halfseen.data.codes import Bools, infer_codes, open_table
 from halfseen.data.frames import Floats, Table
-from halfseen.data.schema import Column, Schema
+from halfseen.data.schema import Column
 
 Integers = npt.NDArray[np.int64]
 
@@ -37,8 +37,7 @@ class Cells:
     def read(cls, X: Any) -> "Cells":
         """Reads a pandas, polars or pyarrow table, or an array of numbers with NaN."""
         table = open_table(X)
-        schema = Schema.infer(table)
-        codes = read_codes(table, schema)
+        schema, codes = infer_codes(table)
         x = np.zeros(codes.missing.shape, order="F")
         x[:, [column.modelled for column in schema]] = codes.values
         return cls(schema.columns, x, np.asfortranarray(~codes.missing))

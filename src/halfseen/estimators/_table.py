@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from halfseen._random import seed_from
 from halfseen.config import memory_budget
-from halfseen.data.codes import read_codes
+from halfseen.data.codes import infer_codes, read_codes
 from halfseen.data.columns import KINDS
 from halfseen.data.frames import Storage, Table, is_frame
 from halfseen.data.incomplete import Incomplete
@@ -70,10 +70,13 @@ class TableEstimator(Saveable, BaseEstimator):
             check_is_fitted(self)
         X, images = self._flatten_images(X, reset=reset) if self._takes_images else (X, None)
         table = self._open(X, reset=reset)
+        if reset and images is None:
+            self.schema_, codes = infer_codes(table, self.schema, censored=self._knows_limits)
+        else:
+            self.schema_ = pixel_schema(table) if reset else self.schema_
+            codes = read_codes(table, self.schema_, censored=self._knows_limits)
         if reset:
-            self.schema_ = Schema.infer(table, self.schema) if images is None else pixel_schema(table)
             self.seed_ = seed_from(self.random_state)
-        codes = read_codes(table, self.schema_, censored=self._knows_limits)
         batch = Incomplete(torch.from_numpy(codes.values), torch.from_numpy(codes.observed))
         return ReadTable(table, codes.missing, batch, images)
 

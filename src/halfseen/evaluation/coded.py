@@ -9,11 +9,11 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data.codes import open_table, read_codes
+from halfseen.data.codes import infer_codes, open_table
 from halfseen.data.columns import NUMERIC
 from halfseen.data.frames import is_frame
 from halfseen.data.masked import unmask
-from halfseen.data.schema import Column, Schema
+from halfseen.data.schema import Column
 from halfseen.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]
@@ -51,14 +51,13 @@ class CodedTable:
     def read(cls, X: Any, schema: Any = None) -> "CodedTable":
         """Reads a pandas, polars or pyarrow table, or an array; `schema` as in the imputers."""
         table = open_table(X)
-        inferred = Schema.infer(table, schema)
+        inferred, codes = infer_codes(table, schema)
         positions = tuple(j for j, column in enumerate(inferred) if column.modelled)
         if not positions:
             raise SchemaError(
                 "The table has no column on which imputers can be compared: all columns are constant or "
                 "empty."
             )
-        codes = read_codes(table, inferred)
         return cls(codes.columns, codes.with_nan, positions)
 
     @property

@@ -37,7 +37,7 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
     them, by linear regression, than a copula could with what they explain of the scores.
     """
     plain, values = FeatureMap.fit_encoded(columns, codes, all_indicators=False)
-    scored, scores = FeatureMap.fit_encoded(columns, codes, all_indicators=False, choose=choose_margin)
+    scored, scores = plain.choose_margins(columns, codes, values, choose_margin)
     if not scored.bent():
         return plain, values
     of_values, of_scores = _explained(values), _explained(scores)
