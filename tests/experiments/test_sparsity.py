@@ -9,7 +9,7 @@ from halfseen.experiments.sparsity import EXPERIMENT, OFFSETS, make_task, measur
 
 @pytest.fixture(scope="module")
 def task(shared_data):
-    return make_task({"rows": "user"}, 0)
+    return make_task({"data": "ML-100K", "rows": "user"}, 0)
 
 
 def test_a_split_has_every_rating_once_and_the_documented_mean_counts(task):

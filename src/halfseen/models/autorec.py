@@ -88,12 +88,15 @@ class SparseAutoencoder(nn.Module):
 
     def hidden(self, rows: SparseRows) -> Tensor:
         """Returns the hidden units (N, K) of rows."""
+        return torch.sigmoid(self.preactivation(rows) + self.hidden_bias)
+
+    def preactivation(self, rows: SparseRows) -> Tensor:
+        """Returns the sums (N, K) of rows that the encoder makes, before the bias."""
         total = sparse_linear(rows, self.encoder, rows.values - self.centre)
-        if bool(self.mean_count > 0):
-            total = total * count_factor(rows.counts.to(total.dtype), self.mean_count, self.alpha).unsqueeze(
-                -1
-            )
-        return torch.sigmoid(total + self.hidden_bias)
+        if not bool(self.mean_count > 0):
+            return total
+        factor = count_factor(rows.counts.to(total.dtype), self.mean_count, self.alpha)
+        return total * factor.unsqueeze(-1)
 
     def forward(self, rows: SparseRows, wanted: SparseRows) -> Tensor:
         """Returns predictions of the entries of `wanted`, in their order, from the entries of `rows`."""
