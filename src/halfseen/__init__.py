@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen import config, datasets, missingness, nn
     from halfseen.data.schema import Column, Schema
     from halfseen.diagnosis.summary import Diagnosis, describe
+    from halfseen.estimators.cfnade import CFNADE
     from halfseen.estimators.circuit_imputer import CircuitImputer
     from halfseen.estimators.circuit_predictors import CircuitClassifier, CircuitRegressor
     from halfseen.estimators.convac import ConvAC, ConvACClassifier
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
 
 __version__ = version("halfseen")
 __all__ = [
+    "CFNADE",
     "AutoRec",
     "CircuitClassifier",
     "CircuitImputer",

@@ -194,6 +194,8 @@ OTHERS = (
     FamilyRow("skeleton-sequences", Family.SEQUENCES, partial(RecurrentClassifier, width=4, max_epochs=4)),
     FamilyRow("autorec", Family.RATINGS, made("autorec", n_hidden=8, max_epochs=4)),
     FamilyRow("autorec-users", Family.RATINGS, made("autorec", rows="user", n_hidden=8, max_epochs=4)),
+    FamilyRow("cfnade", Family.RATINGS, made("cfnade", n_hidden=8, max_epochs=4)),
+    FamilyRow("cfnade-items", Family.RATINGS, made("cfnade", rows="item", n_hidden=8, max_epochs=4)),
     FamilyRow("skeleton-ratings", Family.RATINGS, RatingMeans),
 )
 """The estimators of images, ratings and sequences, with the laws of test_families.py."""

@@ -1,4 +1,6 @@
-"""AutoRec: what it predicts and recommends, new and cold users, and ratings that it refuses."""
+"""Recommenders: what they predict and recommend, new and cold users, and ratings that they refuse."""
+
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -8,9 +10,16 @@ import pytest
 import scipy.sparse as sp
 
 import halfseen
-from halfseen import AutoRec
+from halfseen import CFNADE, AutoRec
 
 SMALL = {"n_hidden": 16, "max_epochs": 60, "penalty": 2.0, "learning_rate": 1e-2, "random_state": 0}
+BRIEF = {AutoRec: {"max_epochs": 2}, CFNADE: {"max_epochs": 2}}
+KINDS = {
+    "AutoRec of items": partial(AutoRec, "item", **SMALL),
+    "AutoRec of users": partial(AutoRec, "user", **SMALL),
+    "CFNADE of users": partial(CFNADE, "user", **SMALL),
+    "CFNADE of items": partial(CFNADE, "item", **SMALL),
+}
 
 
 def make_ratings(n_users=60, n_items=40, share=0.4, seed=0):
@@ -21,19 +30,19 @@ def make_ratings(n_users=60, n_items=40, share=0.4, seed=0):
     expected = 3 + 1.5 * taste[:, None] * genre
     users, items = np.nonzero(rng.random((n_users, n_items)) < share)
     noise = 0.3 * rng.normal(size=len(users))
-    rating = np.clip(expected[users, items] + noise, 1, 5)
+    rating = np.clip(np.round(2 * (expected[users, items] + noise)) / 2, 1, 5)
     return pd.DataFrame({"user": users + 100, "item": items, "rating": rating}), expected
 
 
-@pytest.fixture(scope="module", params=["item", "user"])
-def rows(request):
-    return request.param
+@pytest.fixture(scope="module", params=KINDS)
+def make(request):
+    return KINDS[request.param]
 
 
 @pytest.fixture(scope="module")
-def fitted(rows):
+def fitted(make):
     ratings, expected = make_ratings()
-    return AutoRec(rows, **SMALL).fit(ratings), ratings, expected
+    return make().fit(ratings), ratings, expected
 
 
 def test_ratings_that_were_not_given_are_predicted(fitted):
@@ -59,19 +68,20 @@ def test_the_best_items_come_first_and_rated_items_are_left_out(fitted):
 
 def test_a_new_user_is_folded_in_without_refitting(fitted):
     model, _, expected = fitted
-    before = model.module_.encoder.clone()
+    before = model.predict(101, model.items_)
     items = np.arange(0, 16)
     predicted = model.predict_new(items, expected[1, items])
     assert np.sqrt(np.mean((predicted - expected[1]) ** 2)) < 0.6
     best, _ = model.recommend_new(items, expected[1, items], k=4)
     assert (best % 2 == 1).all()
     assert (best >= 16).all()
-    assert (model.module_.encoder == before).all()
+    np.testing.assert_array_equal(model.predict(101, model.items_), before)
 
 
-def test_rows_of_users_answer_a_known_user_and_the_same_ratings_alike():
+@pytest.mark.parametrize("kind", [AutoRec, CFNADE])
+def test_rows_of_users_answer_a_known_user_and_the_same_ratings_alike(kind):
     ratings, _ = make_ratings()
-    model = AutoRec("user", **SMALL).fit(ratings)
+    model = kind("user", **SMALL | {"max_epochs": 2}).fit(ratings)
     own = ratings[ratings["user"] == 107]
     folded = model.predict_new(own["item"], own["rating"])
     np.testing.assert_allclose(folded, model.predict(107, model.items_), atol=1e-5)
@@ -96,50 +106,57 @@ def test_cold_users_and_items_have_means(fitted):
         model.recommend("nobody")
 
 
-def test_empty_rows_and_columns_of_a_matrix_are_cold(rows):
+def test_empty_rows_and_columns_of_a_matrix_are_cold(make):
     ratings, _ = make_ratings()
     matrix = sp.csr_matrix((ratings["rating"], (ratings["user"] - 100, ratings["item"])), shape=(62, 43))
-    model = AutoRec(rows, **SMALL).fit(matrix)
+    model = make(**BRIEF[make.func]).fit(matrix)
     assert len(model.users_) == 62
     mean = ratings["rating"].mean()
     assert model.predict(61, 42)[0] == pytest.approx(mean)
     assert np.isfinite(model.recommend(61, k=3)[1]).all()
 
 
+@pytest.fixture(scope="module")
+def quick(make):
+    """A model of few epochs, the ratings, and the model's predictions."""
+    short = partial(make, **BRIEF[make.func])
+    ratings, _ = make_ratings(20, 10, share=0.7)
+    return short, ratings, short().fit(ratings).predict(101, np.arange(10))
+
+
 @pytest.mark.parametrize("library", [pl.DataFrame, pa.table], ids=["polars", "arrow"])
-def test_frames_of_all_libraries_and_matrices_give_the_same_model(fitted, rows, library):
-    model, ratings, _ = fitted
+def test_frames_of_all_libraries_give_the_same_model(quick, library):
+    make, ratings, expected = quick
     columns = {name: ratings[name].to_numpy() for name in ("rating", "item", "user")}
     columns["when"] = np.arange(len(ratings))
-    other = AutoRec(rows, **SMALL).fit(library(columns))
-    np.testing.assert_array_equal(other.predict(101, np.arange(40)), model.predict(101, np.arange(40)))
+    np.testing.assert_array_equal(make().fit(library(columns)).predict(101, np.arange(10)), expected)
+
+
+def test_a_sparse_matrix_and_another_order_give_the_same_model(quick):
+    make, ratings, expected = quick
     matrix = sp.coo_array((ratings["rating"], (ratings["user"] - 100, ratings["item"])))
-    by_matrix = AutoRec(rows, **SMALL).fit(matrix)
-    np.testing.assert_array_equal(by_matrix.predict(1, np.arange(40)), model.predict(101, np.arange(40)))
+    np.testing.assert_array_equal(make().fit(matrix).predict(1, np.arange(10)), expected)
+    shuffled = make().fit(ratings.sample(frac=1, random_state=1))
+    np.testing.assert_array_equal(shuffled.predict(101, np.arange(10)), expected)
 
 
-def test_the_order_of_ratings_does_not_matter(fitted, rows):
-    model, ratings, _ = fitted
-    shuffled = AutoRec(rows, **SMALL).fit(ratings.sample(frac=1, random_state=1))
-    np.testing.assert_array_equal(shuffled.predict(101, np.arange(40)), model.predict(101, np.arange(40)))
+def test_text_and_whole_floats_are_identifiers(quick):
+    make, ratings, expected = quick
+    floats = make().fit(ratings.astype({"user": float}))
+    np.testing.assert_array_equal(floats.predict(101, np.arange(10)), expected)
+    text = make().fit(ratings.assign(user="u" + ratings["user"].astype(str)))
+    np.testing.assert_array_equal(text.predict("u101", np.arange(10)), expected)
 
 
-def test_text_and_whole_floats_are_identifiers(rows):
-    ratings, _ = make_ratings(20, 10)
-    number = AutoRec(rows, **SMALL).fit(ratings)
-    floats = AutoRec(rows, **SMALL).fit(ratings.astype({"user": float}))
-    np.testing.assert_array_equal(floats.predict(101, [1, 2]), number.predict(101, [1, 2]))
-    text = AutoRec(rows, **SMALL).fit(ratings.assign(user="u" + ratings["user"].astype(str)))
-    np.testing.assert_array_equal(text.predict("u101", [1, 2]), number.predict(101, [1, 2]))
-
-
-def test_few_ratings_are_learned_without_any_setting(rows):
+@pytest.mark.parametrize(("kind", "rows"), [(AutoRec, "item"), (AutoRec, "user"), (CFNADE, "user")])
+def test_few_ratings_are_learned_without_any_setting(kind, rows):
     ratings, expected = make_ratings()
-    model = AutoRec(rows, n_hidden=50, random_state=0).fit(ratings)
+    model = kind(rows, n_hidden=50, random_state=0).fit(ratings)
     predicted = np.array([model.predict(user + 100, model.items_) for user in range(6)])
     assert np.sqrt(np.mean((predicted - expected[:6]) ** 2)) < 0.5
 
 
+@pytest.mark.parametrize("rows", ["item", "user"])
 def test_the_variants_of_the_paper_can_be_fitted(rows):
     ratings, _ = make_ratings()
     for options in ({"sparsity_norm": False}, {"centre": True}, {"centre": False}):
@@ -176,9 +193,9 @@ FRAME = pd.DataFrame({"user": [1, 1, 2], "item": [1, 2, 1], "rating": [3.0, 4.0,
         (sp.csr_array((2, 2)), "There are no ratings"),
     ],
 )
-def test_tables_that_hold_no_ratings_are_refused(ratings, message):
+def test_tables_that_hold_no_ratings_are_refused(make, ratings, message):
     with pytest.raises(ValueError, match=message):
-        AutoRec(**SMALL).fit(ratings)
+        make().fit(ratings)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +206,7 @@ def test_tables_that_hold_no_ratings_are_refused(ratings, message):
         ({"centre": "mean"}, "centre must be True, False or 'auto', got 'mean'"),
         ({"penalty": 0}, "penalty must be positive and finite, got 0"),
         ({"n_hidden": 0}, "n_hidden must be at least 1, got 0"),
+        ({"patience": 0}, "patience must be at least 1, got 0"),
         ({"rating_range": (1, 4)}, r"1 ratings are outside rating_range=\(1, 4\), the first is 5"),
         ({"rating_range": (5, 1)}, "rating_range must be a pair of increasing numbers"),
         ({"rating_range": 5}, "rating_range must be a pair of numbers, got 5"),
@@ -226,3 +244,11 @@ def test_a_damaged_file_is_refused_before_a_product_is_made(fitted, tmp_path):
     content = model._state() | {"ratings.columns": model._ratings.columns + 1000}
     with pytest.raises(ValueError, match="outside its"):
         model._restore(content)
+
+
+def test_ratings_without_a_scale_of_levels_are_refused():
+    ratings = pd.DataFrame({"user": np.arange(30), "item": 1, "rating": np.linspace(1, 5, 30)})
+    with pytest.raises(ValueError, match="There are 30 different ratings, but CFNADE has weights for each"):
+        CFNADE(**SMALL).fit(ratings)
+    with pytest.raises(ValueError, match="alpha must be a number of at least 0, got 'auto'"):
+        CFNADE(alpha="auto").fit(FRAME)

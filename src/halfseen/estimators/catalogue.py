@@ -249,6 +249,15 @@ CATALOGUE = (
         on_command_line=False,
     ),
     Method(
+        "cfnade",
+        "CFNADE",
+        "cfnade",
+        Family.RATINGS,
+        "CF-NADE",
+        "An autoregressive network of the ratings of each user or item, with an ordinal cost.",
+        on_command_line=False,
+    ),
+    Method(
         "convac-classifier",
         "ConvACClassifier",
         "convac",

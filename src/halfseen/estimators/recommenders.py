@@ -1,45 +1,25 @@
-"""Recommenders: estimators of ratings that users have not given yet."""
+"""AutoRec, a recommender by autoencoders of rows of ratings."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import scipy.sparse
 import torch
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from halfseen._random import seed_from, torch_generator
-from halfseen._threads import task_threads
 from halfseen.data.sparse import SparseRows
-from halfseen.estimators._holdout import SMALLEST_SPLIT
-from halfseen.estimators._parameters import check_number, check_training, check_whole
-from halfseen.estimators._ratings import (
-    Floats,
-    Identifiers,
-    Positions,
-    check_rating_range,
-    read_ratings,
-)
-from halfseen.estimators._transaction import all_or_nothing
-from halfseen.estimators.model_file import Saveable
+from halfseen.estimators._parameters import check_number
+from halfseen.estimators._rating_network import AT_ONCE, RatingNetwork
+from halfseen.estimators._ratings import Floats, Positions
 from halfseen.models.autorec import SparseAutoencoder
-from halfseen.models.rating_offsets import RatingOffsets
-from halfseen.nn.weights import load_module, module_state, module_weights
-from halfseen.objectives.ratings import RatedRows, RatingError
-from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.nn.weights import module_weights
+from halfseen.objectives.ratings import RatingError
 from halfseen.training.progress import Progress
 
-ROWS = ("item", "user")
 PENALTY_PER_UNIT = 0.12
-BATCH, SMALLEST_BATCH, EPOCHS = 128, 8, 40  # if "auto"
-FEW_ROWS, STEPS = 512, 600  # with fewer rows there are more epochs, for this many steps
-AT_ONCE = 8192  # entries that are decoded together
 
 
-class AutoRec(Saveable, BaseEstimator):
+class AutoRec(RatingNetwork):
     r"""Rating prediction by an autoencoder of the observed ratings of each item or each user.
 
     .. math:: \hat r_{ij} = b_j + W_j^\top
@@ -118,7 +98,8 @@ class AutoRec(Saveable, BaseEstimator):
     4
     """
 
-    _saved: ClassVar[tuple[str, ...]] = ("rating_range_", "_identifiers")
+    _batch, _epochs, _steps = 128, 40, 600
+    _penalty_per_unit = PENALTY_PER_UNIT
 
     def __init__(
         self,
@@ -153,155 +134,23 @@ class AutoRec(Saveable, BaseEstimator):
         self.callback = callback
         self.random_state = random_state
 
-    @all_or_nothing
-    @task_threads()
-    def fit(self, ratings: Any, y: Any = None) -> "AutoRec":
-        """Trains the autoencoder on observed ratings.
-
-        Parameters
-        ----------
-        ratings : pandas, polars or pyarrow table, or scipy sparse matrix of shape (n_users, n_items)
-            A table has the columns ``user``, ``item`` and ``rating``, other columns are ignored; users and
-            items are whole numbers or text. In a matrix each stored entry is a rating, also a stored zero.
-        y : ignored
-            Present for the scikit-learn interface.
-        """
-        self._check_parameters()
-        read = read_ratings(ratings)
-        self.rating_range_ = check_rating_range(read.matrix.data, self.rating_range)
-        self._identifiers = {"user": list(read.users.values), "item": list(read.items.values)}
-        self.seed_ = seed_from(self.random_state)
-        generator = torch_generator(self.seed_)
-        oriented = read.matrix if self.rows == "user" else scipy.sparse.csr_array(read.matrix.T)
-        oriented.sort_indices()
-        every = SparseRows.from_scipy(oriented)
-        train, held = _hold_out(every, self.validation_fraction, generator)
-        module = self._build(train)
-        module.reset_parameters(train, generator)
-        self.history_ = fit_module(
-            module,
-            RatingError(),
-            RatedRows(train, train),
-            generator=generator,
-            validation=None if held is None else RatedRows(train, held),
-            settings=self._settings(len(train)),
-            callback=self.callback,
+    def _build(self, rows: SparseRows) -> SparseAutoencoder:
+        return SparseAutoencoder(
+            rows.n_columns,
+            self.n_hidden,
+            mean_count=self._mean_count(rows),
+            alpha=(0.5 if self._centred else 1.0) if self.alpha == "auto" else float(self.alpha),
+            centre=float(rows.values.double().mean()) if self._centred else 0.0,
         )
-        self._keep(module, every)
-        return self
+
+    def _objective(self) -> RatingError:
+        return RatingError()
 
     @property
-    def users_(self) -> npt.NDArray[Any]:
-        """The users of `fit`, sorted."""
-        return np.array(self._identifiers["user"])
+    def _centred(self) -> bool:
+        return self.rows == "user" if self.centre == "auto" else bool(self.centre)
 
-    @property
-    def items_(self) -> npt.NDArray[Any]:
-        """The items of `fit`, sorted."""
-        return np.array(self._identifiers["item"])
-
-    @task_threads()
-    @torch.no_grad()
-    def predict(self, users: Any, items: Any) -> Floats:
-        """Returns the predicted rating of each pair of a user and an item.
-
-        The two arguments have the same length, or one of them is a single identifier. A user or item without
-        ratings in `fit` gets the mean of the other, or the mean of all ratings.
-        """
-        check_is_fitted(self)
-        user, item = self._positions("user", users), self._positions("item", items)
-        if len(user) != len(item) and 1 not in (len(user), len(item)):
-            raise ValueError(
-                f"There are {len(user)} users and {len(item)} items: give as many of both, or one."
-            )
-        user, item = np.broadcast_arrays(user, item)
-        predicted = self._offsets.predict(*self._oriented(user, item))
-        known = (user >= 0) & (item >= 0)
-        rows, columns = self._oriented(user[known], item[known])
-        warm = self._offsets.is_warm(rows, columns)
-        place = np.flatnonzero(known)[warm]
-        predicted[place] = self._decode(rows[warm], columns[warm])
-        return self._clipped(predicted)
-
-    @task_threads()
-    @torch.no_grad()
-    def recommend(self, user: Any, k: int = 10) -> tuple[npt.NDArray[Any], Floats]:
-        """Returns the items with the highest predicted ratings that a user has not rated, best first.
-
-        Returns
-        -------
-        items : array of at most `k` identifiers
-        ratings : array of their predicted ratings
-        """
-        check_whole("k", k, 1)
-        check_is_fitted(self)
-        position = self._positions("user", user)
-        if len(position) != 1:
-            raise ValueError(f"recommend takes one user, got {len(position)}.")
-        if position[0] < 0:
-            raise ValueError(
-                f"User {user!r} has no rating in fit. Use recommend_new with ratings of "
-                "the user, or fit again."
-            )
-        predicted = self._predict_items(int(position[0]))
-        return self._best(predicted, self._rated_items(int(position[0])), k)
-
-    @task_threads()
-    def predict_new(self, items: Any, ratings: Any) -> Floats:
-        """Returns the predicted ratings of all ``items_`` for a new user who gave these ratings.
-
-        Nothing is refitted. With rows of users this is one forward pass. With rows of items the user's
-        weights are the solution of a ridge regression on the hidden units of the rated items, around the
-        mean weights of known users.
-        """
-        check_is_fitted(self)
-        rated = self._positions("item", items)
-        given = np.asarray(ratings, dtype=np.float64).reshape(-1)
-        self._check_new(items, rated, given)
-        order = np.argsort(rated)
-        values = torch.from_numpy(given[order]).to(torch.float32)
-        predicted = self._fold_in(torch.from_numpy(rated[order]), values)
-        return self._clipped(predicted.double().numpy())
-
-    def recommend_new(self, items: Any, ratings: Any, k: int = 10) -> tuple[npt.NDArray[Any], Floats]:
-        """Returns the best items for a new user who gave these ratings, and their predicted ratings."""
-        check_whole("k", k, 1)
-        predicted = self.predict_new(items, ratings)
-        return self._best(predicted, self._positions("item", items), k)
-
-    def score(self, ratings: Any, y: Any = None) -> float:
-        """Returns the negative root mean squared error of predictions of other ratings; larger is better."""
-        check_is_fitted(self)
-        other = read_ratings(ratings)
-        entries = other.matrix.tocoo()
-        users, items = other.users.array()[entries.row], other.items.array()[entries.col]
-        return -float(np.sqrt(np.mean((self.predict(users, items) - entries.data) ** 2)))
-
-    def _positions(self, what: str, asked: Any) -> Positions:
-        return self._known[what].positions(asked)
-
-    def _oriented(self, user: Positions, item: Positions) -> tuple[Positions, Positions]:
-        """Returns rows and columns of the autoencoder."""
-        return (user, item) if self.rows == "user" else (item, user)
-
-    def _predict_items(self, user: int) -> Floats:
-        """Returns the predicted ratings of all items by one user: one product of a matrix and a vector."""
-        items = np.arange(len(self._known["item"]))
-        entries = self._oriented(np.full(len(items), user), items)
-        module = self.module_
-        if self.rows == "item":
-            scores = self._hidden @ module.decoder[user] + module.output_bias[user]
-        else:
-            scores = module.decoder @ self._hidden[user] + module.output_bias
-        warm = self._offsets.is_warm(*entries)
-        return self._clipped(np.where(warm, scores.double().numpy(), self._offsets.predict(*entries)))
-
-    def _rated_items(self, user: int) -> Positions:
-        if self.rows == "user":
-            return self._ratings[user : user + 1].columns.long().numpy()
-        return self._ratings.rows[self._ratings.columns == user].numpy()
-
-    def _decode(self, rows: Positions, columns: Positions) -> Floats:
+    def _score_entries(self, rows: Positions, columns: Positions) -> Floats:
         """Returns predictions of entries, some at a time; in float64, so that none depends on others."""
         module = self.module_
         predicted = torch.empty(len(rows), dtype=torch.float64)
@@ -312,122 +161,32 @@ class AutoRec(Saveable, BaseEstimator):
             predicted[part] = product + module.output_bias[column].double()
         return predicted.numpy()
 
-    @torch.no_grad()
-    def _fold_in(self, rated: Tensor, values: Tensor) -> Tensor:
-        """Returns predictions (n_items) for a user with these ratings."""
-        module = self.module_
+    def _score_items(self, user: int) -> Tensor:
+        """Returns the predicted ratings of all items by one user: one product of a matrix and a vector."""
         if self.rows == "user":
-            starts = torch.tensor([0, len(rated)], dtype=torch.int32)
-            hidden = module.hidden(SparseRows(starts, rated.int(), values, len(self.items_)))
-            return (hidden @ module.decoder.T)[0] + module.output_bias
-        usual = self._hidden @ module.decoder.mean(dim=0) + module.output_bias.mean()
-        seen = self._hidden[rated]
-        kernel = seen @ seen.T + 0.5 * self._penalty * torch.eye(len(rated))
-        return usual + self._hidden @ (seen.T @ torch.linalg.solve(kernel, values - usual[rated]))
+            return self._decode_row(self._hidden[user])
+        module = self.module_
+        scores: Tensor = self._hidden @ module.decoder[user] + module.output_bias[user]
+        return scores
 
-    def _best(self, predicted: Floats, rated: Positions, k: int) -> tuple[npt.NDArray[Any], Floats]:
-        candidates = np.setdiff1d(np.arange(len(predicted)), rated)
-        order = candidates[np.argsort(-predicted[candidates], kind="stable")][:k]
-        return self.items_[order], predicted[order]
+    def _decode_row(self, hidden: Tensor) -> Tensor:
+        scores: Tensor = self.module_.decoder @ hidden + self.module_.output_bias
+        return scores
 
-    def _clipped(self, predicted: Floats) -> Floats:
-        return np.clip(predicted, *self.rating_range_)
-
-    def _check_new(self, items: Any, rated: Positions, given: Floats) -> None:
-        if len(rated) != len(given):
-            raise ValueError(f"There are {len(rated)} items and {len(given)} ratings: give one of each.")
-        if (rated < 0).any():
-            unknown = np.asarray(items, dtype=object).reshape(-1)[rated < 0][0]
-            raise ValueError(f"Item {unknown!r} has no rating in fit. Leave it out, or fit again.")
-        if len(np.unique(rated)) < len(rated):
-            raise ValueError("An item has more than one rating. Keep one rating of each.")
-        check_rating_range(given, self.rating_range_)
-
-    def _build(self, rows: SparseRows) -> SparseAutoencoder:
-        counts = rows.counts[rows.counts > 0].double()
-        return SparseAutoencoder(
-            rows.n_columns,
-            self.n_hidden,
-            mean_count=float(counts.mean()) if self.sparsity_norm else None,
-            alpha=(0.5 if self._centred else 1.0) if self.alpha == "auto" else float(self.alpha),
-            centre=float(rows.values.double().mean()) if self._centred else 0.0,
-        )
-
-    @property
-    def _centred(self) -> bool:
-        return self.rows == "user" if self.centre == "auto" else bool(self.centre)
-
-    def _keep(self, module: SparseAutoencoder, ratings: SparseRows) -> None:
-        """Sets what predictions need: the network, all ratings, their means and the hidden units of rows."""
-        self.module_ = module.requires_grad_(False)
-        self._ratings = ratings
-        self._known = {what: Identifiers(tuple(ids), what) for what, ids in self._identifiers.items()}
-        self._offsets = RatingOffsets.fit(ratings)
-        with torch.no_grad():
-            self._hidden = module.hidden(ratings)  # (N, K)
-
-    @property
-    def _penalty(self) -> float:
-        return PENALTY_PER_UNIT * self.n_hidden if self.penalty == "auto" else float(self.penalty)
-
-    def _settings(self, n_rows: int) -> TrainingSettings:
-        few = n_rows < FEW_ROWS
-        fitting = max(SMALLEST_BATCH, n_rows // 4) if few else BATCH
-        size = fitting if self.batch_size == "auto" else int(self.batch_size)
-        epochs = max(EPOCHS, STEPS * size // n_rows) if few else EPOCHS
-        return TrainingSettings(
-            max_epochs=epochs if self.max_epochs == "auto" else int(self.max_epochs),
-            batch_size=size,
-            learning_rate=self.learning_rate,
-            schedule="cosine",
-            patience=self.patience,
-            penalties=dict.fromkeys(("encoder", "decoder"), self._penalty / n_rows),
-            min_improvement=0.0,
-            compile=False,
-        )
+    def _usual_scores(self) -> Tensor:
+        module = self.module_
+        scores: Tensor = self._hidden @ module.decoder.mean(dim=0) + module.output_bias.mean()
+        return scores
 
     def _check_parameters(self) -> None:
-        if self.rows not in ROWS:
-            raise ValueError(f"rows must be 'item' or 'user', got {self.rows!r}.")
         if self.centre not in (True, False, "auto"):
             raise ValueError(f"centre must be True, False or 'auto', got {self.centre!r}.")
         if self.alpha != "auto":
             check_number("alpha", self.alpha, lambda v: 0 <= v < np.inf, "'auto' or a number of at least 0")
-        check_whole("n_hidden", self.n_hidden, 1)
-        for name, lowest in {"max_epochs": 0, "batch_size": 1}.items():
-            check_whole(name, getattr(self, name), lowest, auto=True)
-        if self.penalty != "auto":
-            check_number("penalty", self.penalty, lambda v: 0 < v < np.inf, "positive and finite")
-        check_training(self)
+        super()._check_parameters()
 
-    def _state(self) -> dict[str, Tensor]:
-        return module_state(self.module_) | {
-            "ratings.starts": self._ratings.starts,
-            "ratings.columns": self._ratings.columns,
-            "ratings.values": self._ratings.values,
-        }
-
-    def _restore(self, state: Mapping[str, Tensor]) -> None:
-        self._check_parameters()
-        n_users, n_items = len(self._identifiers["user"]), len(self._identifiers["item"])
-        shape = (n_users, n_items) if self.rows == "user" else (n_items, n_users)
-        entries = [state[f"ratings.{name}"] for name in ("starts", "columns", "values")]
-        ratings = SparseRows.checked(entries[0], entries[1], entries[2], shape)
-        if module_weights(state)["encoder"].shape != (shape[1], self.n_hidden):
+    def _empty_module(self, state: Mapping[str, Tensor]) -> SparseAutoencoder:
+        _, n_columns = self._shape
+        if module_weights(state)["encoder"].shape != (n_columns, self.n_hidden):
             raise ValueError(f"n_hidden={self.n_hidden!r} does not fit the saved weights.")
-        module = load_module(SparseAutoencoder(shape[1], self.n_hidden), state)
-        self.rating_range_ = check_rating_range(ratings.values.double().numpy(), self.rating_range_)
-        self._keep(module, ratings)
-
-
-def _hold_out(
-    ratings: SparseRows, fraction: float, generator: torch.Generator
-) -> tuple[SparseRows, SparseRows | None]:
-    """Returns ratings to train on and ratings held out, chosen at random; None of fewer than 50."""
-    n_ratings = len(ratings.values)
-    n_held = round(fraction * n_ratings)
-    if n_held == 0 or n_ratings < SMALLEST_SPLIT:
-        return ratings, None
-    held = torch.zeros(n_ratings, dtype=torch.bool)
-    held[torch.randperm(n_ratings, generator=generator)[:n_held]] = True
-    return ratings.select(~held), ratings.select(held)
+        return SparseAutoencoder(n_columns, self.n_hidden)

@@ -13,6 +13,7 @@ published variant (uncentred, exponent 1) was worse there. The paper's table 1 h
 seeds, so its numbers are not paired with ours.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -154,19 +155,21 @@ def _budget(n_seeds: int, n_controls: int) -> Budget:
 
 _ITEM, _USER = {"data": SMALL, "rows": "item"}, {"data": SMALL, "rows": "user"}
 
+MODELS: dict[str, Callable[[], Any]] = {
+    OFFSETS: lambda: None,
+    PLAIN: partial(AutoRec, sparsity_norm=False, centre=False),
+    NORMALISED: partial(AutoRec, centre=False),
+    CENTRED: partial(AutoRec, sparsity_norm=False, centre=True),
+    BOTH: partial(AutoRec, centre=True),
+    **{name: partial(ControlledAutoRec, network, centre=False) for name, network in CONTROLS.items()},
+}
+
 EXPERIMENT = Experiment(
     name="sparsity",
     question="Does Sparsity Normalization make autoencoders of ratings better, and their drift smaller?",
     paper="Yi, Lee, Kim, Hwang & Yang (2020), Why not to use zero imputation?",
     make_data=make_task,
-    models={
-        OFFSETS: lambda: None,
-        PLAIN: partial(AutoRec, sparsity_norm=False, centre=False),
-        NORMALISED: partial(AutoRec, centre=False),
-        CENTRED: partial(AutoRec, sparsity_norm=False, centre=True),
-        BOTH: partial(AutoRec, centre=True),
-    }
-    | {name: partial(ControlledAutoRec, network, centre=False) for name, network in CONTROLS.items()},
+    models=MODELS,
     score=score,
     metrics={"RMSE": "lower", "absolute slope": "lower"},
     budgets={

@@ -1,0 +1,142 @@
+"""What recommenders share that train a network of sparse rows by gradients."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from halfseen.data.sparse import SparseRows
+from halfseen.estimators._parameters import check_number, check_training, check_whole
+from halfseen.estimators._ratings import Floats
+from halfseen.estimators._recommender import ROWS, Recommender, hold_out
+from halfseen.nn.weights import load_module, module_state
+from halfseen.objectives.protocols import Objective
+from halfseen.objectives.ratings import RatedRows
+from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.progress import Progress
+
+SMALLEST_BATCH = 8
+FEW_ROWS = 512  # with fewer rows there are more epochs
+AT_ONCE = 8192  # entries that are decoded together
+
+
+class RatingNetwork(Recommender):
+    """Creates a recommender of a network that encodes rows of ratings and has a decoder for each column.
+
+    A subclass declares `_build(train)`, the network; `_objective()`, its loss; `_defaults`, the size of
+    batches, the epochs, and the steps with few rows; `_penalty_per_unit`; and what predictions need.
+    """
+
+    rows: str
+    sparsity_norm: bool
+    n_hidden: int
+    penalty: float | str
+    max_epochs: int | str
+    batch_size: int | str
+    learning_rate: float
+    patience: int
+    validation_fraction: float
+    callback: Callable[[Progress], None] | None
+    module_: Any
+
+    _batch: int
+    _epochs: int
+    _steps: int
+    _penalty_per_unit: float
+
+    def _build(self, rows: SparseRows) -> nn.Module:
+        raise NotImplementedError
+
+    def _objective(self) -> Objective[Any, RatedRows]:
+        raise NotImplementedError
+
+    def _train(self, ratings: SparseRows, generator: torch.Generator) -> None:
+        train, held = hold_out(ratings, self.validation_fraction, generator)
+        module: Any = self._build(train)
+        module.reset_parameters(train, generator)
+        self.history_ = fit_module(
+            module,
+            self._objective(),
+            RatedRows(train, train),
+            generator=generator,
+            validation=None if held is None else RatedRows(train, held),
+            settings=self._settings(len(train)),
+            callback=self.callback,
+        )
+        self._keep_module(module, ratings)
+
+    def _keep_module(self, module: nn.Module, ratings: SparseRows) -> None:
+        """Sets the network, and the hidden units of rows given all their ratings."""
+        self.module_ = module.requires_grad_(False)
+        with torch.no_grad():
+            self._hidden = self.module_.hidden(ratings)  # (N, K)
+
+    def _mean_count(self, rows: SparseRows) -> float | None:
+        """Returns the constant of the normalisation: the mean number of ratings of rows that have any."""
+        return float(rows.counts[rows.counts > 0].double().mean()) if self.sparsity_norm else None
+
+    def _fold_in(self, rated: Tensor, values: Tensor) -> Floats:
+        """Returns predictions for a new user.
+
+        With rows of users this is one forward pass. With rows of items it is the mean prediction of users,
+        and a ridge regression of the differences on the hidden units of the rated items.
+        """
+        if self.rows == "user":
+            starts = torch.tensor([0, len(rated)], dtype=torch.int32)
+            row = SparseRows(starts, rated.int(), values.float(), len(self._known["item"]))
+            return self._decode_row(self.module_.hidden(row)[0]).double().numpy()
+        usual = self._usual_scores()
+        seen = self._hidden[rated]
+        kernel = seen @ seen.T + 0.5 * self._penalty * torch.eye(len(rated))
+        differences = torch.linalg.solve(kernel, values.float() - usual[rated])
+        return (usual + self._hidden @ (seen.T @ differences)).double().numpy()
+
+    def _decode_row(self, hidden: Tensor) -> Tensor:
+        """Returns the predictions (D) of all columns of a row with these hidden units."""
+        raise NotImplementedError
+
+    def _usual_scores(self) -> Tensor:
+        """Returns the predictions (N) of rows for a column with the mean weights."""
+        raise NotImplementedError
+
+    @property
+    def _penalty(self) -> float:
+        return self._penalty_per_unit * self.n_hidden if self.penalty == "auto" else float(self.penalty)
+
+    def _settings(self, n_rows: int) -> TrainingSettings:
+        few = n_rows < FEW_ROWS
+        fitting = max(SMALLEST_BATCH, n_rows // 4) if few else self._batch
+        size = fitting if self.batch_size == "auto" else int(self.batch_size)
+        epochs = max(self._epochs, self._steps * size // n_rows) if few else self._epochs
+        return TrainingSettings(
+            max_epochs=epochs if self.max_epochs == "auto" else int(self.max_epochs),
+            batch_size=size,
+            learning_rate=self.learning_rate,
+            schedule="cosine",
+            patience=self.patience,
+            penalties=dict.fromkeys(("encoder", "decoder"), self._penalty / n_rows),
+            min_improvement=0.0,
+            compile=False,
+        )
+
+    def _check_parameters(self) -> None:
+        if self.rows not in ROWS:
+            raise ValueError(f"rows must be 'item' or 'user', got {self.rows!r}.")
+        check_whole("n_hidden", self.n_hidden, 1)
+        for name, lowest in {"max_epochs": 0, "batch_size": 1}.items():
+            check_whole(name, getattr(self, name), lowest, auto=True)
+        if self.penalty != "auto":
+            check_number("penalty", self.penalty, lambda v: 0 < v < float("inf"), "positive and finite")
+        check_training(self)
+
+    def _state(self) -> dict[str, Tensor]:
+        return module_state(self.module_) | self._rating_state()
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        self._restore_ratings(state)
+        self._keep_module(load_module(self._empty_module(state), state), self._ratings)
+
+    def _empty_module(self, state: Mapping[str, Tensor]) -> nn.Module:
+        """Returns a network of the shapes that the file must have; raises if its weights have others."""
+        raise NotImplementedError
