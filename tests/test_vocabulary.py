@@ -9,7 +9,7 @@ import pytest
 import halfseen
 from halfseen.cli.ampute import MECHANISMS
 from halfseen.cli.methods import build, offered
-from halfseen.models.latent.tabular import OFFERED as LATENT
+from halfseen.models.latent.architecture import OFFERED as LATENT
 from halfseen.training.em_self_masked import OFFERED as GAUSSIAN
 from halfseen.vocabulary import Missingness, check_missingness
 

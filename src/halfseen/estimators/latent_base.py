@@ -33,12 +33,12 @@ from halfseen.estimators.latent_choices import (
     check_nothing_to_learn,
 )
 from halfseen.estimators.latent_weights import check_importance_weights
+from halfseen.models.latent.architecture import LatentArchitecture
 from halfseen.models.latent.completions import CompletedRows, Completions
-from halfseen.models.latent.images import ImageLatent, start_images
+from halfseen.models.latent.images import start_images
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Preimputed, RowEncoding
 from halfseen.models.latent.start import Factors, start_from_edges, start_from_factors, start_from_probit
-from halfseen.models.latent.tabular import LatentArchitecture, TabularLatent
 from halfseen.nn.mask_models import KnownMask, MaskModel
 from halfseen.nn.residual import NetworkFactory
 from halfseen.nn.self_masking import SelfMaskModel
@@ -48,6 +48,7 @@ from halfseen.objectives.latent import LatentObjective
 from halfseen.samplers.calibration import hide_cells
 from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
+from halfseen.samplers.latent_tables import ImageLatent, TabularLatent
 from halfseen.training.latent_start import fit_start
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
@@ -188,8 +189,11 @@ class BaseLatentImputer(BaseImputer):
             return None
         if self._takes_images:
             is_density = bool(self.model_.observation.is_density.any())
-            return ImageLatent(self._modelled, self._encoding, self.sampler_, is_density)
-        return TabularLatent(self._modelled, self._encoding, self.sampler_)
+            return ImageLatent(self._modelled, self._encoding.features, self.sampler_, is_density)
+        assert self._encoding.preimputer is not None
+        return TabularLatent(
+            self._modelled, self._encoding.features, self._encoding.preimputer, self.sampler_
+        )
 
     def _fit_images(
         self, codes: Incomplete, generator: torch.Generator

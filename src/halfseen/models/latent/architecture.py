@@ -1,29 +1,20 @@
-"""A latent-variable model over the columns of a mixed table."""
+"""The architecture of latent-variable models over the columns of a mixed table, or over pixels."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.distributions.observation import Observation, RealFamily
 from halfseen.distributions.pixel_likelihood import pixel_observation
 from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import PreimputedFill, RowEncoding
-from halfseen.models.tabular import (
-    MEAN_LEVELS,
-    LevelProbabilities,
-    decode_mean,
-    level_probabilities,
-    mean_numbers,
-)
+from halfseen.models.latent.rows import PreimputedFill
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder, PixelMask
 from halfseen.nn.fill import LearnedFill, ZeroFill
 from halfseen.nn.mask_models import Ignorable, LinearMask, MaskLayout, MaskModel, NonlinearMask
@@ -40,31 +31,6 @@ MAPS = 4  # units of `width` that stand for one map of a convolutional network
 PATCHES = 8  # side by side, about
 MASK_MAPS = 8
 CODE_SIZE = 64  # of a set of observed features
-RARE_STREAM = 3  # noise that chooses among rare levels, apart from the sampler's
-
-
-class LatentSampler(Protocol):
-    """What a tabular model asks of a sampler of missing features."""
-
-    def mean(self, batch: Incomplete) -> Tensor:
-        """Returns rows (N, D) with expected features."""
-        ...
-
-    def quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        """Returns quantiles (Q, N, n_numeric)."""
-        ...
-
-    def mean_and_quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> tuple[Tensor, Tensor]:
-        """Returns both, from latents that are decoded once."""
-        ...
-
-    def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
-        """Returns rows (S, N, D) with missing features drawn."""
-        ...
-
-    def log_prob(self, batch: Incomplete) -> Tensor:
-        """Returns a log density (N) of the observed features, or a bound."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -244,77 +210,3 @@ class LatentArchitecture:
             Missingness.NONLINEAR: lambda: PixelMask(shape, kernel_size=3, hidden=MASK_MAPS),
         }
         return makers[self.missingness]()
-
-
-@dataclass(frozen=True)
-class TabularLatent:
-    """Codes of a table under a latent-variable model; answers are by importance sampling.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-        The C modelled columns.
-    encoding : RowEncoding
-        From codes (N, C) to rows of features (N, D), with all indicators.
-    sampler : LatentSampler
-        Answers for rows of features.
-    """
-
-    columns: Sequence[Column]
-    encoding: RowEncoding
-    sampler: LatentSampler
-
-    @property
-    def features(self) -> FeatureMap:
-        """From codes to features."""
-        return self.encoding.features
-
-    def rows(self, codes: Incomplete) -> Incomplete:
-        """Returns the rows of features that the model reads."""
-        return self.encoding.rows(codes)
-
-    def point(self, codes: Incomplete) -> Tensor:
-        """Returns codes (N, C) completed by expectations and most probable levels."""
-        if not self.features.bent():
-            return decode_mean(self.features, codes, self.sampler.mean(self.rows(codes)))
-        mean, quantiles = self._mean_and_quantiles(codes, MEAN_LEVELS)
-        return decode_mean(self.features, codes, mean, mean_numbers(self.features, mean, quantiles))
-
-    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
-        """Returns completed codes (S, N, C) drawn jointly."""
-        drawn = self.sampler.draws(self.rows(codes), keys, n_draws)  # (S, N, D)
-        result = codes.x.expand(n_draws, -1, -1).clone()
-        result[..., list(self.features.numeric)] = self.features.numbers(drawn)
-        blocks = self.features.blocks
-        for s in range(n_draws):
-            rare = torch.from_numpy(row_uniforms(keys, s, len(blocks), RARE_STREAM))
-            for number, block in enumerate(blocks):
-                level = block.draw(drawn[s, :, block.start : block.stop], rare[:, number])
-                result[s, :, block.column] = level.to(result.dtype)
-        return torch.where(codes.observed, codes.x, result)
-
-    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        """Returns quantiles (Q, N, C) of numbers; most probable levels otherwise."""
-        mean, found = self._mean_and_quantiles(codes, probabilities)
-        result = decode_mean(self.features, codes, mean).expand(len(probabilities), -1, -1).clone()
-        result[..., list(self.features.numeric)] = self.features.numbers(found)
-        return torch.where(codes.observed, codes.x, result)
-
-    def _mean_and_quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> tuple[Tensor, Tensor]:
-        """Returns expected features (N, D), and quantiles (Q, N, D) of numbers with zeros after them."""
-        mean, found = self.sampler.mean_and_quantiles(self.rows(codes), probabilities)
-        return mean, functional.pad(found, (0, self.features.n_features - found.shape[-1]))
-
-    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
-        """Returns the probability of each level, by column with levels."""
-        return level_probabilities(self.features, codes, self.sampler.mean(self.rows(codes)))
-
-    def log_prob(self, codes: Incomplete) -> Tensor:
-        """Returns a lower bound (N) of the log density of the observed cells, in the units of the table."""
-        shows = codes.observed.any(dim=1)
-        total = self.sampler.log_prob(self.rows(codes)) + self.features.log_jacobian(codes)
-        for block in self.features.blocks:
-            seen = codes.observed[:, block.column]
-            levels = torch.where(seen, codes.x[:, block.column], 0.0).long()
-            total = total + torch.where(seen, block.share[levels].log(), 0.0)
-        return torch.where(shows, total, 0.0)

@@ -1,0 +1,142 @@
+"""Tables and images under a latent-variable model, whose answers are those of a sampler."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from halfseen._random import Keys
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.models.latent.rows import RowEncoding
+from halfseen.models.tabular import LevelProbabilities
+from halfseen.models.tabular_density import FeatureAdapter
+
+
+class LatentSampler(Protocol):
+    """What tables and images ask of a sampler of missing features."""
+
+    def mean(self, batch: Incomplete) -> Tensor:
+        """Returns rows (N, D) with expected features."""
+        ...
+
+    def quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, n_numeric)."""
+        ...
+
+    def mean_and_quantiles(self, batch: Incomplete, probabilities: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Returns both, from latents that are decoded once."""
+        ...
+
+    def draws(self, batch: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns rows (S, N, D) with missing features drawn."""
+        ...
+
+    def log_prob(self, batch: Incomplete) -> Tensor:
+        """Returns a log density (N) of the observed features, or a bound."""
+        ...
+
+
+@dataclass(frozen=True)
+class TabularLatent(FeatureAdapter):
+    """Codes of a table under a latent-variable model; log densities are lower bounds.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The C modelled columns.
+    features : FeatureMap
+        From codes (N, C) to features (N, D), with all indicators.
+    preimputer : Gaussian
+        Of the features; its conditional means are what the encoder sees for missing values.
+    sampler : LatentSampler
+        Answers for rows of features.
+    """
+
+    preimputer: Gaussian
+    sampler: LatentSampler
+
+    def _rows(self, codes: Incomplete) -> Incomplete:
+        return RowEncoding(self.features, self.preimputer).rows(codes)
+
+    def _mean(self, rows: Incomplete) -> Tensor:
+        return self.sampler.mean(rows)
+
+    def _mean_and_quantiles(self, rows: Incomplete, levels: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Returns both; quantiles are those of numbers, which come first, with zeros after them."""
+        mean, found = self.sampler.mean_and_quantiles(rows, levels)
+        return mean, functional.pad(found, (0, self.features.n_features - found.shape[-1]))
+
+    def _drawn(self, rows: Incomplete, keys: Keys, n_draws: int) -> Iterator[Tensor]:
+        yield from self.sampler.draws(rows, keys, n_draws)
+
+    def _log_prob(self, rows: Incomplete) -> Tensor:
+        return torch.where(rows.observed.any(dim=1), self.sampler.log_prob(rows), 0.0)
+
+
+@dataclass(frozen=True)
+class ImageLatent:
+    """Codes of pixels under a latent-variable model; answers are by importance sampling.
+
+    Networks compute in single precision, in which convolutions are fast.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The D pixels, all of one kind, in the order (C, H, W).
+    features : FeatureMap
+        From codes (N, D) to features (N, D), as `pixel_features` makes it.
+    sampler : LatentSampler
+        Answers for rows of features.
+    is_density : bool
+        Whether pixels are real numbers, which have densities; shades and binary pixels have probabilities.
+    """
+
+    columns: Sequence[Column]
+    features: FeatureMap
+    sampler: LatentSampler
+    is_density: bool
+
+    def point(self, codes: Incomplete) -> Tensor:
+        """Returns codes (N, D) completed by expectations; of binary pixels, probabilities to be rounded."""
+        return self._completed(codes, self.sampler.mean(self._rows(codes)))
+
+    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns completed codes (S, N, D) drawn jointly."""
+        return self._completed(codes, self.sampler.draws(self._rows(codes), keys, n_draws))
+
+    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, D) of shades and numbers; the more probable value of binary pixels."""
+        if self._is_binary:
+            return self.point(codes).expand(len(probabilities), -1, -1)
+        return self._completed(codes, self.sampler.quantiles(self._rows(codes), probabilities))
+
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of both values of binary pixels."""
+        if not self._is_binary:
+            return {}
+        high = self.point(codes)
+        pairs = torch.stack([1.0 - high, high], dim=-1)  # (N, D, 2)
+        return {c: LevelProbabilities.of_levels(pairs[:, c], codes, c) for c in range(len(self.columns))}
+
+    def log_prob(self, codes: Incomplete) -> Tensor:
+        """Returns a lower bound (N) of the log probability of the observed pixels; of numbers, density."""
+        total = self.sampler.log_prob(self._rows(codes)).double()
+        if self.is_density:
+            total = total + self.features.log_jacobian(codes)
+        return torch.where(codes.observed.any(dim=1), total, 0.0)
+
+    @property
+    def _is_binary(self) -> bool:
+        return self.columns[0].levels is not None
+
+    def _completed(self, codes: Incomplete, features: Tensor) -> Tensor:
+        return torch.where(codes.observed, codes.x, self.features.numbers(features.double()))
+
+    def _rows(self, codes: Incomplete) -> Incomplete:
+        return RowEncoding(self.features).rows(codes)
