@@ -26,13 +26,11 @@ def run_examples(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
-    pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     run_examples(page)
 
 
 def test_the_examples_of_the_readme_run_and_keep_what_it_promises(tmp_path, monkeypatch):
-    pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     names = run_examples("README.md")
     assert not names["complete"].isna().any().any()

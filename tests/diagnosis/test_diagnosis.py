@@ -185,7 +185,6 @@ def test_a_mixed_table_is_described(mixed):
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
 def test_every_library_gives_the_same(backend):
-    pytest.importorskip(backend)
     frame = halfseen.datasets.load_penguins(backend)
     assert (
         halfseen.describe(frame).to_dict()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import stats
 from tolerances import FAILURE_RATE
@@ -74,9 +75,8 @@ def test_the_same_mechanism_raises_no_alarm_more_often_than_it_may():
 
 
 def test_columns_are_matched_by_name_and_libraries_may_differ():
-    polars = pytest.importorskip("polars")
     here = pd.DataFrame({"x": [1.0, None], "y": ["u", None], "mine": [1, 2]})
-    there = polars.DataFrame({"y": ["u", "v"], "theirs": [1, 2], "x": [None, 1.0]})
+    there = pl.DataFrame({"y": ["u", "v"], "theirs": [1, 2], "x": [None, 1.0]})
     drift = compare_missingness(here, there)
     assert {change.column for change in drift.columns} == {"x", "y"}
     assert (drift.only_here, drift.only_in_reference) == (("mine",), ("theirs",))

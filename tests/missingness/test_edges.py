@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from missingness.five_tables import RATED, table
@@ -244,7 +245,6 @@ def test_wrong_settings_are_named(make, message):
 
 
 def test_a_value_that_a_text_column_has_not_is_named():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"smoker": ["no", "yes"], "x": [1, 2]})
+    frame = pd.DataFrame({"smoker": ["no", "yes"], "x": [1, 2]})
     with pytest.raises(ValueError, match="equals: column 'smoker' has no 'never'; it has 'no', 'yes'"):
         ms.SkipPattern("x", when="smoker", equals="never").fit(frame)
