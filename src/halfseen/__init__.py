@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
         MVAEImputer,
         NotMIWAEImputer,
     )
+    from halfseen.estimators.made import MADE
     from halfseen.estimators.model_file import load
     from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
     from halfseen.estimators.neumiss_networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
@@ -42,6 +43,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
 __version__ = version("halfseen")
 __all__ = [
     "CFNADE",
+    "MADE",
     "AutoRec",
     "CircuitClassifier",
     "CircuitImputer",

@@ -93,6 +93,12 @@ def images(seed=0, n_rows=24):
     return ArrayData(X, np.where(bright, "bright", "dark"))
 
 
+def binary(seed=0, n_rows=60):
+    rng = np.random.default_rng(seed)
+    X = (rng.random((n_rows, 5)) < [0.1, 0.5, 0.5, 0.9, 0.3]).astype(float)
+    return ArrayData(X, X[:, 0])
+
+
 def ratings(seed=0, n_rows=80):
     rng = np.random.default_rng(seed)
     pairs = rng.permutation(12 * 10)[:n_rows]
@@ -107,4 +113,5 @@ DATA: dict[Family, Callable[..., Any]] = {
     Family.IMAGES: images,
     Family.RATINGS: ratings,
     Family.SEQUENCES: sequences,
+    Family.BINARY: binary,
 }

@@ -190,6 +190,7 @@ OTHERS = (
         Family.IMAGES,
         made("convac-classifier", n_leaves=3, n_channels=[3, 4], max_epochs=2),
     ),
+    FamilyRow("made", Family.BINARY, made("made", width=6, n_orderings=2, max_epochs=2)),
     FamilyRow("sequence-classifier", Family.SEQUENCES, made("sequence-classifier", width=4, max_epochs=2)),
     FamilyRow("skeleton-sequences", Family.SEQUENCES, partial(RecurrentClassifier, width=4, max_epochs=4)),
     FamilyRow("autorec", Family.RATINGS, made("autorec", n_hidden=8, max_epochs=4)),
@@ -198,6 +199,6 @@ OTHERS = (
     FamilyRow("cfnade-items", Family.RATINGS, made("cfnade", rows="item", n_hidden=8, max_epochs=4)),
     FamilyRow("skeleton-ratings", Family.RATINGS, RatingMeans),
 )
-"""The estimators of images, ratings and sequences, with the laws of test_families.py."""
+"""The estimators of images, ratings, sequences and binary rows, with the laws of test_families.py."""
 
 SKELETONS = (DiagonalImputer, RecurrentClassifier, RatingMeans)

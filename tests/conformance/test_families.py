@@ -1,4 +1,4 @@
-"""The laws of estimators of images, ratings and sequences: what holds for tables holds for them."""
+"""The laws of estimators of other data than tables: what holds for tables holds for them."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 import halfseen
 from halfseen.estimators.catalogue import Family
 
-ARRAYS = [row for row in OTHERS if row.family != Family.RATINGS]
+ARRAYS = [row for row in OTHERS if row.family not in (Family.RATINGS, Family.BINARY)]
 IMAGES = [row for row in OTHERS if row.family == Family.IMAGES]
 SEQUENCES = [row for row in OTHERS if row.family == Family.SEQUENCES]
 ROUNDING = 1e-9

@@ -12,6 +12,7 @@ from halfseen.experiments import (
     notmiwae,
     notmiwae_disc,
     sparsity,
+    sparsity_made,
     tables,
 )
 
@@ -25,6 +26,7 @@ LOADING = {
     "convac-mnist": convac_mnist,
     "sparsity": sparsity,
     "sparsity-series": physionet,
+    "sparsity-made": sparsity_made,
 }
 
 

@@ -21,6 +21,7 @@ class Family(StrEnum):
     IMAGES = "images"
     RATINGS = "ratings"
     SEQUENCES = "sequences"
+    BINARY = "complete binary rows"
 
 
 @dataclass(frozen=True)
@@ -255,6 +256,16 @@ CATALOGUE = (
         Family.RATINGS,
         "CF-NADE",
         "An autoregressive network of the ratings of each user or item, with an ordinal cost.",
+        on_command_line=False,
+    ),
+    Method(
+        "made",
+        "MADE",
+        "made",
+        Family.BINARY,
+        "MADE",
+        "A density of complete binary rows: a masked network returns the probability of each feature given "
+        "those before it, in one or more orderings.",
         on_command_line=False,
     ),
     Method(

@@ -16,6 +16,7 @@ from halfseen.experiments import (
     notmiwae,
     notmiwae_toys,
     sparsity,
+    sparsity_made,
     sparsity_series,
     tables,
 )
@@ -44,6 +45,7 @@ _MODULES = (
     tables,
     margins,
     sparsity,
+    sparsity_made,
     sparsity_series,
     convac,
     convac_mnist,
