@@ -67,7 +67,7 @@ class Plan:
 
 PLANS = {
     "smoke": Plan(300, 20, 1, 1, 1),
-    "small": Plan(60_000, 2_000, 10, 2, 3),
+    "small": Plan(60_000, 2_000, 5, 1, 2),
     "paper": Plan(60_000, 10_000, 60, 10, 20),
 }
 
