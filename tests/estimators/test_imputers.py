@@ -311,8 +311,9 @@ def self_masked_array(n_rows, n_columns, seed=0):
     return np.where(x > rng.normal(0.5, 1.5, size=x.shape), np.nan, 3 + 2 * x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missingness", SELF_MASKING)
-def test_a_model_of_the_mask_fills_self_masked_cells_nearly_as_well_as_the_law_itself(missingness):
+def test_a_model_of_the_mask_fills_self_masked_cells_nearly_as_well_as_the_true_distribution(missingness):
     problem = GaussianProblem.draw(5, SELF_MASKING[missingness], random_state=0)
     sample = problem.sample(5000, random_state=0)
     table, hidden = sample.incomplete, ~sample.observed
@@ -322,12 +323,12 @@ def test_a_model_of_the_mask_fills_self_masked_cells_nearly_as_well_as_the_law_i
         best = problem.impute_bayes(table)
     else:
         batch = Incomplete.from_array(table)
-        law = Gaussian(torch.from_numpy(problem.score.loc), torch.from_numpy(problem.score.covariance))
+        joint = Gaussian(torch.from_numpy(problem.score.loc), torch.from_numpy(problem.score.covariance))
         slope, threshold = problem.mechanism.slopes_, problem.mechanism.thresholds_
         mask = ProbitMaskFactor(
             torch.ones(5, dtype=torch.bool), torch.from_numpy(np.column_stack([slope, -threshold]))
         )
-        best = SelfMaskedGaussian(law, mask).conditional_mean(batch).numpy()
+        best = SelfMaskedGaussian(joint, mask).conditional_mean(batch).numpy()
     error, oracle = rmse(filled, sample.X, hidden), rmse(best, sample.X, hidden)
     assert error < 0.8 * rmse(plain, sample.X, hidden)
     assert error < 1.03 * oracle

@@ -11,7 +11,6 @@ import halfseen
 from halfseen import (
     DeMissVAEImputer,
     LatentImputer,
-    MissIWAEImputer,
     MIWAEImputer,
     MVAEImputer,
     NotMIWAEImputer,
@@ -53,17 +52,6 @@ def fit(table, make=MIWAEImputer, **settings):
 
 def leaf(imputer):
     return imputer.model_.observation.leaves[0]
-
-
-@pytest.mark.parametrize("make", [MIWAEImputer, MissIWAEImputer, NotMIWAEImputer])
-def test_a_loaded_imputer_of_images_answers_bit_for_bit(make, tmp_path):
-    table = with_missing(halves(60))
-    imputer = fit(table, make)
-    imputer.save(tmp_path / "model")
-    loaded = halfseen.load(tmp_path / "model")
-    assert tuple(loaded.image_shape) == (8, 8)
-    for question in ("transform", "sample", "score_samples"):
-        np.testing.assert_array_equal(getattr(loaded, question)(table), getattr(imputer, question)(table))
 
 
 def test_networks_are_convolutional_and_no_gaussian_is_fitted(monkeypatch):
@@ -112,7 +100,8 @@ def test_imputation_beats_the_most_frequent_value():
     assert errors[0] < 0.1
 
 
-@pytest.mark.parametrize("make", [MVAEImputer, pytest.param(DeMissVAEImputer, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [MVAEImputer, DeMissVAEImputer])
 def test_a_bound_without_importance_weights_does_not_give_the_latents_up(make):
     """The four kinds of image are told apart, where pixel means would be wrong in half of the cells."""
     images = halves(400)
@@ -241,7 +230,7 @@ def test_every_model_of_missingness_has_a_bias_for_each_pixel_and_shares_the_res
     assert not np.isnan(imputer.transform(table)).any()
 
 
-@pytest.mark.parametrize("hidden", [0.0, 1.0])
+@pytest.mark.parametrize("hidden", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_the_direction_in_which_pixels_hide_themselves_is_learned(hidden):
     """Only black, or only white pixels are missing, and what they are follows from the others."""
     truth = halves(200)

@@ -200,10 +200,13 @@ def test_integer_weights_are_repeated_rows_where_no_rows_are_held_out():
 @pytest.mark.parametrize(
     "labels",
     [
-        *(["b", "a", "c"], [True, False], [7, -3, 0], [2.0, 1.0], ["a", "b"]),
-        np.array(["2021-01-01", "2020-01-01"], dtype="datetime64[D]"),
+        *(["b", "a", "c"], [True, False], ["a", "b"]),
+        *(pytest.param(numbers, marks=pytest.mark.slow) for numbers in ([7, -3, 0], [2.0, 1.0])),
         np.array(["2021-01-01T05", "2020-01-01T00", "2022-02-02T00"], dtype="datetime64[ns]"),
-        np.array([5, -3], dtype="timedelta64[h]"),
+        *(
+            pytest.param(np.array(*content), marks=pytest.mark.slow)
+            for content in ((["2021-01-01", "2020-01-01"], "datetime64[D]"), ([5, -3], "timedelta64[h]"))
+        ),
     ],
     ids=str,
 )

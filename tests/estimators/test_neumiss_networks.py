@@ -16,7 +16,10 @@ def sample():
 
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"width": 0}, {"shared_weights": False}, {"shared_weights": False, "residual": True}],
+    [
+        {"shared_weights": False, "residual": True},
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ({}, {"width": 0}, {"shared_weights": False})),
+    ],
     ids=str,
 )
 def test_every_architecture_comes_close_to_the_bayes_rate(sample, choices):

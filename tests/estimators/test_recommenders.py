@@ -149,6 +149,7 @@ def test_text_and_whole_floats_are_identifiers(quick):
 
 
 @pytest.mark.parametrize(("kind", "rows"), [(AutoRec, "item"), (AutoRec, "user"), (CFNADE, "user")])
+@pytest.mark.slow
 def test_few_ratings_are_learned_without_any_setting(kind, rows):
     ratings, expected = make_ratings()
     model = kind(rows, n_hidden=50, random_state=0).fit(ratings)
@@ -156,7 +157,7 @@ def test_few_ratings_are_learned_without_any_setting(kind, rows):
     assert np.sqrt(np.mean((predicted - expected[:6]) ** 2)) < 0.5
 
 
-@pytest.mark.parametrize("rows", ["item", "user"])
+@pytest.mark.parametrize("rows", ["item", pytest.param("user", marks=pytest.mark.slow)])
 def test_the_variants_of_the_paper_can_be_fitted(rows):
     ratings, _ = make_ratings()
     for options in ({"sparsity_norm": False}, {"centre": True}, {"centre": False}):
