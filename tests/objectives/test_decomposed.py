@@ -16,9 +16,9 @@ from halfseen.distributions.leaves import SharedGaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.distributions.observation import Observation, Part
 from halfseen.models.latent.completions import CompletedRows, Completions, Limits, posterior_of
-from halfseen.models.latent.model import LatentModel
+from halfseen.models.latent.model import LatentModel, LatentNoise
 from halfseen.nn.residual import ResidualMLP
-from halfseen.objectives.decomposed import VARIANTS, DecomposedNoise, DecomposedObjective
+from halfseen.objectives.decomposed import VARIANTS, DecomposedObjective
 from halfseen.training.loop import TrainingSettings, fit_module
 
 N_COMPLETIONS = 3
@@ -325,7 +325,7 @@ def test_held_out_rows_are_improved_before_they_are_scored_and_never_changed(gen
         kept = rows.batch.observed[:, None] | ~rows.completions.limits.allow(drawn)
         completed = torch.where(kept, completed, drawn)
     rows.completions.x.copy_(completed)
-    last = DecomposedNoise(*(part[2:] for part in noise))
+    last = LatentNoise(*(part[2:] for part in noise))
     torch.testing.assert_close(objective(model, rows, last), loss, rtol=EXACT, atol=EXACT)
 
 

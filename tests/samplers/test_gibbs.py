@@ -14,11 +14,20 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.models.latent.completions import Limits
 from halfseen.nn.mask_models import Ignorable, LinearMask
 from halfseen.nn.self_masking import LinearSelfMask
-from halfseen.samplers.gibbs import GeneratorNoise, GibbsSampler, RowNoise, log_mask
+from halfseen.samplers.gibbs import GibbsSampler, log_mask, uniforms_of_rows
 
 N_CHAINS = 4000
 ROW = np.array([1.2, -0.9, math.nan, math.nan])
 SEEN = ~np.isnan(ROW)
+
+
+def uniforms_from(n_rows, generator):
+    """Noise from a generator, for rows that always come together."""
+
+    def uniforms(step, purpose, n_chains, n_values):
+        return torch.rand(n_rows, n_chains, n_values, generator=generator, dtype=torch.float64)
+
+    return uniforms
 
 
 def one_row(n_rows=1):
@@ -54,7 +63,7 @@ def p_values(x):
 
 
 def run(sampler, generator, start, z=None):
-    noise = GeneratorNoise(1, generator)
+    noise = uniforms_from(1, generator)
     return sampler.run(one_row(), start, noise, z)[0].numpy()
 
 
@@ -106,7 +115,7 @@ def test_past_completions_propose_only_once_their_latent_is_gone(generator):
     z = torch.from_numpy(oracle.latent_conditional(ROW, SEEN)[0]).view(1, 1, -1)
     start = torch.full((1, 1, 4), 40.0, dtype=torch.float64)  # proposals from here are hopeless
     sampler = GibbsSampler(model, "ac-mwg", n_steps=20, n_warm_up=0, prior_share=0.0)
-    states = list(sampler.states(one_row(), start, GeneratorNoise(1, generator), z))
+    states = list(sampler.states(one_row(), start, uniforms_from(1, generator), z))
 
     assert all(torch.equal(state.z, z) for state in states)
     assert len({state.x[0, 0, 2].item() for state in states}) == 21
@@ -130,7 +139,7 @@ def test_a_mask_that_says_something_is_heeded(kind, generator):
         oracle.linear_gaussian(tilt=0.2, widen=1.2), "mwg", n_steps=60, mask_model=mask_model
     )
     start = torch.full((1, N_CHAINS, 4), 0.0, dtype=torch.float64)
-    drawn = sampler.run(batch, start, GeneratorNoise(1, generator))[0, :, 3].numpy()
+    drawn = sampler.run(batch, start, uniforms_from(1, generator))[0, :, 3].numpy()
 
     mean, covariance = oracle.conditional(row, seen)
     grid = np.linspace(mean[0] - 8.0, mean[0] + 8.0, 4001)
@@ -159,7 +168,7 @@ def test_observed_cells_come_back_and_holes_are_never_read(generator):
     start = far_away(5).expand(3, -1, -1)
     for kernel in ("pseudo-gibbs", "mwg", "ac-mwg"):
         sampler = GibbsSampler(oracle.linear_gaussian(tilt=0.1), kernel, n_steps=3)
-        drawn = sampler.run(batch, start, GeneratorNoise(3, generator))
+        drawn = sampler.run(batch, start, uniforms_from(3, generator))
 
         assert torch.equal(drawn[..., SEEN], batch.x[:, None, SEEN].expand(-1, 5, -1))
         assert drawn.isfinite().all()
@@ -169,12 +178,12 @@ def test_observed_cells_come_back_and_holes_are_never_read(generator):
 @pytest.mark.parametrize("kernel", ["pseudo-gibbs", "mwg"])
 def test_noise_that_belongs_to_rows_is_as_good_as_a_generators(kernel):
     batch = one_row(N_CHAINS)
-    noise = RowNoise(row_keys(batch.to_array(), seed=0))
+    noise = uniforms_of_rows(row_keys(batch.to_array(), seed=0))
     sampler = GibbsSampler(oracle.linear_gaussian(), kernel, n_steps=20)
     drawn = sampler.run(batch, far_away(1).expand(N_CHAINS, -1, -1), noise)[:, 0].numpy()
 
     assert min(p_values(drawn)) > FAILURE_RATE
-    uniforms = [noise.uniforms(step, purpose, 1, 4) for step in range(3) for purpose in range(6)]
+    uniforms = [noise(step, purpose, 1, 4) for step in range(3) for purpose in range(6)]
     everything = torch.stack(uniforms).flatten()
     assert len(everything.unique()) == len(everything)  # none is used for two purposes
 
@@ -186,8 +195,8 @@ def test_the_chains_of_a_row_do_not_depend_on_its_company(kernel, generator):
     start = torch.zeros(6, 7, 4, dtype=torch.float64)
     sampler = GibbsSampler(oracle.linear_gaussian(tilt=0.1), kernel, n_steps=5)
     keys = row_keys(batch.to_array(), seed=3)
-    together = sampler.run(batch, start, RowNoise(keys))
-    apart = sampler.run(batch[4:5], start[:1], RowNoise(keys[4:5]))
+    together = sampler.run(batch, start, uniforms_of_rows(keys))
+    apart = sampler.run(batch[4:5], start[:1], uniforms_of_rows(keys[4:5]))
 
     torch.testing.assert_close(apart[0], together[4], rtol=EXACT, atol=EXACT)
     assert not torch.equal(together[4, 0], together[4, 1])

@@ -22,10 +22,10 @@ from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import LinearSelfMask
 from halfseen.objectives.weights import effective_sample_size
 from halfseen.samplers import candidates, importance
-from halfseen.samplers.candidates import CandidateSource
 from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
-from halfseen.samplers.proposals import DF, SHARES, Noise, StudentT, at_mode
+from halfseen.samplers.proposals import DF, SHARES, LatentPoints, StudentT, at_mode
+from halfseen.samplers.weighted_draws import WeightedDrawSource
 
 SLOPE, BIAS = 2.0, 0.5
 
@@ -288,7 +288,7 @@ def test_a_row_with_a_poor_posterior_gets_a_proposal_of_its_own(n_components):
 def test_the_proposal_at_a_mode_is_the_posterior_of_a_linear_gaussian_model():
     model, gaussian = linear_gaussian(6, 3)
     batch = some_rows(gaussian)
-    joint = CandidateSource(model, 1, 0)
+    joint = WeightedDrawSource(model, 1, 0)
     student = at_mode(
         torch.full((len(batch), 3), 5.0, dtype=torch.float64),
         lambda z: joint.joint(batch, z, torch.empty(0), 1.0).log_w,
@@ -311,7 +311,7 @@ def test_the_density_of_a_proposal_is_that_of_scipy_and_its_draws_have_its_momen
     for n in range(2):
         law = stats.multivariate_t(student.loc[n], root[n] @ root[n].T, df=DF)
         np.testing.assert_allclose(student.log_prob(z)[:, n], law.logpdf(z[:, n]), atol=EXACT)
-    drawn = student.draw(Noise.draw(2**14, 1, 3, 0, torch.float64).extra)[:, 0]
+    drawn = student.draw(LatentPoints.draw(2**14, 1, 3, 0, torch.float64).extra)[:, 0]
     torch.testing.assert_close(drawn.mean(dim=0), student.loc[0], rtol=0, atol=0.02)
     expected = root[0] @ root[0].T * DF / (DF - 2)
     torch.testing.assert_close(drawn.T.cov(), expected, rtol=0.03, atol=0.03)
@@ -373,7 +373,7 @@ def test_rows_use_as_many_draws_as_they_need_whatever_the_other_rows(n_component
     model.requires_grad_(False)
     model.encoder.output.bias[: 2 * n_components] += torch.linspace(0.0, 0.3, 2).repeat(n_components)
     batch = some_rows(gaussian, n_rows=20)
-    source = CandidateSource(model, 600, 0)
+    source = WeightedDrawSource(model, 600, 0)
     found, counts = source.all_of(batch, frugal=True)
     assert len(counts.unique()) > 2
     assert (counts % n_components == 0).all()

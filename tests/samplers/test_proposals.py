@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from halfseen.distributions.mixture import GaussianMixture
-from halfseen.samplers.proposals import Noise, propose
+from halfseen.samplers.proposals import LatentPoints, propose
 
 SEPARATE = 8.0
 SPREADS = (0.2, 0.3)
@@ -31,7 +31,7 @@ def two_modes(minor):
 
 
 def evidence_of(log_joint, posterior, seed=0):
-    noise, pilot = (Noise.draw(256, 1, 2, s, torch.float64) for s in (seed, seed + 1))
+    noise, pilot = (LatentPoints.draw(256, 1, 2, s, torch.float64) for s in (seed, seed + 1))
     draws = propose(posterior, lambda rows: log_joint, noise, pilot)
     return float(draws.log_weights(log_joint(draws.z)).logsumexp(dim=0))
 
@@ -45,7 +45,7 @@ def test_the_main_mode_is_found_if_the_encoder_points_to_a_minor_one(minor):
 
 def test_a_posterior_at_the_main_mode_is_kept():
     log_joint, posterior = two_modes(1e-6), narrow_posterior(0.0)
-    noise, pilot = (Noise.draw(256, 1, 2, seed, torch.float64) for seed in (0, 1))
+    noise, pilot = (LatentPoints.draw(256, 1, 2, seed, torch.float64) for seed in (0, 1))
     draws = propose(posterior, lambda rows: log_joint, noise, pilot)
     assert torch.equal(draws.z, noise.of_posterior(posterior).z)
 
@@ -54,5 +54,5 @@ def test_a_density_that_overflows_gives_draws_all_the_same():
     def log_joint(z):
         return -(z * 1e200).square().sum(dim=-1)
 
-    noise, pilot = (Noise.draw(64, 1, 6, seed, torch.float64) for seed in (0, 1))
+    noise, pilot = (LatentPoints.draw(64, 1, 6, seed, torch.float64) for seed in (0, 1))
     assert propose(narrow_posterior(3.0, n_latent=6), lambda rows: log_joint, noise, pilot).z.isfinite().all()

@@ -38,6 +38,14 @@ def weighted_quantiles(atoms: Tensor, weights: Tensor, probabilities: Sequence[f
     return (start + part * (stop - start)).movedim(-1, 0)
 
 
+def lower_quantiles(values: Tensor, weights: Tensor, levels: Tensor) -> Tensor:
+    """Returns (L, T): the smallest of values (N, T) up to which rows have each share of the weight (N)."""
+    ordered, order = values.sort(dim=0)
+    share = weights[order].cumsum(dim=0) / weights.sum()  # (N, T)
+    place = torch.searchsorted(share.T.contiguous(), levels.expand(values.shape[1], -1).contiguous())
+    return ordered.gather(0, place.T.clamp(max=len(values) - 1))
+
+
 def mixture_quantiles(
     observation: Observation,
     parameters: Tensor,

@@ -14,6 +14,7 @@ from halfseen._threads import task_threads
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
+from halfseen.distributions.quantiles import lower_quantiles
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._parameters import check_number, check_training, check_whole
 from halfseen.estimators._table import TableEstimator, rows_at_once
@@ -22,7 +23,6 @@ from halfseen.estimators._transaction import all_or_nothing
 from halfseen.nn.weights import load_module, module_state, module_weights
 from halfseen.objectives.supervised import CrossEntropy, Labelled, SquaredError
 from halfseen.training.loop import TrainingSettings, fit_module
-from halfseen.training.neumiss import weighted_quantiles
 
 GRADIENT_CLIP = 1.0
 MIN_IMPROVEMENT = 1e-5
@@ -195,7 +195,7 @@ class NetworkRegressor(RegressorMixin, NetworkBase):
         errors = (self.module_(rows.rows.to(torch.float64)) - rows.target).abs()
         levels = torch.linspace(0, 1, min(N_QUANTILES, len(errors)), dtype=torch.float64)
         self._n_errors = len(errors)
-        self._errors = weighted_quantiles(errors, rows.weight.double(), levels)
+        self._errors = lower_quantiles(errors, rows.weight.double(), levels)
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
         numbers, self._one_dimensional = read_numbers(y, n_rows, self)

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.links import inverse_softplus
+from halfseen.data.scaling import Standardizer
 from halfseen.distributions.choice import choose_by_cdf
 
 MIN_SCALE = 0.05
@@ -216,7 +217,8 @@ class DiagonalMixture(nn.Module):
             )
         for start, stop in self.blocks:
             _check_block(batch, start, stop)
-        mean, spread = _observed_moments(batch)  # (D,)
+        moments = Standardizer.fit(batch.to(torch.float64))
+        mean, spread = moments.loc, moments.scale  # (D,)
         candidates = torch.randperm(len(batch), generator=generator)[:_CENTRE_CANDIDATES]
         filled = batch[candidates].filled(mean.to(batch.x.dtype)).double()
         filled = filled.clamp(mean - _CENTRE_REACH * spread, mean + _CENTRE_REACH * spread)
@@ -266,15 +268,6 @@ def _raw_scale(scale: Tensor) -> Tensor:
     """The inverse of ``MIN_SCALE + softplus``; what lies below twice the minimum is raised to it."""
     above = (scale - MIN_SCALE).clamp(min=MIN_SCALE)
     return inverse_softplus(above)
-
-
-def _observed_moments(batch: Incomplete) -> tuple[Tensor, Tensor]:
-    """The mean and standard deviation of each feature in float64; 0 and 1 where there is nothing to see."""
-    count = batch.observed.sum(dim=0)
-    mean = batch.filled(0.0).double().sum(dim=0) / count.clamp(min=1)
-    deviation = torch.where(batch.observed, batch.x.double() - mean, 0.0)
-    spread = (deviation.square().sum(dim=0) / count.clamp(min=1)).sqrt()
-    return mean, torch.where(spread > 0, spread, 1.0)
 
 
 def _distant_rows(rows: Tensor, n_rows: int, generator: torch.Generator) -> Tensor:

@@ -1,6 +1,5 @@
 """How a column hides itself: the probability of being observed as a curve of its own value."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
@@ -8,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from halfseen.data.links import inverse_softplus
 from halfseen.nn.mask_models import START_SLOPE, LearnedMask, MaskLayout
 
 
@@ -219,7 +219,7 @@ def _read_signs(signs: int | Sequence[int], n_columns: int, allowed: tuple[int, 
 
 
 def _before_softplus(value: float) -> float:
-    return math.log(math.expm1(value))
+    return inverse_softplus(torch.tensor(value, dtype=torch.float64)).item()
 
 
 def _grid(n_points: int, reach: float) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from halfseen.distributions.choice import choose_by_cdf
 from halfseen.distributions.mixture import GaussianMixture
 from halfseen.models.latent.completions import CompletedRows, posterior_of
+from halfseen.models.latent.model import LatentNoise
 from halfseen.models.protocols import CompleteDataModel
 from halfseen.objectives.bounds import Bound, elbo, iwelbo, looser_siwelbo
 
@@ -33,21 +34,6 @@ VARIANTS: Mapping[str, _Parts] = {
     "mvb": _Parts((elbo, "completed"), (elbo, "completed")),
 }
 """The variants by the names under which users choose them."""
-
-
-class DecomposedNoise(NamedTuple):
-    r"""The noise of one evaluation: the last of R + 1 rounds is for the loss, others improve imputations.
-
-    Shapes
-    ------
-    normals : :math:`(R + 1, S, N, K, L)`, standard normals that make latents
-    uniforms : :math:`(R + 1, N, K)`, which latent a new imputation is of
-    cells : :math:`(R + 1, N, K, M)`, uniforms that make cells
-    """
-
-    normals: Tensor
-    uniforms: Tensor
-    cells: Tensor
 
 
 @dataclass(frozen=True)
@@ -183,11 +169,20 @@ class DecomposedObjective:
         sizes = model.n_latent, model.observation.n_noise
         return cls(*sizes, variant, imputer, gradient, n_draws, n_skipped, n_rounds)
 
-    def draw_noise(self, batch: CompletedRows, generator: torch.Generator) -> DecomposedNoise:
-        """Returns the noise for one evaluation, of more rounds for held-out rows."""
+    def draw_noise(self, batch: CompletedRows, generator: torch.Generator) -> LatentNoise:
+        r"""Returns the noise for one evaluation: the last of R + 1 rounds is for the loss.
+
+        The others improve the imputations of held-out rows first.
+
+        Shapes
+        ------
+        normals : :math:`(R + 1, S, N, K, L)`, standard normals that make latents
+        uniforms : :math:`(R + 1, N, K)`, which latent a new imputation is of
+        cells : :math:`(R + 1, N, K, M)`, uniforms that make cells
+        """
         rounds = 1 + (self.n_rounds if batch.held_out else 0)
         dtype, rows = batch.batch.x.dtype, (len(batch), batch.completions.n_completions)
-        return DecomposedNoise(
+        return LatentNoise(
             torch.randn(rounds, self.n_draws, *rows, self.n_latent, generator=generator, dtype=dtype),
             torch.rand(rounds, *rows, generator=generator, dtype=dtype),
             torch.rand(rounds, *rows, self.n_noise, generator=generator, dtype=dtype),

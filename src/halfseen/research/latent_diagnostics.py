@@ -27,7 +27,7 @@ PARTS = {
 
 
 @dataclass(frozen=True)
-class GradientNoise:
+class GradientQuality:
     r"""The signal and the noise of the gradient of some parameters.
 
     Parameters
@@ -55,7 +55,7 @@ def gradient_snr(
     n_steps: int,
     batch_size: int,
     generator: torch.Generator,
-) -> dict[str, GradientNoise]:
+) -> dict[str, GradientQuality]:
     r"""Returns how noisy the gradients of batches are, apart for encoder, decoder and mask model.
 
     .. math:: \mathrm{SNR} = \sum_i \frac{|\bar g_i|}{s_i}, \qquad
@@ -105,7 +105,7 @@ def gradient_snr(
     return _by_part(list(named), mean, variance)
 
 
-def _by_part(names: list[str], mean: list[Tensor], variance: list[Tensor]) -> dict[str, GradientNoise]:
+def _by_part(names: list[str], mean: list[Tensor], variance: list[Tensor]) -> dict[str, GradientQuality]:
     owners = [PARTS[name.split(".")[0]] for name in names]
     result = {}
     for part in dict.fromkeys(owners):
@@ -114,7 +114,7 @@ def _by_part(names: list[str], mean: list[Tensor], variance: list[Tensor]) -> di
         ratio = torch.cat([mean[position].flatten() for position in chosen]).abs() / spread.sqrt()
         kept = ratio[ratio.isfinite()]
         n_dropped = len(ratio) - len(kept)
-        result[part] = GradientNoise(float(kept.sum()), float(spread.sum()), len(ratio), n_dropped)
+        result[part] = GradientQuality(float(kept.sum()), float(spread.sum()), len(ratio), n_dropped)
     return result
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from halfseen._random import Keys
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.latent.model import LatentModel
-from halfseen.samplers.gibbs import GibbsSampler, Kernel, RowNoise
+from halfseen.samplers.gibbs import GibbsSampler, Kernel, uniforms_of_rows
 from halfseen.samplers.importance import ImportanceSampler
 
 
@@ -66,7 +66,7 @@ class ChainedSampler:
         def moved(rows: Incomplete, index: Tensor) -> Tensor:
             own = keys[index.numpy()]
             start = self.importance.draws(rows, own, n_draws).transpose(0, 1)  # (N, M, D)
-            noise = RowNoise(own, dtype=start.dtype)
+            noise = uniforms_of_rows(own, dtype=start.dtype)
             return chains.run(rows, start, noise).transpose(0, 1)
 
         return self.importance.by_rows(batch, moved, dim=1)

@@ -1,9 +1,9 @@
 r"""Markov chains over what is missing, through a model whose posterior is given complete rows."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -25,42 +25,21 @@ LATENTS, ACCEPT, CELLS, MASK, PAST, START = range(6)
 """The purposes of noise, which are kept apart."""
 
 
-class ChainNoise(Protocol):
-    """Where chains get their uniforms from."""
-
-    def uniforms(self, step: int, purpose: int, n_chains: int, n_values: int) -> Tensor:
-        """Returns uniforms (N, K, V) for one step of K chains for each row."""
-        ...
+Uniforms = Callable[[int, int, int, int], Tensor]
+"""Where chains get their noise from: from a step, a purpose, K chains and V values to uniforms (N, K, V)."""
 
 
-@dataclass(frozen=True)
-class GeneratorNoise:
-    """Noise from a generator, for rows that always come together."""
-
-    n_rows: int
-    generator: torch.Generator
-    dtype: torch.dtype = torch.float64
-
-    def uniforms(self, step: int, purpose: int, n_chains: int, n_values: int) -> Tensor:
-        """Returns the generator's next uniforms (N, K, V)."""
-        return torch.rand(self.n_rows, n_chains, n_values, generator=self.generator, dtype=self.dtype)
-
-
-@dataclass(frozen=True)
-class RowNoise:
-    """Noise that belongs to rows: a row's chains are the same whatever rows it comes with.
+def uniforms_of_rows(keys: Keys, dtype: torch.dtype = torch.float64, first_stream: int = 1024) -> Uniforms:
+    """Returns noise that belongs to rows: a row's chains are the same whatever rows it comes with.
 
     Streams below `first_stream` are left to others who draw by the same keys.
     """
 
-    keys: Keys
-    dtype: torch.dtype = torch.float64
-    first_stream: int = 1024
+    def uniforms(step: int, purpose: int, n_chains: int, n_values: int) -> Tensor:
+        flat = row_uniforms(keys, step, n_chains * n_values, stream=first_stream + purpose)
+        return torch.from_numpy(flat).to(dtype).view(-1, n_chains, n_values)
 
-    def uniforms(self, step: int, purpose: int, n_chains: int, n_values: int) -> Tensor:
-        """Returns the uniforms (N, K, V) of the rows' keys."""
-        flat = row_uniforms(self.keys, step, n_chains * n_values, stream=self.first_stream + purpose)
-        return torch.from_numpy(flat).to(self.dtype).view(-1, n_chains, n_values)
+    return uniforms
 
 
 @dataclass(frozen=True)
@@ -131,13 +110,14 @@ class GibbsSampler:
 
     Examples
     --------
+    >>> from halfseen._random import row_keys
     >>> from halfseen.distributions.observation import Observation
     >>> from halfseen.models.latent.model import LatentModel
     >>> from halfseen.nn.residual import ResidualMLP
     >>> model = LatentModel(ResidualMLP(6, 4), ResidualMLP(2, 6), Observation.for_pixels(3, "gaussian"), 2)
     >>> batch = Incomplete(torch.tensor([[1.0, torch.nan, 0.5]]), torch.tensor([[True, False, True]]))
     >>> start = torch.tensor([[[1.0, 0.0, 0.5]]]).expand(1, 4, 3)  # four chains
-    >>> noise = GeneratorNoise(1, torch.Generator().manual_seed(0), torch.float32)
+    >>> noise = uniforms_of_rows(row_keys(batch.to_array(), seed=0), torch.float32)
     >>> GibbsSampler(model, n_steps=5).run(batch, start, noise).shape
     torch.Size([1, 4, 3])
     """
@@ -162,13 +142,13 @@ class GibbsSampler:
         if self.kernel == "ac-mwg" and not self._is_ignorable:
             raise ValueError("kernel='ac-mwg' leaves missing cells out, so it cannot have a mask model.")
 
-    def run(self, batch: Incomplete, start: Tensor, noise: ChainNoise, z: Tensor | None = None) -> Tensor:
+    def run(self, batch: Incomplete, start: Tensor, noise: Uniforms, z: Tensor | None = None) -> Tensor:
         """Returns the last completions (N, K, D) of chains; see `states`."""
         return deque(self.states(batch, start, noise, z), maxlen=1)[0].x
 
     @torch.no_grad()
     def states(
-        self, batch: Incomplete, start: Tensor, noise: ChainNoise, z: Tensor | None = None
+        self, batch: Incomplete, start: Tensor, noise: Uniforms, z: Tensor | None = None
     ) -> Iterator[ChainState]:
         """Yields where the chains are at first, and after each step beyond the warm-up.
 
@@ -178,7 +158,7 @@ class GibbsSampler:
             Rows (N, D).
         start : Tensor
             Completed rows (N, K, D); their cells are read where `batch` has holes.
-        noise : ChainNoise
+        noise : Uniforms
             Of these rows.
         z : Tensor, optional
             Latents (N, K, L) to begin with; drawn from the posterior if not given.
@@ -204,12 +184,12 @@ class GibbsSampler:
                 state, past = self._collapsed(batch, state, past, noise, step)
             yield state
 
-    def _pseudo_gibbs(self, batch: Incomplete, state: ChainState, noise: ChainNoise, step: int) -> ChainState:
+    def _pseudo_gibbs(self, batch: Incomplete, state: ChainState, noise: Uniforms, step: int) -> ChainState:
         z = _draw(posterior_of(self.model, state.x), self._normals(noise, step, LATENTS, state.x))
         parameters = self.model.decoder(z)
         return ChainState(self._draw_cells(batch, state.x, parameters, noise, step), z, parameters)
 
-    def _metropolis(self, batch: Incomplete, state: ChainState, noise: ChainNoise, step: int) -> ChainState:
+    def _metropolis(self, batch: Incomplete, state: ChainState, noise: Uniforms, step: int) -> ChainState:
         posterior = posterior_of(self.model, state.x)
         proposal = _draw(posterior, self._normals(noise, step, LATENTS, state.x))
         both = torch.stack([state.z, proposal])  # (2, N, K, L)
@@ -221,10 +201,10 @@ class GibbsSampler:
         return ChainState(self._draw_cells(batch, state.x, parameters, noise, step), z, parameters)
 
     def _collapsed(
-        self, batch: Incomplete, state: ChainState, past: _Past, noise: ChainNoise, step: int
+        self, batch: Incomplete, state: ChainState, past: _Past, noise: Uniforms, step: int
     ) -> tuple[ChainState, _Past]:
         n_chains = state.x.shape[1]
-        which, side = noise.uniforms(step, PAST, n_chains, 2).unbind(dim=-1)
+        which, side = noise(step, PAST, n_chains, 2).unbind(dim=-1)
         index = (which * past.available).long().minimum(past.available - 1)
         posterior = posterior_of(self.model, past.x.take_along_dim(index[None, ..., None], dim=0)[0])
         e = self._normals(noise, step, LATENTS, state.x)
@@ -247,15 +227,15 @@ class GibbsSampler:
         available = torch.where(accepted, taken, past.available)
         return ChainState(x, z, parameters), replace(past, available=available)
 
-    def _normals(self, noise: ChainNoise, step: int, purpose: int, x: Tensor) -> Tensor:
-        return normals(noise.uniforms(step, purpose, x.shape[1], self.model.n_latent), x.dtype)
+    def _normals(self, noise: Uniforms, step: int, purpose: int, x: Tensor) -> Tensor:
+        return normals(noise(step, purpose, x.shape[1], self.model.n_latent), x.dtype)
 
     def _draw_cells(
-        self, batch: Incomplete, x: Tensor, parameters: Tensor, noise: ChainNoise, step: int
+        self, batch: Incomplete, x: Tensor, parameters: Tensor, noise: Uniforms, step: int
     ) -> Tensor:
         """Returns completions (N, K, D) after a draw of the missing cells, where it is taken."""
         observation = self.model.observation
-        drawn = observation.sample(parameters, noise.uniforms(step, CELLS, x.shape[1], observation.n_noise))
+        drawn = observation.sample(parameters, noise(step, CELLS, x.shape[1], observation.n_noise))
         taken = ~batch.observed.unsqueeze(1) & drawn.isfinite()
         if self.limits is not None:
             taken = taken & self.limits.allow(drawn)
@@ -266,7 +246,7 @@ class GibbsSampler:
         ratio = log_mask(self.mask_model, proposal, seen) - log_mask(
             self.mask_model, x, seen
         )  # (N, K, C or 1)
-        accepted = ratio.exp() > noise.uniforms(step, MASK, x.shape[1], ratio.shape[-1])
+        accepted = ratio.exp() > noise(step, MASK, x.shape[1], ratio.shape[-1])
         if ratio.shape[-1] > 1:
             accepted = accepted[..., observation.columns_of_features]
         return torch.where(accepted, proposal, x)
@@ -290,7 +270,7 @@ def _draw(posterior: GaussianMixture, e: Tensor) -> Tensor:
     return posterior.stratified(e.unsqueeze(-2)).squeeze(-2)
 
 
-def _accepted(log_ratio: Tensor, noise: ChainNoise, step: int, purpose: int) -> Tensor:
+def _accepted(log_ratio: Tensor, noise: Uniforms, step: int, purpose: int) -> Tensor:
     """Returns which proposals (N, K) are accepted; never one whose ratio is not a number."""
-    uniforms = noise.uniforms(step, purpose, log_ratio.shape[1], 1).squeeze(-1)
+    uniforms = noise(step, purpose, log_ratio.shape[1], 1).squeeze(-1)
     return log_ratio.exp() > uniforms

@@ -27,7 +27,7 @@ from halfseen.models.latent.model import LatentModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.weights import effective_sample_size, pareto_k
 from halfseen.samplers.calibration import choose_inflation
-from halfseen.samplers.candidates import SHARE_OF_BUDGET, Candidates, CandidateSource, Effort
+from halfseen.samplers.weighted_draws import SHARE_OF_BUDGET, Effort, WeightedDraws, WeightedDrawSource
 
 Form = Literal["auto", "decoder_mean", "sample", "integrated"]
 
@@ -74,9 +74,9 @@ class ImportanceSampler:
     adapts : bool
         Whether rows whose posterior fits badly get a proposal of their own.
     effort : {"adaptive", "fixed"}
-        Means and quantiles use as many draws of a row as it needs (``"adaptive"``), see `CandidateSource`, or
-        all, and every row tries a proposal of its own (``"fixed"``), which takes several times as long. Draws
-        and bounds of densities use all latents in any case.
+        Means and quantiles use as many draws of a row as it needs (``"adaptive"``), see
+        `WeightedDrawSource`, or all, and every row tries a proposal of its own (``"fixed"``), which takes
+        several times as long. Draws and bounds of densities use all latents in any case.
     interval_inflation : tuple of float
         How many times wider missing numbers are than the model says, by column of numbers, see
         `halfseen.samplers.calibration`; it concerns quantiles and draws (these are never made narrower) of
@@ -181,7 +181,7 @@ class ImportanceSampler:
     def _quantiles(self, rows: Incomplete, probabilities: Sequence[float]) -> Tensor:
         return self._quantiles_from(*self._source.all_of(rows, frugal=True), probabilities)
 
-    def _quantiles_from(self, found: Candidates, counts: Tensor, probabilities: Sequence[float]) -> Tensor:
+    def _quantiles_from(self, found: WeightedDraws, counts: Tensor, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, n_numeric); of each row, the first draws count."""
         shape = len(probabilities), len(counts), len(self._number_features)
         result = found.log_w.new_empty(shape)
@@ -190,7 +190,7 @@ class ImportanceSampler:
             result[:, index] = self._quantiles_of(found.of(n_draws, index), probabilities)
         return result
 
-    def _quantiles_of(self, found: Candidates, probabilities: Sequence[float]) -> Tensor:
+    def _quantiles_of(self, found: WeightedDraws, probabilities: Sequence[float]) -> Tensor:
         observation = self.model.observation
         if self._form == "sample":
             assert found.completed is not None
@@ -315,11 +315,11 @@ class ImportanceSampler:
         return self.model.mask_term if self.form == "auto" else self.form
 
     @cached_property
-    def _source(self) -> CandidateSource:
+    def _source(self) -> WeightedDrawSource:
         model = self.model
         if not model.mask_model.is_ignorable:  # the paper's form has the weights of drawn cells
             model = model.with_mask_term("integrated" if self._form == "integrated" else "sample")
-        return CandidateSource(model, self.n_draws, self.seed, adapts=self.adapts, effort=self.effort)
+        return WeightedDrawSource(model, self.n_draws, self.seed, adapts=self.adapts, effort=self.effort)
 
     @cached_property
     def _number_features(self) -> list[int]:

@@ -10,6 +10,7 @@ taken for noise; weights of draws of the one say nothing of the other, so other 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from scipy import special
@@ -35,7 +36,7 @@ ASTRAY = 3.0  # nats by which another share is better, or a proposal explains mo
 
 
 @dataclass(frozen=True)
-class Draws:
+class Proposals:
     r"""Latents of rows, with what is needed to weigh them.
 
     Shapes
@@ -54,15 +55,15 @@ class Draws:
     own: Tensor
     worth: Tensor
 
-    def __getitem__(self, part: slice) -> "Draws":
-        return Draws(self.z[part], self.log_density[part], self.log_share[part], self.own, self.worth)
+    def __getitem__(self, part: slice) -> "Proposals":
+        return Proposals(self.z[part], self.log_density[part], self.log_share[part], self.own, self.worth)
 
-    def of_rows(self, rows: Tensor) -> "Draws":
+    def of_rows(self, rows: Tensor) -> "Proposals":
         """Returns the draws of some rows."""
         z, log_density, log_share = (
             part.index_select(1, rows) for part in (self.z, self.log_density, self.log_share)
         )
-        return Draws(z, log_density, log_share, self.own[rows], self.worth[rows])
+        return Proposals(z, log_density, log_share, self.own[rows], self.worth[rows])
 
     def log_weights(self, log_joint: Tensor) -> Tensor:
         """Returns log weights (A, N), whose exponentials sum to an estimate of the density of the row."""
@@ -100,7 +101,7 @@ class StudentT:
 
 
 @dataclass(frozen=True)
-class Noise:
+class LatentPoints:
     r"""Standardised latents that all rows share: scrambled Sobol points.
 
     Shapes
@@ -113,7 +114,7 @@ class Noise:
     extra: Tensor
 
     @classmethod
-    def draw(cls, n_draws: int, n_components: int, n_latent: int, seed: int, dtype: torch.dtype) -> "Noise":
+    def draw(cls, n_draws: int, n_components: int, n_latent: int, seed: int, dtype: torch.dtype) -> Self:
         """Creates noise for about so many draws, all of them the posterior's."""
         size = math.ceil(n_draws / n_components)
         points = torch.quasirandom.SobolEngine(n_latent + 1, scramble=True, seed=seed)
@@ -130,19 +131,19 @@ class Noise:
         """The number of draws."""
         return len(self.extra)
 
-    def first(self, n_draws: int) -> "Noise":
+    def first(self, n_draws: int) -> "LatentPoints":
         """Returns the noise of the first draws, about so many, equally many of each component."""
         size = math.ceil(n_draws / self.strata.shape[1])
-        return Noise(self.strata[:size], self.extra[: size * self.strata.shape[1]])
+        return LatentPoints(self.strata[:size], self.extra[: size * self.strata.shape[1]])
 
-    def of_posterior(self, posterior: GaussianMixture) -> Draws:
+    def of_posterior(self, posterior: GaussianMixture) -> Proposals:
         """Returns draws of the posterior, equally many of each component."""
         z = self._strata(posterior, len(self.strata))
         nothing = z.new_zeros(z.shape[1])
         shares = self._shares(posterior, len(self.strata))
-        return Draws(z, posterior.log_prob(z), shares, nothing.bool(), nothing)
+        return Proposals(z, posterior.log_prob(z), shares, nothing.bool(), nothing)
 
-    def of_both(self, posterior: GaussianMixture, student: StudentT) -> Draws:
+    def of_both(self, posterior: GaussianMixture, student: StudentT) -> Proposals:
         """Returns draws of which a share is the posterior's, and the others the Student t's."""
         kept = max(1, round(KEPT * len(self.strata)))
         n_kept = kept * self.strata.shape[1]
@@ -154,7 +155,7 @@ class Noise:
         own = self._shares(posterior, kept) + math.log(part)
         others = own.new_full((self.n_draws - n_kept, own.shape[1]), -math.log(self.n_draws))
         nothing = z.new_zeros(z.shape[1])
-        return Draws(z, log_density, torch.cat([own, others]), ~nothing.bool(), nothing)
+        return Proposals(z, log_density, torch.cat([own, others]), ~nothing.bool(), nothing)
 
     def _strata(self, posterior: GaussianMixture, size: int) -> Tensor:
         return posterior.stratified(self.strata[:size, None]).transpose(1, 2).flatten(0, 1)  # (A, N, L)
@@ -167,10 +168,10 @@ class Noise:
 def propose(
     posterior: GaussianMixture,
     log_joint_of: LogJointOfRows,
-    noise: Noise,
-    pilot: Noise,
+    noise: LatentPoints,
+    pilot: LatentPoints,
     poor_share: float = POOR,
-) -> Draws:
+) -> Proposals:
     """Returns draws of the posterior; for rows where few of them count, of a proposal of their own.
 
     Few are less than the share `poor_share`.
@@ -197,7 +198,7 @@ def propose(
     gain = own_evidence - evidence[poor]  # draws that miss a mode explain less
     use = torch.where(gain.abs() < ASTRAY, own_worth > worth[poor], gain > 0)
     own = noise.of_both(posterior[poor[use]], StudentT(student.loc[use], student.root[use]))
-    return Draws(
+    return Proposals(
         plain.z.index_copy(1, poor[use], own.z),
         plain.log_density.index_copy(1, poor[use], own.log_density),
         plain.log_share.index_copy(1, poor[use], own.log_share),

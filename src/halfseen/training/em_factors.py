@@ -8,6 +8,7 @@ from torch import Tensor
 
 from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.scaling import Standardizer
 from halfseen.distributions.low_rank import LowRankGaussian, pack, unpack
 from halfseen.training.ascent import Ascent, AscentSettings, ascend, squared_step
 
@@ -148,9 +149,8 @@ class _Trial:
 
 def independent(batch: Incomplete) -> LowRankGaussian:
     """Returns features of unit variance about their means, without factors."""
-    counts = batch.observed.sum(dim=0).clamp(min=1)
     return LowRankGaussian(
-        batch.filled().sum(dim=0) / counts,
+        Standardizer.fit(batch).loc,
         batch.x.new_zeros(batch.n_features, 0),
         batch.x.new_ones(batch.n_features),
     )

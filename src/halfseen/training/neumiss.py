@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.quantiles import lower_quantiles
 from halfseen.models.conditional import JointGaussian, condition, only_features, with_scores
 from halfseen.models.logistic_link import LogisticLink
 from halfseen.models.neumiss import (
@@ -113,7 +114,7 @@ class Regression:
             residual = residual - weight * correction
         relative = residual.abs() / head.spread.clamp(min=1e-9)
         levels = torch.linspace(0, 1, min(N_QUANTILES, len(relative)), dtype=torch.float64)
-        return Calibration(weight, 1.0, weighted_quantiles(relative, rows.weights, levels), len(relative))
+        return Calibration(weight, 1.0, lower_quantiles(relative, rows.weights, levels), len(relative))
 
 
 @dataclass(frozen=True)
@@ -385,11 +386,3 @@ def _robust_bounds(batch: Incomplete, n_numbers: int) -> Tensor:
             reach = REACH * ((high - low) / IQR if high > low else 1.0)
             bounds[:, d] = torch.tensor([middle - reach, middle + reach], dtype=bounds.dtype)
     return bounds
-
-
-def weighted_quantiles(values: Tensor, weights: Tensor, levels: Tensor) -> Tensor:
-    """Returns (L, T): the smallest of values (N, T) up to which rows have each share of the weight (N)."""
-    ordered, order = values.sort(dim=0)
-    share = weights[order].cumsum(dim=0) / weights.sum()  # (N, T)
-    place = torch.searchsorted(share.T.contiguous(), levels.expand(values.shape[1], -1).contiguous())
-    return ordered.gather(0, place.T.clamp(max=len(values) - 1))

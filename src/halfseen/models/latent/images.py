@@ -1,11 +1,11 @@
 """Where the training of a latent-variable model of images starts."""
 
-import math
 from typing import Any
 
 import torch
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.links import inverse_softplus
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.residual import ResidualMLP
 
@@ -32,7 +32,8 @@ def start_images(model: LatentModel, rows: Incomplete, generator: torch.Generato
     for network in networks:
         network.reset_parameters(generator)
     size = model.n_components * model.n_latent
-    networks[0].output.bias[size : 2 * size] = math.log(math.expm1(FIRST_SCALE))  # means are before scales
+    raw_scale = inverse_softplus(torch.tensor(FIRST_SCALE, dtype=torch.float64))
+    networks[0].output.bias[size : 2 * size] = raw_scale  # means are before scales
     model.mask_model.reset_parameters(generator, rows.observed.double().mean(dim=0))
     mean = rows.filled().sum(dim=0) / (rows.observed.sum(dim=0) + 2.0)  # (D), with a pixel of each sign
     start = model.observation.neutral_parameters()  # (P), locations first

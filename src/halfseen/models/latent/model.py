@@ -28,7 +28,8 @@ class LatentNoise(NamedTuple):
     r"""The noise of one evaluation of log weights; what is not needed is empty.
 
     Noise of :math:`K` strata makes *stratified* draws, the same number of each component. Noise of a single
-    one makes *ancestral* draws of the mixture. An axis of length 1 in place of N is shared by all rows.
+    one makes *ancestral* draws of the mixture. An axis of length 1 in place of N is shared by all rows. Some
+    objectives need noise of other shapes, which their `draw_noise` describes.
 
     Shapes
     ------

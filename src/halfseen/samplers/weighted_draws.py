@@ -14,7 +14,7 @@ from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.latent.mask_term import N_NODES
 from halfseen.models.latent.model import LatentModel
-from halfseen.samplers.proposals import POOR, Draws, LogJoint, Noise, propose
+from halfseen.samplers.proposals import POOR, LatentPoints, LogJoint, Proposals, propose
 
 Effort = Literal["adaptive", "fixed"]
 
@@ -26,7 +26,7 @@ STAGE = 32  # draws between which rows may stop
 
 
 @dataclass(frozen=True)
-class Candidates:
+class WeightedDraws:
     r"""Latent draws of some rows, or some of them.
 
     Shapes
@@ -40,10 +40,10 @@ class Candidates:
     parameters: Tensor
     completed: Tensor | None
 
-    def of(self, n_draws: int, rows: Tensor) -> "Candidates":
+    def of(self, n_draws: int, rows: Tensor) -> "WeightedDraws":
         """Returns the first draws of some rows."""
         completed = None if self.completed is None else self.completed[:n_draws, rows]
-        return Candidates(self.log_w[:n_draws, rows], self.parameters[:n_draws, rows], completed)
+        return WeightedDraws(self.log_w[:n_draws, rows], self.parameters[:n_draws, rows], completed)
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Piece:
 
     first: int
     rows: Tensor
-    found: Candidates
+    found: WeightedDraws
 
 
 @dataclass(frozen=True)
-class CandidateSource:
+class WeightedDrawSource:
     r"""Decodes and weighs latent draws.
 
     A pilot of a few draws tells how many of them count in a row, its effective sample size. The Monte Carlo
@@ -86,8 +86,8 @@ class CandidateSource:
 
     def all_of(
         self, rows: Incomplete, cells: Tensor | None = None, *, frugal: bool
-    ) -> tuple[Candidates, Tensor]:
-        """Returns normalised candidates of rows, and how many (N) each has; others have no weight."""
+    ) -> tuple[WeightedDraws, Tensor]:
+        """Returns normalised draws of rows, and how many (N) each has; others have no weight."""
         shape = self.noise.n_draws, len(rows)
         log_w = rows.x.new_full(shape, -torch.inf)
         parameters = rows.x.new_zeros(*shape, self.model.observation.n_parameters)
@@ -100,7 +100,7 @@ class CandidateSource:
             if completed is not None and piece.found.completed is not None:
                 completed[place, piece.rows] = piece.found.completed
             counts[piece.rows] = place.stop
-        return Candidates(log_w.log_softmax(dim=0), parameters, completed), counts
+        return WeightedDraws(log_w.log_softmax(dim=0), parameters, completed), counts
 
     def pieces(
         self,
@@ -118,7 +118,7 @@ class CandidateSource:
         whose posteriors fit less well, always takes all draws, so that means and quantiles agree with draws.
         """
         frugal = frugal and self.model.mask_term == "none" and self.effort == "adaptive"
-        tried: list[Candidates] | None = [] if not unbiased and self.model.mask_term == "none" else None
+        tried: list[WeightedDraws] | None = [] if not unbiased and self.model.mask_term == "none" else None
         draws = self._propose(rows, mask_weight, tried, frugal=frugal)
         everyone = torch.arange(len(rows))
         done = 0
@@ -139,17 +139,17 @@ class CandidateSource:
                 yield Piece(part.start, index, replace(joint, log_w=own[part].log_weights(joint.log_w)))
             done = stop
 
-    def joint(self, rows: Incomplete, z: Tensor, cells: Tensor, mask_weight: float) -> Candidates:
+    def joint(self, rows: Incomplete, z: Tensor, cells: Tensor, mask_weight: float) -> WeightedDraws:
         """Returns latents (A, N, L) with, for now, the log density of them and the row."""
         found = self.model.log_joint(
             rows, z.unsqueeze(-2), cells.unsqueeze(-2), mask_weight=mask_weight, exact=True
         )
         completed = None if found.completed is None else found.completed.squeeze(-2)
-        return Candidates(found.log_w.squeeze(-1), found.parameters.squeeze(-2), completed)
+        return WeightedDraws(found.log_w.squeeze(-1), found.parameters.squeeze(-2), completed)
 
     def _joined(
-        self, rows: Incomplete, draws: Draws, tried: Sequence[Candidates], mask_weight: float
-    ) -> Candidates:
+        self, rows: Incomplete, draws: Proposals, tried: Sequence[WeightedDraws], mask_weight: float
+    ) -> WeightedDraws:
         """Returns the first draws, which the pilot has decoded but for rows with a proposal of their own."""
         log_w, parameters = (
             torch.cat([getattr(one, name) for one in tried]) for name in ("log_w", "parameters")
@@ -159,11 +159,11 @@ class CandidateSource:
         for part in self._parts(len(log_w) if len(own) else 0, len(own)):
             found = self.joint(rows[own], z[part], self._pilot_cells, mask_weight)
             log_w[part, own], parameters[part, own] = found.log_w, found.parameters
-        return Candidates(log_w, parameters, None)
+        return WeightedDraws(log_w, parameters, None)
 
     def _propose(
-        self, rows: Incomplete, mask_weight: float, tried: list[Candidates] | None, *, frugal: bool
-    ) -> Draws:
+        self, rows: Incomplete, mask_weight: float, tried: list[WeightedDraws] | None, *, frugal: bool
+    ) -> Proposals:
         """Returns draws; puts what the pilot finds in `tried`, if its draws are to be the first of them."""
 
         def log_joint_of(index: Tensor) -> LogJoint:
@@ -185,7 +185,7 @@ class CandidateSource:
         poor = torch.inf if self.effort == "fixed" else ENOUGH if frugal else POOR
         return propose(posterior, log_joint_of, self.noise, pilot, poor)
 
-    def _needed(self, draws: Draws) -> Tensor:
+    def _needed(self, draws: Proposals) -> Tensor:
         """Returns how many draws (N) rows need by the pilot; all, if they have a proposal of their own."""
         share = draws.worth / self._pilot.n_draws  # of draws that count
         needed = self._stage * (ENOUGH * self.n_draws / share / self._stage).ceil()
@@ -209,18 +209,18 @@ class CandidateSource:
         return self.model.mask_term == "sample"
 
     @cached_property
-    def noise(self) -> Noise:
+    def noise(self) -> LatentPoints:
         """What the latents of all rows are made of."""
         return self._make_noise(self.n_draws, self.seed)
 
     @cached_property
-    def _pilot(self) -> Noise:
+    def _pilot(self) -> LatentPoints:
         """Other noise, by which the posterior is judged."""
         return self._make_noise(min(self.n_draws, PILOT_DRAWS), self.seed + 1)
 
-    def _make_noise(self, n_draws: int, seed: int) -> Noise:
+    def _make_noise(self, n_draws: int, seed: int) -> LatentPoints:
         dtype = next(self.model.parameters()).dtype
-        return Noise.draw(n_draws, self.model.n_components, self.model.n_latent, seed, dtype)
+        return LatentPoints.draw(n_draws, self.model.n_components, self.model.n_latent, seed, dtype)
 
     @cached_property
     def _cells(self) -> Tensor:
