@@ -6,6 +6,7 @@ import json
 import os
 from importlib.resources import files
 
+import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
@@ -143,3 +144,69 @@ def test_the_help_names_the_command(run):
     code, out, _ = run()
     assert code == 0
     assert "describe" in out
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A table, and a regressor and a classifier of it that are saved beside it."""
+    folder = tmp_path_factory.mktemp("models")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["a", "b", "c"])
+    kind = np.where(X["a"] > 0.5, "high", np.where(X["a"] > -0.5, "middle", "low"))
+    table = X.assign(kind=kind, y=X.sum(axis=1))
+    table.loc[:20, "b"] = np.nan
+    table.to_csv(folder / "t.csv", index=False)
+    features = table[["a", "b", "c"]]
+    halfseen.GaussianRegressor().fit(features, table["y"]).save(folder / "r.halfseen")
+    classifier = halfseen.SparsityNormClassifier(4, max_epochs=1, random_state=0).fit(features, kind)
+    classifier.save(folder / "c.halfseen")
+    halfseen.MeanImputer().fit(features).save(folder / "i.halfseen")
+    return folder
+
+
+def test_the_drift_of_a_saved_model_is_described(run, models, tmp_path):
+    table = models / "t.csv"
+    code, out, _ = run("describe", table, "--model", models / "r.halfseen", "--report", "r.html")
+    assert code == 0
+    assert "The model (GaussianRegressor, the prediction)\n  The predictions do not drift" in out
+    assert "GaussianRegressor: mean of the prediction" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    code, out, _ = run("describe", table, "--model", models / "c.halfseen", "--class", "low", "--json", "-q")
+    assert code == 0
+    content = json.loads(out)["model"]
+    features = pd.read_csv(table)[["a", "b", "c"]]
+    expected = halfseen.vsp_curve(halfseen.load(models / "c.halfseen"), features, output="low")
+    assert content["followed"] == "the probability of low"
+    np.testing.assert_allclose(content["means"], expected.means)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "c.halfseen"], "has 3 classes: choose one by --class, high, low, middle"),
+        (
+            ["--model", "c.halfseen", "--class", "none"],
+            "has no class 'none'; its classes are high, low, middle",
+        ),
+        (
+            ["--model", "r.halfseen", "--class", "low"],
+            "--class is for classifiers; the model predicts numbers",
+        ),
+        (["--class", "low"], "--class is about a model; give one by --model"),
+        (["--model", "i.halfseen"], "holds a MeanImputer; --model needs a regressor or classifier"),
+        (["--model", "t.csv"], "is not a halfseen model file"),
+    ],
+)
+def test_models_that_cannot_be_asked_are_refused_in_one_line(run, models, monkeypatch, options, message):
+    monkeypatch.chdir(models)
+    monkeypatch.delenv("HALFSEEN_DEBUG", raising=False)
+    code, out, err = run("describe", "t.csv", "--quiet", *options)
+    assert code == 2
+    assert out == ""
+    assert message in err
+
+
+def test_a_table_without_a_column_of_the_model_is_refused(run, models, monkeypatch):
+    monkeypatch.delenv("HALFSEEN_DEBUG", raising=False)
+    code, _, err = run("describe", PENGUINS, "--quiet", "--model", models / "r.halfseen")
+    assert code == 2
+    assert "penguins.csv lacks the column 'a', which the model" in err

@@ -13,9 +13,11 @@ from report.pages import check
 import halfseen
 from halfseen.diagnosis import predictability
 from halfseen.report.describe import render_diagnosis, summarize_diagnosis
-from halfseen.report.describe_svg import heat_map, log_ratio, mark, shade_of, squeeze
+from halfseen.report.describe_svg import drift_curve, heat_map, log_ratio, mark, shade_of, squeeze
 
 HOSTILE = "<script>alert(1)</script>\"'&"
+CURVE = halfseen.vsp_curve(lambda X: np.nan_to_num(X).sum(axis=1), np.ones((20, 5)), n_draws=2)
+MODEL = {"class": "SomeRegressor", "followed": f"the probability of {HOSTILE}", **CURVE.to_dict()}
 
 
 def words_of(page):
@@ -48,7 +50,7 @@ def summary(frame):
     diagnosis = halfseen.describe(frame, target=f"{HOSTILE} x", against=frame.iloc[:300])
     return summarize_diagnosis(
         diagnosis, source=HOSTILE, reference=HOSTILE, command=f"halfseen describe {HOSTILE}", notes=[HOSTILE],
-        seconds=1.0, version="1.2",
+        model=MODEL, seconds=1.0, version="1.2",
     )  # fmt: skip
 
 
@@ -197,3 +199,18 @@ def test_a_browser_finds_nothing_to_complain_of(tmp_path, page):
     assert done.returncode == 0, done.stderr
     assert "CONSOLE" not in done.stderr
     assert 'id="drift"' in done.stdout
+
+
+def test_the_drift_of_a_model_is_one_sentence_and_a_picture(page, summary):
+    words = words_of(page)
+    assert "The mean prediction rises when more values of the same rows become known" in words
+    assert "with 10% of the known values shown the mean prediction is 1, with all of them 5" in words
+    assert f"SomeRegressor: mean of the probability of {HOSTILE}" in words
+    assert page.count('class="curve"') == 1
+    assert 'class="curve"' not in render_diagnosis(summary | {"model": None})
+
+
+def test_a_curve_without_any_drift_has_an_axis():
+    flat = halfseen.vsp_curve(lambda X: np.zeros(len(X)), np.ones((20, 5)), n_draws=2).to_dict()
+    assert "nan" not in drift_curve(flat)
+    assert drift_curve(flat).count("<circle") == 10

@@ -170,6 +170,19 @@ def describe_command(
         str | None,
         typer.Option(metavar="OTHER", help="Compare the missingness with this table, the reference."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A saved predictor: report whether predictions drift with the number of known values.",
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--class", metavar="LABEL", help="With --model: the class whose probability is followed."
+        ),
+    ] = None,
     report: options.Report = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Random seed for subsampling and cross-validation.")] = 0,
@@ -196,7 +209,9 @@ def describe_command(
         "number_formats": tuple(number_format or ()),
         "date_orders": tuple(date_order or ()),
     }
-    request = Request(source, target, against, report, as_json, seed, reading, context.obj or "")
+    request = Request(
+        source, target, against, report, as_json, seed, reading, context.obj or "", model, label
+    )
     run_describe(request, Reporter(quiet=quiet), source_format)
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 import halfseen
 from halfseen.cli.atomic import check_apart, check_report, write_atomically
 from halfseen.cli.errors import one_line
+from halfseen.cli.model_drift import ModelDrift, measure_model
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, read_table
 from halfseen.diagnosis.summary import Diagnosis, describe
@@ -36,6 +37,8 @@ class Request:
     seed: int = 0
     reading: dict[str, Any] | None = None
     command: str = ""
+    model: str | None = None
+    label: str | None = None
 
 
 def run_describe(request: Request, reporter: Reporter, source_format: str | None = None) -> None:
@@ -55,6 +58,7 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
             file.table, request.target, None if reference is None else reference.table,
             random_state=request.seed,
         )  # fmt: skip
+    drift = _measure(request, file, reporter)
     if request.report is not None:
         from halfseen.report.describe import render_diagnosis, summarize_diagnosis
 
@@ -66,22 +70,37 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
             seconds=time.perf_counter() - started,
             notes=reporter.notes,
             version=halfseen.__version__,
+            model=None if drift is None else drift.to_dict(),
         )
         with write_atomically(request.report) as target:
             target.write(render_diagnosis(summary).encode("utf-8"))
         reporter.say("report", request.report)
     if request.json:
-        print(json.dumps(diagnosis.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        content = diagnosis.to_dict() | ({} if drift is None else {"model": drift.to_dict()})
+        print(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
     elif not reporter.quiet:
         show(diagnosis, Console(file=sys.stdout))
+        if drift is not None:
+            print(f"\nThe model ({drift.kind}, {one_line(drift.followed)})\n  {drift.curve.sentence}")
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
+def _measure(request: Request, file: TableFile, reporter: Reporter) -> ModelDrift | None:
+    """Return how the predictions of the model drift, if there is one."""
+    if request.model is None:
+        return None
+    with reporter.noting_warnings(), reporter.progress("predicting", "rows with parts of their values"):
+        return measure_model(request.model, file, request.label, request.seed)
+
+
 def _check_paths(request: Request) -> None:
+    if request.label is not None and request.model is None:
+        raise TableError("--class is about a model; give one by --model")
     if request.source == "-" and request.against == "-":
         raise TableError("only one of the two tables can be standard input")
     check_report(request.report)
-    check_apart({"IN": request.source, "--against": request.against}, {"--report": request.report})
+    read = {"IN": request.source, "--against": request.against, "--model": request.model}
+    check_apart(read, {"--report": request.report})
 
 
 # -------------------------------------------------------------------------------------------- terminal

@@ -29,6 +29,7 @@ def summarize_diagnosis(
     seconds: float = 0.0,
     notes: Sequence[str] = (),
     version: str = "",
+    model: Summary | None = None,
 ) -> Summary:
     """Return what a page shows: counts, effect sizes and sentences, and no row of the table.
 
@@ -44,6 +45,9 @@ def summarize_diagnosis(
         The time it took.
     notes : sequence of str
         Notices and warnings.
+    model : dict, optional
+        How the predictions of a model drift: the dict of a `VSPCurve`, its ``class`` and what is
+        ``followed``.
 
     Returns
     -------
@@ -78,6 +82,7 @@ def summarize_diagnosis(
             if pair.about == "value" and diagnosis.target is not None
         ][: MAX_PAIRS["value"]],
         "shift": shift_words(diagnosis.little),
+        "model": model,
     }
 
 
@@ -179,6 +184,9 @@ def render_diagnosis(summary: Summary) -> str:
         "target_pairs": [_draw_pair(pair) for pair in summary["target_pairs"]],
         "predictable": [_draw_auc(one) for one in summary["predictability"]],
         "changes": _draw_changes(summary["drift"]),
+        "model_curve": None
+        if summary["model"] is None
+        else Markup(describe_svg.drift_curve(summary["model"])),
     }
     return environment.get_template("describe.html.jinja").render(summary=summary, **pictures)
 
