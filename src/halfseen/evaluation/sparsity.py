@@ -80,7 +80,7 @@ class VSPCurve:
     def to_dict(self) -> dict[str, Any]:
         """Returns the curve as values that JSON can hold."""
         plain = {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
+            name: np.asarray(value).tolist() if isinstance(value, np.ndarray | tuple) else value
             for name, value in vars(self).items()
         }
         return plain | {"drifts": self.drifts, "sentence": self.sentence}
