@@ -349,3 +349,50 @@ def test_prototypes_follow_the_greatest_weights_down_to_the_leaves():
     for channel, place in product(range(2), range(4)):
         expected = means[best[place, channel]].double()
         torch.testing.assert_close(shown[channel, list(structure.windows[place])], expected)
+
+
+@pytest.mark.parametrize("n_shared", [0, 3])
+def test_deep_circuits_have_full_rank_between_odd_and_even_columns_with_shared_weights_too(n_shared):
+    structure = Structure.image((1, 8), 2, [2, 2, 2], patch=1, n_shared=n_shared)
+    circuit = Circuit(structure, gaussian(1)).double()
+    random_weights(circuit, torch.Generator().manual_seed(0))
+    (tensor,) = oracle.component_tensor(circuit, 0)
+    place_of_column = [structure.regions.index(structure.windows.index((c,))) for c in range(8)]
+    by_column = tensor.permute(*place_of_column)
+    across = by_column.permute(0, 2, 4, 6, 1, 3, 5, 7).reshape(16, 16)
+    assert torch.linalg.matrix_rank(across, rtol=1e-12).item() == 16
+    assert torch.linalg.matrix_rank(by_column.reshape(16, 16), rtol=1e-9).item() == 2
+
+
+def bayes_table(circuit, missing_rate):
+    """Returns all rows, by enumeration p(x, y) (16, 2), and the rate at which column 3 is missing."""
+    bits = torch.tensor(list(product([0, 1], repeat=4)))
+    x = torch.nn.functional.one_hot(bits, 2).flatten(1).double()
+    rows = Incomplete(x, torch.ones_like(x, dtype=torch.bool))
+    joint = (circuit.class_log_likelihood(rows).detach() + circuit.log_prior).exp()
+    return rows, joint, missing_rate(bits).double()
+
+
+def test_marginal_probabilities_are_those_of_bayes_if_values_are_missing_at_random():
+    circuit = Circuit(two_trees(4), binary(4)).double()
+    random_weights(circuit, torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        circuit.leaves.theta.copy_(torch.tensor([[2.0, -2.0], [-2.0, 2.0]]).repeat(1, 4))
+    for depends_on in (0, 3):  # an observed column: at random; the missing one itself: not at random
+        rows, joint, rate = bayes_table(circuit, lambda b, c=depends_on: 0.1 + 0.8 * b[:, c])
+        seen = rows.observed.clone()
+        seen[:, 6:] = False
+        marginal = circuit.class_probabilities(Incomplete(rows.x, seen)).detach()
+        missing = (joint * rate[:, None]).view(8, 2, 2).sum(dim=1)  # p(x_o, y, column 3 is missing)
+        bayes = (missing / missing.sum(dim=1, keepdim=True)).repeat_interleave(2, dim=0)
+        if depends_on == 0:
+            torch.testing.assert_close(marginal, bayes)
+            continue
+        # With the probability of the mask given each class, the posterior is that of Bayes again.
+        of_class = circuit.class_log_likelihood(rows) - circuit.class_log_likelihood(Incomplete(rows.x, seen))
+        of_mask = (
+            (of_class.detach().exp() * rate[:, None]).view(8, 2, 2).sum(dim=1).repeat_interleave(2, dim=0)
+        )
+        corrected = marginal * of_mask
+        torch.testing.assert_close(corrected / corrected.sum(dim=1, keepdim=True), bayes)
+        assert (marginal - bayes).abs().max() > 0.01

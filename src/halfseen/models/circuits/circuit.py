@@ -143,16 +143,31 @@ class Circuit(nn.Module):
         share = scores.softmax(dim=-1)  # (N, K)
         if of_class is not None:
             share = functional.one_hot(torch.tensor(of_class), share.shape[1]).to(share).expand_as(share)
-        at_root = self.root.shares(reached.top[None], share[None])[0]
-        flow = at_root.view(len(at_root), self.structure.n_trees, -1).movedim(1, 0)  # (trees, N, channels)
-        for layer, product, values in self._downwards(reached):
-            flow = flow[product.parents]
-            if isinstance(layer, SumLayer) and values is not None:
-                flow = layer.shares(values, flow)
+        *_, (_, _, _, flow) = self._flows(reached, share)
         if self._in_order:
             return flow
         n_leaves = self.leaves.n_windows * self.leaves.n_parts
         return flow.new_zeros(n_leaves, *flow.shape[1:]).index_add_(0, self.regions, flow)
+
+    @torch.no_grad()
+    def expected_counts(self, batch: Incomplete, classes: Tensor | None = None) -> list[Tensor]:
+        """Returns how often each weight of each sum is used, added over the rows, the root's first.
+
+        The expectation is given the observed cells, and the class (N) where it is known, that is not -1. The
+        order is that of `sum_layers`, the shapes are those of their weights.
+        """
+        reached = self._up(self.leaves(batch))
+        share = (reached.log_likelihood + self.log_prior.to(reached.top.dtype)).softmax(dim=-1)
+        if classes is not None:
+            known = functional.one_hot(classes.clamp(min=0), share.shape[1]).to(share)
+            share = torch.where((classes >= 0)[:, None], known, share)
+        flows = self._flows(reached, share)
+        return [layer.counts(values, above) for layer, values, above, _ in flows if layer is not None]
+
+    @property
+    def sum_layers(self) -> list[SumLayer]:
+        """All sums, from the root to the bottom."""
+        return [self.root, *(layer for layer in reversed(self.sums) if isinstance(layer, SumLayer))]
 
     @torch.no_grad()
     def conditional_mean(self, batch: Incomplete) -> Tensor:
@@ -245,7 +260,7 @@ class Circuit(nn.Module):
             With ``"integrated"`` the assignment :math:`(y, d)` maximises :math:`p(x_o, y, d)`, and missing
             cells are the means of its leaves. With ``"joint"`` assignment and missing cells together maximise
             :math:`p(x, y, d)`, which favours narrow components. Neither is the mode of the missing cells
-            given the observed ones, which is hard to find.
+            given the observed ones, which is hard to find; `local_modes` ascends from both.
         """
         observation, joint = self._observation, missing == "joint"
         reached = self._up_best(self.leaves.best(batch) if joint else self.leaves(batch))
@@ -354,6 +369,26 @@ class Circuit(nn.Module):
         for layer, product, values in reversed([*zip(self.sums, self.products, reached.inputs, strict=True)]):
             assert isinstance(product, ProductLayer)  # said for the type checker
             yield layer, product, values
+
+    def _flows(
+        self, reached: _Pass, share: Tensor
+    ) -> Iterator[tuple[SumLayer | None, Tensor, Tensor, Tensor]]:
+        """Yields each level from the root down: its sums if any, what they read, and two shares.
+
+        The first are the shares (R, N, O) of the sums, the second those (R, N, I) of what they read. At the
+        root the shares (N, K) of the classes are given.
+        """
+        top, above = reached.top[None], share[None]
+        at_root = self.root.shares(top, above)
+        flow = at_root[0].view(len(share), self.structure.n_trees, -1).movedim(1, 0)  # (trees, N, channels)
+        yield self.root, top, above, flow
+        for layer, product, values in self._downwards(reached):
+            above = flow = flow[product.parents]
+            if isinstance(layer, SumLayer) and values is not None:
+                flow = layer.shares(values, above)
+                yield layer, values, above, flow
+            else:
+                yield None, flow, above, flow
 
     def _of_tree(self, values: Tensor, tree: Tensor) -> Tensor:
         """Returns features (N, D) from those of windows (W, N, F), each row by its tree."""

@@ -121,6 +121,14 @@ class SumLayer(nn.Module):
         ratio = outputs.reshape(n_sets, -1, n_outputs) / torch.bmm(scaled, weights)
         return torch.bmm(ratio, weights.mT).mul_(scaled).view_as(values)
 
+    def counts(self, values: Tensor, outputs: Tensor) -> Tensor:
+        """Returns the expected uses (S, I, O) of the weights, of messages (R, N, I) and shares (R, N, O)."""
+        n_sets, n_inputs, n_outputs = self.logits.shape
+        stacked, weights = values.reshape(n_sets, -1, n_inputs), self.weights
+        scaled = (stacked - stacked.amax(dim=-1, keepdim=True)).exp_()
+        ratio = outputs.reshape(n_sets, -1, n_outputs) / torch.bmm(scaled, weights)
+        return torch.bmm(scaled.mT, ratio) * weights
+
     def best(self, values: Tensor) -> Tensor:
         """Returns the greatest term of each sum instead (R, N, O), of log densities (R, N, I)."""
         log_weights = self.of_regions(len(values)).log()  # (R, I, O)
