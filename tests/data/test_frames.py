@@ -552,3 +552,18 @@ def test_an_arrow_column_is_wrapped_again_only_if_its_type_changes():
     }
     read = {s.name: readable(s) is s for s in nw.from_native(pa.table(columns)).iter_columns()}
     assert read == {"number": True, "text": True, "decimal": False}
+
+
+@pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
+def test_empty_cells_are_found_without_reading_the_values(library):
+    cells = {
+        "x": [1.5, float("nan"), None],
+        "n": [1, None, 3],
+        "s": ["a", None, "b"],
+        "t": [None, True, False],
+    }
+    table = Table(library.DataFrame(cells))
+    expected = np.column_stack([np.isnan(table.column(j).values) for j in range(4)])
+    assert expected.sum() == 5
+    np.testing.assert_array_equal(table.missing(), expected)
+    np.testing.assert_array_equal(Table(np.array([[1.0, np.nan]])).missing(), [[False, True]])

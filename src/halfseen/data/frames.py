@@ -94,6 +94,19 @@ class Table:
             )
         return _read_series(self._series[position], name)
 
+    def missing(self) -> npt.NDArray[np.bool_]:
+        """Returns which cells (N, P) are empty, without reading the values of the others."""
+        if self._frame is None:
+            lacking: npt.NDArray[np.bool_] = np.isnan(self.native)
+            return lacking
+        missing = np.empty((self.n_rows, len(self.names)), dtype=bool)
+        for position, series in enumerate(self._series):
+            empty = series.is_null()
+            if series.dtype.is_float():
+                empty = empty | series.is_nan().fill_null(True)
+            missing[:, position] = empty.to_numpy().astype(bool)
+        return missing
+
     def filled(self, cells: Mapping[int, tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]) -> Any:
         """Returns a copy of the table with the given (rows, values) written into the given columns."""
         if self._frame is None:

@@ -156,12 +156,12 @@ def _warn_of_numbers(raw: RawColumn, column: Column) -> None:
 
 
 def infer_columns(
-    table: Table, overrides: Mapping[Any, Any] | None = None
+    table: Table, overrides: Mapping[Any, Any] | None = None, positions: Iterable[int] | None = None
 ) -> Iterator[tuple[RawColumn, Column]]:
-    """Yields each column of a table as it was read, and what it is; see `Schema.infer`."""
+    """Yields all or some columns of a table as they were read, and what they are; see `Schema.infer`."""
     settings = _check_overrides({} if overrides is None else overrides, table)
-    for j, name in enumerate(table.names):
-        raw = table.column(j)
+    for j in range(len(table.names)) if positions is None else positions:
+        name, raw = table.names[j], table.column(j)
         _warn_of_merged(raw)
         column = infer_column(raw, settings.get(name, {}), named=table.named)
         if "kind" not in settings.get(name, {}):

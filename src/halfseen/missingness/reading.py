@@ -9,7 +9,6 @@ import datetime
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 from halfseen.data.columns import Column, check_finite
 from halfseen.data.frames import RawColumn, Table, is_frame
 from halfseen.data.masked import unmask
-from halfseen.data.schema import Schema
+from halfseen.data.schema import infer_columns
 from halfseen.errors import SchemaError
 from halfseen.missingness.calibration import LARGEST, SMALLEST
 from halfseen.missingness.nulls import put_nulls
@@ -63,14 +62,7 @@ class OpenTable:
         """Returns which values are not missing, (N, D)."""
         if self._values is not None:
             return ~self._values.isnan()
-        frame = nw.from_native(self.native, eager_only=True)
-        present = np.empty((self.n_rows, self.n_features), dtype=bool)
-        for j, series in enumerate(frame.iter_columns()):
-            lacking = series.is_null()
-            if series.dtype.is_float():
-                lacking = lacking | series.is_nan().fill_null(True)
-            present[:, j] = ~lacking.to_numpy().astype(bool)
-        return torch.from_numpy(present)
+        return torch.from_numpy(~self._table.missing())
 
     def numbers(self) -> Tensor | None:
         """Returns the values of an array or tensor as they are, (N, D); None for a frame."""
@@ -80,10 +72,11 @@ class OpenTable:
         """Returns one column of a frame as it was read."""
         return self._table.column(position)
 
-    def select(self, positions: Sequence[int]) -> Table:
-        """Returns some columns of a frame as a table of their own."""
-        frame = nw.from_native(self.native, eager_only=True)
-        return Table(frame.select([frame.columns[j] for j in positions]).to_native())
+    def labelled(self, positions: Sequence[int]) -> dict[int, Column]:
+        """Returns what those of some columns of a frame are that contain text or categories."""
+        texts = [j for j in positions if self.framed and self.raw(j).storage == "label"]
+        found = infer_columns(self._table, positions=texts) if texts else ()
+        return {j: column for j, (_, column) in zip(texts, found, strict=True)}
 
     def wrap(self, result: Tensor) -> Any:
         """Returns a result in the caller's library: a tensor for a tensor, else a numpy array."""
@@ -144,11 +137,7 @@ class Coder:
     def __init__(self, table: OpenTable, needed: Iterable[int]) -> None:
         self.names, self.framed, self.n_features = table.names, table.framed, table.n_features
         wanted = sorted({int(j) for j in needed})
-        self.labelled: dict[int, Column] = {}
-        if self.framed:
-            texts = [j for j in wanted if table.raw(j).storage == "label"]
-            if texts:
-                self.labelled = dict(zip(texts, Schema.infer(table.select(texts)).columns, strict=True))
+        self.labelled = table.labelled(wanted)
         self.unreadable = frozenset(
             j for j, column in self.labelled.items() if column.kind in ("identifier", "text")
         )
@@ -171,7 +160,7 @@ class Coder:
         numbers = table.numbers()
         if numbers is not None:
             for j in self.needed:
-                _check_finite(numbers[:, j], table.names[j])
+                check_finite(_as_column(numbers[:, j], table.names[j]))
             return numbers
         codes = np.zeros((table.n_rows, self.n_features))
         for j in self.needed:
@@ -225,14 +214,9 @@ def _as_values(X: Any) -> Tensor:
         ) from None
 
 
-def _check_finite(values: Tensor, name: str) -> None:
-    infinite = values.isinf().nonzero()
-    if len(infinite):
-        row = int(infinite[0, 0])
-        raise SchemaError(
-            f"Column {name!r} contains infinity ({float(values[row])} in row {row}). "
-            "Replace infinite values by numbers or by missing values."
-        )
+def _as_column(values: Tensor, name: str) -> RawColumn:
+    array = values.detach().cpu().numpy()
+    return RawColumn(name, str(array.dtype), "number", array)
 
 
 def check_not_extreme(values: Tensor, name: str) -> None:
