@@ -105,6 +105,7 @@ def test_a_learned_mechanism_hides_where_the_table_has_holes(run, tmp_path):
     assert {name for one in records for name in one.columns["in"]} == {"y"}
 
 
+@pytest.mark.slow
 def test_all_quick_methods_run_on_a_mixed_table_unless_others_are_named(run):
     code, out, _ = run(PENGUINS, "--repeats", 1, "--draws", 3, "--max-rows", 80)
     assert code == 0

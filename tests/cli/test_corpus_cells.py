@@ -61,7 +61,9 @@ def test_what_was_observed_is_written_as_it_was(name, tmp_path):
     assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if i % 3 else ()) for i, name in enumerate(EXPECTED)]
+)
 def test_an_imputed_file_is_read_as_its_original_was(name, tmp_path):
     assert main(["impute", str(FOLDER / name), "-o", str(tmp_path / name), "--quiet"]) == 0
     before, after = read(name), read_table(str(tmp_path / name))

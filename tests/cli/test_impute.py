@@ -365,10 +365,10 @@ def test_the_module_runs_as_a_program(tmp_path):
     done = subprocess.run(run, input=TABLE, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("name,x,y\nann,1.50,4\n")
-    bad = subprocess.run(
-        [*run, "--magic"], input="", capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    check_refusal(bad.returncode, bad.stdout, bad.stderr, "--magic", tmp_path, [])
+
+
+def test_an_unknown_option_is_refused(run, table, tmp_path):
+    check_refusal(*run("impute", table, "--magic"), "--magic", tmp_path, ["in.csv"])
 
 
 def test_a_report_can_say_how_well_known_cells_are_filled(tmp_path):

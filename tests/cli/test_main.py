@@ -310,10 +310,11 @@ sys.exit(main({arguments}))
         (("typer", "rich", "pyarrow", "jinja2"), ["--version"], "typer", "cli"),
         (("rich",), ["impute", PENGUINS, "-o", "out.csv"], "rich", "cli"),
         (("pyarrow",), ["impute", PENGUINS, "-o", "out.csv"], "pyarrow", "cli"),
-        (("jinja2",), ["describe", PENGUINS, "--report", "r.html"], "jinja2", "report"),
-        pytest.param(
-            *(("jinja2",), ["impute", PENGUINS, "-o", "out.csv", "--report", "r.html"], "jinja2", "report"),
-            marks=pytest.mark.slow,
+        *(
+            pytest.param(
+                ("jinja2",), [*command, "--report", "r.html"], "jinja2", "report", marks=pytest.mark.slow
+            )
+            for command in (["describe", PENGUINS], ["impute", PENGUINS, "-o", "out.csv"])
         ),
     ],
 )

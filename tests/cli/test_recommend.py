@@ -10,7 +10,7 @@ import halfseen
 def ratings(tmp_path):
     """A file of ratings by users of two tastes; users are numbers, items are text."""
     rng = np.random.default_rng(0)
-    users, items = np.nonzero(rng.random((40, 30)) < 0.4)
+    users, items = np.nonzero(rng.random((16, 12)) < 0.5)
     liked = users % 2 == items % 2
     lines = [
         f"{user},i{item},{4 + like if like else 2}"

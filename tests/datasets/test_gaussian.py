@@ -23,6 +23,16 @@ from halfseen.datasets.probit import ProbitSelfMasked
 from halfseen.missingness.mcar import MCAR
 
 LINKS = [Linear(), Bowl(), Wave(), Break()]
+PAIRS = [
+    pytest.param(
+        mechanism,
+        link,
+        id=f"{mechanism}-{type(link).__name__.lower()}",
+        marks=() if i % len(LINKS) == j else pytest.mark.slow,
+    )
+    for i, mechanism in enumerate(MECHANISMS)
+    for j, link in enumerate(LINKS)
+]  # in the fast suite, each mechanism with one link
 
 
 def name(link):
@@ -167,8 +177,7 @@ def test_the_variance_of_a_response_is_that_of_its_law():
 # ------------------------------------------------------------------------------------- simulation
 
 
-@pytest.mark.parametrize("link", LINKS, ids=name)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(("mechanism", "link"), PAIRS)
 def test_residuals_of_the_best_prediction_depend_on_nothing_that_was_seen(mechanism, link):
     problem = GaussianProblem.draw(3, mechanism, link, latent_share=0.7, random_state=5)
     sample = problem.sample(8000, random_state=6)

@@ -21,15 +21,22 @@ def r2(model, sample):
     return 1 - np.mean((model.predict(sample.incomplete) - sample.y) ** 2) / np.var(sample.y)
 
 
-@pytest.mark.parametrize(("recipe", "max_epochs"), [("ours", 200), ("authors", 20)])
+ARCHITECTURES = [
+    {"architecture": "2020"},
+    {"architecture": "2020", "residual": True},
+    {"architecture": "2021"},
+    {"architecture": "2021", "with_mask": True},
+    {"architecture": "ours", "solver": "chebyshev"},
+]
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("recipe", "max_epochs", "arguments"),
     [
-        {"architecture": "2020"},
-        {"architecture": "2020", "residual": True},
-        {"architecture": "2021"},
-        {"architecture": "2021", "with_mask": True},
-        {"architecture": "ours", "solver": "chebyshev"},
+        ("ours", 200, ARCHITECTURES[3]),
+        ("authors", 20, ARCHITECTURES[1]),
+        *(pytest.param("ours", 200, one, marks=pytest.mark.slow) for one in ARCHITECTURES),
+        *(pytest.param("authors", 20, one, marks=pytest.mark.slow) for one in ARCHITECTURES),
     ],
     ids=str,
 )

@@ -140,7 +140,7 @@ def test_stratified_and_ancestral_gradients_agree_in_expectation(generator):
 @pytest.mark.parametrize(
     ("bound", "gradient"), [("elbo", "stl"), ("iwelbo", "dreg")], ids=["stl-elbo", "dreg-iwelbo"]
 )
-@pytest.mark.parametrize("n_components", [1, 3])
+@pytest.mark.parametrize("n_components", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_gradients_with_less_noise_have_the_same_expectation(generator, bound, gradient, n_components):
     model, _ = linear_gaussian(generator, n_components)
     batch = some_rows(generator, n_rows=4)
