@@ -158,7 +158,7 @@ def test_features_and_columns_are_mapped_to_each_other(table):
     assert observation.numeric == features.numeric == (1, 3, 4, 6)
     expected = [*features.numeric, *(b.column for b in features.blocks for _ in range(b.start, b.stop))]
     assert observation.columns_of_features.tolist() == expected
-    assert torch.equal(observation.seen_columns(batch.observed), some_codes().observed)
+    assert torch.equal(observation.observed_columns(batch.observed), some_codes().observed)
     assert observation.is_density.tolist() == [False, False, False, True, True, False, True]
 
 
@@ -206,7 +206,7 @@ def test_values_under_the_mask_are_never_read(table, generator, dtype):
         COLUMNS, features, batch, numeric="student-t", likelihoods=LIKELIHOODS
     ).to(dtype)
     parameters = some_parameters(observation, generator, N_ROWS).to(dtype).requires_grad_()
-    seen = observation.seen_columns(batch.observed)
+    seen = observation.observed_columns(batch.observed)
 
     def total(value):
         poisoned = Incomplete(torch.where(batch.observed, batch.x, value).to(dtype), batch.observed)

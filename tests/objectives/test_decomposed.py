@@ -169,7 +169,7 @@ def own_terms(model, rows, normals, k, target, gradient):
         log_q = Normal(loc[:, k], scale[:, k]).log_prob(z).sum(dim=-1)
     terms = model.observation.log_prob(model.decoder(z), completed[:, k])
     if target == "observed":
-        terms = torch.where(model.observation.seen_columns(rows.batch.observed), terms, 0.0)
+        terms = torch.where(model.observation.observed_columns(rows.batch.observed), terms, 0.0)
     return terms.sum(dim=-1) + Normal(0.0, 1.0).log_prob(z).sum(dim=-1) - log_q
 
 

@@ -30,20 +30,20 @@ def read_objects(native: Any, name: str) -> tuple[ObjectKind, npt.NDArray[np.flo
     """
     import pandas as pd
 
-    seen = native.notna().to_numpy()
-    present = native.to_numpy()[seen]
+    observed = native.notna().to_numpy()
+    present = native.to_numpy()[observed]
     inferred = pd.api.types.infer_dtype(present, skipna=False) if len(present) else "empty"
     sort = _OBJECT_KINDS.get(inferred) or _kind_of_mixed(present, name)
     values = np.full(len(native), np.nan)
     if sort in ("number", "boolean"):
         try:
-            values[seen] = present.astype(np.float64)
+            values[observed] = present.astype(np.float64)
         except OverflowError as error:
             raise SchemaError(
                 f"Column {name!r} contains a number beyond the range of floating-point numbers."
             ) from error
     elif sort == "other":
-        values[seen] = 0.0
+        values[observed] = 0.0
     elif sort != "label":
         if any(getattr(moment, "tzinfo", None) is not None for moment in present):
             raise SchemaError(
@@ -51,7 +51,7 @@ def read_objects(native: Any, name: str) -> tuple[ObjectKind, npt.NDArray[np.flo
                 "column "
                 "of times, for example with pandas.to_datetime(..., utc=True)."
             )
-        values[seen] = present.astype("datetime64[us]" if sort == "time" else "timedelta64[us]").astype(
+        values[observed] = present.astype("datetime64[us]" if sort == "time" else "timedelta64[us]").astype(
             np.int64
         )
     return sort, values

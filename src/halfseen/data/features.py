@@ -155,9 +155,9 @@ class FeatureMap:
         for i, margin in enumerate(margins):
             if margin is None:
                 continue
-            seen = codes.observed[:, self.numeric[i], None]
-            value = torch.where(seen, codes.x[:, self.numeric[i], None], 0.0)
-            scores = Incomplete(margin.forward(value), seen)
+            observed = codes.observed[:, self.numeric[i], None]
+            value = torch.where(observed, codes.x[:, self.numeric[i], None], 0.0)
+            scores = Incomplete(margin.forward(value), observed)
             scaler = Standardizer.fit(scores)
             x[:, i] = scaler.forward(scores.filled())[:, 0]
             loc[i], scale[i] = scaler.loc[0], scaler.scale[0]
@@ -281,11 +281,11 @@ class FeatureMap:
 
     def log_jacobian(self, codes: Incomplete) -> Tensor:
         """Returns (N): what to add to a log density of features to have one of the observed numeric codes."""
-        seen = codes.observed[:, list(self.numeric)]
-        slopes = -self.number_scales().log().expand(seen.shape).clone()
+        observed = codes.observed[:, list(self.numeric)]
+        slopes = -self.number_scales().log().expand(observed.shape).clone()
         for i, margin in self.bent():
-            slopes[:, i] += margin.log_slope(torch.where(seen[:, i], codes.x[:, self.numeric[i]], 0.0))
-        return torch.where(seen, slopes, 0.0).sum(dim=1)
+            slopes[:, i] += margin.log_slope(torch.where(observed[:, i], codes.x[:, self.numeric[i]], 0.0))
+        return torch.where(observed, slopes, 0.0).sum(dim=1)
 
     def state(self) -> dict[str, Tensor]:
         """Returns the learned tensors."""

@@ -49,8 +49,8 @@ class Incomplete:
     def from_array(cls, array: npt.ArrayLike, dtype: torch.dtype = torch.float64) -> "Incomplete":
         """Splits an array with NaN; always copies, so the caller's memory is never shared."""
         values = np.array(unmask(array), dtype=np.float64, copy=True)
-        seen = ~np.isnan(values)
-        return cls(torch.from_numpy(np.where(seen, values, 0.0)).to(dtype), torch.from_numpy(seen))
+        observed = ~np.isnan(values)
+        return cls(torch.from_numpy(np.where(observed, values, 0.0)).to(dtype), torch.from_numpy(observed))
 
     def to_array(self) -> npt.NDArray[np.float64]:
         """Returns a float64 array with NaN where nothing was seen."""

@@ -268,7 +268,7 @@ class Observation(nn.Module):
         order = torch.arange(self.n_features) if self._from_features is None else self._from_features
         return list(order.split([leaf.width for leaf in self._leaves]))
 
-    def seen_columns(self, observed: Tensor) -> Tensor:
+    def observed_columns(self, observed: Tensor) -> Tensor:
         """Returns which columns (*, C) are seen, from which features (*, D) are."""
         blank = observed.new_zeros(*observed.shape[:-1], self.n_columns)
         return blank.index_copy(-1, self.columns_of_features, observed)

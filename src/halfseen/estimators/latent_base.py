@@ -401,7 +401,7 @@ class BaseLatentImputer(BaseImputer):
     ) -> None:
         for network in (model.encoder, model.decoder):
             network.reset_parameters(generator)  # type: ignore[operator]
-        seen = model.observation.seen_columns(rows.observed)
+        seen = model.observation.observed_columns(rows.observed)
         model.mask_model.reset_parameters(generator, seen.double().mean(dim=0))
         gaussian = start if isinstance(start, Gaussian) else start.gaussian
         some = torch.randperm(len(rows), generator=generator)[:MASKS]

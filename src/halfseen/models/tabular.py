@@ -20,31 +20,31 @@ class LevelProbabilities:
     ------
     groups : :math:`(N, G)`, the probability of each group
     block : of the levels
-    seen : :math:`(N)`, the level that was observed, -1 where the cell is missing
+    observed_level : :math:`(N)`, the level that was observed, -1 where the cell is missing
     """
 
     groups: Tensor
     block: Block
-    seen: Tensor
+    observed_level: Tensor
 
     @classmethod
     def of_levels(cls, probabilities: Tensor, codes: Incomplete, column: int) -> "LevelProbabilities":
         """Takes a probability (N, L) for each level, where levels are few."""
         alone = torch.arange(probabilities.shape[1])
         block = Block(column, 0, len(alone), alone, torch.ones(len(alone), dtype=probabilities.dtype))
-        return cls(probabilities, block, _seen_levels(codes, column))
+        return cls(probabilities, block, _observed_levels(codes, column))
 
     def dense(self) -> Tensor:
         """Returns the probability (N, L) of each level; 0 and 1 where the cell was observed."""
         result = self.groups[:, self.block.group] * self.block.share
-        rows = (self.seen >= 0).nonzero().squeeze(1)
+        rows = (self.observed_level >= 0).nonzero().squeeze(1)
         result[rows] = 0.0
-        result[rows, self.seen[rows]] = 1.0
+        result[rows, self.observed_level[rows]] = 1.0
         return result
 
     def top(self) -> Tensor:
         """Returns the probability (N) of the most probable level; 1 where the cell was observed."""
-        return torch.where(self.seen >= 0, 1.0, self.block.of_leaders(self.groups).amax(dim=1))
+        return torch.where(self.observed_level >= 0, 1.0, self.block.of_leaders(self.groups).amax(dim=1))
 
 
 MEAN_LEVELS = tuple((k + 0.5) / 20 for k in range(20))
@@ -108,7 +108,7 @@ def level_probabilities(
     """Returns the level probabilities of each column with a block, from expected features (N, D)."""
     return {
         block.column: LevelProbabilities(
-            features.group_probabilities(mean, block), block, _seen_levels(codes, block.column)
+            features.group_probabilities(mean, block), block, _observed_levels(codes, block.column)
         )
         for block in features.blocks
     }
@@ -116,10 +116,10 @@ def level_probabilities(
 
 def log_level(probabilities: LevelProbabilities) -> Tensor:
     """Returns the log probability (N) of the level observed in a column; 0 where it is missing."""
-    block, level = probabilities.block, probabilities.seen.clamp(min=0)
+    block, level = probabilities.block, probabilities.observed_level.clamp(min=0)
     chosen = probabilities.groups.gather(1, block.group[level][:, None]).squeeze(1) * block.share[level]
-    return torch.where(probabilities.seen >= 0, chosen.log(), 0.0)
+    return torch.where(probabilities.observed_level >= 0, chosen.log(), 0.0)
 
 
-def _seen_levels(codes: Incomplete, column: int) -> Tensor:
+def _observed_levels(codes: Incomplete, column: int) -> Tensor:
     return torch.where(codes.observed[:, column], codes.x[:, column], -1.0).long()

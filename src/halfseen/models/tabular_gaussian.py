@@ -136,19 +136,19 @@ class TabularGaussian:
         intervals = [self.features.numeric[i] for i, margin in self.features.bent() if margin.by_interval]
         levels = [c for c in self.features.ordinal if c not in intervals]
         chain = [*intervals, *levels, *(block.column for block in self.features.blocks)]
-        shown = batch.observed.clone()
-        shown[:, self._positions(chain)] = False
-        total = self.gaussian.log_prob(Incomplete(batch.x, shown)) + self.features.log_jacobian(
+        observed = batch.observed.clone()
+        observed[:, self._positions(chain)] = False
+        total = self.gaussian.log_prob(Incomplete(batch.x, observed)) + self.features.log_jacobian(
             Incomplete(codes.x, self._hidden(codes, chain))
         )
         for c in chain:
-            given = Incomplete(batch.x, shown)
+            given = Incomplete(batch.x, observed)
             if c in intervals:
                 total = total + self._log_interval(given, codes, c)
             else:
                 total = total + log_level(self._one_column(given, codes, c))
             positions = self._positions([c])
-            shown[:, positions] = batch.observed[:, positions]
+            observed[:, positions] = batch.observed[:, positions]
         return total
 
     def state(self) -> dict[str, Tensor]:
@@ -247,12 +247,12 @@ class TabularGaussian:
         margin, scaler = self.features.margins[position], self.features.scaler
         assert margin is not None
         mean, variance = self._scores(batch)
-        seen = codes.observed[:, column]
-        x = torch.where(seen, codes.x[:, column], 0.0)
+        observed = codes.observed[:, column]
+        x = torch.where(observed, codes.x[:, column], 0.0)
         loc, scale, std = scaler.loc[position], scaler.scale[position], variance[:, position].sqrt()
         below, above = (((end - loc) / scale - mean[:, position]) / std for end in margin.interval(x))
         density = -0.5 * (below.square() + log(2 * pi)) - (std * scale).log() + margin.log_slope(x)
-        return torch.where(seen, torch.where(above > below, log_mass(below, above), density), 0.0)
+        return torch.where(observed, torch.where(above > below, log_mass(below, above), density), 0.0)
 
     def _ordinal_probabilities(self, mean: Tensor, variance: Tensor, column: int) -> Tensor:
         """Returns the probability (N, L) that the latent score lies between the thresholds of each level."""

@@ -219,9 +219,9 @@ class DecomposedObjective:
         parameters = module.decoder(leaf)
 
         terms = module.observation.log_prob(parameters, completed)  # (S, N, K, C)
-        seen = module.observation.seen_columns(batch.batch.observed).unsqueeze(-2)  # (N, 1, C)
+        observed = module.observation.observed_columns(batch.batch.observed).unsqueeze(-2)  # (N, 1, C)
         log_prior = log_standard_normal(leaf)
-        log_observed = torch.where(seen, terms, 0.0).sum(dim=-1) + log_prior
+        log_observed = torch.where(observed, terms, 0.0).sum(dim=-1) + log_prior
         log_w: dict[Target, Tensor] = {
             "observed": log_observed - mixture.detach().log_prob_strata(leaf),
             "completed": terms.sum(dim=-1) + log_prior - own.detach().log_prob(leaf),

@@ -212,11 +212,11 @@ class GibbsSampler:
 
         both = torch.stack([state.z, proposal])  # (2, N, K, L)
         decoded = torch.stack([state.parameters, self.model.decoder(proposal)])
-        seen = self.model.observation.seen_columns(batch.observed).unsqueeze(-2)
+        observed = self.model.observation.observed_columns(batch.observed).unsqueeze(-2)
         terms = self.model.observation.log_prob(decoded, state.x)
         share, log_prior = state.x.new_tensor(self.prior_share), log_standard_normal(both)
         log_q = torch.logaddexp((1 - share).log() + posterior.log_prob(both), share.log() + log_prior)
-        log_w = torch.where(seen, terms, 0.0).sum(dim=-1) + log_prior - log_q  # (2, N, K)
+        log_w = torch.where(observed, terms, 0.0).sum(dim=-1) + log_prior - log_q  # (2, N, K)
         accepted = _accepted(log_w[1] - log_w[0], noise, step, ACCEPT)
         z, parameters = (torch.where(accepted.unsqueeze(-1), p[1], p[0]) for p in (both, decoded))
 
@@ -242,9 +242,9 @@ class GibbsSampler:
         proposal = torch.where(taken, drawn, x)
         if self.mask_model is None or self._is_ignorable:
             return proposal
-        seen = observation.seen_columns(batch.observed).unsqueeze(-2)  # (N, 1, C)
-        ratio = log_mask(self.mask_model, proposal, seen) - log_mask(
-            self.mask_model, x, seen
+        observed = observation.observed_columns(batch.observed).unsqueeze(-2)  # (N, 1, C)
+        ratio = log_mask(self.mask_model, proposal, observed) - log_mask(
+            self.mask_model, x, observed
         )  # (N, K, C or 1)
         accepted = ratio.exp() > noise(step, MASK, x.shape[1], ratio.shape[-1])
         if ratio.shape[-1] > 1:
@@ -256,12 +256,12 @@ class GibbsSampler:
         return self.mask_model is None or self.mask_model.is_ignorable
 
 
-def log_mask(mask_model: MaskModel, x: Tensor, seen: Tensor) -> Tensor:
+def log_mask(mask_model: MaskModel, x: Tensor, observed: Tensor) -> Tensor:
     """Returns the log probability of masks: (*, C) by columns if each hides itself, else (*, 1) of all."""
     if not mask_model.is_self_masking:
-        return mask_model.log_prob(x, seen).unsqueeze(-1)
+        return mask_model.log_prob(x, observed).unsqueeze(-1)
     logits = mask_model.logits(x)
-    terms = functional.logsigmoid(torch.where(seen, logits, -logits))
+    terms = functional.logsigmoid(torch.where(observed, logits, -logits))
     return torch.where(modelled_columns(mask_model), terms, 0.0)
 
 

@@ -74,9 +74,9 @@ def redraw_margins(
     margins = list(features.margins)
     for i, margin in features.bent():
         column = features.numeric[i]
-        seen = codes.observed[:, column]
+        observed = codes.observed[:, column]
         margins[i] = refit_margin(
-            columns[column], margin, codes.x[seen, column].numpy(), weights[seen].numpy()
+            columns[column], margin, codes.x[observed, column].numpy(), weights[observed].numpy()
         )
     return replace(features, margins=tuple(margins))
 

@@ -44,8 +44,8 @@ def normalised_information(codes: npt.NDArray[np.float64]) -> npt.NDArray[np.flo
 
 def _indicators(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Returns 0/1 (N, levels): all zero where the column is missing."""
-    seen = ~np.isnan(column)
-    values = column[seen]
+    observed = ~np.isnan(column)
+    values = column[observed]
     result = np.zeros((len(column), MAX_LEVELS))
     if len(values):
         distinct = np.unique(values)
@@ -53,7 +53,7 @@ def _indicators(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
             cuts = np.unique(np.quantile(values, np.arange(1, MAX_LEVELS) / MAX_LEVELS))
         else:
             cuts = (distinct[1:] + distinct[:-1]) / 2
-        result[np.flatnonzero(seen), np.searchsorted(cuts, values, side="right")] = 1.0
+        result[np.flatnonzero(observed), np.searchsorted(cuts, values, side="right")] = 1.0
     return result
 
 

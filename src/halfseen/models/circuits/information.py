@@ -58,7 +58,7 @@ def information_gain(circuit: Circuit, batch: Incomplete) -> Tensor:
                 gain[:, columns[column]] += before - _entropy_after(values, classes, given)
     observed = batch.observed
     if leaves.n_windows == 1:
-        observed = leaves.observation.seen_columns(observed)
+        observed = leaves.observation.observed_columns(observed)
     return torch.where(observed, 0.0, gain.clamp(min=0.0))
 
 

@@ -223,8 +223,8 @@ class Leaves(nn.Module):
         leaf = self.observation.leaves[0]
         if self.n_parts == 1 and len(self.observation.leaves) == 1 and isinstance(leaf, GaussianLeaf):
             return self._gaussian(leaf, windows)
-        seen = self.observation.seen_columns(windows.observed).unsqueeze(-2)  # (W, N, 1, J)
-        return self._by_part(torch.where(seen, self.column_terms(windows), 0.0))
+        observed = self.observation.observed_columns(windows.observed).unsqueeze(-2)  # (W, N, 1, J)
+        return self._by_part(torch.where(observed, self.column_terms(windows), 0.0))
 
     def windows(self, batch: Incomplete) -> Incomplete:
         """Returns what each window shows of the rows, (W, N, F)."""
@@ -243,10 +243,14 @@ class Leaves(nn.Module):
     def best(self, batch: Incomplete) -> Tensor:
         """Returns the log densities (L, N, M) with missing columns at the mode of each component."""
         windows = self.windows(batch)
-        seen = self.observation.seen_columns(windows.observed).unsqueeze(-2)
+        observed = self.observation.observed_columns(windows.observed).unsqueeze(-2)
         at_mode = self.observation.log_prob(self.theta, self.observation.mode(self.theta))
-        inside = self.observation.seen_columns(self.places < self.n_features)[:, None, None]  # (W, 1, 1, J)
-        return self._by_part(torch.where(seen, self.column_terms(windows), torch.where(inside, at_mode, 0.0)))
+        inside = self.observation.observed_columns(self.places < self.n_features)[
+            :, None, None
+        ]  # (W, 1, 1, J)
+        return self._by_part(
+            torch.where(observed, self.column_terms(windows), torch.where(inside, at_mode, 0.0))
+        )
 
     def _by_part(self, terms: Tensor) -> Tensor:
         """Adds the terms (W, N, M, J) of the columns of each part; returns (L, N, M)."""

@@ -106,9 +106,9 @@ class Completions:
         if n_completions < 1:
             raise ValueError(f"n_completions must be at least 1, got {n_completions!r}.")
         donors = batch if donors is None else donors
-        seen = observation.seen_columns(donors.observed)  # (M, C)
-        seen_first = (~seen).to(torch.uint8).argsort(dim=0, stable=True)  # (M, C), rows
-        n_seen = seen.sum(dim=0)
+        observed = observation.observed_columns(donors.observed)  # (M, C)
+        seen_first = (~observed).to(torch.uint8).argsort(dim=0, stable=True)  # (M, C), rows
+        n_seen = observed.sum(dim=0)
         filler = observation.filler().to(batch.x.dtype)
         known = torch.where((n_seen > 0)[observation.columns_of_features], donors.x, filler)
         copies = []
@@ -193,8 +193,8 @@ def posterior_of(model: CompleteDataModel, completed: Tensor) -> GaussianMixture
     The model is told that all cells are seen: where a cell comes from is no business of a posterior given
     the complete row.
     """
-    seen = torch.ones(completed.shape, dtype=torch.bool)
-    posterior = model.posterior(Preimputed(completed, seen, preimputation=completed))
+    observed = torch.ones(completed.shape, dtype=torch.bool)
+    posterior = model.posterior(Preimputed(completed, observed, preimputation=completed))
     if posterior.n_components != 1:
         raise ValueError(
             f"The posterior of a completed row must be a single Gaussian, got {posterior.n_components}."

@@ -152,7 +152,7 @@ def modelled_columns(mask_model: MaskModel) -> Tensor:
 
 
 def integrated_log_prob(
-    observation: Observation, mask_model: SelfMaskModel, parameters: Tensor, x: Tensor, seen: Tensor
+    observation: Observation, mask_model: SelfMaskModel, parameters: Tensor, x: Tensor, observed: Tensor
 ) -> Tensor:
     r"""Returns the log probability (*) of masks given latents and observed cells.
 
@@ -163,8 +163,8 @@ def integrated_log_prob(
     ------
     parameters : :math:`(*, P)`
     x : :math:`(*, D)`, features with anything finite for missing values
-    seen : :math:`(*, C)`
+    observed : :math:`(*, C)`
     """
     log_observed = functional.logsigmoid(mask_model.logits(x))
-    terms = torch.where(seen, log_observed, log_missing(observation, mask_model, parameters))
+    terms = torch.where(observed, log_observed, log_missing(observation, mask_model, parameters))
     return torch.where(modelled_columns(mask_model), terms, 0.0).sum(dim=-1)

@@ -222,20 +222,20 @@ class LatentModel(nn.Module):
     ) -> WeightedLatents:
         """Returns, in place of log weights, the log density of given latents and what the rows show."""
         parameters: Tensor = self.decoder(z)  # (S, N, K, P)
-        seen = self.observation.seen_columns(batch.observed).unsqueeze(-2)  # (N, 1, C)
+        observed = self.observation.observed_columns(batch.observed).unsqueeze(-2)  # (N, 1, C)
         filler = self.observation.filler().to(batch.x.dtype)
         x = torch.where(batch.observed, batch.x, filler).unsqueeze(-2)  # (N, 1, D)
-        log_p = torch.where(seen, self.observation.log_prob(parameters, x), 0.0).sum(dim=-1)
+        log_p = torch.where(observed, self.observation.log_prob(parameters, x), 0.0).sum(dim=-1)
         log_w = log_p - 0.5 * (z.square().sum(dim=-1) + self.n_latent * math.log(2.0 * math.pi))  # (S, N, K)
 
         completed = None
         if self.mask_term == "integrated" and mask_weight != 0.0:
             mask_model = cast(SelfMaskModel, self.mask_model)
-            log_mask = integrated_log_prob(self.observation, mask_model, parameters, x, seen)
+            log_mask = integrated_log_prob(self.observation, mask_model, parameters, x, observed)
             log_w = log_w + mask_weight * log_mask
         elif self.mask_term == "sample" and mask_weight != 0.0:
             completed = self.completed(batch, parameters, cells, exact=exact)
-            log_w = log_w + mask_weight * self.mask_model.log_prob(completed, seen)
+            log_w = log_w + mask_weight * self.mask_model.log_prob(completed, observed)
         return WeightedLatents(log_w, log_w.new_zeros(log_w.shape[1:]), parameters, completed)
 
     def completed(self, batch: Incomplete, parameters: Tensor, cells: Tensor, *, exact: bool) -> Tensor:
