@@ -28,11 +28,13 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
         NotMIWAEImputer,
     )
     from halfseen.estimators.made import MADE
+    from halfseen.estimators.matrix_factorization import MatrixFactorization
     from halfseen.estimators.model_file import load
     from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
     from halfseen.estimators.neumiss_networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
     from halfseen.estimators.normalizer import SparsityNormalizer
     from halfseen.estimators.predictors import GaussianRegressor
+    from halfseen.estimators.rating_ensemble import RatingEnsemble
     from halfseen.estimators.recommenders import AutoRec
     from halfseen.estimators.sequence_classifier import SequenceClassifier
     from halfseen.estimators.sparsity_networks import SparsityNormClassifier, SparsityNormRegressor
@@ -59,6 +61,7 @@ __all__ = [
     "LatentImputer",
     "MIWAEImputer",
     "MVAEImputer",
+    "MatrixFactorization",
     "MeanImputer",
     "MissIWAEImputer",
     "MissSIWAEImputer",
@@ -72,6 +75,7 @@ __all__ = [
     "NeuMissRegressor",
     "NotMIWAEImputer",
     "Pooled",
+    "RatingEnsemble",
     "Schema",
     "SchemaError",
     "SequenceClassifier",

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from halfseen.estimators.catalogue import Family, find_method
+from halfseen.estimators.matrix_factorization import MatrixFactorization
+from halfseen.estimators.recommenders import AutoRec
 from skeletons.imputer import DiagonalImputer
 from skeletons.ratings import RatingMeans
 from skeletons.sequences import RecurrentClassifier
@@ -197,6 +199,22 @@ OTHERS = (
     FamilyRow("autorec-users", Family.RATINGS, made("autorec", rows="user", n_hidden=8, max_epochs=4)),
     FamilyRow("cfnade", Family.RATINGS, made("cfnade", n_hidden=8, max_epochs=4)),
     FamilyRow("cfnade-items", Family.RATINGS, made("cfnade", rows="item", n_hidden=8, max_epochs=4)),
+    FamilyRow(
+        "matrix-factorization",
+        Family.RATINGS,
+        made("matrix-factorization", n_factors=2, n_warmup=2, n_draws=3),
+    ),
+    FamilyRow(
+        "rating-ensemble",
+        Family.RATINGS,
+        made(
+            "rating-ensemble",
+            models=[
+                AutoRec("user", n_hidden=4, max_epochs=2),
+                MatrixFactorization(n_factors=2, n_warmup=1, n_draws=2),
+            ],
+        ),
+    ),
     FamilyRow("skeleton-ratings", Family.RATINGS, RatingMeans),
 )
 """The estimators of images, ratings, sequences and binary rows, with the laws of test_families.py."""

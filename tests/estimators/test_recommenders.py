@@ -10,15 +10,22 @@ import pytest
 import scipy.sparse as sp
 
 import halfseen
-from halfseen import CFNADE, AutoRec
+from halfseen import CFNADE, AutoRec, MatrixFactorization, RatingEnsemble
 
 SMALL = {"n_hidden": 16, "max_epochs": 60, "penalty": 2.0, "learning_rate": 1e-2, "random_state": 0}
-BRIEF = {AutoRec: {"max_epochs": 2}, CFNADE: {"max_epochs": 2}}
+FACTORS = {"n_factors": 2, "n_warmup": 20, "n_draws": 5}
+BRIEF = {AutoRec: {"max_epochs": 2}, CFNADE: {"max_epochs": 2}, MatrixFactorization: {}, RatingEnsemble: {}}
 KINDS = {
     "AutoRec of items": partial(AutoRec, "item", **SMALL),
     "AutoRec of users": partial(AutoRec, "user", **SMALL),
     "CFNADE of users": partial(CFNADE, "user", **SMALL),
     "CFNADE of items": partial(CFNADE, "item", **SMALL),
+    "factorisation": partial(MatrixFactorization, **FACTORS, random_state=0),
+    "ensemble": partial(
+        RatingEnsemble,
+        [AutoRec("user", **SMALL | {"max_epochs": 5}), MatrixFactorization(**FACTORS)],
+        random_state=0,
+    ),
 }
 
 
@@ -240,9 +247,36 @@ def test_questions_that_cannot_be_answered_are_refused(fitted):
         model.predict_new([1], [30])
 
 
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (MatrixFactorization(n_factors=0), "n_factors must be at least 1, got 0"),
+        (MatrixFactorization(n_draws=0), "n_draws must be at least 1, got 0"),
+        (RatingEnsemble([]), r"models must be a list of recommenders, got \[\]"),
+        (RatingEnsemble([halfseen.MeanImputer()]), r"models must be recommenders, got MeanImputer\(\)"),
+        (RatingEnsemble(validation_fraction=1), r"validation_fraction must be in \[0, 1\), got 1"),
+    ],
+)
+def test_parameters_of_other_recommenders_out_of_range_are_refused(model, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(FRAME)
+
+
+def test_an_ensemble_trusts_the_recommender_that_predicts_held_out_ratings():
+    ratings, _ = make_ratings()
+    poor = AutoRec("user", n_hidden=2, max_epochs=0)
+    model = RatingEnsemble([poor, MatrixFactorization(**FACTORS)], random_state=0).fit(ratings)
+    assert model.weights_[1] > max(0.7, model.weights_[0])
+    alone = MatrixFactorization(**FACTORS, random_state=0).fit(ratings)
+    assert model.predict(101, 1)[0] == pytest.approx(alone.predict(101, 1)[0], abs=0.3)
+    few = RatingEnsemble([poor, MatrixFactorization(**FACTORS)], random_state=0).fit(ratings[:30])
+    assert few.weights_ == [0.5, 0.5]
+
+
 def test_a_damaged_file_is_refused_before_a_product_is_made(fitted, tmp_path):
     model, _, _ = fitted
     content = model._state() | {"ratings.columns": model._ratings.columns + 1000}
+    model._restore_entries(model._entries())
     with pytest.raises(ValueError, match="outside its"):
         model._restore(content)
 

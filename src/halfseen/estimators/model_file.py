@@ -140,11 +140,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     manifest, tensors = _read(Path(path))
     name = str(manifest["class"])
-    package = import_module("halfseen")
-    if name in package.__all__:
-        getattr(package, name)  # public names are imported when they are first asked for
-    cls = Saveable._saveable.get(name)
-    if cls is None:
+    if _find_class(name) is None:
         raise ModelFileError(
             f"{str(path)!r} contains a model of the class {manifest['class']!r}, which is not known. If it "
             "is a class of your "
@@ -152,13 +148,24 @@ def load(path: str | os.PathLike[str]) -> Any:
         )
     try:
         with BoundedTensors(tensors):
-            return _rebuilt(cls, manifest, tensors)
+            return rebuild(manifest, tensors)
     except REBUILDING_ERRORS as error:  # the content is what was written, yet it is no such estimator
         what = f"{type(error).__name__}: {_one_line(error)}"
-        raise ModelFileError(f"{str(path)!r} does not describe a {cls.__name__} ({what}).") from error
+        raise ModelFileError(f"{str(path)!r} does not describe a {name} ({what}).") from error
 
 
-def _rebuilt(cls: type[Saveable], manifest: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+def _find_class(name: str) -> type[Saveable] | None:
+    package = import_module("halfseen")
+    if name in package.__all__:
+        getattr(package, name)  # public names are imported when they are first asked for
+    return Saveable._saveable.get(name)
+
+
+def rebuild(manifest: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+    """Returns the estimator of a description and its tensors; an estimator may hold others in this way."""
+    cls = _find_class(str(manifest["class"]))
+    if cls is None:
+        raise ValueError(f"the class {manifest['class']!r} is not known")
     estimator: Any = cls(**{name: _from_plain(value) for name, value in manifest["parameters"].items()})
     attributes = dict(manifest["attributes"])
     if "feature_names_in_" in attributes:
@@ -235,7 +242,9 @@ def _digest(manifest: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _plain_parameter(value: Any, name: str) -> Any:
-    """Returns a parameter as JSON can hold it: generators and callbacks stay behind."""
+    """Returns a parameter as JSON can hold it: generators, callbacks and lists of estimators stay behind."""
+    if isinstance(value, list | tuple) and value and all(isinstance(item, Saveable) for item in value):
+        return None  # the estimator itself describes those that it has fitted
     if callable(value) or isinstance(value, np.random.Generator | np.random.RandomState):
         return None
     return _plain(value, name, dates=True)

@@ -1,0 +1,180 @@
+"""Several recommenders as one, with weights by held-out ratings."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+import torch
+from sklearn.base import clone
+from torch import Tensor
+
+from halfseen.data.sparse import SparseRows
+from halfseen.estimators._parameters import check_number
+from halfseen.estimators._ratings import Floats, Positions, Ratings
+from halfseen.estimators._recommender import Recommender, hold_out
+from halfseen.estimators.matrix_factorization import MatrixFactorization
+from halfseen.estimators.model_file import rebuild
+from halfseen.estimators.recommenders import AutoRec
+
+PRIOR = 10.0  # held-out ratings that equal weights count as
+
+
+class RatingEnsemble(Recommender):
+    r"""Rating prediction by a weighted sum of recommenders.
+
+    .. math:: \hat r_{ui} = \bar r + \sum_m w_m \, (\hat r^{(m)}_{ui} - \bar r), \qquad w_m \ge 0
+
+    The weights are those of least squares on held-out ratings, shrunk slightly towards equal ones; then all
+    recommenders are fitted again, on all ratings. Ratings are assumed to be missing at random given the
+    observed ratings.
+
+    Parameters
+    ----------
+    models : list of recommenders, optional
+        By default `AutoRec` with rows of items, `AutoRec` with rows of users, and `MatrixFactorization`.
+    validation_fraction : float, default=0.05
+        The fraction of ratings held out for the weights; with fewer than 50 ratings the weights are equal.
+    rating_range : pair of float, optional
+        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay inside.
+    random_state : int, numpy generator or None, default=None
+        Seeds the held-out ratings and the recommenders.
+
+    Attributes
+    ----------
+    users_, items_ : arrays
+        The identifiers of `fit`, sorted.
+    rating_range_ : tuple of float
+        The ends of the rating scale.
+    weights_ : list of float
+        The weight of each recommender.
+    members_ : list of recommenders
+        Fitted to all ratings. Their users and items are positions in ``users_`` and ``items_``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rng = np.random.default_rng(0)
+    >>> pairs = rng.choice(30 * 20, size=300, replace=False)
+    >>> user, item = pairs // 20, pairs % 20
+    >>> ratings = pd.DataFrame({"user": user, "item": item, "rating": np.clip(1 + user % 3 + item % 3, 1, 5)})
+    >>> models = [AutoRec(n_hidden=20, max_epochs=5), MatrixFactorization(n_factors=4)]
+    >>> model = RatingEnsemble(models, random_state=0).fit(ratings)
+    >>> model.weights_[1] > model.weights_[0]
+    True
+    """
+
+    rows: ClassVar[str] = "user"  # type: ignore[misc]
+    _saved: ClassVar[tuple[str, ...]] = (*Recommender._saved, "weights_", "mean_")
+
+    def __init__(
+        self,
+        models: Sequence[Recommender] | None = None,
+        *,
+        validation_fraction: float = 0.05,
+        rating_range: tuple[float, float] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.models = models
+        self.validation_fraction = validation_fraction
+        self.rating_range = rating_range
+        self.random_state = random_state
+
+    def _train_on(self, read: Ratings, generator: torch.Generator) -> None:
+        ratings = SparseRows.from_scipy(read.matrix)
+        self.mean_ = float(read.matrix.data.mean())
+        models = self._models()
+        train, held = hold_out(ratings, self.validation_fraction, generator)
+        seeds = torch.randint(2**31, (len(models),), generator=generator).tolist()
+        self.weights_ = [1.0 / len(models)] * len(models)
+        if held is not None:
+            members = self._fit_members(models, seeds, train)
+            pairs = held.rows.numpy(), held.columns.long().numpy()
+            predicted = np.stack([self._clipped(member._predict_pairs(*pairs)) for member in members], axis=1)
+            self.weights_ = _find_weights(predicted - self.mean_, held.values.double().numpy() - self.mean_)
+        self.members_ = self._fit_members(models, seeds, ratings)
+        self._keep_ratings(ratings)
+
+    def _models(self) -> Sequence[Recommender]:
+        if self.models is None:
+            return [AutoRec("item"), AutoRec("user"), MatrixFactorization()]
+        return self.models
+
+    def _fit_members(
+        self, models: Sequence[Recommender], seeds: Sequence[int], ratings: SparseRows
+    ) -> list[Recommender]:
+        entries = (ratings.values.double().numpy(), ratings.columns.numpy(), ratings.starts.numpy())
+        matrix = scipy.sparse.csr_array(entries, shape=(len(ratings), ratings.n_columns))
+        settings = [{"random_state": seed, "rating_range": self.rating_range_} for seed in seeds]
+        return [
+            clone(model).set_params(**setting).fit(matrix)
+            for model, setting in zip(models, settings, strict=True)
+        ]
+
+    def _weighted(self, predicted: Sequence[Floats]) -> Floats:
+        weighted: Floats = self.mean_ + np.tensordot(
+            np.array(self.weights_), np.stack([self._clipped(one) for one in predicted]) - self.mean_, axes=1
+        )
+        return weighted
+
+    def _predict_pairs(self, user: Positions, item: Positions) -> Floats:
+        return self._weighted([member._predict_pairs(user, item) for member in self.members_])
+
+    def _predict_items(self, user: int) -> Floats:
+        return self._weighted([member._predict_items(user) for member in self.members_])
+
+    def _fold_in(self, rated: Tensor, values: Tensor) -> Floats:
+        return self._weighted([member._fold_in(rated, values) for member in self.members_])
+
+    def _check_parameters(self) -> None:
+        check_number("validation_fraction", self.validation_fraction, lambda v: 0 <= v < 1, "in [0, 1)")
+        if self.models is None:
+            return
+        if not isinstance(self.models, list | tuple) or not self.models:
+            raise ValueError(f"models must be a list of recommenders, got {self.models!r}.")
+        for model in self.models:
+            if not isinstance(model, Recommender):
+                raise ValueError(f"models must be recommenders, got {model!r}.")
+
+    def _entries(self) -> dict[str, Any]:
+        default = self.models is None
+        return {"default": default, "members": [member._manifest() for member in self.members_]}
+
+    def _restore_entries(self, description: Mapping[str, Any]) -> None:
+        self._described = list(description["members"])
+        self._default = bool(description["default"])
+
+    def _state(self) -> dict[str, Tensor]:
+        return self._rating_state() | {
+            f"{position}/{name}": tensor
+            for position, member in enumerate(self.members_)
+            for name, tensor in member._state().items()
+        }
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        described, default = self._described, self._default
+        del self._described, self._default
+        if len(described) != len(self.weights_):
+            raise ValueError(f"there are {len(self.weights_)} weights of {len(described)} recommenders")
+        self._restore_ratings(state)
+        self.members_ = []
+        for position, manifest in enumerate(described):
+            prefix = f"{position}/"
+            own = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+            member = rebuild(manifest, own)
+            if not isinstance(member, Recommender) or member._shape not in (self._shape, self._shape[::-1]):
+                raise ValueError(f"recommender {position} is not one of these users and items")
+            self.members_.append(member)
+        if not default:
+            self.models = [clone(member).set_params(random_state=None) for member in self.members_]
+
+
+def _find_weights(predicted: Floats, truth: Floats) -> list[float]:
+    """Returns weights of at least 0 by least squares, for predictions (M, n_models), near equal ones."""
+    n_models = predicted.shape[1]
+    strength = np.sqrt(PRIOR * max(predicted.var(), 1e-12))
+    design = np.vstack([predicted, strength * np.eye(n_models)])
+    target = np.concatenate([truth, np.full(n_models, strength / n_models)])
+    found, _ = scipy.optimize.nnls(design, target)
+    return [float(weight) for weight in found]
