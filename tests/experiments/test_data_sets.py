@@ -5,6 +5,7 @@ import pytest
 from halfseen.datasets import physionet
 from halfseen.experiments import (
     EXPERIMENTS,
+    circuit_classifier,
     convac,
     convac_mnist,
     missvae_images,
@@ -23,6 +24,7 @@ LOADING = {
     "missvae-tables": missvae_tables,
     "missvae-images": missvae_images,
     "convac": convac,
+    "circuit-classifier": circuit_classifier,
     "convac-mnist": convac_mnist,
     "sparsity": sparsity,
     "sparsity-series": physionet,

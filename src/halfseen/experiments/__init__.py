@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from halfseen.experiments import (
+    circuit_classifier,
     convac,
     convac_mnist,
     gaussian,
@@ -49,6 +50,7 @@ _MODULES = (
     sparsity_series,
     convac,
     convac_mnist,
+    circuit_classifier,
 )
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
