@@ -17,9 +17,9 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.distributions.low_rank import LowRankGaussian
+from halfseen.distributions.mask_factors import GaussianMaskFactor
 from halfseen.distributions.observation import Observation, Part
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import GaussianMaskFactor
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Structure, pair_columns
 from halfseen.models.mixture import DiagonalMixture

@@ -18,8 +18,8 @@ from halfseen.datasets.gaussian_score import GaussianScore
 from halfseen.datasets.links import Linear
 from halfseen.datasets.probit import ProbitSelfMasked
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.mask_factors import FLATTEST, GaussianMaskFactor, ProbitMaskFactor
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import FLATTEST, GaussianMaskFactor, ProbitMaskFactor
 
 SEEDS = st.integers(0, 2**16)
 GRID = np.linspace(-12.0, 12.0, 301)

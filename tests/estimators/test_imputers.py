@@ -13,8 +13,8 @@ from halfseen import GaussianImputer, MeanImputer, MixtureImputer
 from halfseen.data.incomplete import Incomplete
 from halfseen.datasets.gaussian import GaussianProblem
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.mask_factors import ProbitMaskFactor
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import ProbitMaskFactor
 from halfseen.estimators._holdout import SMALLEST_SPLIT, split_rows
 from halfseen.training.progress import History, Progress
 

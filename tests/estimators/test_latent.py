@@ -388,13 +388,17 @@ def test_a_module_whose_parameters_would_not_be_trained_is_refused_unless_frozen
 
 
 def test_warnings_of_fit_name_the_line_that_called_it(monkeypatch):
-    trusted = latent_weights.ImportanceSampler.trust
+    trusted = latent_weights.ImportanceSampler.weight_diagnostics
 
     def untrusted(sampler, rows):
-        trust = trusted(sampler, rows)
-        return replace(trust, pareto_k=torch.ones_like(trust.pareto_k), ess=torch.ones_like(trust.ess))
+        weight_diagnostics = trusted(sampler, rows)
+        return replace(
+            weight_diagnostics,
+            pareto_k=torch.ones_like(weight_diagnostics.pareto_k),
+            ess=torch.ones_like(weight_diagnostics.ess),
+        )
 
-    monkeypatch.setattr(latent_weights.ImportanceSampler, "trust", untrusted)
+    monkeypatch.setattr(latent_weights.ImportanceSampler, "weight_diagnostics", untrusted)
     table = pd.DataFrame(line(), columns=list("abc")).assign(empty=np.nan)
     table["name"] = [None, *(f"person {i}" for i in range(len(table) - 1))]
     for call in (LatentImputer.fit, LatentImputer.fit_transform):

@@ -9,8 +9,8 @@ from tolerances import EXACT
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.mask_factors import GaussianMaskFactor, ProbitMaskFactor
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import GaussianMaskFactor, ProbitMaskFactor
 from halfseen.models.conditional import condition, joint_from_state, joint_state, only_features, with_scores
 
 SCORE = 1e-5

@@ -12,10 +12,10 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.distributions.observation import Observation, Part
+from halfseen.models.latent.initialisation import Factors, start_from_factors
 from halfseen.models.latent.mask_term import HiddenCells, integrated_log_prob, log_missing
 from halfseen.models.latent.model import LatentModel, LatentNoise
 from halfseen.models.latent.rows import Preimputed, PreimputedFill
-from halfseen.models.latent.start import Factors, start_from_factors
 from halfseen.nn.mask_models import LinearMask, MaskLayout
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import LinearSelfMask

@@ -7,7 +7,7 @@ import torch
 from tolerances import EXACT
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.models.latent.start import LOGISTIC, STEEP, start_from_edges, start_from_probit
+from halfseen.models.latent.initialisation import LOGISTIC, STEEP, start_from_edges, start_from_probit
 from halfseen.nn.mask_models import MaskLayout
 from halfseen.nn.self_masking import FlexibleSelfMask, LinearSelfMask, MonotoneMask, SharedSlopeMask
 

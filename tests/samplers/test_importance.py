@@ -14,9 +14,9 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.observation import Observation
 from halfseen.distributions.quantiles import weighted_quantiles
+from halfseen.models.latent.initialisation import Factors, start_from_factors
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Preimputed, PreimputedFill
-from halfseen.models.latent.start import Factors, start_from_factors
 from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import LinearSelfMask
@@ -169,8 +169,8 @@ def test_the_mean_of_a_cell_that_hid_itself_is_exact_where_decoder_means_are_not
     exact = torch.tensor([exact_mean(gaussian, seen) for seen in SEEN])
     n_draws = 20_000
     found = ImportanceSampler(model, n_draws, form=form).mean(batch)[:, 0]
-    trust = ImportanceSampler(model, n_draws, form=form).trust(batch)
-    error = gaussian.conditional_variance(batch)[:, 0].sqrt() / trust.ess.sqrt()
+    weight_diagnostics = ImportanceSampler(model, n_draws, form=form).weight_diagnostics(batch)
+    error = gaussian.conditional_variance(batch)[:, 0].sqrt() / weight_diagnostics.ess.sqrt()
     assert ((found - exact).abs() < 3 * error).all()
     naive = ImportanceSampler(model, n_draws, form="decoder_mean").mean(batch)[:, 0]
     assert ((naive - exact).abs() > 5 * error).all()
@@ -232,12 +232,12 @@ def test_an_answer_does_not_depend_on_company_memory_or_what_is_under_the_mask(m
 def test_weights_are_trusted_when_the_posterior_is_right_and_not_when_it_is_narrow():
     model, gaussian = linear_gaussian(4, 2)
     batch = some_rows(gaussian)
-    good = ImportanceSampler(model, 1000).trust(batch)
+    good = ImportanceSampler(model, 1000).weight_diagnostics(batch)
     assert (good.ess > 300).all()
     assert (good.pareto_k < 0.7).all()
     with torch.no_grad():
         model.encoder.output.bias[2:4] -= 3.0
-    bad = ImportanceSampler(model, 1000, adapts=False).trust(batch[batch.observed.any(dim=1)])
+    bad = ImportanceSampler(model, 1000, adapts=False).weight_diagnostics(batch[batch.observed.any(dim=1)])
     assert (bad.ess < 200).all()
     assert (bad.pareto_k > 0.5).double().mean() > 0.9
 
@@ -277,8 +277,8 @@ def test_a_row_with_a_poor_posterior_gets_a_proposal_of_its_own(n_components):
     batch = some_rows(gaussian)
     batch = batch[batch.observed.any(dim=1)]
     plain, own = (ImportanceSampler(model, 2000, adapts=adapts) for adapts in (False, True))
-    assert (plain.trust(batch).ess < 300).all()
-    assert (own.trust(batch).ess > 800).all()
+    assert (plain.weight_diagnostics(batch).ess < 300).all()
+    assert (own.weight_diagnostics(batch).ess > 800).all()
     torch.testing.assert_close(own.mean(batch), gaussian.conditional_mean(batch), rtol=0, atol=0.05)
     torch.testing.assert_close(own.log_prob(batch), gaussian.log_prob(batch), rtol=0, atol=0.05)
     errors = [(sampler.log_prob(batch) - gaussian.log_prob(batch)).abs().mean() for sampler in (own, plain)]

@@ -11,9 +11,9 @@ from tolerances import EXACT
 from halfseen import config
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.mask_factors import GaussianMaskFactor, ProbitMaskFactor
 from halfseen.distributions.patterns import plan_buckets
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import GaussianMaskFactor, ProbitMaskFactor
 from halfseen.training import em_self_masked
 from halfseen.training.em import EMSettings, fit_gaussian, pairwise_gaussian
 from halfseen.training.em_self_masked import OFFERED, fit_masked_gaussian, fit_self_masked

@@ -21,7 +21,7 @@ from halfseen.datasets.problem import (
 from halfseen.missingness.base import CellMechanism, Mechanism
 from halfseen.missingness.logistic import MARLogistic
 from halfseen.missingness.mcar import MCAR
-from halfseen.missingness.selfmasking import GaussianSelfMasking, ProbitSelfMasking
+from halfseen.missingness.self_masking import GaussianSelfMasking, ProbitSelfMasking
 
 MECHANISMS = ("mcar", "mar", "gaussian_self_masking", "probit_self_masking")
 """Names of the mechanisms that `GaussianProblem.draw` makes; a mechanism object will do as well."""

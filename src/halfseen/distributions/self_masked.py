@@ -10,8 +10,8 @@ from torch import Tensor
 from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import PARALLEL_CELLS, Gaussian, padded, without_overflow
+from halfseen.distributions.mask_factors import MaskFactor, Sites
 from halfseen.distributions.patterns import Bucket, plan_buckets
-from halfseen.distributions.self_masks import MaskFactor, Sites
 
 EP_SWEEPS = 16  # at most
 SETTLED = 1e-8  # of a standard deviation (variance): a mean (variance) that moves by less has settled

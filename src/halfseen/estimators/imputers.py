@@ -19,10 +19,10 @@ from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.models.tabular_gaussian import TabularGaussian, with_room_for_noise
 from halfseen.models.tabular_mixture import TabularMixture
 from halfseen.objectives.likelihood import NegativeLogLikelihood
+from halfseen.samplers.data_augmentation import sample_posterior
 from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.margins import fit_features, redraw_margins
-from halfseen.training.posterior import sample_posterior
 from halfseen.training.progress import EMProgress, Progress
 from halfseen.vocabulary import Missingness
 

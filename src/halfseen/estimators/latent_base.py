@@ -20,9 +20,9 @@ from halfseen.data.margin_choice import bounded_margin
 from halfseen.data.margins import Margin
 from halfseen.data.pixels import pixel_features
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.mask_factors import ProbitMaskFactor
 from halfseen.distributions.observation import FAMILIES_OF_VALUES
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import ProbitMaskFactor
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._holdout import RowsT, split_rows
 from halfseen.estimators.latent_choices import (
@@ -35,10 +35,15 @@ from halfseen.estimators.latent_choices import (
 from halfseen.estimators.latent_weights import check_importance_weights
 from halfseen.models.latent.architecture import LatentArchitecture
 from halfseen.models.latent.completions import CompletedRows, Completions
-from halfseen.models.latent.images import start_images
+from halfseen.models.latent.initialisation import (
+    Factors,
+    start_from_edges,
+    start_from_factors,
+    start_from_probit,
+    start_images,
+)
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Preimputed, RowEncoding
-from halfseen.models.latent.start import Factors, start_from_edges, start_from_factors, start_from_probit
 from halfseen.nn.mask_models import KnownMask, MaskModel
 from halfseen.nn.residual import NetworkFactory
 from halfseen.nn.self_masking import SelfMaskModel
@@ -49,7 +54,7 @@ from halfseen.samplers.calibration import hide_cells
 from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.samplers.latent_tables import ImageLatent, TabularLatent
-from halfseen.training.latent_start import fit_start
+from halfseen.training.latent_initialisation import fit_start
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
 from halfseen.vocabulary import Missingness

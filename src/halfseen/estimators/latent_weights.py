@@ -16,9 +16,9 @@ def check_importance_weights(sampler: ImportanceSampler, rows: Incomplete) -> di
     some = rows[(~rows.observed).any(dim=1)][:CHECKED_ROWS]
     if len(some) == 0 or sampler.n_draws < MIN_DRAWS:
         return {}
-    trust = sampler.trust(some)
-    share = float((trust.pareto_k > UNRELIABLE).double().mean())
-    ess = float(trust.ess.median())
+    weight_diagnostics = sampler.weight_diagnostics(some)
+    share = float((weight_diagnostics.pareto_k > UNRELIABLE).double().mean())
+    ess = float(weight_diagnostics.ess.median())
     if share > 0.5 and ess < POOR_SHARE * sampler.n_draws and len(some) >= ENOUGH_ROWS:
         warn_user(
             f"The importance weights of {share:.0%} of the rows have heavy tails (Pareto k above "

@@ -55,7 +55,7 @@ from halfseen.experiments.claims import Better, Published, Setting
 from halfseen.experiments.missvae_methods import NOISE_SEED, Method, bound_of_complete, course
 from halfseen.experiments.spec import Budget, Experiment
 from halfseen.missingness.images import Quadrants
-from halfseen.models.latent.images import start_images
+from halfseen.models.latent.initialisation import start_images
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Preimputed
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder

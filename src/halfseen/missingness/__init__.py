@@ -13,7 +13,7 @@ from halfseen.missingness.images import Disc, IIDPixels, Quadrants, Rectangles
 from halfseen.missingness.learned import Learned, learn
 from halfseen.missingness.logistic import MARLogistic
 from halfseen.missingness.mcar import MCAR
-from halfseen.missingness.selfmasking import GaussianSelfMasking, LogisticSelfMasking, ProbitSelfMasking
+from halfseen.missingness.self_masking import GaussianSelfMasking, LogisticSelfMasking, ProbitSelfMasking
 from halfseen.missingness.structured import MonotoneDropout, SkipPattern
 
 __all__ = [

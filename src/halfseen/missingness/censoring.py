@@ -20,7 +20,7 @@ from halfseen.missingness.parameters import (
     per_column,
 )
 from halfseen.missingness.reading import Columns, OpenTable, Positions
-from halfseen.missingness.selfmasking import column_cells
+from halfseen.missingness.self_masking import column_cells
 
 
 class RegionMechanism(CellMechanism):

@@ -15,8 +15,8 @@ from torch.nn import functional
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.low_rank import LowRankGaussian
+from halfseen.distributions.mask_factors import GaussianMaskFactor, MaskFactor, ProbitMaskFactor
 from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import GaussianMaskFactor, MaskFactor, ProbitMaskFactor
 
 SCORE_NOISE = 1e-6  # of a score that is added to a joint distribution: a Gaussian needs full rank
 

@@ -37,8 +37,8 @@ MAX_ATTEMPTS = 64  # to draw a cell that is missing
 
 
 @dataclass(frozen=True)
-class Trust:
-    r"""How far the importance weights of each row can be trusted.
+class WeightDiagnostics:
+    r"""Diagnostics of the importance weights of each row.
 
     Shapes
     ------
@@ -139,10 +139,10 @@ class ImportanceSampler:
         return self.by_rows(batch, lambda rows, _: self._log_prob(rows), keeps_draws=False)
 
     @torch.no_grad()
-    def trust(self, batch: Incomplete) -> Trust:
+    def weight_diagnostics(self, batch: Incomplete) -> WeightDiagnostics:
         """Returns the effective number of draws and the shape of the weights' tail, of each row."""
         log_alpha = self.by_rows(batch, lambda rows, _: self._log_alpha(rows), dim=1)
-        return Trust(effective_sample_size(log_alpha), pareto_k(log_alpha))
+        return WeightDiagnostics(effective_sample_size(log_alpha), pareto_k(log_alpha))
 
     @torch.no_grad()
     def calibrated(

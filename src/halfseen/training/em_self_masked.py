@@ -10,15 +10,15 @@ from halfseen._threads import task_threads
 from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.distributions.patterns import plan_buckets
-from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.distributions.self_masks import (
+from halfseen.distributions.mask_factors import (
     Evidence,
     GaussianMaskFactor,
     MaskFactor,
     ProbitMaskFactor,
     Sites,
 )
+from halfseen.distributions.patterns import plan_buckets
+from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.training.ascent import Ascent, ascend, squared_step
 from halfseen.training.em import (
     WARM_UP_ROWS,

@@ -7,9 +7,9 @@ from scipy.stats import t as student_t
 from tolerances import FAILURE_RATE
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.training import posterior
+from halfseen.samplers import data_augmentation
+from halfseen.samplers.data_augmentation import sample_posterior
 from halfseen.training.em import EMSettings, fit_gaussian
-from halfseen.training.posterior import sample_posterior
 
 
 def draw(batch, n_draws, ridge=0.0, seed=0):
@@ -20,7 +20,7 @@ def draw(batch, n_draws, ridge=0.0, seed=0):
 
 def test_on_complete_data_parameters_have_their_textbook_posterior(monkeypatch):
     """With Jeffreys' prior the precision given the others is chi-square and the mean is Student."""
-    monkeypatch.setattr(posterior, "STEPS_BETWEEN", 1)
+    monkeypatch.setattr(data_augmentation, "STEPS_BETWEEN", 1)
     rng = np.random.default_rng(1)
     x = rng.normal(size=(30, 3)) @ rng.normal(size=(3, 3))
     n, d = x.shape

@@ -1,6 +1,7 @@
 r"""Where training starts: a factor analysis, which the linear paths of the networks contain."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ MASK_RIDGE = 1.0
 LOGISTIC = 1.702  # the slope at which a logistic curve is closest to the normal one
 STEEP = 20.0  # log odds per standard deviation: a step, to all but the values next to it
 SPREAD = 0.5  # of the means of mixture components, in posterior standard deviations
+FIRST_SCALE = 0.1  # of posteriors of images, where that of the prior is 1
 
 
 @dataclass(frozen=True)
@@ -245,3 +247,33 @@ def start_from_edges(mask_model: SelfMaskModel, rows: Incomplete, active: Tensor
     else:
         before.copy_(torch.where(active, raw, before))
     mask_model.bias.copy_(torch.where(active, slope * edges, mask_model.bias))
+
+
+@torch.no_grad()
+def start_images(model: LatentModel, rows: Incomplete, generator: torch.Generator) -> None:
+    """Draws new weights for a model of images; its decoder starts near what pixels are on average.
+
+    Posteriors start narrow. Wider, their latents say so little at first that a bound without importance
+    weights is soonest improved by giving them up, and what is left is the mean of the pixels.
+
+    Parameters
+    ----------
+    model : LatentModel
+        As `LatentArchitecture.build_for_images` returns it; changed in place.
+    rows : Incomplete
+        The training rows (N, D).
+    generator : torch.Generator
+        Makes the weights.
+    """
+    networks: Any = (model.encoder, model.decoder)
+    for network in networks:
+        network.reset_parameters(generator)
+    size = model.n_components * model.n_latent
+    raw_scale = inverse_softplus(torch.tensor(FIRST_SCALE, dtype=torch.float64))
+    networks[0].output.bias[size : 2 * size] = raw_scale  # means are before scales
+    model.mask_model.reset_parameters(generator, rows.observed.double().mean(dim=0))
+    mean = rows.filled().sum(dim=0) / (rows.observed.sum(dim=0) + 2.0)  # (D), with a pixel of each sign
+    start = model.observation.neutral_parameters()  # (P), locations first
+    start[: len(mean)] = mean if model.observation.numeric else 2.0 * torch.atanh(mean)  # or log odds
+    decoder: Any = model.decoder.output if isinstance(model.decoder, ResidualMLP) else model.decoder
+    decoder.bias.copy_(start)

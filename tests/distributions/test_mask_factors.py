@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import integrate, special
 from tolerances import EXACT, QUADRATURE
 
-from halfseen.distributions.self_masks import (
+from halfseen.distributions.mask_factors import (
     FLATTEST,
     HIGHEST,
     NARROWEST,
