@@ -62,6 +62,23 @@ def test_missing_pixels_are_imputed_from_the_rest_of_the_image():
     assert 0.8 < ((low <= X) & (X <= high))[:, 3:].mean() <= 1
 
 
+def test_probabilities_of_all_images_of_few_shades_sum_to_one():
+    shades = np.array(list(itertools.product([0.0, 1.0, 2.0], repeat=4))).reshape(-1, 2, 2)
+    rng = np.random.default_rng(0)
+    X = shades[rng.integers(0, 81, 60)]
+    model = ConvAC(3, 3, pixels="discretised", max_epochs=3, random_state=0).fit(X)
+    assert np.exp(model.score_samples(shades)).sum() == pytest.approx(1.0, abs=1e-5)
+    bits = -model.score_samples(X[:5]) / np.log(2) / 4
+    np.testing.assert_allclose(model.bits_per_dimension(X[:5]), bits)
+    assert np.isnan(model.bits_per_dimension(np.full((1, 2, 2), np.nan))).all()
+
+
+def test_numbers_have_no_shades_to_be_discretised():
+    X = np.random.default_rng(0).normal(size=(20, 2, 2))
+    with pytest.raises(ValueError, match="pixels='discretised' needs images of whole shades"):
+        ConvAC(2, 2, pixels="discretised", max_epochs=0).fit(X)
+
+
 def test_images_in_which_every_patch_is_incomplete_can_be_learned_from():
     X, y = stripes(60)
     X[:, ::2, ::2] = np.nan

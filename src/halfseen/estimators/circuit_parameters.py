@@ -52,6 +52,12 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
         "Products of 2 x 2 neighbouring regions, level by level (HT), or one product of all patches (CP).",
     ),
     "patch": ("int", "Height and width of the patches that the leaves describe."),
+    "pixels": (
+        '{"gaussian", "discretised"}',
+        "The family of pixels with more than two values. Discretised pixels have a probability for each "
+        "shade (a logistic distribution, rounded), so that likelihoods are comparable with those of other "
+        "models; they take longer.",
+    ),
     "shifts": (
         "int",
         "The most pixels by which images are shifted, in training at random. Predictions are averaged over "

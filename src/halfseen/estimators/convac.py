@@ -1,7 +1,7 @@
 """Convolutional arithmetic circuits: classification and density of images with any missing pixels."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from halfseen.models.circuits.initialisation import cluster_patches, random_weig
 from halfseen.models.circuits.structure import Structure
 from halfseen.models.image_circuit import (
     ImageCircuit,
+    Pixels,
     patch_likelihood,
     restore_image_circuit,
     seen_through,
@@ -58,6 +59,7 @@ class ImageCircuitEstimator(TableEstimator):
     validation_fraction: float
     callback: Callable[[Progress], None] | None
     shifts: int = 0  # of a density, whose grid stays
+    pixels: Pixels = "gaussian"  # of a classifier
     schema = None  # all columns are pixels
 
     @property
@@ -78,6 +80,8 @@ class ImageCircuitEstimator(TableEstimator):
         check_number("max_dropped", self.max_dropped, lambda v: 0 <= v <= 1, "between 0 and 1")
         if self.structure not in SHAPES:
             raise ValueError(f"structure must be 'deep' or 'shallow', got {self.structure!r}.")
+        if self.pixels not in get_args(Pixels):
+            raise ValueError(f"pixels must be 'gaussian' or 'discretised', got {self.pixels!r}.")
 
     def _structure(self, n_classes: int) -> Structure:
         planes, height, width = self.image_planes_
@@ -94,7 +98,7 @@ class ImageCircuitEstimator(TableEstimator):
         """Returns a circuit trained on images (N, D) with classes, -1 where unknown."""
         structure = self._structure(n_classes)
         train, held = split_rows(rows, self.validation_fraction, generator)
-        circuit = Circuit(structure, patch_likelihood(self._modelled, structure)).float()
+        circuit = Circuit(structure, patch_likelihood(self._modelled, structure, self.pixels)).float()
         counts = torch.bincount(train.target[train.target != UNKNOWN], minlength=n_classes) + 1.0
         circuit.log_prior.copy_((counts / counts.sum()).log())
         grids = shifted_grids(self.image_planes_, self.shifts)
@@ -115,7 +119,10 @@ class ImageCircuitEstimator(TableEstimator):
 
     def _floats_per_image(self, structure: Structure) -> int:
         """Returns the size of the largest messages of an image, for planning memory."""
-        width, largest = structure.n_leaves, len(structure.regions) * structure.n_leaves
+        per_leaf = (
+            structure.n_leaves if self.pixels == "gaussian" else structure.n_leaves * len(structure.parts)
+        )
+        width, largest = structure.n_leaves, len(structure.regions) * per_leaf
         for level in structure.levels:
             largest = max(largest, level.n_regions * max(width, level.n_channels or 0))
             width = level.n_channels or width
@@ -248,7 +255,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=True)
         structure = self._structure(len(self.classes_))
-        self.circuit_ = restore_image_circuit(self._modelled, structure, state)
+        self.circuit_ = restore_image_circuit(self._modelled, structure, self.pixels, state)
 
 
 @documented_images
@@ -291,6 +298,7 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
         *,
         structure: str = "deep",
         patch: int = 2,
+        pixels: Pixels = "gaussian",
         max_dropped: float = 0.0,
         max_epochs: int = 20,
         batch_size: int = 128,
@@ -305,6 +313,7 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
         self.n_channels = n_channels
         self.structure = structure
         self.patch = patch
+        self.pixels = pixels
         self.max_dropped = max_dropped
         self.max_epochs = max_epochs
         self.batch_size = batch_size
@@ -314,6 +323,16 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
         self.image_shape = image_shape
         self.callback = callback
         self.random_state = random_state
+
+    def bits_per_dimension(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the mean bits (n_images) that the model needs for an observed pixel.
+
+        It is comparable with other models if pixels are discretised; of Gaussian pixels it is that of the
+        density, where shades are one apart. An image without an observed pixel has NaN.
+        """
+        n_observed = (~np.isnan(self._read(X, reset=False).codes.to_array())).sum(axis=1)
+        bits = -self.score_samples(X) / np.log(2)
+        return np.divide(bits, n_observed, out=np.full(len(bits), np.nan), where=n_observed > 0)
 
     @property
     def _may_have_rules(self) -> bool:
@@ -333,7 +352,7 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
         return ImageCircuit(self._modelled, features, circuit)
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> ImageCircuit:
-        return ImageCircuit.from_state(self._modelled, self._structure(1), state)
+        return ImageCircuit.from_state(self._modelled, self._structure(1), self.pixels, state)
 
 
 def _squares(planes: tuple[int, int, int]) -> Tensor:

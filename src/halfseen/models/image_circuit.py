@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,14 +12,18 @@ from torch.nn import functional
 from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.pixels import n_shades
 from halfseen.data.schema import Column
+from halfseen.distributions.leaf import Leaf
 from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.leaves_pixels import BernoulliLeaf
+from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
 from halfseen.distributions.observation import Observation, Part
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import NOTHING, Structure
 from halfseen.models.tabular import LevelProbabilities
 from halfseen.nn.weights import load_module, module_state
+
+Pixels = Literal["gaussian", "discretised"]
 
 MIN_STD = 0.06
 """No component is narrower, where shades go from -1 to 1: black pixels cannot make a density infinite."""
@@ -74,19 +79,26 @@ def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor) -> Tensor:
     return torch.stack(scores).mean(dim=0).softmax(dim=-1)
 
 
-def patch_likelihood(columns: Sequence[Column], structure: Structure) -> Observation:
-    """Returns the likelihood of a patch: Bernoulli for pixels of two values, otherwise Gaussian."""
-    size = len(structure.parts)
-    binary = columns[0].levels is not None
-    leaf = BernoulliLeaf(size, low=-1.0) if binary else GaussianLeaf(size, std_floor=MIN_STD)
+def patch_likelihood(columns: Sequence[Column], structure: Structure, pixels: Pixels) -> Observation:
+    """Returns the likelihood of a patch: Bernoulli for pixels of two values, else what `pixels` says."""
+    size, shades = len(structure.parts), n_shades(columns[0])
+    leaf: Leaf
+    if columns[0].levels is not None:
+        leaf = BernoulliLeaf(size, low=-1.0)
+    elif pixels == "gaussian":
+        leaf = GaussianLeaf(size, std_floor=MIN_STD)
+    elif shades is not None:
+        leaf = DiscretisedLogisticLeaf(size, low=-1.0, high=1.0, n_bins=shades)
+    else:
+        raise ValueError("pixels='discretised' needs images of whole shades, such as 0 to 255, got numbers.")
     return Observation([Part(leaf, range(size), range(size))])
 
 
 def restore_image_circuit(
-    columns: Sequence[Column], structure: Structure, state: Mapping[str, Tensor]
+    columns: Sequence[Column], structure: Structure, pixels: Pixels, state: Mapping[str, Tensor]
 ) -> Circuit:
     """Rebuilds a circuit over images from its structure and its saved tensors."""
-    circuit = Circuit(structure, patch_likelihood(columns, structure)).double()
+    circuit = Circuit(structure, patch_likelihood(columns, structure, pixels)).double()
     return load_module(circuit, state)
 
 
@@ -139,9 +151,10 @@ class ImageCircuit:
 
     @torch.no_grad()
     def log_prob(self, codes: Incomplete) -> Tensor:
-        """Returns the exact log density (N) of the observed pixels; of binary ones, the log probability."""
+        """Returns the exact log density (N) of the observed pixels; of values, the log probability."""
         total: Tensor = self.circuit(self.features.encode(codes))
-        return total if self._is_binary else total + self.features.log_jacobian(codes)
+        is_density = self.circuit.leaves.observation.leaves[0].is_density
+        return total + self.features.log_jacobian(codes) if is_density else total
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
@@ -149,11 +162,11 @@ class ImageCircuit:
 
     @classmethod
     def from_state(
-        cls, columns: Sequence[Column], structure: Structure, state: Mapping[str, Tensor]
+        cls, columns: Sequence[Column], structure: Structure, pixels: Pixels, state: Mapping[str, Tensor]
     ) -> "ImageCircuit":
         """Rebuilds the model from its columns, its structure and what `state` returned."""
         features = FeatureMap.from_state(columns, state, all_indicators=True)
-        return cls(columns, features, restore_image_circuit(columns, structure, state))
+        return cls(columns, features, restore_image_circuit(columns, structure, pixels, state))
 
     @property
     def _is_binary(self) -> bool:

@@ -5,6 +5,8 @@ probabilities of the channels below given what that row shows. So even before tr
 large for rows like its own, and the siblings that a product multiplies agree on the row.
 """
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -14,6 +16,7 @@ from halfseen.data.links import inverse_softplus
 from halfseen.distributions.leaf import open_uniforms
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
+from halfseen.distributions.leaves_pixels import MIN_LOG_SCALE, DiscretisedLogisticLeaf
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.layers import Messages, SumLayer
 
@@ -23,6 +26,7 @@ OWN_LEVEL = 3.0  # log odds by which a component prefers one level to what frequ
 MIN_SPREAD = 0.05  # of a component, in standard deviations of the column
 MOST_IMAGES, MOST_PATCHES, LLOYD_STEPS = 1000, 20_000, 15  # of k-means
 MOST_CERTAIN = 0.98  # of a binary pixel in a cluster, on the scale from -1 to 1
+LEAST_SPREAD = 0.02  # of a shade in a cluster, where shades go from -1 to 1
 NOISE = 0.01  # of parameters of other families: equal components would receive equal gradients
 
 
@@ -165,6 +169,10 @@ def cluster_patches(circuit: Circuit, batch: Incomplete, generator: torch.Genera
     leaf = leaves.observation.leaves[0]
     if isinstance(leaf, GaussianLeaf):
         raw = inverse_softplus((spread - leaf.std_floor).clamp(min=1e-3))
+        leaves.theta.copy_(torch.cat([centres, raw], dim=1))
+    elif isinstance(leaf, DiscretisedLogisticLeaf):
+        scale = spread.clamp(min=LEAST_SPREAD) * math.sqrt(3.0) / math.pi
+        raw = inverse_softplus(scale.log() - MIN_LOG_SCALE) + MIN_LOG_SCALE
         leaves.theta.copy_(torch.cat([centres, raw], dim=1))
     else:  # the log odds of the greater value of a binary pixel, which is 1, the other -1
         leaves.theta.copy_(2.0 * torch.atanh(centres.clamp(-MOST_CERTAIN, MOST_CERTAIN)))
