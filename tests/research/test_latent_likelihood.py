@@ -124,7 +124,7 @@ def batch_parts(batch):
     return batch.x, batch.observed
 
 
-@pytest.mark.parametrize("working_bytes", [1, 200_000])
+@pytest.mark.parametrize("working_bytes", [200_000, pytest.param(1, marks=pytest.mark.slow)])
 def test_little_memory_changes_nothing(generator, working_bytes):
     model, batch = LinearGaussian().model(), random_rows(generator, n_rows=5)
     settings = {"bounds": (-8.0, 8.0), "n_points": 32}

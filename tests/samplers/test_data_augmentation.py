@@ -1,6 +1,7 @@
 """Draws of Gaussian parameters: their known distribution on complete data, and more spread with holes."""
 
 import numpy as np
+import pytest
 import torch
 from scipy.stats import chi2, kstest
 from scipy.stats import t as student_t
@@ -18,6 +19,7 @@ def draw(batch, n_draws, ridge=0.0, seed=0):
     return sample_posterior([batch] * n_draws, start, ridge=ridge, generator=generator)
 
 
+@pytest.mark.slow
 def test_on_complete_data_parameters_have_their_textbook_posterior(monkeypatch):
     """With Jeffreys' prior the precision given the others is chi-square and the mean is Student."""
     monkeypatch.setattr(data_augmentation, "STEPS_BETWEEN", 1)

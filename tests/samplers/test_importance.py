@@ -162,7 +162,9 @@ def exact_mean(gaussian, seen):
 SEEN = [-1.5, 0.0, 1.0]
 
 
-@pytest.mark.parametrize("form", ["auto", "integrated", "sample"])
+@pytest.mark.parametrize(
+    "form", ["auto", *(pytest.param(form, marks=pytest.mark.slow) for form in ("integrated", "sample"))]
+)
 def test_the_mean_of_a_cell_that_hid_itself_is_exact_where_decoder_means_are_not(form):
     model, gaussian = linear_gaussian(mask_model=self_mask())
     batch = rows(gaussian, [[0.0, seen] for seen in SEEN], [[False, True]] * len(SEEN))
@@ -207,7 +209,14 @@ def test_draws_under_a_model_of_the_whole_row_have_its_mean():
 # -------------------------------------------------------------------------------------------- row by row
 
 
-@pytest.mark.parametrize("mask", [None, self_mask(), LinearMask(2).double()], ids=["none", "self", "linear"])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        pytest.param(None, id="none"),
+        pytest.param(self_mask(), id="self", marks=pytest.mark.slow),
+        pytest.param(LinearMask(2).double(), id="linear"),
+    ],
+)
 def test_an_answer_does_not_depend_on_company_memory_or_what_is_under_the_mask(mask, monkeypatch):
     model, gaussian = linear_gaussian(mask_model=mask)
     batch = some_rows(gaussian, n_rows=9)

@@ -109,6 +109,7 @@ def test_a_feature_that_no_row_shows_has_no_correlation():
     assert fit.covariance[0, 1:].abs().max() < 1e-2
 
 
+@pytest.mark.slow
 def test_the_rank_and_the_ridge_follow_the_data():
     low_rank, _ = make_batch(0, n_rows=120, n_features=200, rank=3)
     noise, _ = make_batch(0, n_rows=120, n_features=200, rank=0)

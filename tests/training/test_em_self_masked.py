@@ -128,6 +128,7 @@ def test_plain_steps_lead_to_a_maximum(mask, monkeypatch):
     assert fast.objective[-1] == pytest.approx(plain.objective[-1], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_bumps_are_found_again():
     batch = make_data(GaussianMaskFactor(ALL, BUMPS), 40_000)
     model = fit(batch, "self-masking-gaussian", tolerance=1e-8, max_iterations=500).model
@@ -302,7 +303,7 @@ def test_the_same_generator_gives_the_same_fit():
 
 
 @pytest.mark.parametrize("side", [-1, 1])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_a_side_that_is_cut_off_is_found_though_no_other_feature_tells(side, seed):
     """Values beyond half a standard deviation are missing; their mean is that of a truncated normal.
 
