@@ -265,7 +265,7 @@ def test_dates_in_common_orders_are_read_and_written_alike(cells, first):
     assert format_cells(column.typed, column.style).to_pylist() == cells
 
 
-def test_days_and_months_that_cannot_be_told_apart_wait_for_the_user(read):
+def test_days_and_months_that_cannot_be_distinguished_wait_for_the_user(read):
     text = "d,x\n05/06/2021,1\n06/03/2021,2\n"
     assert read(text).settings["d"] == {"kind": "text", "fill": False}
     assert read(text, date_orders=["mdy"]).table["d"].to_pylist()[0] == datetime.date(2021, 5, 6)

@@ -42,7 +42,7 @@ def table(tmp_path):
     return path
 
 
-def test_the_race_of_the_bundled_table_is_printed_kept_and_reported(run, tmp_path):
+def test_the_comparison_on_the_bundled_table_is_printed_kept_and_reported(run, tmp_path):
     code, out, err = run(PENGUINS, *QUICK, "-o", "race", "--report", "race.html")
     assert code == 0
     header = next(line for line in out.splitlines() if "method" in line)
@@ -92,7 +92,7 @@ def test_the_seed_decides(run, table):
     assert scores() != scores("--seed", 1)
 
 
-def test_a_learned_mechanism_hides_where_the_table_has_holes(run, tmp_path):
+def test_a_learned_mechanism_hides_where_the_table_has_missing_values(run, tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=200)
     y = x + rng.normal(size=200)
@@ -174,7 +174,7 @@ def test_names_are_escaped_on_the_page(summary):
     assert "a &amp;&amp; b" in page
 
 
-def test_the_race_can_be_a_part_of_another_page(summary):
+def test_the_comparison_can_be_a_part_of_another_page(summary):
     part = str(render_scores(summary))
     assert part in render_comparison(summary)
     assert "td.tied" in render_comparison(summary)  # the style of the fragment

@@ -43,7 +43,7 @@ def read_rows(path):
         return list(csv.reader(file))
 
 
-def test_fills_holes_and_nothing_else(run, table, tmp_path):
+def test_missing_cells_are_filled_and_nothing_else_changes(run, table, tmp_path):
     code, out, err = run("impute", table, "-o", "out.csv")
     assert (code, out) == (0, "")
     before, after = read_rows(table), read_rows(tmp_path / "out.csv")
@@ -139,7 +139,7 @@ def test_a_warning_is_one_note_and_reaches_the_report(run, table, tmp_path, monk
     assert run("impute", table, "-o", "out.csv", "--quiet") == (0, "", "")
 
 
-def test_a_table_without_holes_passes_through(run, tmp_path):
+def test_a_table_without_missing_values_passes_through(run, tmp_path):
     (tmp_path / "in.csv").write_text("x,y\n1,2\n3,4\n")
     code, _, err = run("impute", "in.csv", "-o", "out.csv", "--report", "r.html")
     assert code == 0

@@ -1,4 +1,4 @@
-"""Every real table with natural holes or categories goes through `halfseen impute`."""
+"""Every real table with missing values or categories goes through `halfseen impute`."""
 
 import os
 import warnings

@@ -34,7 +34,7 @@ def rows_of(path, delimiter=",", encoding="utf-8"):
 
 
 def fill(table):
-    """Fills each hole with the first observed value of its column."""
+    """Fills each missing cell with the first observed value of its column."""
     columns = [
         pc.fill_null(column, column.drop_null()[0]) if 0 < column.null_count < len(column) else column
         for column in table.columns

@@ -221,7 +221,7 @@ def _wrap_diagonal(module):
 
 
 def _circuit(seed, widths=(1, 1, 1), n_trees=1):
-    """A circuit over columns with so many features each: a number, or a block of indicators."""
+    """A circuit over columns with the given numbers of features: a number, or a block of indicators."""
     generator = torch.Generator().manual_seed(seed)
     affinity = torch.rand(n_trees, len(widths), len(widths), generator=generator).numpy()
     pairings = [pair_columns(matrix + matrix.T) for matrix in affinity]

@@ -37,7 +37,7 @@ def threads(number):
 
 
 def with_missing(table, rate=0.3, n_rows=40):
-    """Distinct rows with more holes than the table has."""
+    """Distinct rows with more missing cells than the table has."""
     rng = np.random.default_rng(5)
     some = take(table, range(n_rows))
     return hide(some, rng.random((n_rows, len(names(table)))) < rate)

@@ -101,7 +101,7 @@ def test_values_in_a_column_that_was_empty_in_training_are_kept(row):
     assert bits(imputer.transform(test)[["b"]]) == bits(test[["b"]])
 
 
-def test_an_identifier_with_holes_warns(row):
+def test_an_identifier_with_missing_values_warns(row):
     with pytest.warns(HalfseenWarning, match="Column 'code' looks like an identifier; its .* are left empty"):
         row.make(random_state=0).fit(NASTY.make()[["größe", "code"]])
 

@@ -154,7 +154,7 @@ EXPECTED: dict[str, dict[str, Expected]] = {
         ),
         "gemeldet": Expected(DAY, 1, day(2021, 5, 28), {day(2021, 3, 4): "4. März 2021"}, ("dates like",)),
     },
-    "dates_ambiguous.csv": {  # nothing tells the day from the month: the column stays text, and is not filled
+    "dates_ambiguous.csv": {  # days and months cannot be distinguished: the column stays text
         "when": Expected("string", 1, "03/04/2021", {}, ("--date-order when=",), settings=LEFT),
         "x": Expected("double", 2, 1.5, {1.25: "1.2"}),
     },

@@ -1,4 +1,4 @@
-"""Fills the holes of any table with the middle of each column, as an imputer would, and compares tables."""
+"""Fills the missing cells of any table with the middle of each column, and compares tables."""
 
 import numpy as np
 import pandas as pd

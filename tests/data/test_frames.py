@@ -164,7 +164,7 @@ def deep_copy(frame):
 
 @pytest.mark.filterwarnings("ignore:Column 'c' contains integers beyond:halfseen.HalfseenWarning")
 @pytest.mark.parametrize("frame", list(cases()))
-def test_holes_are_filled_and_nothing_else_changes(frame):
+def test_missing_cells_are_filled_and_nothing_else_changes(frame):
     before = deep_copy(frame)
     missing = holes(frame)
 
@@ -216,7 +216,7 @@ def whole_numbers(cells):
         ([2**53, 2**53 + 1, None], 1),  # the first pair that has one float
     ],
 )
-def test_whole_numbers_that_floats_do_not_tell_apart_are_warned_of_once(cells, n_merged):
+def test_whole_numbers_that_floats_do_not_distinguish_are_warned_of_once(cells, n_merged):
     message = rf"Column 'c' contains integers beyond 2\*\*53, .* exactly: {n_merged} of its distinct values"
     for frame in whole_numbers(cells):
         with pytest.warns(HalfseenWarning, match=message) as caught:
@@ -229,7 +229,7 @@ def test_whole_numbers_that_floats_do_not_tell_apart_are_warned_of_once(cells, n
     "cells",
     [[2**60, 2**60 + 256, 2**60, None], [2**53 - 1, 2**53, None], [2**53 + 1, 2**53 + 1], [None, None]],
 )
-def test_huge_whole_numbers_that_floats_tell_apart_are_read_without_a_word(cells):
+def test_huge_whole_numbers_that_floats_distinguish_are_read_without_a_warning(cells):
     distinct = set(cells) - {None}
     for frame in whole_numbers(cells):
         schema = Schema.infer(Table(frame))  # warnings are errors
@@ -255,7 +255,7 @@ def test_object_columns_receive_objects_of_their_own_type(cells, value):
         assert filled == value
 
 
-def test_a_hole_in_a_category_is_filled_with_a_level_of_its_own_type():
+def test_a_missing_level_is_filled_with_a_level_of_its_own_type():
     frame = pd.DataFrame({"c": pd.cut(pd.Series([1.0, None, 5.0, 9.0]), 3)})
     filled = fill(frame)[1]["c"]
     assert isinstance(filled[1], pd.Interval)
@@ -271,7 +271,7 @@ def test_string_views_are_filled_though_arrow_cannot_take_from_them(backed):
     assert filled.dtype == frame["c"].dtype if backed else filled.type == array.type
 
 
-def test_null_inside_a_dictionary_is_a_hole_and_equal_entries_are_one_level():
+def test_null_inside_a_dictionary_is_missing_and_equal_entries_are_one_level():
     encoded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3, 0]), pa.array(["x", None, "y", "x"]))
     raw = Table(pa.table({"c": encoded})).column(0)
     np.testing.assert_array_equal(raw.values, [0, np.nan, 1, 0, 0])
@@ -333,7 +333,7 @@ def test_a_zone_does_not_move_the_moments_that_are_written():
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
-def test_every_hole_receives_its_own_value_whatever_their_order(make):
+def test_every_missing_cell_receives_its_own_value_whatever_their_order(make):
     frame = make(
         {"x": [0.5, None, None, None], "s": ["a", None, None, None], "t": [MORNING, None, None, None]}
     )
@@ -349,7 +349,7 @@ def test_every_hole_receives_its_own_value_whatever_their_order(make):
 
 
 @pytest.mark.parametrize("library", ["pandas", "pandas arrow", "polars", "pyarrow"])
-def test_every_hole_of_a_category_receives_its_own_level(library):
+def test_every_missing_cell_of_a_category_receives_its_own_level(library):
     cells = pd.DataFrame({"c": pd.Categorical(["a", None, "b", None, "c"])})
     frame = {
         "pandas": lambda: cells,

@@ -107,7 +107,7 @@ def test_kinds_are_inferred_for_a_reason(cells, kind, reason):
         ("zipper", [1012, 9021, 1012, 5000] * 6, "count"),
     ],
 )
-def test_names_tell_identifiers_and_codes_from_counts(name, cells, kind):
+def test_names_distinguish_identifiers_and_codes_from_counts(name, cells, kind):
     assert infer(list(cells), name=name).kind == kind
 
 

@@ -179,7 +179,7 @@ def test_rules_apply_to_new_rows_also_from_a_model_file(tmp_path):
 
 
 @quiet
-def test_models_are_not_told_of_cells_that_do_not_apply():
+def test_models_do_not_see_cells_that_do_not_apply():
     """The rule changes what is written, not what is learned."""
     with_rule = GaussianImputer(random_state=0).fit(clinic())
     without = GaussianImputer(schema={"*": {"skip": False}}, random_state=0).fit(clinic())

@@ -1,4 +1,4 @@
-"""Class probabilities of Gaussian rows with holes: formulas, integrals, rejection and calibration."""
+"""Class probabilities of Gaussian rows with missing values: formulas, integrals, rejection, calibration."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def test_a_certain_score_has_the_probability_of_the_link_and_a_nearly_certain_on
     np.testing.assert_allclose(link.expectation(score, np.full(41, 1e-13)), link(score), rtol=1e-8)
 
 
-def test_links_are_the_normal_and_the_logistic_law():
+def test_links_are_the_normal_and_the_logistic_distribution_function():
     score = np.linspace(-8, 8, 33)
     np.testing.assert_allclose(Probit()(score), norm.cdf(score), rtol=EXACT)
     np.testing.assert_allclose(Logistic()(score), 1 / (1 + np.exp(-score)), rtol=EXACT)

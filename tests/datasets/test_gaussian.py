@@ -167,7 +167,7 @@ def test_expected_responses_equal_integrals(link):
     np.testing.assert_allclose(link.expectation(certain, np.zeros(3)), link(certain), rtol=EXACT)
 
 
-def test_the_variance_of_a_response_is_that_of_its_law():
+def test_the_variance_of_a_response_is_that_of_its_distribution():
     assert response_variance(Linear(), 3.0, 2.0) == pytest.approx(2.0, rel=EXACT)
     assert response_variance(Bowl(), 3.0, 2.0) == pytest.approx(
         2 * 2.0**2 + 4 * 2.0 * (3.0 - 1) ** 2, rel=EXACT
@@ -184,7 +184,7 @@ def test_residuals_of_the_best_prediction_depend_on_nothing_that_was_seen(mechan
     assert orthogonality(sample, problem.predict_bayes(sample.incomplete)) > FAILURE_RATE
 
 
-def test_that_law_finds_predictions_that_are_only_nearly_best():
+def test_that_check_finds_predictions_that_are_only_nearly_best():
     masked = GaussianProblem.draw(3, "gaussian_self_masking", latent_share=0.7, random_state=5)
     sample = masked.sample(15_000, random_state=6)
     assert orthogonality(sample, masked.score.moments(sample.incomplete)[0]) < FAILURE_RATE

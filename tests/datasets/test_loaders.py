@@ -157,7 +157,7 @@ def test_every_data_set_is_what_the_registry_says(shared_data, name):
 
 
 @pytest.mark.parametrize("name", ["adult", "mice_sets/nhanes", "winequality_red"])
-def test_public_tables_have_the_same_holes_in_every_library(shared_data, name):
+def test_public_tables_have_the_same_missing_values_in_every_library(shared_data, name):
     known = describe_dataset(name)
     assert int(load(name, shared_data, "pandas").isna().sum().sum()) == known.missing
     assert int(load(name, shared_data, "polars").null_count().sum_horizontal()[0]) == known.missing

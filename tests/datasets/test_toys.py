@@ -1,4 +1,4 @@
-"""The toy laws and the health table: conditional means against integrals, simulation and known numbers."""
+"""The toy distributions and the health table: conditional means against integrals, draws and numbers."""
 
 import numpy as np
 import pytest
@@ -109,7 +109,7 @@ def test_the_mixture_of_the_paper_has_its_known_likelihood(shared_data):
 # ------------------------------------------------------------------------------------- health screening
 
 
-def test_diseases_have_their_prevalence_and_attendance_its_law():
+def test_diseases_have_their_prevalence_and_attendance_its_distribution():
     problem = HealthScreening.draw(random_state=0)
     X, y, observed = problem.sample(20_000, random_state=1)
     assert (X.shape, y.shape) == ((20_000, 170), (20_000, 5))
@@ -148,7 +148,7 @@ def test_ignoring_how_much_was_seen_is_found_out_when_it_matters():
     assert check_calibration(problem, blind.predict_bayes) < FAILURE_RATE
 
 
-def test_without_strength_attendance_tells_nothing():
+def test_without_strength_attendance_is_uninformative():
     problem = HealthScreening.draw(4, 2, mechanism="mnar", strength=0.0, random_state=0)
     blind = HealthScreening(problem.loadings, problem.weights, 2, "mcar")
     rows = problem.sample(50, random_state=1).incomplete

@@ -1,4 +1,4 @@
-"""Associations of holes: equal to scipy pair by pair, with intervals that cover, corrected for number."""
+"""Associations of missingness: equal to scipy for each pair, with intervals that cover, corrected for number."""
 
 import numpy as np
 import pandas as pd
@@ -87,8 +87,8 @@ def test_levels_are_compared_as_by_the_chi_squared_test(table, pairs):
     )
 
 
-def test_holes_are_compared_as_a_two_by_two_table(table, pairs):
-    pair = pairs["when", "level", "missingness"]  # the column with more holes comes first
+def test_missing_values_are_compared_as_a_two_by_two_table(table, pairs):
+    pair = pairs["when", "level", "missingness"]  # the column with more missing values comes first
     one, other = table["when"].isna(), table["level"].isna()
     counts = np.array([[np.sum(a & b) for b in (other, ~other)] for a in (one, ~one)])
     assert pair.p_value == pytest.approx(
@@ -102,7 +102,7 @@ def test_holes_are_compared_as_a_two_by_two_table(table, pairs):
     assert ("level", "when", "missingness") not in pairs  # each pair once
 
 
-def test_few_holes_are_tested_by_fisher():
+def test_few_missing_values_are_tested_by_fisher():
     x = np.random.default_rng(0).normal(size=(50, 2))
     x[:3, 0] = x[:2, 1] = np.nan
     [pair] = associate(Cells.read(x)).pairs

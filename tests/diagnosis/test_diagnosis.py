@@ -1,4 +1,4 @@
-"""The whole description of a table: patterns, prediction of holes, words that do not claim too much."""
+"""The whole description of a table: patterns, prediction of missingness, words that do not claim too much."""
 
 import json
 import re
@@ -78,10 +78,10 @@ def test_dropout_is_monotone_and_twins_are_found():
     assert table.columns == tuple("abcdf")
 
 
-# ---------------------------------------------------------------------------------- prediction of holes
+# ---------------------------------------------------------------------------------- prediction of missingness
 
 
-def test_holes_at_both_ends_of_a_scale_are_predicted_though_no_mean_moves():
+def test_missing_values_at_both_ends_of_a_scale_are_predicted_though_no_mean_moves():
     x = np.random.default_rng(0).normal(size=(600, 3))
     x[np.abs(x[:, 0]) > 1.2, 1] = np.nan
     [found] = predict_missingness(x)
@@ -92,7 +92,7 @@ def test_holes_at_both_ends_of_a_scale_are_predicted_though_no_mean_moves():
 
 
 @pytest.mark.slow
-def test_prediction_of_random_holes_is_guessing():
+def test_prediction_of_random_missingness_is_no_better_than_chance():
     p_values, aucs = [], []
     for seed in range(40):
         generator = np.random.default_rng(seed)
@@ -107,7 +107,7 @@ def test_prediction_of_random_holes_is_guessing():
     assert stats.ttest_1samp(aucs, 0.5).pvalue > FAILURE_RATE
 
 
-def test_columns_with_too_few_holes_say_so_and_come_last():
+def test_columns_with_too_few_missing_values_say_so_and_come_last():
     x = np.random.default_rng(0).normal(size=(100, 3))
     x[:5, 0] = np.nan
     x[:50, 1] = np.nan
@@ -121,7 +121,7 @@ def test_columns_with_too_few_holes_say_so_and_come_last():
     assert all(np.isnan(one.p_adjusted) for one in found[1:])
 
 
-def test_rows_are_limited_and_rare_holes_all_kept(monkeypatch):
+def test_rows_are_limited_and_rare_missing_values_all_kept(monkeypatch):
     monkeypatch.setattr(predictability, "MAX_ROWS", 300)
     x = np.random.default_rng(0).normal(size=(5000, 2))
     x[:60, 0] = np.nan
@@ -242,7 +242,7 @@ def test_the_words_never_say_that_mcar_holds(mixed):
     assert halfseen.describe(TABLES["complete"]).readings[0] == "Nothing is missing."
 
 
-def test_random_holes_give_no_evidence_and_no_claim():
+def test_random_missingness_gives_no_evidence_and_no_claim():
     generator = np.random.default_rng(0)
     x = generator.normal(size=(400, 4))
     x[generator.random(x.shape) < 0.1] = np.nan

@@ -33,7 +33,7 @@ def test_rates_by_hand():
     assert by_name["c"].low < 0 < by_name["c"].high
 
 
-def test_few_holes_are_tested_by_fisher():
+def test_few_missing_values_are_tested_by_fisher():
     here, there = pd.DataFrame({"a": [None] * 3 + [1.0] * 20}), pd.DataFrame({"a": [1.0] * 40})
     [change] = compare_missingness(here, there).columns
     assert change.p_value == pytest.approx(stats.fisher_exact([[3, 20], [0, 40]]).pvalue)
@@ -82,7 +82,7 @@ def test_columns_are_matched_by_name_and_libraries_may_differ():
     assert (drift.only_here, drift.only_in_reference) == (("mine",), ("theirs",))
 
 
-def test_without_holes_there_is_one_pattern_and_no_test():
+def test_without_missing_values_there_is_one_pattern_and_no_test():
     frame = pd.DataFrame({"x": [1.0, 2.0]})
     drift = compare_missingness(frame, frame)
     assert drift.distance == 0

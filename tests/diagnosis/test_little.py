@@ -69,7 +69,7 @@ def test_it_equals_a_direct_implementation(seed):
 
 
 def test_two_patterns_by_hand():
-    # With one column complete and one with holes, d2 compares two means of the complete column.
+    # With one column complete and one with missing values, d2 compares two means of the complete column.
     x = np.column_stack([[1.0, 2.0, 3.0, 4.0, 6.0, 8.0], [1.0, 3.0, 2.0, 4.0, np.nan, np.nan]])
     variance = x[:, 0].var()
     expected = 5 / 6 * (4 * (2.5 - 4.0) ** 2 + 2 * (7.0 - 4.0) ** 2) / variance
@@ -120,10 +120,10 @@ def test_levels_take_part_as_indicators():
     assert test.largest.column == "level"
 
 
-def test_the_holes_of_columns_without_usable_values_make_patterns_too():
+def test_missing_values_of_columns_without_usable_values_make_patterns_too():
     generator = np.random.default_rng(0)
     x = generator.normal(size=500)
-    note = np.where(x > 0.5, None, "asked")  # one value only: nothing to compare but its holes
+    note = np.where(x > 0.5, None, "asked")  # one value only: nothing to compare but its missingness
     assert little_test(pd.DataFrame({"x": x, "note": note})).p_value < FAILURE_RATE
 
 
@@ -131,16 +131,16 @@ def test_the_holes_of_columns_without_usable_values_make_patterns_too():
 def test_columns_that_determine_each_other_count_once(copies):
     x = mcar(3, n_rows=300)
     alone = little_test(x)
-    twins = np.column_stack([x, *[2 * x[:, :1] + 1] * copies])  # holes at the same places
+    twins = np.column_stack([x, *[2 * x[:, :1] + 1] * copies])  # missing at the same places
     test = little_test(twins)
     assert test.df == alone.df
     assert test.statistic == pytest.approx(alone.statistic, rel=1e-6)
     assert f"{copies} of {4 + copies} features follow from others" in test.notes[0]
 
 
-def test_the_holes_of_a_determined_column_still_make_patterns():
+def test_missing_values_of_a_determined_column_still_make_patterns():
     x = np.random.default_rng(0).normal(size=(400, 2))
-    twin = np.where(x[:, 0] > 0.8, np.nan, x[:, 0])  # holes depend on x, though the values add nothing
+    twin = np.where(x[:, 0] > 0.8, np.nan, x[:, 0])  # missingness depends on x, though the values add nothing
     assert little_test(np.column_stack([x, twin])).p_value < FAILURE_RATE
 
 

@@ -1,4 +1,4 @@
-"""The Gaussian with holes against the textbook, one row at a time."""
+"""The Gaussian with missing values against the textbook, one row at a time."""
 
 import numpy as np
 import pytest
@@ -120,7 +120,7 @@ def test_buckets_stay_within_their_memory_whatever_the_patterns(monkeypatch):
 
 
 def test_more_than_sixty_two_features_have_distinct_patterns():
-    """Patterns are told apart by packed words; features beyond the first word must count."""
+    """Patterns are distinguished by packed words; features beyond the first word must count."""
     observed = torch.ones(2, 130, dtype=torch.bool)
     observed[0, 64], observed[1, 129] = False, False
     buckets = list(plan_buckets(observed))

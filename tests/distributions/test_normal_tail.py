@@ -28,7 +28,7 @@ def test_the_rise_equals_mills_ratio():
 
 @pytest.mark.parametrize("z", [-1000.0, -100.0, -36.0, -34.0, -5.0, -0.5, 0.0, 2.0])
 def test_truncation_lifts_the_mean_and_lowers_the_variance_as_integrals_say(z):
-    """With the shape of the law of y > 0 at scale 1 / |z|, on which even far out nothing underflows."""
+    """With the shape of the distribution of y > 0 at scale 1 / |z|, so that nothing underflows."""
     scale = 1 / max(1.0, -z)
     weights = [
         integrate.quad(lambda t, k=k: t**k * np.exp(z * t * scale - 0.5 * (t * scale) ** 2), 0, 60)[0]

@@ -74,7 +74,7 @@ def test_columns_count_as_independent_where_they_are_never_seen_together():
 
 
 def products(n_rows, seed=0):
-    """Inputs, and a class that only both of the first two together tell."""
+    """Inputs, and a class that only the first two together determine."""
     X = np.random.default_rng(seed).normal(size=(n_rows, 3))
     return X, np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
 

@@ -23,7 +23,7 @@ def stripes(n_images, seed=0, n_colours=0, shades=4):
 
 
 @pytest.mark.parametrize(("n_colours", "shades"), [(0, 4), (0, 2), (3, 256)])
-def test_a_single_row_of_pixels_tells_the_class_though_training_images_were_complete(n_colours, shades):
+def test_a_single_row_of_pixels_predicts_the_class_though_training_images_were_complete(n_colours, shades):
     X, y = stripes(120, n_colours=n_colours, shades=shades)
     model = ConvACClassifier(**TINY).fit(X, y)
     partly = np.full_like(X, np.nan)

@@ -20,7 +20,7 @@ from halfseen.training.progress import History, Progress
 
 
 def two_clusters(n_rows=400, seed=0):
-    """Two clusters, told apart by the first number and by the last."""
+    """Two clusters, distinguished by the first number and by the last."""
     rng = np.random.default_rng(seed)
     side = rng.choice([-1.0, 1.0], size=n_rows)
     table = np.column_stack([5 * side, np.full(n_rows, 2.0), 9 * side])
@@ -224,7 +224,7 @@ def test_a_mixture_fills_by_cluster():
     np.testing.assert_allclose(filled[:, 2], np.sign(table[:40, 0]) * 9, atol=0.5)
 
 
-def test_a_mixture_keeps_its_history_and_tells_a_callback():
+def test_a_mixture_keeps_its_history_and_calls_a_callback():
     told = []
     imputer = MixtureImputer(2, max_epochs=7, random_state=0, callback=told.append).fit(two_clusters())
     assert isinstance(imputer.history_, History)
@@ -236,7 +236,7 @@ def test_a_mixture_keeps_its_history_and_tells_a_callback():
 
 
 @pytest.mark.parametrize("missingness", ["mar", "self-masking-probit"])
-def test_a_gaussian_tells_a_callback_of_each_iteration_and_is_the_same(missingness):
+def test_a_gaussian_calls_a_callback_at_each_iteration_and_is_the_same(missingness):
     told = []
     settings = {"missingness": missingness, "random_state": 0, "max_iter": 9}
     imputer = GaussianImputer(callback=told.append, **settings).fit(two_clusters())
@@ -335,7 +335,7 @@ def test_a_model_of_the_mask_fills_self_masked_cells_nearly_as_well_as_the_true_
 
 
 @pytest.mark.parametrize("missingness", SELF_MASKING)
-def test_scores_of_one_column_and_its_hole_make_one(missingness):
+def test_probabilities_of_one_column_seen_and_missing_sum_to_one(missingness):
     table = self_masked_array(400, 1)
     imputer = GaussianImputer(missingness=missingness, random_state=0).fit(table)
     assert imputer.model_.gaussian.mask.active.all()
@@ -349,7 +349,7 @@ def test_scores_of_one_column_and_its_hole_make_one(missingness):
 @pytest.mark.parametrize(
     ("missingness", "tolerance"), [("self-masking-gaussian", QUADRATURE), ("self-masking-probit", 2e-3)]
 )
-def test_scores_of_two_columns_over_all_masks_make_one(missingness, tolerance):
+def test_probabilities_of_two_columns_over_all_masks_sum_to_one(missingness, tolerance):
     """With a probit, the probability that both are hidden is approximate."""
     imputer = GaussianImputer(missingness=missingness, random_state=0).fit(self_masked_array(400, 2))
     grid = np.linspace(-25, 31, 301)

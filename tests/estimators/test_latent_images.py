@@ -103,7 +103,7 @@ def test_imputation_beats_the_most_frequent_value():
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [MVAEImputer, DeMissVAEImputer])
 def test_a_bound_without_importance_weights_does_not_give_the_latents_up(make):
-    """The four kinds of image are told apart, where pixel means would be wrong in half of the cells."""
+    """The four kinds of image are distinguished, where pixel means would be wrong in half of the cells."""
     images = halves(400)
     table = with_missing(images)
     start = fit(table, make, max_epochs=0).model_

@@ -256,7 +256,7 @@ def test_a_wild_value_does_not_spoil_the_rest():
     assert model.score(X[500:], y[500:]) > 0.8
 
 
-def test_a_long_tail_that_tells_of_the_target_is_kept():
+def test_a_long_tail_that_predicts_the_target_is_kept():
     rng = np.random.default_rng(0)
     X = np.exp(1.2 * rng.normal(size=(600, 2)))
     y = X.sum(axis=1) + 0.1 * rng.normal(size=600)

@@ -71,7 +71,7 @@ def test_intervals_hold_the_target_as_often_as_they_say(level):
     assert stats.binomtest(inside, 2000, level).pvalue > FAILURE_RATE
 
 
-def test_it_does_better_than_imputing_means_where_columns_tell_of_each_other():
+def test_it_does_better_than_imputing_means_where_columns_predict_each_other():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(3000, 1)) + 0.3 * rng.normal(size=(3000, 3))
     y = X.sum(axis=1) + 0.3 * rng.normal(size=3000)

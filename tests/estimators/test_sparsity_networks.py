@@ -41,7 +41,7 @@ def test_predictions_do_not_drift_with_the_number_of_known_values(rows):
     assert vsp_curve(model, X, y, n_draws=10).index < 0.15
 
 
-def test_classes_are_told_apart_and_probabilities_are_calibrated(rows):
+def test_classes_are_distinguished_and_probabilities_are_calibrated(rows):
     X, y = rows
     label = np.where(y > 1.8, "ill", "well")
     model = SparsityNormClassifier(max_epochs=40, class_weight="balanced", random_state=0)

@@ -23,7 +23,7 @@ def holey(seed=0, n_rows=400):
 
 
 def test_a_constant_imputer_scores_its_mean_absolute_error():
-    """It fills holes with a constant, so it puts the constant into the observed rows too."""
+    """It fills missing cells with a constant, so it puts the constant into the observed rows too."""
     X = holey()
     scored = energy_i_score(SimpleImputer(strategy="constant", fill_value=0.5), X)
     z = Scale.fit(X).forward(X)

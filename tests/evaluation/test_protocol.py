@@ -1,4 +1,4 @@
-"""The comparison is fair: nobody sees what is hidden, everybody sees the same holes, and failures count."""
+"""Comparisons are fair: hidden values stay hidden, all methods see the same cells, and failures count."""
 
 import json
 import re
@@ -130,7 +130,7 @@ def test_the_library_of_the_table_does_not_matter(mixed):
     assert pandas.records[0].scores == polars.records[0].scores
 
 
-def test_all_methods_see_the_same_holes_and_seeds_are_stored(numbers):
+def test_all_methods_see_the_same_missing_cells_and_seeds_are_stored(numbers):
     comparison = compare(
         numbers, {"a": Spy(), "b": Spy()}, mechanism=MCAR(rate=0.3), n_repeats=2, random_state=7
     )
@@ -184,7 +184,7 @@ def test_failures_are_counted_with_type_and_message_and_cannot_win(numbers):
         ),
     ],
 )
-def test_an_imputer_that_leaves_holes_or_loses_columns_fails(numbers, transform, message):
+def test_an_imputer_that_leaves_missing_cells_or_loses_columns_fails(numbers, transform, message):
     broken = type("Broken", (), {"fit": lambda self, X: self, "transform": staticmethod(transform)})()
     comparison = compare(numbers, {"broken": broken}, mechanism=MCAR(rate=0.3), n_repeats=1)
     assert comparison.count("broken") == 1
@@ -192,7 +192,7 @@ def test_an_imputer_that_leaves_holes_or_loses_columns_fails(numbers, transform,
     assert re.match(message, error)
 
 
-def test_an_interrupted_race_resumes_where_it_stopped(numbers, tmp_path):
+def test_an_interrupted_comparison_resumes_where_it_stopped(numbers, tmp_path):
     methods = {"spy": Spy(), "zero": SimpleImputer(strategy="constant", fill_value=0)}
     settings = {"mechanism": MCAR(rate=0.3), "n_repeats": 3, "folder": tmp_path}
     done = []
@@ -276,13 +276,13 @@ def test_fewer_jobs_run_when_memory_is_short():
         plan_jobs(0, (1, 1), 1)
 
 
-def test_a_table_with_holes_only_in_new_places_is_never_scored_on_its_own_holes(numbers):
+def test_a_table_is_never_scored_on_cells_that_were_missing_before(numbers):
     own = np.isnan(numbers)
     comparison = compare(numbers, {"spy": Spy()}, mechanism=Fixed(np.ones_like(own)), n_repeats=1)
     assert comparison.settings["n_hidden"] == [int((~own).sum())]
 
 
-def test_a_race_without_new_rows_has_only_fitted_ones(numbers):
+def test_a_comparison_without_new_rows_has_only_fitted_ones(numbers):
     comparison = compare(
         numbers, {"knn": KNNImputer()}, mechanism=MCAR(rate=0.3), n_repeats=1, test_fraction=0
     )

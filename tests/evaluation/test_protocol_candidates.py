@@ -129,7 +129,7 @@ def test_a_method_that_stands_back_says_why_and_has_not_failed(frame):
     assert comparison.count("mean", "ok") == 2
 
 
-def test_standing_back_is_an_error_outside_of_a_race(holey):
+def test_a_method_that_does_not_apply_is_an_error_outside_of_a_comparison(holey):
     with pytest.raises(NotApplicableError, match="feasible up to 1"):
         enter(OnNumbers(SimpleImputer(), max_features=1), holey[0], 0).fit(holey[1])
 

@@ -91,7 +91,7 @@ def test_higher_accuracy_and_nearer_coverage_are_better():
     assert (best("rmse"), best("accuracy"), best("coverage")) == ("c", "c", "b")
 
 
-def test_one_repeat_cannot_tell_methods_apart():
+def test_one_repeat_cannot_distinguish_methods():
     found = comparison(1, a=[0.5], b=[0.9])
     assert [one.tied for one in found.standings("rmse")] == [False, True]
 

@@ -26,7 +26,7 @@ def test_it_equals_a_cross_validation_by_hand():
         np.testing.assert_allclose(found, by_hand)
 
 
-def test_indicators_help_when_missingness_tells_something():
+def test_indicators_help_when_missingness_is_informative():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2))
     missing = rng.random(500) < 0.4

@@ -94,7 +94,7 @@ def test_seeds_change_the_mask_and_never_the_rows(drawn_task):
     assert len(seen[0] & seen[1]) > 2_000  # cells that both show, a quarter of 10,000
 
 
-def test_the_papers_rows_have_the_known_scores_of_their_law_and_of_a_gaussian(shared_data):
+def test_the_papers_rows_have_the_known_scores_of_their_distribution_and_of_a_gaussian(shared_data):
     task = make_task({"plan": "small"}, 0)
     assert task.true_score == pytest.approx(-2.095, abs=5e-4)
     assert SingleGaussian().score(task)[SCORE] == pytest.approx(-6.97, abs=0.02)
@@ -254,7 +254,7 @@ def test_posteriors_are_kept_of_four_methods_and_one_seed(monkeypatch):
     assert not keeps(MVAE, 1)
 
 
-def test_the_use_of_components_is_told_of_mixtures_only():
+def test_the_use_of_components_is_reported_for_mixtures_only():
     task = tiny_task()
     usage = {name: train(METHODS[name], task.train, TINY, 0).usage(task.train) for name in (MIWAE, MISSSIWAE)}
     assert usage[MIWAE] == {}

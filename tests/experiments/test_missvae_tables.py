@@ -59,7 +59,7 @@ def test_rows_are_standardised_and_half_of_the_cells_missing(shared_data, table,
     assert abs(float(cells.mean())) < 0.02
     assert abs(float(cells.square().mean()) - 1) < 0.1
     other = make_task(setting, 1)
-    assert torch.equal(other.test.x, task.test.x)  # seeds change holes alone
+    assert torch.equal(other.test.x, task.test.x)  # seeds change only which cells are missing
     assert not np.array_equal(other.train.to_array(), task.train.to_array(), equal_nan=True)
 
 

@@ -150,7 +150,7 @@ def test_oracles_are_not_fitted_and_chained_ones_lose_where_the_response_is_bent
     assert score(ChainedOracles(), small_task(link="bowl"))[GAP] < -0.05
 
 
-def test_the_perceptron_sees_holes_as_zeros_and_the_mask():
+def test_the_perceptron_sees_missing_values_as_zeros_and_the_mask():
     task = small_task(n=1500)
     model = MaskMLP(width_factor=5).fit(task.train.incomplete, task.train.y)
     blank = np.where(np.isnan(task.test.incomplete), 0.0, task.test.incomplete)
@@ -161,7 +161,7 @@ def test_the_perceptron_sees_holes_as_zeros_and_the_mask():
 
 
 @pytest.mark.slow
-def test_probit_tells_how_far_its_bayes_rate_is_sampled():
+def test_probit_reports_the_sampling_error_of_its_bayes_rate():
     task = make_task(setting("probit_self_masking", 10_000, 10), 0)
     assert 0 < task.bayes_error < 2e-4
     assert 0.1 < task.effective < 1

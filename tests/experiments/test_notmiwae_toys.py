@@ -1,4 +1,4 @@
-"""The toys of the not-MIWAE report: their laws against integrals, their scores on rows made by hand."""
+"""The toys of the not-MIWAE report: their distributions against integrals, their scores by hand."""
 
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def test_the_oracle_expects_what_an_integral_does(law, x2):
 
 
 @pytest.mark.parametrize(("law", "x2"), CASES)
-def test_the_oracles_draws_have_the_law_of_what_is_missing(law, x2):
+def test_draws_of_the_oracle_have_the_distribution_of_missing_values(law, x2):
     low, high = interval(law, x2)
     grid = np.linspace(low, high, 20_001)
     middle = density(law, (grid[1:] + grid[:-1]) / 2, x2)
@@ -82,7 +82,7 @@ def test_the_oracles_draws_have_the_law_of_what_is_missing(law, x2):
 
 
 @pytest.mark.parametrize("toy", [GAUSSIAN, RING])
-def test_rows_that_are_missing_have_the_law_that_the_oracle_draws_from(toy):
+def test_missing_rows_have_the_distribution_that_the_oracle_draws_from(toy):
     """Ranks of true values among draws are uniform, as they are of one more draw."""
     law = make_toy(toy, 0).law
     sample = law.sample(3_000, 1)

@@ -1,4 +1,4 @@
-"""A learned mechanism: it finds the weights that made the holes, and makes holes of the same kind."""
+"""A learned mechanism: it finds the weights that hid cells, and hides cells in the same way."""
 
 import numpy as np
 import pandas as pd
@@ -19,19 +19,19 @@ def complete_table(n_rows, seed):
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.7])
-def test_it_makes_as_many_holes_as_it_learned_from(rate):
+def test_it_hides_as_many_cells_as_it_learned_from(rate):
     X, fresh = np.split(complete_table(40_000, 0), 2)
     truth = ms.MARLogistic(rate, predictors=[0, 1], steepness=2.0).fit(X)
     mechanism = ms.learn(truth.amputate(X, random_state=0))
     assert sorted(mechanism.columns_) == [2, 3, 4]
     share = 1.0 - mechanism.sample(fresh, random_state=1).mean(axis=0)
-    # Twice binomial error: of the holes that it learned from, and of those that it makes.
+    # Twice binomial error: of the cells that it learned from, and of those that it hides.
     error = np.sqrt(2 * rate * (1 - rate) / len(X))
     np.testing.assert_allclose(share, mechanism.expected_rate_, atol=4 * error)
     np.testing.assert_allclose(share, truth.expected_rate_, atol=4 * error)
 
 
-def test_it_finds_the_probabilities_that_made_the_holes():
+def test_it_finds_the_probabilities_with_which_cells_were_hidden():
     X = complete_table(40_000, 1)
     truth = ms.MARLogistic(0.3, predictors=[0, 1], steepness=1.5, columns=[2, 3]).fit(X)
     mechanism = ms.learn(truth.amputate(X, random_state=0))
@@ -42,7 +42,7 @@ def test_it_finds_the_probabilities_that_made_the_holes():
     )  # Kullback-Leibler divergence per row; its expectation is about 4 / 40,000
 
 
-def test_holes_that_come_together_come_together_again():
+def test_cells_that_are_missing_together_are_hidden_together():
     X = complete_table(5000, 2)
     holed = ms.MCAR(0.2, unit="blocks", blocks=[[1, 2, 3]]).fit(X).amputate(X, random_state=0)
     hidden = ~ms.learn(holed).sample(X, random_state=1)

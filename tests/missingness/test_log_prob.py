@@ -120,7 +120,7 @@ def test_its_gradient_is_finite_in_extreme_places(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_holes_add_nothing_and_their_values_are_not_read(name):
+def test_missing_values_add_nothing_and_are_not_read(name):
     mechanism = fitted(name)
     observed = mechanism.sample(HOLED[:50], random_state=0)
     x = torch.from_numpy(HOLED[:50].copy()).requires_grad_()

@@ -1,4 +1,4 @@
-"""What a law says of scores and targets, against the textbook's conditionals pattern by pattern."""
+"""What a joint Gaussian implies for scores and targets, against the textbook's conditionals."""
 
 import itertools
 
@@ -88,7 +88,7 @@ def test_more_scores_than_features_and_weights_of_zero_do_no_harm():
 
 
 @pytest.mark.parametrize("kind", LAWS)
-def test_the_law_of_the_features_is_what_scores_were_added_to(kind):
+def test_the_joint_of_the_features_is_what_scores_were_added_to(kind):
     law = make_law(kind)
     again = only_features(with_scores(law, torch.ones(3, 2, dtype=torch.float64)), 3)
     assert type(again) is type(law)
@@ -117,7 +117,7 @@ def test_values_under_the_mask_are_never_read(kind):
 
 
 @pytest.mark.parametrize("kind", LAWS)
-def test_a_law_survives_its_state(kind):
+def test_a_joint_survives_its_state(kind):
     law, batch = make_law(kind), every_pattern()
     again = joint_from_state(joint_state(law))
     assert type(again) is type(law)

@@ -1,4 +1,4 @@
-"""An ensemble is so many networks, each as if it were alone."""
+"""An ensemble is several networks, each as if it were alone."""
 
 import pytest
 import torch

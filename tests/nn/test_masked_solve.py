@@ -88,7 +88,7 @@ def test_without_precision_the_mean_is_that_of_cells_missing_at_random(generator
     torch.testing.assert_close(almost, h, rtol=0, atol=EXACT)
 
 
-def test_ignorable_and_told_cells_may_share_a_row(generator):
+def test_ignorable_and_self_masked_cells_may_share_a_row(generator):
     covariance, observed, residual, precision = inputs(generator)
     precision[:, 1] = 0.0
     h = masked_solve(covariance, observed, residual, precision)

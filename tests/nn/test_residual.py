@@ -181,7 +181,7 @@ def test_networks_have_inputs_and_outputs():
 
 
 @pytest.mark.parametrize("with_mask", [True, False])
-def test_the_encoder_sees_fill_in_the_holes_and_then_the_mask(generator, with_mask):
+def test_the_encoder_sees_the_fill_of_missing_values_and_then_the_mask(generator, with_mask):
     x = inputs(generator, 6)
     observed = torch.rand(6, 5, generator=generator) > 0.5
     poisoned = Incomplete(torch.where(observed, x, math.nan), observed)
@@ -196,7 +196,7 @@ def test_the_encoder_sees_fill_in_the_holes_and_then_the_mask(generator, with_ma
         np.testing.assert_array_equal(seen[:, 5:], mask.astype(float)[:, : 5 if with_mask else 0])
 
 
-def test_the_learned_fill_learns_from_holes_only(generator):
+def test_the_learned_fill_learns_from_missing_values_only(generator):
     fill, observed = LearnedFill(2).double(), torch.tensor([[True, False], [True, False]])
     encoder_input(Incomplete(torch.full((2, 2), math.nan).double(), observed), fill).nansum().backward()
     assert fill.value.grad.tolist() == [0.0, 2.0]

@@ -54,7 +54,7 @@ def test_permuting_features_together_with_embeddings_changes_nothing(seed):
     torch.testing.assert_close(after, before, rtol=0, atol=EXACT)
 
 
-def test_features_are_told_apart_by_their_embeddings(generator):
+def test_features_are_distinguished_by_their_embeddings(generator):
     model, (x, observed) = encoder(generator), batch(generator)
     order = torch.tensor([1, 0, 3, 2])
     moved = model(both(x[:, order], observed[:, order]))
@@ -82,7 +82,7 @@ def test_a_feature_that_is_never_seen_may_as_well_not_exist(generator):
     torch.testing.assert_close(large(both(x, observed)), expected, rtol=0, atol=EXACT)
 
 
-def test_a_row_of_holes_is_the_network_at_zero(generator):
+def test_a_row_without_observed_values_is_the_network_at_zero(generator):
     model = encoder(generator)
     nothing = Incomplete(torch.full((2, 4), math.nan).double(), torch.zeros(2, 4, dtype=torch.bool))
     expected = model.network(torch.zeros(2, 6, dtype=torch.float64))

@@ -239,7 +239,7 @@ def test_the_loss_is_the_same_with_and_without_gradients_and_nan_is_never_read(g
 
 
 @pytest.mark.parametrize("imputer", ["lair", "pseudo-gibbs"])
-def test_only_holes_of_the_batch_change_and_only_in_training(imputer, generator):
+def test_only_missing_values_of_the_batch_change_and_only_in_training(imputer, generator):
     model, rows = mixed_model(generator), mixed_rows(generator, n_rows=10)
     objective = DecomposedObjective.for_model(model, imputer=imputer, n_skipped=0)
     index = torch.tensor([7, 2, 5])

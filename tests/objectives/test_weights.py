@@ -50,7 +50,7 @@ def test_the_tail_of_pareto_weights_has_their_shape(generator, shape):
     n_tail = 300  # three times the root of the draws
     fitted = pareto_k(pareto_log_weights(generator, shape, (n_draws, n_rows)))
     unshrunk = (fitted * (n_tail + 10.0) - 5.0) / n_tail
-    # The mean of so many fits is precise: what is left is the bias of order 1 / M of a single one.
+    # The mean of many fits is precise: what remains is the bias of order 1 / M of a single fit.
     error = stats.norm.isf(FAILURE_RATE / 2) * (1.0 + shape) / math.sqrt(n_tail * n_rows)
     assert abs(unshrunk.mean() - shape) < error + 2.0 / n_tail
     assert unshrunk.std() < 2.0 * (1.0 + shape) / math.sqrt(n_tail)

@@ -116,7 +116,7 @@ def test_the_summary_is_plain(summary):
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 
-def test_a_table_without_holes_has_a_short_page():
+def test_a_table_without_missing_values_has_a_short_page():
     page = render_diagnosis(summarize_diagnosis(halfseen.describe(np.arange(12.0).reshape(6, 2))))
     text = words_of(page)
     assert "Nothing is missing." in text

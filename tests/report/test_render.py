@@ -113,7 +113,7 @@ def test_what_is_promised_is_there():
         assert words in text
 
 
-def test_a_table_without_holes_has_a_short_page():
+def test_a_table_without_missing_values_has_a_short_page():
     table = pa.table({"x": [1.0, 2.0]})
     schema = SimpleNamespace(columns=(column("x", "continuous"),))
     page = render(summarize(table, table, [], None, None, schema, method="mean"))

@@ -94,7 +94,7 @@ def test_widths_are_relative_to_the_observed_spread():
     assert (fill["observed_mean"], fill["n_filled"]) == (3.0, 2)
 
 
-def test_few_holes_are_kept_one_by_one():
+def test_few_missing_cells_are_kept_one_by_one():
     fill = summarize(*example())["fills"][0]
     assert fill["cells"] == [[2.0, 1.0, 3.0], [4.0, 3.0, 5.0]]
 
@@ -217,14 +217,14 @@ def test_rare_patterns_are_counted_together():
     assert sum(row["count"] for row in patterns["rows"]) + patterns["n_other"] == 500
 
 
-def test_more_than_64_columns_with_holes():
+def test_more_than_64_columns_may_have_missing_values():
     holes = np.eye(100, dtype=bool)
     patterns = summarize_patterns(holes, [f"c{place}" for place in range(100)])
     assert patterns["n_hidden_columns"] == 60
     assert patterns["n_patterns"] == 41
 
 
-def test_blocks_hold_every_hole():
+def test_blocks_contain_every_missing_cell():
     holes = np.zeros((1003, 2), dtype=bool)
     holes[500:, 1] = True
     blocks = summarize_blocks(holes, ["a", "b"])

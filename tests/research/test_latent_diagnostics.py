@@ -269,7 +269,7 @@ def test_a_posterior_is_of_one_row(generator):
         posterior_on_grid(make_model(), rows_of(generator)[:2], generator=generator)
 
 
-def test_the_mask_may_tell_of_latents(generator):
+def test_the_mask_may_be_informative_of_latents(generator):
     mask = LinearSelfMask(N_FEATURES)
     mask.raw_slope.data = torch.full((N_FEATURES,), 3.0)  # what is large is missing
     model = make_model(n_latent=1, mask_model=mask)

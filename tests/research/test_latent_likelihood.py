@@ -173,7 +173,7 @@ def test_a_diagonal_ridge_between_the_points_is_noticed():
     assert (found.log_prob - truth.log_prob(*batch_parts(batch))).abs() > 0.1
 
 
-def test_unevenness_foretells_the_error():
+def test_unevenness_predicts_the_error():
     r"""Of a Gaussian at a point, :math:`\delta = 2 e^{-\pi^2 \sigma^2 / 2 h^2}` and the error
     :math:`2 (\delta / 2)^4`."""
     truth = LinearGaussian(n_latent=1)

@@ -29,7 +29,7 @@ def one_gaussian(n_rows, n_columns, generator, *, spread):
 
 
 def inflation_of(n_rows, generator, *, spread, half=0.0, n_hidden=None):
-    """The factors of two columns, of which so many cells are hidden."""
+    """The factors of two columns, of which a given number of cells is hidden."""
     hidden = (torch.arange(n_rows) < (n_rows if n_hidden is None else n_hidden))[:, None].expand(-1, 2)
     arguments = one_gaussian(n_rows, 2, generator, spread=spread)
     return choose_inflation(*arguments, hidden, torch.full((2,), half, dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""Draws of Gaussian parameters: their known distribution on complete data, and more spread with holes."""
+"""Draws of Gaussian parameters: the known distribution for complete data, and more spread with missing values."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_on_complete_data_parameters_have_their_textbook_posterior(monkeypatch):
     assert kstest(scaled, student_t(freedom).cdf).pvalue > FAILURE_RATE
 
 
-def test_holes_widen_the_posterior():
+def test_missing_values_widen_the_posterior():
     rng = np.random.default_rng(2)
     x = rng.normal(size=(100, 2))
     holey = x.copy()

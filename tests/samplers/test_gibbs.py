@@ -124,7 +124,7 @@ def test_past_completions_propose_only_once_their_latent_is_gone(generator):
 
 @pytest.mark.parametrize("kind", ["self-masking", "linear"])
 def test_a_mask_that_says_something_is_heeded(kind, generator):
-    """One missing cell: its density given the mask is the Gaussian times the probability of a hole."""
+    """One missing cell: given the mask, its density is the Gaussian times the probability to be missing."""
     row = np.array([0.4, -0.2, 0.9, math.nan])
     seen = ~np.isnan(row)
     mask_model = {"self-masking": LinearSelfMask, "linear": LinearMask}[kind](4).double()
@@ -163,7 +163,7 @@ def test_columns_that_hide_themselves_sum_to_the_probability_of_the_mask(generat
     torch.testing.assert_close(by_column.sum(dim=-1), mask_model.log_prob(x, seen), rtol=EXACT, atol=EXACT)
 
 
-def test_observed_cells_come_back_and_holes_are_never_read(generator):
+def test_observed_cells_come_back_and_missing_ones_are_never_read(generator):
     batch = one_row(3)
     start = far_away(5).expand(3, -1, -1)
     for kernel in ("pseudo-gibbs", "mwg", "ac-mwg"):

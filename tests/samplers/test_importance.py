@@ -326,7 +326,7 @@ def test_the_density_of_a_proposal_is_that_of_scipy_and_its_draws_have_its_momen
     torch.testing.assert_close(drawn.T.cov(), expected, rtol=0.03, atol=0.03)
 
 
-def test_chains_bring_draws_of_a_poor_start_to_the_law_of_the_model():
+def test_chains_bring_draws_of_a_poor_start_to_the_distribution_of_the_model():
     model, gaussian = linear_gaussian(3, 1)
     one = rows(gaussian, [[0.0, 0.7, 0.0]], [[False, True, False]])
     many = one[torch.zeros(2000, dtype=torch.long)]

@@ -304,7 +304,7 @@ def test_the_same_generator_gives_the_same_fit():
 
 @pytest.mark.parametrize("side", [-1, 1])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_a_side_that_is_cut_off_is_found_though_no_other_feature_tells(side, seed):
+def test_a_side_that_is_cut_off_is_found_though_no_other_feature_is_informative(side, seed):
     """Values beyond half a standard deviation are missing; their mean is that of a truncated normal.
 
     With 2,000 rows the maximum is within 0.1 of it; a start without a slope stays at the mean of the rest.

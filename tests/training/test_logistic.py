@@ -36,7 +36,7 @@ def fit(x, y, n_classes, weights, variance=None, **options):
 
 @pytest.mark.parametrize("ridge", [0.1, 1.0, 30.0])
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
-def test_without_holes_it_is_that_of_scikit_learn(n_classes, ridge):
+def test_without_missing_values_it_is_that_of_scikit_learn(n_classes, ridge):
     x, y, weights = problem(n_classes)
     found = fit(x, y, n_classes, weights, ridge=ridge)
     reference = LogisticRegression(C=1 / ridge, tol=1e-8, max_iter=10_000).fit(x, y, sample_weight=weights)

@@ -114,7 +114,7 @@ def stop_after(n_epochs):
     return callback
 
 
-def test_a_mixture_finds_two_clusters_through_the_holes(generator):
+def test_a_mixture_finds_two_clusters_despite_missing_values(generator):
     side = torch.randint(2, (400, 1), generator=generator) * 4.0 - 2.0
     x = side + 0.3 * torch.randn(400, 4, generator=generator, dtype=torch.float64)
     batch = Incomplete(x, torch.rand(400, 4, generator=generator) < 0.6)
@@ -516,7 +516,7 @@ def test_batches_of_an_epoch_have_one_size_and_few_rows_sit_out():
     assert everything - set(epochs[0]) != everything - set(epochs[1])
 
 
-def test_progress_is_told_after_each_epoch_and_nothing_is_printed(capsys):
+def test_progress_is_reported_after_each_epoch_and_nothing_is_printed(capsys):
     told = []
     _, history = run(callback=told.append)
     assert [progress.epoch for progress in told] == list(range(1, 13))
