@@ -1,4 +1,4 @@
-"""Associations of missingness: equal to scipy for each pair, with intervals that cover, corrected for number."""
+"""Associations of missingness: equal to scipy by pair, with intervals that cover, corrected for number."""
 
 import numpy as np
 import pandas as pd

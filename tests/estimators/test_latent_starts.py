@@ -13,7 +13,7 @@ SMALL = {"n_latent": 1, "width": 8, "n_blocks": 1, "max_epochs": 2, "n_imputatio
 
 
 def cut_off(n_rows=200, seed=0):
-    """A column that is almost constant where observed, and missing for the half that another column identifies."""
+    """A column that is almost constant where observed, and missing for the half given by another column."""
     rng = np.random.default_rng(seed)
     group = rng.random(n_rows) < 0.45
     amount = np.where(group, rng.uniform(5.0, 9.0, size=n_rows), 0.2 * rng.normal(size=n_rows))

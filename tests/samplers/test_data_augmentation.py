@@ -1,4 +1,4 @@
-"""Draws of Gaussian parameters: the known distribution for complete data, and more spread with missing values."""
+"""Draws of Gaussian parameters: known for complete data, with more spread for missing values."""
 
 import numpy as np
 import pytest
