@@ -9,8 +9,10 @@ from halfseen.estimators.catalogue import CATALOGUE
 
 if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch alone takes seconds
     from halfseen import config, datasets, missingness, nn
+    from halfseen.data.expression import normalise_counts
     from halfseen.data.schema import Column, Schema
     from halfseen.diagnosis.summary import Diagnosis, describe
+    from halfseen.estimators.autoimpute import AutoImpute
     from halfseen.estimators.cfnade import CFNADE
     from halfseen.estimators.circuit_imputer import CircuitImputer
     from halfseen.estimators.circuit_predictors import CircuitClassifier, CircuitRegressor
@@ -46,6 +48,7 @@ __version__ = version("halfseen")
 __all__ = [
     "CFNADE",
     "MADE",
+    "AutoImpute",
     "AutoRec",
     "CircuitClassifier",
     "CircuitImputer",
@@ -91,11 +94,13 @@ __all__ = [
     "load",
     "missingness",
     "nn",
+    "normalise_counts",
     "pool",
     "vsp_curve",
 ]
 
 _MODULES = {
+    "data.expression": ("normalise_counts",),
     "data.schema": ("Column", "Schema"),
     "estimators.model_file": ("load",),
     "diagnosis.summary": ("Diagnosis", "describe"),

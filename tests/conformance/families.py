@@ -99,6 +99,12 @@ def binary(seed=0, n_rows=60):
     return ArrayData(X, X[:, 0])
 
 
+def expression(seed=0, n_rows=30):
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((n_rows, 6)) < 0.4, 0.0, rng.gamma(5.0, size=(n_rows, 6)))
+    return ArrayData(X, X[:, 0])
+
+
 def ratings(seed=0, n_rows=80):
     rng = np.random.default_rng(seed)
     pairs = rng.permutation(12 * 10)[:n_rows]
@@ -114,4 +120,5 @@ DATA: dict[Family, Callable[..., Any]] = {
     Family.RATINGS: ratings,
     Family.SEQUENCES: sequences,
     Family.BINARY: binary,
+    Family.EXPRESSION: expression,
 }

@@ -192,6 +192,7 @@ OTHERS = (
         Family.IMAGES,
         made("convac-classifier", n_leaves=3, n_channels=[3, 4], max_epochs=2),
     ),
+    FamilyRow("autoimpute", Family.EXPRESSION, made("autoimpute", n_hidden=4, max_epochs=2)),
     FamilyRow("made", Family.BINARY, made("made", width=6, n_orderings=2, max_epochs=2)),
     FamilyRow("sequence-classifier", Family.SEQUENCES, made("sequence-classifier", width=4, max_epochs=2)),
     FamilyRow("skeleton-sequences", Family.SEQUENCES, partial(RecurrentClassifier, width=4, max_epochs=4)),

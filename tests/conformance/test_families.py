@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 import halfseen
 from halfseen.estimators.catalogue import Family
 
-ARRAYS = [row for row in OTHERS if row.family not in (Family.RATINGS, Family.BINARY)]
+ARRAYS = [row for row in OTHERS if row.family in (Family.IMAGES, Family.SEQUENCES)]
 IMAGES = [row for row in OTHERS if row.family == Family.IMAGES]
 SEQUENCES = [row for row in OTHERS if row.family == Family.SEQUENCES]
 ROUNDING = 1e-9

@@ -13,6 +13,7 @@ from halfseen.experiments import (
     notmiwae,
     notmiwae_disc,
     sparsity,
+    sparsity_cells,
     sparsity_made,
     tables,
 )
@@ -29,6 +30,7 @@ LOADING = {
     "sparsity": sparsity,
     "sparsity-series": physionet,
     "sparsity-made": sparsity_made,
+    "sparsity-cells": sparsity_cells,
 }
 
 

@@ -22,6 +22,7 @@ class Family(StrEnum):
     RATINGS = "ratings"
     SEQUENCES = "sequences"
     BINARY = "complete binary rows"
+    EXPRESSION = "expression of genes"
 
 
 @dataclass(frozen=True)
@@ -274,6 +275,15 @@ CATALOGUE = (
         Family.RATINGS,
         "CF-NADE",
         "An autoregressive network of the ratings of each user or item, with an ordinal cost.",
+        on_command_line=False,
+    ),
+    Method(
+        "autoimpute",
+        "AutoImpute",
+        "autoimpute",
+        Family.EXPRESSION,
+        "AutoImpute",
+        "An autoencoder of the detected values of each cell, normalised by their number; zeros are imputed.",
         on_command_line=False,
     ),
     Method(

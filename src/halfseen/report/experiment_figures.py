@@ -211,6 +211,7 @@ FIGURES: Mapping[str, Mapping[str, Callable[[Results], Figure | None]]] = Mappin
         "missvae-images": {"grid": imputed_images},
         "notmiwae": {"masks": notmiwae_masks},
         "notmiwae-toys": {"draws": toy_draws},
+        "sparsity-cells": {"drift": drift_curves},
         "sparsity-series": {"drift": drift_curves},
     }
 )
