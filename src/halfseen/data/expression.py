@@ -22,9 +22,10 @@ def read_expression(X: Any, n_genes: int | None = None) -> scipy.sparse.csr_arra
     n_genes : int, optional
         The number of genes that a fitted estimator expects.
     """
-    content = X.X if hasattr(X, "X") and not hasattr(X, "to_numpy") else X
-    if scipy.sparse.issparse(content):
-        matrix: Any = scipy.sparse.csr_array(content, dtype=np.float64, copy=True)
+    content: Any = X.X if hasattr(X, "X") and not hasattr(X, "to_numpy") else X
+    matrix: Any
+    if hasattr(content, "tocsr"):
+        matrix = scipy.sparse.csr_array(content.tocsr().astype(np.float64, copy=True))
     else:
         array = np.asarray(content)
         if array.ndim != 2 or array.dtype.kind not in "biufO":
