@@ -1,11 +1,32 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and what JSON can hold."""
 
+import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+
+def plain_json(value: Any) -> Any:
+    """Returns dataclasses as dicts, sequences as lists, and numbers that JSON does not have as None.
+
+    Examples
+    --------
+    >>> plain_json({"a": (1.5, float("nan"))})
+    {'a': [1.5, None]}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if is_dataclass(value):
+        return {field.name: plain_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain_json(one) for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain_json(one) for one in value]
+    return value
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 r"""Diagnosis of a table: what is missing, what it is associated with, and evidence against MCAR."""
 
-import math
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from halfseen._files import plain_json
 from halfseen._random import seed_from
 from halfseen.diagnosis import text as diagnosis_text
 from halfseen.diagnosis import wording
@@ -103,7 +103,7 @@ class Diagnosis:
         """Returns the diagnosis as JSON data, with at most 1,000 pairs; NaN becomes None."""
         pairs = self.associations.pairs
         short = replace(self, associations=replace(self.associations, pairs=pairs[:MAX_PAIRS]))
-        content: dict[str, Any] = _plain(short)
+        content: dict[str, Any] = plain_json(short)
         content["associations"]["n_pairs"] = len(pairs)
         return content | {"readings": list(self.readings), "limits": list(self.limits)}
 
@@ -189,14 +189,3 @@ def _count_holes(cells: Cells) -> tuple[ColumnHoles, ...]:
             ColumnHoles(column.name, column.kind, n_missing, n_missing / cells.n_rows, tuple(shares))
         )
     return tuple(columns)
-
-
-def _plain(value: Any) -> Any:
-    """Returns dataclasses as dicts, tuples as lists, and numbers that JSON has not as None."""
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

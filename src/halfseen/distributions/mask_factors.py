@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from halfseen.distributions.newton import SearchPath, line_search, newton_step, straight_path
-from halfseen.distributions.normal_tail import log_mass, truncation
+from halfseen.distributions.normal_tail import log_normal_cdf, truncation
 
 LOWEST, HIGHEST = (
     -30.0,
@@ -320,7 +320,7 @@ class ProbitMaskFactor:
     def log_observed(self, x: Tensor) -> Tensor:
         """Returns the log probability (*, D) that a value is shown."""
         slope, intercept = self.coefficients.T
-        return torch.where(self.active, log_mass(-(slope * x + intercept)), 0.0)
+        return torch.where(self.active, log_normal_cdf(-(slope * x + intercept)), 0.0)
 
     def sites(self, loc: Tensor, variance: Tensor) -> Sites:
         r"""Returns the sites that give each cell the moments of its Gaussian times the probit.
@@ -339,7 +339,7 @@ class ProbitMaskFactor:
     def log_scale(self, loc: Tensor, variance: Tensor, sites: Sites) -> Tensor:
         """Returns the log scales (N, D) with which given sites have the mass of the probit."""
         slope, intercept = self.coefficients.T
-        mass = log_mass((slope * loc + intercept) / (1 + slope**2 * variance).sqrt())
+        mass = log_normal_cdf((slope * loc + intercept) / (1 + slope**2 * variance).sqrt())
         total = 1 + sites.precision * variance
         square = variance * sites.linear**2 + 2 * loc * sites.linear - sites.precision * loc**2
         return torch.where(self.active, mass - 0.5 * square / total + 0.5 * total.log(), 0.0)
@@ -363,7 +363,7 @@ class ProbitMaskFactor:
         def value(coefficients: Tensor) -> Tensor:
             slope, intercept = coefficients.T
             z = sign * (slope * loc + intercept) / (1 + slope**2 * variance).sqrt()
-            return (evidence.weights * log_mass(z)).sum(dim=0) + _log_prior(slope)
+            return (evidence.weights * log_normal_cdf(z)).sum(dim=0) + _log_prior(slope)
 
         slope, intercept = self.coefficients.T
         spread = (1 + slope**2 * variance).sqrt()

@@ -12,12 +12,12 @@ from torch import Tensor
 FAR = -20.0  # from here outwards the series is as good as exact, and the ratio itself is not
 
 
-def log_mass(z: Tensor) -> Tensor:
+def log_normal_cdf(z: Tensor) -> Tensor:
     r"""Returns :math:`\log \Phi(z)`: as `torch.special.log_ndtr`, in a fraction of its time.
 
     Examples
     --------
-    >>> log_mass(torch.tensor([0.0, -100.0]))
+    >>> log_normal_cdf(torch.tensor([0.0, -100.0]))
     tensor([-6.9315e-01, -5.0055e+03])
     """
     near = torch.log(0.5 * torch.erfc(-z.clamp(min=FAR) * sqrt(0.5)))

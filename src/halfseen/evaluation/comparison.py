@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student_t
 
-from halfseen._files import write_atomically
+from halfseen._files import plain_json, write_atomically
 from halfseen._random import seed_from
 from halfseen.evaluation.trial import PARTS, Record
 
@@ -236,7 +236,7 @@ class Comparison:
         target.mkdir(parents=True, exist_ok=True)
         as_json, as_table = (target / name for name in RESULT_FILES)
         with write_atomically(as_json) as file:
-            file.write(json.dumps(_plain(asdict(self)), indent=1, allow_nan=False).encode())
+            file.write(json.dumps(plain_json(asdict(self)), indent=1, allow_nan=False).encode())
         try:
             import pyarrow as pa
             import pyarrow.parquet as parquet
@@ -273,14 +273,3 @@ class Comparison:
 def _check_part(part: str) -> None:
     if part not in PARTS:
         raise ValueError(f"part must be 'in' (rows that were fitted) or 'out' (new rows), got {part!r}.")
-
-
-def _plain(content: Any) -> Any:
-    """Returns plain data with null for NaN, which JSON does not know."""
-    if isinstance(content, float) and not math.isfinite(content):
-        return None
-    if isinstance(content, Mapping):
-        return {key: _plain(value) for key, value in content.items()}
-    if isinstance(content, Sequence) and not isinstance(content, str):
-        return [_plain(value) for value in content]
-    return content

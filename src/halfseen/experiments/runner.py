@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfseen._files import write_atomically
+from halfseen._files import plain_json, write_atomically
 from halfseen.datasets.loaders import check_present
 from halfseen.evaluation.provenance import code_digest, provenance
 from halfseen.experiments.claims import Cell, Published, Setting, Verdict, show_setting
@@ -225,9 +225,8 @@ def _plain(fields: dict[str, Any]) -> dict[str, Any]:
     if lost:
         fields["error"] = fields["error"] or f"not a finite number: {', '.join(lost)}"
         fields["scores"] = {name: score for name, score in fields["scores"].items() if name not in lost}
-    return {
-        key: None if isinstance(value, float) and value != value else value for key, value in fields.items()
-    }
+    content: dict[str, Any] = plain_json(fields)
+    return content
 
 
 def _key(cell: Cell) -> str:
