@@ -75,14 +75,14 @@ def test_a_loaded_model_is_the_saved_one(fitted, data, tmp_path):
     fitted.save(tmp_path / "model")
     loaded = halfseen.load(tmp_path / "model")
     assert type(loaded) is type(fitted)
-    assert loaded.get_params() == fitted.get_params()
+    assert repr(loaded.get_params()) == repr(fitted.get_params())  # estimators in it have no equality
     assert vars(loaded).keys() == vars(fitted).keys()
     assert_same(data.ask(loaded), data.ask(fitted))
 
 
 def test_a_clone_has_the_parameters_and_nothing_that_was_learned(fitted, data):
     copy = clone(fitted)
-    assert copy.get_params() == fitted.get_params()
+    assert repr(copy.get_params()) == repr(fitted.get_params())  # estimators in it have no equality
     assert vars(copy).keys() == fitted.get_params().keys()
     with pytest.raises(NotFittedError, match="instance is not fitted yet"):
         data.ask(copy)

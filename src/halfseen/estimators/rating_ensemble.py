@@ -106,10 +106,9 @@ class RatingEnsemble(Recommender):
     ) -> list[Recommender]:
         entries = (ratings.values.double().numpy(), ratings.columns.numpy(), ratings.starts.numpy())
         matrix = scipy.sparse.csr_array(entries, shape=(len(ratings), ratings.n_columns))
-        settings = [{"random_state": seed, "rating_range": self.rating_range_} for seed in seeds]
         return [
-            clone(model).set_params(**setting).fit(matrix)
-            for model, setting in zip(models, settings, strict=True)
+            clone(model).set_params(random_state=seed).fit(matrix)
+            for model, seed in zip(models, seeds, strict=True)
         ]
 
     def _weighted(self, predicted: Sequence[Floats]) -> Floats:
