@@ -18,6 +18,7 @@ from halfseen.training.progress import Progress
 
 SMALLEST_BATCH = 8
 FEW_ROWS = 512  # with fewer rows there are more epochs
+MANY_RATINGS = 100_000  # with more ratings the penalty grows with the square root of their number
 AT_ONCE = 8192  # entries that are decoded together
 
 
@@ -61,7 +62,7 @@ class RatingNetwork(Recommender):
             RatedRows(train, train),
             generator=generator,
             validation=None if held is None else RatedRows(train, held),
-            settings=self._settings(len(train)),
+            settings=self._settings(train),
             callback=self.callback,
         )
         self._keep_module(module, ratings)
@@ -88,7 +89,7 @@ class RatingNetwork(Recommender):
             return self._decode_row(self.module_.hidden(row)[0]).double().numpy()
         usual = self._usual_scores()
         seen = self._hidden[rated]
-        kernel = seen @ seen.T + 0.5 * self._penalty * torch.eye(len(rated))
+        kernel = seen @ seen.T + 0.5 * self._penalty(self._ratings) * torch.eye(len(rated))
         differences = torch.linalg.solve(kernel, values.float() - usual[rated])
         return (usual + self._hidden @ (seen.T @ differences)).double().numpy()
 
@@ -100,11 +101,13 @@ class RatingNetwork(Recommender):
         """Returns the predictions (N) of rows for a column with the mean weights."""
         raise NotImplementedError
 
-    @property
-    def _penalty(self) -> float:
-        return self._penalty_per_unit * self.n_hidden if self.penalty == "auto" else float(self.penalty)
+    def _penalty(self, ratings: SparseRows) -> float:
+        if self.penalty != "auto":
+            return float(self.penalty)
+        return self._penalty_per_unit * self.n_hidden * max(1.0, len(ratings.values) / MANY_RATINGS) ** 0.5
 
-    def _settings(self, n_rows: int) -> TrainingSettings:
+    def _settings(self, train: SparseRows) -> TrainingSettings:
+        n_rows = len(train)
         few = n_rows < FEW_ROWS
         fitting = max(SMALLEST_BATCH, n_rows // 4) if few else self._batch
         size = fitting if self.batch_size == "auto" else int(self.batch_size)
@@ -115,7 +118,7 @@ class RatingNetwork(Recommender):
             learning_rate=self.learning_rate,
             schedule="cosine",
             patience=self.patience,
-            penalties=dict.fromkeys(("encoder", "decoder"), self._penalty / n_rows),
+            penalties=dict.fromkeys(("encoder", "decoder"), self._penalty(train) / n_rows),
             min_improvement=0.0,
             compile=False,
         )

@@ -43,9 +43,10 @@ class CFNADE(RatingNetwork):
         The number of hidden units.
     penalty : float or "auto", default="auto"
         The weight of half the sum of squared weights in the loss, beside the sum of costs.
-        ``"auto"`` is 0.06 for each hidden unit.
+        ``"auto"`` is 0.06 for each hidden unit, times the square root of the number of ratings in units of
+        100,000 if there are more.
     max_epochs : int or "auto", default="auto"
-        Maximum number of epochs. ``"auto"`` is 100, and more with fewer than 512 rows, for about 800 steps.
+        Maximum number of epochs. ``"auto"`` is 60, and more with fewer than 512 rows, for about 600 steps.
     batch_size : int or "auto", default="auto"
         Rows per training step. ``"auto"`` is 128, or a quarter of the rows if there are fewer than 512.
     learning_rate : float, default=1e-3
@@ -93,7 +94,7 @@ class CFNADE(RatingNetwork):
     """
 
     _saved: ClassVar[tuple[str, ...]] = (*RatingNetwork._saved, "levels_")
-    _batch, _epochs, _steps = 128, 100, 800
+    _batch, _epochs, _steps = 128, 60, 600
     _penalty_per_unit = 0.06
 
     def __init__(

@@ -48,7 +48,8 @@ class AutoRec(RatingNetwork):
         The number of hidden units.
     penalty : float or "auto", default="auto"
         The weight of half the sum of squared weights in the loss, beside the sum of squared errors.
-        ``"auto"`` is 0.12 for each hidden unit.
+        ``"auto"`` is 0.12 for each hidden unit, times the square root of the number of ratings in units of
+        100,000 if there are more.
     max_epochs : int or "auto", default="auto"
         Maximum number of epochs. ``"auto"`` is 40, and more with fewer than 512 rows, for about 600 steps.
     batch_size : int or "auto", default="auto"

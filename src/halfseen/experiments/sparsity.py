@@ -151,24 +151,12 @@ def _numbers(setting: Setting, model: str, metric: str) -> Published | None:
     return None if best is None or model == OFFSETS else Published(best, label="GLocal-K")
 
 
-def _budget(n_seeds: int, n_controls: int) -> Budget:
-    """Returns the comparison on MovieLens 100K, single runs of the best variants elsewhere, and controls."""
-    both = {"item": [OFFSETS, PLAIN, NORMALISED], "user": [OFFSETS, CENTRED, BOTH]}
-    user = {"rows": ["user"]}
-    parts = [
-        *(Budget.grid(n_seeds, models=names, data=[SMALL], rows=[rows]) for rows, names in both.items()),
-        *(Budget.grid(1, models=names, data=[LARGE], rows=[rows]) for rows, names in both.items()),
-        *(Budget.grid(1, models=names, data=[FOLD], rows=[rows]) for rows, names in both.items()),
-        Budget.grid(1, models=[FACTORS, ENSEMBLE, NADE_SN], data=[LARGE], **user),
-        Budget.grid(1, models=[FACTORS, ENSEMBLE, NADE_SN], data=[FOLD], **user),
-        Budget.grid(n_seeds, models=[FACTORS, NADE, NADE_SN], data=[SMALL], **user),
-        Budget.grid(n_seeds, models=[ENSEMBLE], data=[SMALL], **user),
-        Budget.grid(n_controls, models=[CENTRED, BOTH, *CONTROLS], data=[SMALL], rows=["item"]),
-        Budget.grid(n_controls, models=[PLAIN, NORMALISED, *CONTROLS], data=[SMALL], rows=["user"]),
-    ]
-    return sum(parts[1:], parts[0])
-
-
+_MAIN = Budget.grid(5, models=[OFFSETS, PLAIN, NORMALISED], data=[SMALL], rows=["item"]) + Budget.grid(
+    5, models=[OFFSETS, CENTRED, BOTH, FACTORS, NADE_SN], data=[SMALL], rows=["user"]
+)
+_SINGLE = Budget.grid(1, models=[OFFSETS, NORMALISED], data=[FOLD, LARGE], rows=["item"]) + Budget.grid(
+    1, models=[OFFSETS, BOTH, FACTORS, ENSEMBLE], data=[FOLD, LARGE], rows=["user"]
+)
 _ITEM, _USER = {"data": SMALL, "rows": "item"}, {"data": SMALL, "rows": "user"}
 
 MODELS: dict[str, Callable[[], Any]] = {
@@ -194,8 +182,8 @@ EXPERIMENT = Experiment(
     metrics={"RMSE": "lower", "absolute slope": "lower"},
     budgets={
         "smoke": Budget.grid(n_seeds=1, models=[OFFSETS, NORMALISED], data=[SMALL], rows=["item"]),
-        "small": _budget(n_seeds=5, n_controls=2),
-        "paper": _budget(n_seeds=10, n_controls=5),
+        "small": _MAIN + _SINGLE,
+        "paper": Budget.grid(5, data=[SMALL, FOLD, LARGE], rows=["item", "user"]),
     },
     claims=[
         Better(NORMALISED, PLAIN, on="RMSE", where=_ITEM),

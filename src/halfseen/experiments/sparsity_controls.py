@@ -72,8 +72,8 @@ class ControlledAutoRec(AutoRec):
         centre = float(rows.values.double().mean()) if self.centre else 0.0
         return self.network(rows.n_columns, self.n_hidden, centre=centre)
 
-    def _settings(self, n_rows: int) -> TrainingSettings:
-        settings = super()._settings(n_rows)
+    def _settings(self, train: SparseRows) -> TrainingSettings:
+        settings = super()._settings(train)
         if self.network is MaskAutoencoder:
             of_mask = {"mask_encoder": settings.penalties["encoder"]}
             settings = replace(settings, penalties={**settings.penalties, **of_mask})
