@@ -3,11 +3,13 @@
 The bound is the time of the matrix products of forward and backward pass at these sizes, measured one by
 one, plus the time of the exponentials and logarithms of all messages. Then the step is timed with the
 gradient of a sum written out, as the library has it, and with the one that autograd derives. CPU seconds are
-reported, which do not depend on how busy the machine is; all numbers are medians. Prediction is of images of
-which three quarters are missing. Stores nothing. Run with `python benchmarks/circuits.py`; `--quick` takes
-fewer repetitions.
+reported, which depend little on how busy the machine is; all numbers are medians. Prediction is of images of
+which a quarter is missing, in double precision as `ConvACClassifier` does it, without shifts. The memory of a
+step is how much the peak of the process grows with the first step. Stores nothing. Run with
+`python benchmarks/circuits.py`; `--quick` takes fewer repetitions, `--compile` times a compiled step as well.
 """
 
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -80,17 +82,31 @@ def bounds(circuit: Circuit, repetitions: int) -> tuple[float, float]:
     return products, elementwise
 
 
-def step_seconds(repetitions: int) -> float:
+def peak_mib() -> float:
+    """The greatest memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def step_mib() -> float:
+    """How much the peak grows with the first step, moments of the optimiser included."""
+    circuit, batch = digits()
+    before = peak_mib()
+    Optimiser(circuit, HybridLikelihood(8.0, torch.arange(784))).step(batch, (), 1e-3)
+    return peak_mib() - before
+
+
+def step_seconds(repetitions: int, *, compiled: bool = False) -> float:
     """CPU seconds of a whole training step: loss, gradient and update."""
     circuit, batch = digits()
-    objective = HybridLikelihood(0.02, torch.arange(784))
-    optimiser: Optimiser = Optimiser(circuit, objective)
+    objective = HybridLikelihood(8.0, torch.arange(784))
+    optimiser: Optimiser = Optimiser(circuit, objective, compiled=compiled)
     return cpu_seconds(lambda: optimiser.step(batch, (), 1e-3), repetitions)
 
 
 def main() -> None:
     """Prints all numbers."""
     repetitions = 5 if "--quick" in sys.argv else 30
+    memory = step_mib()
     circuit, batch = digits()
     products, elementwise = bounds(circuit, repetitions)
     written_out = step_seconds(repetitions)
@@ -98,13 +114,19 @@ def main() -> None:
     layers.LogMatmulExp = Derived
     derived = step_seconds(repetitions)
     layers.LogMatmulExp = kept
+    circuit.double()
+    rows = batch.rows.to(torch.float64)
     with torch.no_grad():
-        prediction = cpu_seconds(lambda: circuit.class_probabilities(batch.rows), repetitions)
+        prediction = cpu_seconds(lambda: circuit.class_probabilities(rows), repetitions)
     bound = products + elementwise
     print(f"threads {torch.get_num_threads()}, batch {BATCH}, CPU milliseconds")
     print(f"matrix products {1e3 * products:.1f}, exponentials and logarithms {1e3 * elementwise:.1f}")
     print(f"step, gradient written out {1e3 * written_out:.1f} = {written_out / bound:.2f} times the bound")
     print(f"step, gradient derived {1e3 * derived:.1f} = {derived / bound:.2f} times the bound")
+    if "--compile" in sys.argv:
+        compiled = step_seconds(repetitions, compiled=True)
+        print(f"step, compiled {1e3 * compiled:.1f} = {compiled / bound:.2f} times the bound")
+    print(f"memory of a step {memory:.0f} MiB")
     print(f"prediction of 10,000 images {1e4 / BATCH * prediction:.1f} s")
 
 
