@@ -116,3 +116,16 @@ def test_the_parameters_of_a_loaded_model_are_those_that_were_saved(tmp_path, ch
 def test_images_and_settings_that_do_not_fit_are_refused(X, y, settings, message):
     with pytest.raises(ValueError, match=message):
         ConvACClassifier(**TINY | settings).fit(X, y)
+
+
+def test_constant_pixels_unseen_classes_and_other_shapes_after_training():
+    X, y = stripes(40)
+    X[:, :, 5] = 0.0  # a border that never changes
+    model = ConvACClassifier(**TINY | {"max_epochs": 4}).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert model.score(X, np.full(40, 7)) == 0.0  # a class that training never saw is never predicted
+    changed = X.copy()
+    changed[:, :, 5] = 3.0
+    assert np.isfinite(model.predict_proba(changed)).all()
+    with pytest.raises(ValueError, match="image_shape, given or learned in fit"):
+        model.predict(X[:, :4])
