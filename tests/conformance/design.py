@@ -26,6 +26,8 @@ REPRESENTATIVES = {
     "convac-classifier",
     "skeleton-sequences",
     "autorec",
+    "made",
+    "autoimpute",
     "self-masked",
     "circuit-trees",
 }

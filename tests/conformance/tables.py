@@ -238,6 +238,21 @@ def fingerprint(table):
     return hashlib.sha256(repr(cells(table)).encode()).hexdigest()
 
 
+def hashes_of_answers(estimator, table):
+    """Hashes of everything that an estimator says of a table."""
+    if hasattr(estimator, "predict"):
+        more = "predict_proba" if hasattr(estimator, "predict_proba") else "predict_interval"
+        arrays = [estimator.predict(table), *getattr(estimator, more)(table)]
+        return [array.tobytes().hex() for array in arrays]
+    tables = [estimator.transform(table), *estimator.sample(table, n_draws=2), *estimator.interval(table)]
+    probabilities = [array.tobytes().hex() for array in estimator.class_probabilities(table).values()]
+    return [
+        *(fingerprint(each) for each in tables),
+        *probabilities,
+        estimator.score_samples(table).tobytes().hex(),
+    ]
+
+
 def assert_close(actual, expected, rtol=1e-9):
     """Numbers agree to `rtol` of the largest of their column, moments to a microsecond, the rest exactly."""
     for a, e in zip(cells(actual), cells(expected), strict=True):

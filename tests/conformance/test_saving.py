@@ -11,7 +11,7 @@ import pytest
 import safetensors
 from conformance.fitted import fitted
 from conformance.registry import ESTIMATORS, PREDICTORS
-from conformance.tables import ARRAY, NASTY, PENGUINS, fingerprint
+from conformance.tables import ARRAY, NASTY, PENGUINS, hashes_of_answers
 
 import halfseen
 
@@ -27,21 +27,6 @@ def trained(row, case):
     return row.make(random_state=0).fit(table, target)
 
 
-def answers(estimator, table):
-    """Hashes of everything that an estimator says of a table."""
-    if hasattr(estimator, "predict"):
-        more = "predict_proba" if hasattr(estimator, "predict_proba") else "predict_interval"
-        arrays = [estimator.predict(table), *getattr(estimator, more)(table)]
-        return [array.tobytes().hex() for array in arrays]
-    tables = [estimator.transform(table), *estimator.sample(table, n_draws=2), *estimator.interval(table)]
-    probabilities = [array.tobytes().hex() for array in estimator.class_probabilities(table).values()]
-    return [
-        *(fingerprint(each) for each in tables),
-        *probabilities,
-        estimator.score_samples(table).tobytes().hex(),
-    ]
-
-
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("row", ESTIMATORS, ids=str)
 def test_a_loaded_model_is_the_saved_one(row, case, tmp_path):
@@ -52,7 +37,7 @@ def test_a_loaded_model_is_the_saved_one(row, case, tmp_path):
     assert loaded.get_params() == estimator.get_params()
     assert loaded.schema_ == estimator.schema_
     assert vars(loaded).keys() == vars(estimator).keys()
-    assert answers(loaded, table) == answers(estimator, table)
+    assert hashes_of_answers(loaded, table) == hashes_of_answers(estimator, table)
     loaded.save(tmp_path / "again")
     with (
         safetensors.safe_open(tmp_path / "model", "pt") as one,
@@ -65,11 +50,10 @@ NEW_PROCESS = """
 import json, sys
 import halfseen
 from skeletons.imputer import DiagonalImputer
-from conformance.tables import CASES_BY_NAME
-from conformance.test_saving import answers
+from conformance.tables import CASES_BY_NAME, hashes_of_answers
 for name in json.loads(sys.argv[2]):
     table = CASES_BY_NAME[name.split(".")[1]].make()
-    print(json.dumps(answers(halfseen.load(f"{sys.argv[1]}/{name}"), table)))
+    print(json.dumps(hashes_of_answers(halfseen.load(f"{sys.argv[1]}/{name}"), table)))
 """
 
 
@@ -83,7 +67,7 @@ def test_a_model_gives_the_same_answers_in_a_new_process_also_from_a_path_in_any
         for case in CASES if row.name == "gaussian" else chosen:
             estimator = trained(row, case)
             estimator.save(folder / f"{row.name}.{case.name}")
-            expected[f"{row.name}.{case.name}"] = answers(estimator, case.make())
+            expected[f"{row.name}.{case.name}"] = hashes_of_answers(estimator, case.make())
     source = Path(halfseen.__file__).parents[1]
     paths = os.pathsep.join(str(path) for path in (source, ROOT / "tests", ROOT / "docs"))
     run = subprocess.run(
