@@ -14,6 +14,7 @@ from halfseen.experiments import (
     notmiwae_disc,
     sparsity,
     sparsity_cells,
+    sparsity_dropout,
     sparsity_made,
     tables,
 )
@@ -30,6 +31,7 @@ LOADING = {
     "sparsity": sparsity,
     "sparsity-series": physionet,
     "sparsity-made": sparsity_made,
+    "sparsity-dropout": sparsity_dropout,
     "sparsity-cells": sparsity_cells,
 }
 
