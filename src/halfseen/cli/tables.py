@@ -405,12 +405,12 @@ def _splice(
 ) -> pa.Array:
     """Return the cells as they were written, with those that were missing and now are not replaced."""
     texts = pc.fill_null(text.combine_chunks(), "")
-    holes = pc.and_(given.is_null(), filled.is_valid()).combine_chunks()
+    empty = pc.and_(given.is_null(), filled.is_valid()).combine_chunks()
     if kept is not None:
-        holes = pc.and_not(holes, kept)
-    if not pc.any(holes).as_py():
+        empty = pc.and_not(empty, kept)
+    if not pc.any(empty).as_py():
         return texts
-    values = filled.combine_chunks().filter(holes)
+    values = filled.combine_chunks().filter(empty)
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    return pc.replace_with_mask(texts, holes, format_cells(values, style))
+    return pc.replace_with_mask(texts, empty, format_cells(values, style))

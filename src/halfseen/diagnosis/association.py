@@ -134,35 +134,35 @@ def associate(cells: Cells, target: str | None = None) -> Associations:
     >>> pair.measure, pair.effect, f"{pair.low:.2f} {pair.high:.2f}"
     ('rank-biserial', 1.0, '0.73 1.00')
     """
-    holes, others = _choose_columns(cells, target)
-    rows = [np.flatnonzero(~cells.observed[:, j]) for j in holes]
+    missing, others = _choose_columns(cells, target)
+    rows = [np.flatnonzero(~cells.observed[:, j]) for j in missing]
     pairs: list[Association] = []
     n_untested = 0
     for k in others:
         column = cells.columns[k]
         compare = _compare_levels if column.kind in ("binary", "categorical") else _compare_numbers
-        beside = [(cells.names[j], some) for j, some in zip(holes, rows, strict=True) if j != k]
+        beside = [(cells.names[j], some) for j, some in zip(missing, rows, strict=True) if j != k]
         found = list(compare(cells.x[:, k], cells.observed[:, k], column, beside))
         n_untested += len(beside) - len(found)
         pairs += found
-    together = _compare_holes([cells.names[j] for j in holes], rows, cells)
-    n_untested += len(holes) * (len(holes) - 1) // 2 - len(together)
-    n_left_out = len(cells.columns) - len(set(holes) | set(others) | set(_silent(cells)))
+    together = _compare_missingness([cells.names[j] for j in missing], rows, cells)
+    n_untested += len(missing) * (len(missing) - 1) // 2 - len(together)
+    n_left_out = len(cells.columns) - len(set(missing) | set(others) | set(_silent(cells)))
     return Associations(_sorted_by_strength(pairs + together), n_untested, n_left_out)
 
 
 def _choose_columns(cells: Cells, target: str | None) -> tuple[list[int], list[int]]:
     n_missing = cells.n_rows - cells.observed.sum(axis=0)
     partial = np.flatnonzero((n_missing > 0) & (n_missing < cells.n_rows))
-    holes = sorted(partial[np.argsort(-n_missing[partial], kind="stable")][:MAX_INCOMPLETE].tolist())
+    missing = sorted(partial[np.argsort(-n_missing[partial], kind="stable")][:MAX_INCOMPLETE].tolist())
     modelled = [k for k, column in enumerate(cells.columns) if column.modelled]
-    first = [k for k in modelled if cells.names[k] == target or k in holes]
+    first = [k for k in modelled if cells.names[k] == target or k in missing]
     chosen = [*first, *(k for k in modelled if k not in first)][:MAX_OTHERS]
-    return holes, sorted(chosen)
+    return missing, sorted(chosen)
 
 
 def _silent(cells: Cells) -> list[int]:
-    """Returns the columns that have nothing to compare: no holes, and values without meaning."""
+    """Returns the columns that have nothing to compare: no missing values, and values without meaning."""
     n_seen = cells.observed.sum(axis=0)
     return [
         k for k, column in enumerate(cells.columns) if not column.modelled and n_seen[k] in (0, cells.n_rows)
@@ -275,10 +275,10 @@ def chi_squared(table: Integers, max_columns: int = MAX_LEVELS) -> tuple[float, 
     return float(((table - expected) ** 2 / expected).sum()), table.shape[1] - 1, n_rows
 
 
-# ----------------------------------------------------------------------------------------------- holes
+# ----------------------------------------------------------------------------------------------- missing
 
 
-def _compare_holes(names: list[str], rows: list[Integers], cells: Cells) -> list[Association]:
+def _compare_missingness(names: list[str], rows: list[Integers], cells: Cells) -> list[Association]:
     n_rows = cells.n_rows
     pairs = []
     gone = np.zeros(n_rows, dtype=bool)

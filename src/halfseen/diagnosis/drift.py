@@ -135,11 +135,11 @@ def run_drift(names: tuple[str, ...], observed: Bools, reference: Any) -> Drift:
 
 
 def _compare_rates(names: list[str], mask: Bools, other: Bools) -> tuple[RateChange, ...]:
-    holes, other_holes = len(mask) - mask.sum(axis=0), len(other) - other.sum(axis=0)
-    low, high = difference_interval(holes, len(mask), other_holes, len(other))
-    rate, other_rate = holes / len(mask), other_holes / len(other)
+    missing, other_holes = len(mask) - mask.sum(axis=0), len(other) - other.sum(axis=0)
+    low, high = difference_interval(missing, len(mask), other_holes, len(other))
+    rate, other_rate = missing / len(mask), other_holes / len(other)
     p_values = np.array([
-        _equal_rates(int(a), len(mask), int(b), len(other)) for a, b in zip(holes, other_holes, strict=True)
+        _equal_rates(int(a), len(mask), int(b), len(other)) for a, b in zip(missing, other_holes, strict=True)
     ])  # fmt: skip
     adjusted = holm(p_values)
     changes = [
@@ -151,9 +151,9 @@ def _compare_rates(names: list[str], mask: Bools, other: Bools) -> tuple[RateCha
     return tuple(sorted(changes, key=lambda change: -abs(change.difference)))
 
 
-def _equal_rates(holes: int, n_rows: int, other_holes: int, n_other: int) -> float:
+def _equal_rates(missing: int, n_rows: int, other_holes: int, n_other: int) -> float:
     """Returns the p-value of equal rates: chi-squared, or Fisher's where few rows are expected in a cell."""
-    table = np.array([[holes, n_rows - holes], [other_holes, n_other - other_holes]])
+    table = np.array([[missing, n_rows - missing], [other_holes, n_other - other_holes]])
     columns, total = table.sum(axis=0), n_rows + n_other
     if columns.min() == 0:
         return float("nan")

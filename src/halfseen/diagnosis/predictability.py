@@ -115,8 +115,8 @@ def run_predictability(cells: Cells, seed: int) -> tuple[Predictability, ...]:
 
 
 def _test_column(cells: Cells, j: int, n_rows: int, generator: np.random.Generator) -> Predictability:
-    holes, seen = np.flatnonzero(~cells.observed[:, j]), np.flatnonzero(cells.observed[:, j])
-    chosen = thin(holes, max(n_rows // 2, n_rows - len(seen)), generator)
+    missing, seen = np.flatnonzero(~cells.observed[:, j]), np.flatnonzero(cells.observed[:, j])
+    chosen = thin(missing, max(n_rows // 2, n_rows - len(seen)), generator)
     rest = thin(seen, n_rows - len(chosen), generator)
     rows = np.concatenate([chosen, rest])
     truth = np.arange(len(rows)) < len(chosen)

@@ -22,7 +22,7 @@ MAX_PAIRS = 1000  # of `to_dict`
 
 
 @dataclass(frozen=True)
-class ColumnHoles:
+class ColumnMissingness:
     """The missing values of one column.
 
     Attributes
@@ -53,7 +53,7 @@ class Diagnosis:
     ----------
     n_rows, n_missing : int
         The number of rows, and of missing values.
-    columns : tuple of ColumnHoles
+    columns : tuple of ColumnMissingness
         All columns, in table order.
     patterns : PatternTable
         Which columns are missing together, and whether the missingness is monotone.
@@ -71,7 +71,7 @@ class Diagnosis:
 
     n_rows: int
     n_missing: int
-    columns: tuple[ColumnHoles, ...]
+    columns: tuple[ColumnMissingness, ...]
     patterns: PatternTable
     associations: Associations
     little: LittleTest
@@ -96,8 +96,8 @@ class Diagnosis:
         """
         echoes = {name for group in self.patterns.together for name in group[1:]}
         clear = (pair for pair in self.associations.clear if pair.about == about)
-        holes = (pair for pair in clear if pair.column not in echoes)
-        return tuple(pair for pair in holes if about == "value" or pair.other not in echoes)
+        missing = (pair for pair in clear if pair.column not in echoes)
+        return tuple(pair for pair in missing if about == "value" or pair.other not in echoes)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the diagnosis as JSON data, with at most 1,000 pairs; NaN becomes None."""
@@ -162,7 +162,7 @@ def describe(
     drift = None if against is None else run_drift(cells.names, cells.observed, against)
     seed = seed_from(random_state)
     patterns = group_patterns(cells.observed)
-    columns = _count_holes(cells)
+    columns = _count_missing(cells)
     return Diagnosis(
         n_rows=cells.n_rows,
         n_missing=sum(column.n_missing for column in columns),
@@ -176,7 +176,7 @@ def describe(
     )
 
 
-def _count_holes(cells: Cells) -> tuple[ColumnHoles, ...]:
+def _count_missing(cells: Cells) -> tuple[ColumnMissingness, ...]:
     edges = np.linspace(0, cells.n_rows, min(MAX_STRETCHES, cells.n_rows) + 1).astype(np.int64)
     columns = []
     for column, seen in zip(cells.columns, cells.observed.T, strict=True):
@@ -186,6 +186,6 @@ def _count_holes(cells: Cells) -> tuple[ColumnHoles, ...]:
             counts = np.add.reduceat((~seen).astype(np.int64), edges[:-1])
             shares = (counts / np.diff(edges)).round(4).tolist()
         columns.append(
-            ColumnHoles(column.name, column.kind, n_missing, n_missing / cells.n_rows, tuple(shares))
+            ColumnMissingness(column.name, column.kind, n_missing, n_missing / cells.n_rows, tuple(shares))
         )
     return tuple(columns)

@@ -1,4 +1,4 @@
-r"""What being missing tells of a value: factors that turn a hole into a Gaussian pseudo-observation.
+r"""What being missing tells of a value: factors that turn a missing value into a Gaussian pseudo-observation.
 
 A feature hides itself with a probability :math:`\pi(x)` that depends on its own value. Given that it is
 hidden, its law gains the factor :math:`\pi(x)`; each factor here answers with a *site*, the Gaussian

@@ -121,9 +121,9 @@ def _score_fold(
     filled = [Incomplete.from_array(candidate.fill(table.codes[rows])) for rows in (train, test)]
     features = FeatureMap.fit(table.columns, filled[0], all_indicators=True)
     design = [features.encode(one).to_array() for one in filled]
-    holes = np.isnan(table.codes)
-    varying = holes[train].any(axis=0)
-    marked = [np.c_[x, holes[rows][:, varying]] for x, rows in zip(design, (train, test), strict=True)]
+    missing = np.isnan(table.codes)
+    varying = missing[train].any(axis=0)
+    marked = [np.c_[x, missing[rows][:, varying]] for x, rows in zip(design, (train, test), strict=True)]
     scores = []
     for x_train, x_test in (design, marked):
         model = clone(estimator).fit(x_train, y[train])

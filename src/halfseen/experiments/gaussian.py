@@ -32,7 +32,7 @@ def published(setting: Setting, model: str, metric: str) -> Published | None:
 
 EXPERIMENT = Experiment(
     name="gaussian",
-    question="How near the Bayes rate does a Gaussian, fitted to rows with holes, predict a linear target?",
+    question="How near the Bayes rate does a Gaussian, fitted to incomplete rows, predict a linear target?",
     paper="Le Morvan, Josse, Moreau, Scornet & Varoquaux (2020), NeuMiss networks",
     make_data=make_task,
     models={

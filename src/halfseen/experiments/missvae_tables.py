@@ -209,7 +209,7 @@ _TABLES = [CALIFORNIA, LETTER, MINIBOONE]
 
 EXPERIMENT = Experiment(
     name="missvae-tables",
-    question="Do posteriors made of several Gaussians help autoencoders to learn from tables with holes?",
+    question="Do posteriors made of several Gaussians help autoencoders to learn from incomplete tables?",
     paper="Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data",
     make_data=make_task,
     data_sets=lambda setting: (DATA_SETS[setting["table"]],),

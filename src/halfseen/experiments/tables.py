@@ -140,7 +140,7 @@ def _models() -> dict[str, Any]:
 
 EXPERIMENT = Experiment(
     name="tables",
-    question="How well do deep latent-variable models fill the holes of real tables?",
+    question="How well do deep latent-variable models impute the missing values of real tables?",
     paper="no paper: scikit-learn's imputers are the rivals",
     make_data=make_task,
     data_sets=lambda setting: (_SOURCES[setting["table"]][0],),

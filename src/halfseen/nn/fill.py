@@ -52,7 +52,7 @@ class LearnedFill(nn.Module):
 def encoder_input(batch: Incomplete, fill: nn.Module, with_mask: bool = True) -> Tensor:
     r"""Returns what every encoder reads: the filled values and then, as 0 and 1, which were observed.
 
-    The mask tells a zero that was seen from a hole; without it the input is :math:`(*, D)`, with it
+    The mask tells a zero that was seen from a missing value; without it the input is :math:`(*, D)`, with it
     :math:`(*, 2D)`.
 
     Examples

@@ -8,7 +8,7 @@ from halfseen.nn.residual import ResidualMLP, empty_linear, reset_layers
 
 
 class SetEncoder(nn.Module):
-    r"""Creates an encoder that sums codes of the observed features, so a hole contributes exactly nothing.
+    r"""Creates an encoder that sums codes of the observed features, to which missing cells add nothing.
 
     .. math:: f(x_o) = g\Big(\sum_{j \in o} \operatorname{relu}(U e_j + w x_j + b)\Big)
 
@@ -28,8 +28,8 @@ class SetEncoder(nn.Module):
 
     Notes
     -----
-    Shapes: from :math:`(*, 2D)`, as `encoder_input` returns it, to the outputs of `network`; values of holes
-    are never read.
+    Shapes: from :math:`(*, 2D)`, as `encoder_input` returns it, to the outputs of `network`; values of
+    missing cells are never read.
 
     References
     ----------

@@ -105,7 +105,7 @@ def log_ratio(ratio: float) -> float:
 
 
 def rate_bars(change: dict[str, Any], most: float) -> str:
-    """Draw the rate of holes in a table and, below it, in the reference."""
+    """Draw the rate of missing values in a table and, below it, in the reference."""
     width = _MARK_WIDTH
     bars = "".join(
         f'<rect class="{shade}" x="0" y="{y}" width="{max(width * rate / most, 0.5):.1f}" height="6" rx="1"/>'

@@ -12,7 +12,7 @@ from halfseen.report.shown_cells import ShownCells
 MAX_LEVELS = 12
 MAX_BINS = 32
 MAX_CELLS = 8
-"""Up to so many holes are drawn one by one, each with its interval: too few for a distribution."""
+"""Up to so many missing values are drawn one by one, each with its interval: too few for a distribution."""
 
 LEVEL_KINDS = ("binary", "categorical", "ordinal")
 NUMBER_KINDS = ("continuous", "positive", "count", "datetime", "duration")
@@ -38,7 +38,7 @@ def summarize_fill(
     probability: np.ndarray | None,
     shown: ShownCells | None = None,
 ) -> Fill:
-    """Compare the observed cells of one column with the values that filled its holes.
+    """Compare the observed cells of one column with the values that filled the missing ones.
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ def summarize_fill(
     """
     name = known.name
     column, written = _filterable(table[name]), _filterable(filled[name])
-    holes = pc.is_null(column, nan_is_null=True).to_numpy()
-    n_missing, n_filled = int(holes.sum()), int((holes & written.is_valid().to_numpy()).sum())
-    cells = holes if shown is None else shown.of_column[name]
+    missing = pc.is_null(column, nan_is_null=True).to_numpy()
+    n_missing, n_filled = int(missing.sum()), int((missing & written.is_valid().to_numpy()).sum())
+    cells = missing if shown is None else shown.of_column[name]
     single = written if shown is None else written.take(pa.array(shown.rows))
     answers = [single, *(_filterable(one[name]) for one in draws)]
     shows = cells & single.is_valid().to_numpy()
@@ -78,7 +78,7 @@ def summarize_fill(
         "chart": None,
         "clipped": False,
     }
-    if not shows.any() or n_missing == len(holes):
+    if not shows.any() or n_missing == len(missing):
         return fill
     if known.kind in LEVEL_KINDS:
         fill |= _compare_levels(known.levels, column, answers, cells)
@@ -88,7 +88,7 @@ def summarize_fill(
         ends = np.empty((2, 0))
         if low is not None and high is not None:
             ends = np.stack([numbers_of(end[name].filter(pa.array(shows))) for end in (low, high)])
-        fill |= _compare_numbers(column.filter(pa.array(~holes)), answers, cells, ends)
+        fill |= _compare_numbers(column.filter(pa.array(~missing)), answers, cells, ends)
         fill |= _summarize_widths(ends, fill["observed_sd"])
     return fill
 

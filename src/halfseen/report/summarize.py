@@ -62,9 +62,9 @@ def summarize(
     Parameters
     ----------
     table : pyarrow.Table
-        The table with its holes.
+        The incomplete table.
     filled : pyarrow.Table
-        The same table with the best single value in each hole.
+        The same table with the best single value in each missing cell.
     draws : sequence of pyarrow.Table
         Completed tables drawn from the model; may be empty. Of the rows of `shown` only, if it is given.
     low, high : pyarrow.Table or None
@@ -95,9 +95,9 @@ def summarize(
     dict
         Numbers, strings, lists and dicts only: it survives ``json.dumps``.
     """
-    holes = np.column_stack([_nulls(column) for column in table.columns])  # (N, D)
+    empty = np.column_stack([_nulls(column) for column in table.columns])  # (N, D)
     n_left = np.array([column.null_count for column in filled.columns])
-    per_column = holes.sum(axis=0)
+    per_column = empty.sum(axis=0)
     known = {column.name: column for column in schema.columns}
     columns = [
         _summarize_column(name, table[name], known.get(name), int(missing), int(still))
@@ -107,12 +107,12 @@ def summarize(
         "source": source,
         "n_rows": table.num_rows,
         "n_columns": table.num_columns,
-        "n_cells": int(holes.size),
+        "n_cells": int(empty.size),
         "n_missing": int(per_column.sum()),
         "n_left": int(n_left.sum()),
         "left": _summarize_left(columns, left or {}),
         "n_left_columns": int((n_left > 0).sum()),
-        "n_complete_rows": int((~holes.any(axis=1)).sum()),
+        "n_complete_rows": int((~empty.any(axis=1)).sum()),
         "n_complete_columns": int((per_column == 0).sum()),
         "method": method,
         "seed": seed,
@@ -124,8 +124,8 @@ def summarize(
         "command": command,
         "notes": list(notes),
         "columns": columns,
-        "patterns": summarize_patterns(holes, table.column_names),
-        "blocks": summarize_blocks(holes, table.column_names),
+        "patterns": summarize_patterns(empty, table.column_names),
+        "blocks": summarize_blocks(empty, table.column_names),
         "fills": [
             _summarize_fill(
                 known[name], table, filled, draws, low, high, (probabilities or {}).get(name), shown
@@ -181,25 +181,25 @@ def _summarize_column(
     }
 
 
-def _most_missing(holes: np.ndarray, at_most: int) -> np.ndarray:
+def _most_missing(missing: np.ndarray, at_most: int) -> np.ndarray:
     """Return the positions of incomplete columns; those with most missing values if there are many."""
-    counts = holes.sum(axis=0)
+    counts = missing.sum(axis=0)
     chosen = np.argsort(-counts, kind="stable")[:at_most]
     return np.sort(chosen[counts[chosen] > 0])
 
 
-def summarize_patterns(holes: np.ndarray, names: Sequence[str]) -> Summary:
+def summarize_patterns(missing: np.ndarray, names: Sequence[str]) -> Summary:
     """Count the combinations of columns that are missing together, the most frequent first."""
-    places = _most_missing(holes, MAX_PATTERN_COLUMNS)
+    places = _most_missing(missing, MAX_PATTERN_COLUMNS)
     if len(places) == 0:
         return {
             "columns": [],
             "rows": [],
-            "n_patterns": int(len(holes) > 0),
+            "n_patterns": int(len(missing) > 0),
             "n_other": 0,
             "n_hidden_columns": 0,
         }
-    part = holes[:, places]
+    part = missing[:, places]
     packed = np.zeros((len(part), 8 * -(-len(places) // 64)), dtype=np.uint8)
     bits = np.packbits(part, axis=1)
     packed[:, : bits.shape[1]] = bits
@@ -222,18 +222,18 @@ def summarize_patterns(holes: np.ndarray, names: Sequence[str]) -> Summary:
         "rows": rows,
         "n_patterns": len(counts),
         "n_other": int(len(part) - sum(row["count"] for row in rows)),
-        "n_hidden_columns": int((holes.any(axis=0)).sum() - len(places)),
+        "n_hidden_columns": int((missing.any(axis=0)).sum() - len(places)),
     }
 
 
-def summarize_blocks(holes: np.ndarray, names: Sequence[str]) -> Summary:
+def summarize_blocks(missing: np.ndarray, names: Sequence[str]) -> Summary:
     """Return the share of missing cells per column and block of consecutive rows."""
-    places = _most_missing(holes, MAX_COLUMNS)
-    n_blocks = min(MAX_BLOCKS, len(holes))
+    places = _most_missing(missing, MAX_COLUMNS)
+    n_blocks = min(MAX_BLOCKS, len(missing))
     if len(places) == 0 or n_blocks == 0:
         return {"columns": [], "edges": [], "shares": []}
-    edges = np.linspace(0, len(holes), n_blocks + 1).astype(int)
-    counts = np.add.reduceat(holes[:, places].astype(np.int64), edges[:-1], axis=0)  # (blocks, columns)
+    edges = np.linspace(0, len(missing), n_blocks + 1).astype(int)
+    counts = np.add.reduceat(missing[:, places].astype(np.int64), edges[:-1], axis=0)  # (blocks, columns)
     shares = counts / np.diff(edges)[:, None]
     return {
         "columns": [names[place] for place in places],

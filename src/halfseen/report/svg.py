@@ -73,7 +73,7 @@ def _step_path(xs: Sequence[float], ys: Sequence[float], start: str = "M") -> st
 def histogram(fill: dict[str, Any]) -> str:
     """Draw observed shares as bars, and above them what was imputed.
 
-    That is a stepped line with its band over the draws; or, for few holes, each with its interval.
+    That is a stepped line with its band over the draws; or, for few missing values, each with its interval.
     """
     edges, n_bins = fill["edges"], len(fill["observed"])
     cells = fill["cells"]
@@ -103,7 +103,7 @@ def histogram(fill: dict[str, Any]) -> str:
 
 
 def _intervals(fill: dict[str, Any], floor: float) -> list[str]:
-    """Draw each hole as its best value and its interval, the lowest value at the bottom."""
+    """Draw each missing value as its best value and its interval, the lowest value at the bottom."""
     low, high = fill["edges"][0], fill["edges"][-1]
     label = _labeller(fill["edges"], fill.get("time"))
     gap = min(18.0, (floor - _TOP - 16) / len(fill["cells"]))

@@ -157,7 +157,7 @@ class GibbsSampler:
         batch : Incomplete
             Rows (N, D).
         start : Tensor
-            Completed rows (N, K, D); their cells are read where `batch` has holes.
+            Completed rows (N, K, D); their cells are read where those of `batch` are missing.
         noise : Uniforms
             Of these rows.
         z : Tensor, optional

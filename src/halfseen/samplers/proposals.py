@@ -1,10 +1,11 @@
 r"""Where to draw latents of a row for importance sampling: its posterior, or what is learned from its draws.
 
-The encoder's posterior is diagonal, and one network serves every pattern of holes. Where it fits a row badly
-a few draws have all the weight. Such a row gets a proposal of its own: a multivariate Student t around the
-nearest mode, as wide as the curvature there says, beside a share of the encoder's posterior that keeps what
-the t might miss. Far outliers can have two modes, one where the encoder points and one where the outlier is
-taken for noise; weights of draws of the one say nothing of the other, so other starts are compared, too.
+The encoder's posterior is diagonal, and one network serves every pattern of missing cells. Where it fits a
+row badly a few draws have all the weight. Such a row gets a proposal of its own: a multivariate Student t
+around the nearest mode, as wide as the curvature there says, beside a share of the encoder's posterior that
+keeps what the t might miss. Far outliers can have two modes, one where the encoder points and one where the
+outlier is taken for noise; weights of draws of the one say nothing of the other, so other starts are
+compared, too.
 """
 
 import math
