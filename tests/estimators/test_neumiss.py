@@ -15,6 +15,7 @@ import halfseen
 from halfseen import NeuMissClassifier, NeuMissRegressor
 from halfseen.data.incomplete import Incomplete
 from halfseen.datasets import GaussianClassificationProblem, GaussianProblem
+from halfseen.models import neumiss
 
 SMALL = {"n_networks": 2, "width": 16, "max_epochs": 5, "random_state": 0}
 REGRESSOR, CLASSIFIER = NeuMissRegressor(**SMALL), NeuMissClassifier(**SMALL)
@@ -420,3 +421,17 @@ def test_a_second_fit_without_networks_keeps_no_history_of_the_first():
     model = NeuMissRegressor(n_networks=1, width=4, max_epochs=2, random_state=0).fit(X, y[:, 0])
     assert len(model.history_.train_loss) == 2
     assert model.set_params(head="linear").fit(X, y[:, 0]).history_.train_loss == ()
+
+
+@BOTH
+def test_a_first_prediction_by_parts_of_the_rows_is_that_of_all_together(estimator, monkeypatch):
+    X, y = incomplete()
+    first = clone(estimator).fit(X, target_of(estimator, y)).model_.first
+    whole = first(Incomplete.from_array(X))
+    monkeypatch.setattr(neumiss, "memory_budget", lambda: 16 * neumiss.COPIES * 70 * len(first.joint.loc))
+    sizes, usual = [], neumiss.FirstPrediction._of
+    monkeypatch.setattr(neumiss.FirstPrediction, "_of", lambda *a: sizes.append(len(a[1])) or usual(*a))
+    parts = first(Incomplete.from_array(X))
+    assert sizes == [70, 70, 70, 70, 20]
+    for name in ("inputs", "base", "spread"):
+        torch.testing.assert_close(getattr(parts, name), getattr(whole, name), rtol=1e-6, atol=1e-6)

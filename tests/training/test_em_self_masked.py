@@ -280,6 +280,32 @@ def test_a_large_table_starts_from_a_part_of_it(missingness, mask, monkeypatch):
     assert warm.objective[-1] == pytest.approx(cold.objective[-1], abs=1e-4)
 
 
+@pytest.mark.parametrize("missingness", ["self-masking-gaussian", "self-masking-probit"])
+def test_a_mask_is_fitted_to_some_rows_of_a_table_with_very_many_cells(missingness, monkeypatch):
+    monkeypatch.setattr(em_self_masked, "WARM_UP_ROWS", 20)
+    monkeypatch.setattr(em_self_masked, "MOST_CELLS", 300)
+    sizes, usual = [], em_self_masked._SelfMaskedEM.__init__
+
+    def remembered(self, batch, mask, settings, weights):
+        assert len(weights) == len(batch)
+        sizes.append(len(batch))
+        usual(self, batch, mask, settings, weights)
+
+    monkeypatch.setattr(em_self_masked._SelfMaskedEM, "__init__", remembered)
+    x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    batch = Incomplete(x, x < 0.5)
+    settings = EMSettings(ridge=1.0, max_iterations=3, tolerance=1e-4)
+    fit_masked_gaussian(
+        batch,
+        missingness,
+        torch.ones(3, dtype=torch.bool),
+        settings,
+        generator=torch.Generator().manual_seed(0),
+        weights=torch.ones(400, dtype=torch.float64),
+    )
+    assert max(sizes) == 100  # a third of the cells that are allowed, as there are three features
+
+
 def test_what_is_no_missingness_is_refused():
     message = "missingness must be one of 'mar', 'self-masking-probit', 'self-masking-gaussian', got 'mnar'"
     with pytest.raises(ValueError, match=message):

@@ -151,13 +151,7 @@ class SelfMaskedGaussian:
 
     def without_sites(self, posterior: Posterior, sites: Sites) -> tuple[Tensor, Tensor]:
         """Returns mean and variance (N, D) of each hidden cell without its own factor; any where observed."""
-        hidden = posterior.variance > 0
-        precision = 1 / torch.where(hidden, posterior.variance, self.covariance.diagonal())
-        linear = precision * posterior.mean - torch.where(hidden, sites.linear, 0.0)
-        precision = precision - torch.where(hidden, sites.precision, 0.0)
-        # What other cells say only adds to the precision: below it is nothing but rounding.
-        precision = torch.maximum(precision, 1 / self.covariance.diagonal())
-        return linear / precision, 1 / precision
+        return without_sites(posterior.mean, posterior.variance, sites, self.covariance.diagonal())
 
     def settle(self, batch: Incomplete) -> tuple[Posterior, Sites]:
         """Returns posterior and sites that agree with each other; each row has as many sweeps as it needs."""
@@ -259,3 +253,20 @@ class SelfMaskedGaussian:
             return factor
 
         return factorise
+
+
+def without_sites(mean: Tensor, variance: Tensor, sites: Sites, prior: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns mean and variance (N, D) of each hidden cell without its own factor; any where observed.
+
+    Shapes
+    ------
+    mean, variance : :math:`(N, D)`, of the cells with their factors; a variance of 0 where observed.
+    prior : :math:`(D)`, the variances of the features.
+    """
+    hidden = variance > 0
+    precision = 1 / torch.where(hidden, variance, prior)
+    linear = precision * mean - torch.where(hidden, sites.linear, 0.0)
+    precision = precision - torch.where(hidden, sites.precision, 0.0)
+    # What other cells say only adds to the precision: below it is nothing but rounding.
+    precision = torch.maximum(precision, 1 / prior)
+    return linear / precision, 1 / precision

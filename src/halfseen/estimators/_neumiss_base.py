@@ -87,12 +87,13 @@ class NeuMissBase(TableEstimator):
         weights = read_weights(sample_weight, n_rows)
         counted = weights > 0
         joint, target, task = self._read_targets(y, n_rows, counted)
-        codes = read.codes[counted]
+        codes = read.codes if bool(counted.all()) else read.codes[counted]
         generator = torch_generator(self.seed_)
-        features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
-        rows = SupervisedRows(features.encode(codes), joint, target, weights[counted])
+        features, batch = FeatureMap.fit_encoded(self._modelled, codes, all_indicators=False)
+        rows = SupervisedRows(batch, joint, target, weights[counted])
         settings = self._settings(rows, generator)
         train, held = split_rows(rows, self.validation_fraction, generator)
+        del read, codes, batch, rows  # all rows are in train and held
         fit = fit_neumiss(
             train,
             held,

@@ -65,7 +65,8 @@ class GaussianImputer(BaseImputer):
         masking models always use ``"gaussian"``, because the shape of the margins identifies them.
     missingness : {"mar", "self-masking-probit", "self-masking-gaussian"}, default="mar"
         The assumed mechanism: missing at random; a probability that rises or falls with the value, as when
-        large incomes are not reported; or a probability that is largest around some value of the column.
+        large incomes are not reported; or a probability that is largest around some value of the column. The
+        last two are fitted to at most a million values, of rows chosen at random.
     ridge : float or "auto", default="auto"
         Regularisation: the number of pseudo-rows of uncorrelated data that are added to the table. ``"auto"``
         chooses it by held-out likelihood if there are few rows for the number of features. From 150 features

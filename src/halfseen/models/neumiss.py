@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.conditional import JointGaussian, condition, joint_from_state, joint_state
 from halfseen.models.logistic_link import LogisticLink
@@ -20,6 +21,7 @@ from halfseen.nn.ensemble import EnsembleMLP
 from halfseen.nn.normal_scores import NormalScores
 
 LARGEST_INPUT = 6.0  # networks see inputs up to so many standard deviations from the mean
+COPIES = 24  # numbers for each feature of a row that are there while it is conditioned on
 NETWORK = "network."
 
 
@@ -54,7 +56,21 @@ class FirstPrediction:
     link: LogisticLink | None = None
 
     def __call__(self, batch: Incomplete) -> HeadInputs:
-        """Returns the inputs of the networks, the first prediction and its standard deviation."""
+        """Returns the inputs of the networks, the first prediction and its standard deviation.
+
+        Some rows at a time: beside them there are several arrays of their size.
+        """
+        size = max(1, memory_budget() // (2 * 8 * COPIES * len(self.joint.loc)))
+        if len(batch) <= size:
+            return self._of(batch)
+        parts = [self._of(part) for part in batch.chunks(size)]
+        return HeadInputs(
+            torch.cat([part.inputs for part in parts]),
+            torch.cat([part.base for part in parts]),
+            torch.cat([part.spread for part in parts]),
+        )
+
+    def _of(self, batch: Incomplete) -> HeadInputs:
         clipped = self.clip(batch)
         n_features = clipped.n_features
         mean, variance = condition(self.joint, clipped, len(self.joint.loc) - n_features)

@@ -18,7 +18,7 @@ from halfseen.distributions.mask_factors import (
     Sites,
 )
 from halfseen.distributions.patterns import plan_buckets
-from halfseen.distributions.self_masked import SelfMaskedGaussian
+from halfseen.distributions.self_masked import SelfMaskedGaussian, without_sites
 from halfseen.training.ascent import Ascent, ascend, squared_step
 from halfseen.training.em import (
     WARM_UP_ROWS,
@@ -37,6 +37,7 @@ ROUGH_STEPS = 12  # to compare starts, and to find where a bump starts
 STEEPNESSES = (1.0, 4.0)  # of probits that are tried beside a flat one, for features of unit variance
 SKEWED = 3.0  # standard errors of a Gaussian's skewness, beyond which a probit may have cut a side off
 COPIES = 24  # numbers for each cell that are there at a time, while a step handles its row or its feature
+MOST_CELLS = 1_000_000  # to which a mask is fitted: each takes about 220 bytes, and more tell little more
 MIN_CELLS = 10  # with fewer cells shown or hidden a feature tells nothing of how it hides
 
 OFFERED = (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN)
@@ -65,7 +66,8 @@ def fit_masked_gaussian(
 ) -> MaskedFit:
     """Fits a Gaussian to rows with missing values, with or without a model of why cells are missing.
 
-    Without a start, large tables start from a fit to a random subset of rows.
+    Without a start, large tables start from a fit to a random subset of rows. A model of why cells are
+    missing is fitted to at most `MOST_CELLS` cells, of rows chosen at random, as each cell has a state.
 
     Parameters
     ----------
@@ -99,15 +101,14 @@ def fit_masked_gaussian(
             batch, settings, generator=generator, weights=weights, start=known, callback=callback
         )
         return MaskedFit(plain.gaussian, plain.objective)
+    n_rows = max(3 * WARM_UP_ROWS, MOST_CELLS // batch.n_features)
+    batch, weights = _some_rows(batch, weights, n_rows, n_rows, generator)
     if isinstance(start, SelfMaskedGaussian) and start.mask.exact == (missingness == Missingness.GAUSSIAN):
         ascent = fit_self_masked(
             batch, start.gaussian, start.mask, settings, weights=weights, callback=callback
         )
         return MaskedFit(ascent.point, ascent.objective)
-    some, some_weights = batch, weights
-    if len(batch) >= 3 * WARM_UP_ROWS:
-        rows = torch.randperm(len(batch), generator=generator)[:WARM_UP_ROWS]
-        some, some_weights = batch[rows], None if weights is None else weights[rows]
+    some, some_weights = _some_rows(batch, weights, 3 * WARM_UP_ROWS - 1, WARM_UP_ROWS, generator)
     first = _start(some, missingness, may_hide, settings, generator, some_weights, start)
     for part, part_weights in ((some, some_weights), (batch, weights))[len(some) == len(batch) :]:
         ascent = fit_self_masked(
@@ -115,6 +116,16 @@ def fit_masked_gaussian(
         )
         first = ascent.point
     return MaskedFit(ascent.point, ascent.objective)
+
+
+def _some_rows(
+    batch: Incomplete, weights: Tensor | None, most: int, n_rows: int, generator: torch.Generator
+) -> tuple[Incomplete, Tensor | None]:
+    """Returns so many rows at random, with their weights, of a table with more than `most`."""
+    if len(batch) <= most:
+        return batch, weights
+    rows = torch.randperm(len(batch), generator=generator)[:n_rows]
+    return batch[rows], None if weights is None else weights[rows]
 
 
 def _start(
@@ -238,39 +249,35 @@ class _SelfMaskedEM:
     def step(self, point: _Point) -> tuple[float, _Point]:
         """The E-step takes some rows at a time, the M-step of the mask some features."""
         model, sites = point.model, point.sites
-        shape = self.batch.x.shape
-        mean, variance, rest_mean, rest_variance, precision, linear = (
-            self.batch.x.new_empty(shape) for _ in range(6)
-        )
+        mean, variance = torch.empty_like(self.batch.x), torch.empty_like(self.batch.x)
         covariance, log_joint = torch.zeros_like(model.covariance), self.batch.x.new_empty(len(self.batch))
+        following = model.first_sites(self.batch) if model.mask.exact else _empty_sites(self.batch)
         for part, buckets in zip(self.parts, self.buckets, strict=True):
-            rows, own = self.batch[part], sites[part]
-            if model.mask.exact:
-                own = model.first_sites(rows)
-            else:  # sites of the step before, brought up to date
-                own = model.next_sites(model.condition(rows, own, buckets), own)
+            rows, own = self.batch[part], following[part]
+            if not model.mask.exact:  # sites of the step before, brought up to date
+                own = model.next_sites(model.condition(rows, sites[part], buckets), sites[part])
+                following.precision[part], following.linear[part] = own.precision, own.linear
             posterior, added = model.condition_and_sum(rows, own, buckets, self.column[part, 0])
             covariance += added
             log_joint[part] = model.log_joint(rows, posterior, own)
             mean[part], variance[part] = posterior.mean, posterior.variance
-            rest_mean[part], rest_variance[part] = model.without_sites(posterior, own)
-            precision[part], linear[part] = own.precision, own.linear
         value = penalised_mean(log_joint, model.gaussian, self.ridge, self.weights)
         value += float(model.mask.log_prior() / self.column.sum())
         gaussian = maximise(mean, covariance, self.ridge, self.weights)
-        stepped = self._m_step(model.mask, (mean, variance, rest_mean, rest_variance))
-        return value, _Point(SelfMaskedGaussian(gaussian, stepped), Sites(precision, linear))
+        stepped = self._m_step(model, mean, variance, following)
+        return value, _Point(SelfMaskedGaussian(gaussian, stepped), following)
 
-    def _m_step(self, mask: MaskFactor, laws: tuple[Tensor, Tensor, Tensor, Tensor]) -> MaskFactor:
+    def _m_step(self, model: SelfMaskedGaussian, mean: Tensor, variance: Tensor, sites: Sites) -> MaskFactor:
         """Returns the mask after a step for each feature, given what is hidden (N, D), see `Evidence`."""
-        coefficients = []
+        coefficients, prior = [], model.covariance.diagonal()
         for some in self.columns:
             observed = self.batch.observed[:, some]
             x = torch.where(observed, self.batch.x[:, some], 0.0)
-            mean, variance, rest_mean, rest_variance = (law[:, some] for law in laws)
-            evidence = Evidence(x, observed, mean, variance, rest_mean, rest_variance, self.column)
-            coefficients.append(mask.of_features(some).m_step(evidence).coefficients)
-        return mask.with_coefficients(torch.cat(coefficients))
+            laws = mean[:, some], variance[:, some]
+            own = Sites(sites.precision[:, some], sites.linear[:, some])
+            evidence = Evidence(x, observed, *laws, *without_sites(*laws, own, prior[some]), self.column)
+            coefficients.append(model.mask.of_features(some).m_step(evidence).coefficients)
+        return model.mask.with_coefficients(torch.cat(coefficients))
 
     def extrapolate(self, first: _Point, second: _Point, third: _Point) -> _Point:
         n_features = self.batch.n_features
@@ -285,3 +292,7 @@ class _SelfMaskedEM:
             return torch.cat([gaussian_vector(point.model.gaussian), point.model.mask.coefficients.flatten()])
 
         return squared_step(flatten(first), flatten(second), flatten(third), rebuild) or third
+
+
+def _empty_sites(batch: Incomplete) -> Sites:
+    return Sites(torch.empty_like(batch.x), torch.empty_like(batch.x))

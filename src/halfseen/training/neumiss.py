@@ -71,6 +71,8 @@ class SupervisedRows:
 
     def clipped(self, bounds: Tensor) -> "SupervisedRows":
         """Returns the rows with features (N, D) drawn into the bounds (2, D)."""
+        if bool(bounds.isinf().all()):
+            return self
         return replace(self, batch=Incomplete(self.batch.x.clamp(*bounds), self.batch.observed))
 
 
