@@ -191,6 +191,18 @@ def test_a_user_makes_such_a_column_numbers_and_the_exceptions_keep_their_text(r
     assert any("except for 'about 5' in line 21: kept as text" in note for note in file.notes)
 
 
+def test_words_that_answer_for_many_numbers_are_named_though_they_are_more_than_a_tenth(read):
+    incomes = [f"{1000 + 137 * i}" for i in range(40)]
+    file = read("income,x\n" + "".join(f"{cell},1\n" for cell in [*incomes, *["prefer not to say"] * 12]))
+    (note,) = file.notes
+    assert note.startswith(
+        "column 'income' contains numbers except for 'prefer not to say' in line 42 and 11 more"
+    )
+    assert "left as text and not imputed; --number-format income=1234.56 reads the other values" in note
+    few = read("size,x\n" + "".join(f"{cell},1\n" for cell in [*[36, 38, 40] * 10, *["unsure"] * 12]))
+    assert few.notes == ()  # three numbers among words are levels
+
+
 def test_a_column_that_is_left_alone_is_filled_if_every_column_is_to_be(read):
     text = "d,x\n05/06/2021,1\n06/03/2021,2\n"
     assert read(text, overrides={"*": {"fill": True}}).settings["d"] == {"kind": "text"}

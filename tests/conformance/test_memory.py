@@ -41,7 +41,7 @@ def beyond(found):
     ]
 
 
-SLOW_ROWS = 300
+SLOW_ROWS = 150
 """Of presets of "latent", which are slow; larger than what they handle at a time are four times as many."""
 
 

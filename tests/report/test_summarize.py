@@ -283,6 +283,14 @@ def test_of_many_missing_cells_a_random_sample_is_shown_and_of_few_all():
     assert not np.array_equal(choose_cells(table, seed=2, max_shown=40).rows, shown.rows)
 
 
+def test_columns_share_the_rows_of_their_shown_cells():
+    rng = np.random.default_rng(0)
+    cells = np.where(rng.random((4000, 20)) < 0.25, np.nan, 1.0)
+    shown = choose_cells(pa.table({f"x{j}": cells[:, j] for j in range(20)}), max_shown=50)
+    assert all(cells.sum() == 50 for cells in shown.of_column.values())
+    assert len(shown.rows) < 400  # about 200 rows have 50 missing cells of a column
+
+
 def test_a_fill_is_compared_on_the_cells_that_are_shown():
     table, full, schema = with_missing()
     shown = choose_cells(table, max_shown=40)

@@ -20,6 +20,9 @@ from halfseen.cli.rules import ColumnRules
 MOSTLY, MOSTLY_CELLS = 0.9, 10
 """The share and number of cells that must be numbers or dates for the others to be called exceptions."""
 
+HALF = 0.5
+"""The same share where the others are a few words, each of which is repeated, such as "refused"."""
+
 _FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5
 _SAMPLE = 500
 _SHOWN = 5
@@ -289,7 +292,8 @@ def _spread(hidden: Mask, texts: pa.DictionaryArray) -> pa.Array:
 def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, cells: pa.Table) -> Outcome:
     """Return a column in which not every cell is a number or date: as text, and left alone if most are."""
     total, n_fits = int(draft.counts.sum()), int(draft.counts[fits].sum())
-    if n_fits < max(MOSTLY * total, MOSTLY_CELLS):
+    few_words = np.sum(~fits) <= _SHOWN and np.sum(fits) > _FEW_LEVELS  # beside many values: answers, codes
+    if n_fits < max((HALF if few_words else MOSTLY) * total, MOSTLY_CELLS):
         return _text(draft)
     text = f"contains {what} except for {_list_misfits(draft, fits, cells)}"
     remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the other values as {what}"

@@ -42,11 +42,10 @@ def take_rows(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
 
 def choose_cells(table: pa.Table, seed: int = 0, max_shown: int = MAX_SHOWN) -> ShownCells:
     """Return the missing cells to show, at most `max_shown` of each column."""
-    rng = np.random.default_rng(seed)
+    order = np.random.default_rng(seed).permutation(table.num_rows)
     chosen = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        rows = np.flatnonzero(pc.is_null(column, nan_is_null=True).to_numpy())
-        some = rng.choice(rows, max_shown, replace=False) if len(rows) > max_shown else rows
-        chosen[name] = np.sort(some)
+        missing = pc.is_null(column, nan_is_null=True).to_numpy()
+        chosen[name] = order[missing[order]][:max_shown]  # one order for all: columns share rows
     rows = np.unique(np.concatenate([*chosen.values(), np.empty(0, dtype=np.int64)]))
     return ShownCells(rows, {name: np.isin(rows, some) for name, some in chosen.items()})
