@@ -33,20 +33,24 @@ def test_a_single_row_of_pixels_predicts_the_class_though_training_images_were_c
     np.testing.assert_allclose(nothing, [[0.5, 0.5]], atol=0.02)
 
 
-def test_probabilities_are_geometric_means_over_shifted_images():
+def test_probabilities_are_averages_over_shifted_images():
     X, y = stripes(60)
     model = ConvACClassifier(**TINY | {"max_epochs": 2}, shifts=1).fit(X, y)
     partly = np.where(np.random.default_rng(1).random(X.shape) < 0.5, np.nan, X)[:5]
     features = (np.nan_to_num(partly) - 1.5) / 1.5  # shades from -1 to 1
-    logs = []
+    logs, joint = [], []
     for down, across in itertools.product((-1, 0, 1), repeat=2):
         frame, seen = np.zeros((5, 8, 8)), np.zeros((5, 8, 8), dtype=bool)
         place = slice(None), slice(1 + down, 7 + down), slice(1 + across, 7 + across)
         frame[place], seen[place] = features, ~np.isnan(partly)
         batch = Incomplete(torch.tensor(frame).flatten(1), torch.tensor(seen).flatten(1))
         logs.append(model.circuit_.class_probabilities(batch).log())
+        joint.append(model.circuit_.class_log_likelihood(batch).exp() * model.circuit_.log_prior.exp())
     expected = torch.stack(logs).mean(dim=0).softmax(dim=-1)
     np.testing.assert_allclose(model.predict_proba(partly), expected, atol=1e-9)
+    mixed = torch.stack(joint).sum(dim=0)
+    mixture = model.set_params(averaging="mixture").predict_proba(partly)
+    np.testing.assert_allclose(mixture, mixed / mixed.sum(dim=1, keepdim=True), atol=1e-9)
 
 
 def test_missing_pixels_are_imputed_from_the_rest_of_the_image():
@@ -108,6 +112,7 @@ def test_the_parameters_of_a_loaded_model_are_those_that_were_saved(tmp_path, ch
             "structure must be 'deep' or 'shallow', got 'tree'",
         ),
         (stripes(6)[0], [0, 1] * 3, {"n_channels": [4, 0]}, "n_channels must be at least 1, got 0"),
+        (stripes(6)[0], [0, 1] * 3, {"averaging": "mean"}, "averaging must be 'geometric' or 'mixture'"),
         (stripes(6)[0], [0, 1] * 3, {"shifts": -1}, "shifts must be at least 0, got -1"),
         (stripes(6)[0].reshape(6, -1), [0, 1] * 3, {}, "Rows of pixels need image_shape"),
         (stripes(6)[0].reshape(6, -1), [0, 1] * 3, {"image_shape": (5, 7)}, "has 35 pixels"),

@@ -63,6 +63,11 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
         "The most pixels by which images are shifted, in training at random. Predictions are averaged over "
         "all (2 * shifts + 1)**2 shifts, and take as many times longer.",
     ),
+    "averaging": (
+        '{"geometric", "mixture"}',
+        "How predictions are averaged over shifts: by the geometric mean of the probabilities of each class, "
+        "or as those of the mixture of the shifted densities, which is normalised.",
+    ),
     "beta": (
         "float",
         "The weight of the log-likelihood of the pixels, per pixel, beside that of the class given them.",

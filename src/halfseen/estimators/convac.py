@@ -26,6 +26,7 @@ from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.initialisation import cluster_patches, random_weights
 from halfseen.models.circuits.structure import Structure
 from halfseen.models.image_circuit import (
+    Averaging,
     ImageCircuit,
     Pixels,
     patch_likelihood,
@@ -140,8 +141,8 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     :math:`A^y` of each class is factorised by a network of sums and of products over 2 x 2 neighbours.
     Missing pixels are integrated out exactly in one pass, so a classifier that was trained on complete images
     serves every pattern of missing pixels. In training pixels are left out at random and integrated out.
-    With `shifts`, each batch is shifted at random, and the probabilities of a class are geometric means over
-    all shifts, which makes them more accurate. Assumes that pixels are missing at random (MAR).
+    With `shifts`, each batch is shifted at random, and the probabilities of a class are averaged over all
+    shifts. Assumes that pixels are missing at random (MAR).
 
     Attributes
     ----------
@@ -178,6 +179,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         structure: str = "deep",
         patch: int = 2,
         shifts: int = 0,
+        averaging: Averaging = "geometric",
         beta: float = 8.0,
         max_dropped: float = 0.9,
         max_epochs: int = 20,
@@ -194,6 +196,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         self.structure = structure
         self.patch = patch
         self.shifts = shifts
+        self.averaging = averaging
         self.beta = beta
         self.max_dropped = max_dropped
         self.max_epochs = max_epochs
@@ -220,6 +223,8 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         self._check_parameters()
         check_number("beta", self.beta, lambda v: 0 <= v < np.inf, "at least 0 and finite")
         check_whole("shifts", self.shifts, 0)
+        if self.averaging not in get_args(Averaging):
+            raise ValueError(f"averaging must be 'geometric' or 'mixture', got {self.averaging!r}.")
         read = self._read(X, reset=True)
         if not self._modelled:
             raise ValueError("All pixels of all images have the same value: there is nothing to learn from.")
@@ -246,7 +251,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         grids = shifted_grids(self.image_planes_, self.shifts)
         for start in range(0, len(codes), size):
             batch = self._features.encode(codes[start : start + size])
-            found[start : start + size] = shift_average(self.circuit_, batch, grids).numpy()
+            found[start : start + size] = shift_average(self.circuit_, batch, grids, self.averaging).numpy()
         return found
 
     def _state(self) -> dict[str, Tensor]:

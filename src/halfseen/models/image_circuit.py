@@ -24,6 +24,7 @@ from halfseen.models.tabular import LevelProbabilities
 from halfseen.nn.weights import load_module, module_state
 
 Pixels = Literal["gaussian", "discretised"]
+Averaging = Literal["geometric", "mixture"]
 
 MIN_STD = 0.06
 """No component is narrower, where shades go from -1 to 1: black pixels cannot make a density infinite."""
@@ -59,12 +60,16 @@ def seen_through(batch: Incomplete, places: Tensor) -> Incomplete:
     return Incomplete(x[:, places], observed[:, places])
 
 
-def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor) -> Tensor:
+def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor, averaging: Averaging) -> Tensor:
     r"""Returns the probability (N, K) of each class, averaged over shifts of the image.
 
     .. math:: p(y \mid x_o) \propto \exp \Bigl(\frac{1}{S} \sum_s \log p_s(y \mid x_o)\Bigr)
 
-    This geometric mean is no longer a conditional distribution of one density.
+    This geometric mean is no longer a conditional distribution of one density. The mixture is that of
+
+    .. math:: p(x_o, y) = \frac{1}{S} \sum_s p_s(x_o, y)
+
+    a normalised density of images in which every image has one unknown shift.
 
     Parameters
     ----------
@@ -74,9 +79,16 @@ def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor) -> Tensor:
         The pixels (N, D) of the image.
     grids : Tensor
         The frames (S, E), as `shifted_grids` returns them.
+    averaging : {"geometric", "mixture"}
+        Which average it is.
     """
-    scores = [circuit.class_scores(seen_through(batch, grid))[0].log_softmax(dim=-1) for grid in grids]
-    return torch.stack(scores).mean(dim=0).softmax(dim=-1)
+    answers = [circuit.class_scores(seen_through(batch, grid)) for grid in grids]
+    scores = torch.stack([score for score, _ in answers])  # (S, N, K)
+    if averaging == "geometric":
+        return scores.log_softmax(dim=-1).mean(dim=0).softmax(dim=-1)
+    shifts = torch.stack([shift for _, shift in answers])  # (S, N)
+    joint = scores + (shifts - shifts.amax(dim=0)).to(scores.dtype).unsqueeze(-1)
+    return joint.logsumexp(dim=0).softmax(dim=-1)
 
 
 def patch_likelihood(columns: Sequence[Column], structure: Structure, pixels: Pixels) -> Observation:
