@@ -11,16 +11,20 @@ from halfseen._random import Keys, row_uniforms
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
-from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, log_level
-from halfseen.nn.weights import load_module, module_state
+from halfseen.models.tabular import LevelProbabilities, level_probabilities, log_level
+from halfseen.models.tabular_density import TabularDensity
+from halfseen.nn.weights import load_module
 from skeletons.model import DiagonalGaussian  # in the library: from halfseen.models.<name> import ...
 
 LEVEL_STREAM = 1  # noise that chooses levels is kept apart from noise for numbers
 
 
 @dataclass(frozen=True)
-class TabularDiagonal:
+class TabularDiagonal(TabularDensity[DiagonalGaussian]):
     """Codes of a table under independent columns: a TabularModel, with answers that come from a module.
+
+    `TabularDensity` has means, quantiles and what is saved. This model overrides what concerns levels, since
+    its module is Gaussian in their indicators; a module with categorical levels needs `from_state` only.
 
     Parameters
     ----------
@@ -32,19 +36,10 @@ class TabularDiagonal:
         The fitted density of the features.
     """
 
-    columns: Sequence[Column]
-    features: FeatureMap
-    module: DiagonalGaussian
-
     @classmethod
     def create(cls, columns: Sequence[Column], features: FeatureMap) -> "TabularDiagonal":
         """Returns a model that is not yet trained."""
         return cls(columns, features, DiagonalGaussian(features.n_features).double())
-
-    @torch.no_grad()
-    def point(self, codes: Incomplete) -> Tensor:
-        """Returns codes (N, C) completed by means and most probable levels."""
-        return decode_mean(self.features, codes, self.module.conditional_mean(self.features.encode(codes)))
 
     @torch.no_grad()
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
@@ -52,15 +47,6 @@ class TabularDiagonal:
         batch = self.features.encode(codes)
         drawn = [self._draw(codes, batch, keys, s) for s in range(n_draws)]
         return torch.stack(drawn) if drawn else codes.x.new_empty(0, *codes.x.shape)
-
-    @torch.no_grad()
-    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        """Returns quantiles (Q, N, C) of numbers; most probable levels where there are levels."""
-        batch = self.features.encode(codes)
-        result = self.point(codes).expand(len(probabilities), -1, -1).clone()
-        quantiles = [self.module.conditional_quantile(batch, level) for level in probabilities]
-        result[..., list(self.features.numeric)] = self.features.numbers(torch.stack(quantiles))
-        return torch.where(codes.observed, codes.x, result)
 
     @torch.no_grad()
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
@@ -82,18 +68,14 @@ class TabularDiagonal:
     def log_prob(self, codes: Incomplete) -> Tensor:
         """Returns the log density (N) of the observed cells: numbers by the module, levels by probability."""
         marginals = self.level_probabilities(codes)
-        seen = codes.observed.clone()
-        seen[:, list(marginals)] = False
-        numbers = Incomplete(codes.x, seen)
+        observed = codes.observed.clone()
+        observed[:, list(marginals)] = False
+        numbers = Incomplete(codes.x, observed)
         total: Tensor = self.module(self.features.encode(numbers))
         total = total + self.features.log_jacobian(numbers)
         for probabilities in marginals.values():
             total = total + log_level(probabilities)
         return total
-
-    def state(self) -> dict[str, Tensor]:
-        """Returns every learned tensor."""
-        return self.features.state() | module_state(self.module)
 
     @classmethod
     def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "TabularDiagonal":
