@@ -8,9 +8,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+import torch
 
 import halfseen
 from halfseen import CFNADE, AutoRec, MatrixFactorization, RatingEnsemble
+from halfseen.data.sparse import SparseRows
 
 SMALL = {"n_hidden": 16, "max_epochs": 60, "penalty": 2.0, "learning_rate": 1e-2, "random_state": 0}
 FACTORS = {"n_factors": 2, "n_warmup": 20, "n_draws": 5}
@@ -153,6 +155,14 @@ def test_text_and_whole_floats_are_identifiers(quick):
     np.testing.assert_array_equal(floats.predict(101, np.arange(10)), expected)
     text = make().fit(ratings.assign(user="u" + ratings["user"].astype(str)))
     np.testing.assert_array_equal(text.predict("u101", np.arange(10)), expected)
+
+
+@pytest.mark.parametrize(("n_ratings", "expected"), [(1_000, 6.0), (100_000, 6.0), (400_000, 12.0)])
+def test_the_penalty_grows_with_the_square_root_of_many_ratings(n_ratings, expected):
+    starts = torch.tensor([0, n_ratings], dtype=torch.int32)
+    row = SparseRows(starts, torch.arange(n_ratings, dtype=torch.int32), torch.zeros(n_ratings), n_ratings)
+    assert AutoRec(n_hidden=50)._penalty(row) == pytest.approx(expected)
+    assert AutoRec(n_hidden=50, penalty=3.0)._penalty(row) == 3.0
 
 
 @pytest.mark.parametrize(("kind", "rows"), [(AutoRec, "item"), (AutoRec, "user"), (CFNADE, "user")])
