@@ -115,7 +115,8 @@ EXPERIMENT = Experiment(
     metrics={RMSE: "lower", DRIFT: "lower"},
     budgets={
         "smoke": Budget.grid(n_seeds=1, models=[MEANS, NORMALISED], data=["blakeley"], hidden=[0.5]),
-        "small": Budget.grid(n_seeds=3, data=["blakeley", "zeisel"], hidden=[0.1, 0.5, 0.9]),
+        "small": Budget.grid(n_seeds=3, data=["blakeley"], hidden=[0.1, 0.5, 0.9])
+        + Budget.grid(n_seeds=3, data=["zeisel"], hidden=[0.5]),
         "paper": Budget.grid(n_seeds=10, data=["blakeley", "zeisel"], hidden=[0.1, 0.3, 0.5, 0.7, 0.9]),
     },
     claims=[
