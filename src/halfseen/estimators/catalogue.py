@@ -257,6 +257,7 @@ CATALOGUE = (
         Family.RATINGS,
         "Bayesian matrix factorisation",
         "Offsets and factors of users and items, averaged over draws from their posterior.",
+        steps=None,
         on_command_line=False,
     ),
     Method(
@@ -266,6 +267,7 @@ CATALOGUE = (
         Family.RATINGS,
         "Ensemble of recommenders",
         "Recommenders with weights by held-out ratings.",
+        steps=None,
         on_command_line=False,
     ),
     Method(
