@@ -225,7 +225,7 @@ def _read_binary(X: Any, shape: tuple[int, ...] | None = None) -> tuple[Tensor, 
         raise ValueError(f"X must have at least one row and feature, got the shape {array.shape}.")
     if shape is not None and array.shape[1:] != shape:
         raise ValueError(f"X has features of shape {array.shape[1:]}, but MADE was fitted to {shape}.")
-    rows = array.reshape(len(array), -1).astype(np.float64)
+    rows = array.reshape(len(array), math.prod(array.shape[1:])).astype(np.float64)
     wrong = np.argwhere((rows != 0) & (rows != 1))
     if len(wrong):
         i, j = wrong[0].tolist()
