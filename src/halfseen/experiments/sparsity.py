@@ -18,7 +18,7 @@ with the square root of the number of ratings. CF-NADE and matrix factorisation 
 which two or three were tried on the split of seed 0. The factorisation and the ensemble do not depend on
 what rows are; they stand with the rows of users. The scale "small" has a single split of all but the
 comparison of AutoRec with and without normalisation; "paper" also has the controls, CF-NADE without
-normalisation and the ensemble.
+normalisation and more runs of the ensemble.
 """
 
 from collections.abc import Callable
@@ -163,7 +163,7 @@ _MAIN = Budget.grid(5, models=[OFFSETS, PLAIN, NORMALISED], data=[SMALL], rows=[
 _SINGLE = (
     Budget.grid(1, models=[OFFSETS, NORMALISED], data=[FOLD, LARGE], rows=["item"])
     + Budget.grid(1, models=[OFFSETS, BOTH], data=[FOLD, LARGE], rows=["user"])
-    + Budget.grid(1, models=[NADE_SN], data=[SMALL], rows=["user"])
+    + Budget.grid(1, models=[NADE_SN, ENSEMBLE], data=[SMALL], rows=["user"])
     + Budget.grid(1, models=[FACTORS], data=[LARGE], rows=["user"])
 )
 _ITEM, _USER = {"data": SMALL, "rows": "item"}, {"data": SMALL, "rows": "user"}
