@@ -1,12 +1,15 @@
 """Estimators that are fitted once in a process and shared by all laws which only ask them something.
 
-A law that fits, or sets a parameter, makes an estimator of its own or takes a copy.
+A law that fits, or sets a parameter, makes an estimator of its own or takes a copy; a fixture checks this.
 """
 
 import functools
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import safetensors
 from conformance.registry import ESTIMATORS
 from conformance.tables import ARRAY, CASES_BY_NAME, fit_quietly
 
@@ -33,11 +36,36 @@ def target():
     return np.random.default_rng(3).normal(size=len(ARRAY.make()))
 
 
+def changed_estimators(folder):
+    """The names of shared estimators that no longer are what they were when they were fitted."""
+    return [name for name, (estimator, content) in _SHARED.items() if _content(estimator, folder) != content]
+
+
+_SHARED = {}  # by name: the estimator, and the content of its model file when it was fitted
+
+
 @functools.cache
 def _imputer(row, case):
-    return fit_quietly(ROWS_BY_NAME[row].make(random_state=0), CASES_BY_NAME[case].make())
+    return _shared(
+        f"{row} on {case}", fit_quietly(ROWS_BY_NAME[row].make(random_state=0), CASES_BY_NAME[case].make())
+    )
 
 
 @functools.cache
 def _estimator(row):
-    return ROWS_BY_NAME[row].make(random_state=3).fit(frame(), ROWS_BY_NAME[row].target(target()))
+    fitted = ROWS_BY_NAME[row].make(random_state=3).fit(frame(), ROWS_BY_NAME[row].target(target()))
+    return _shared(f"{row} on the frame", fitted)
+
+
+def _shared(name, estimator):
+    with tempfile.TemporaryDirectory() as folder:
+        _SHARED[name] = estimator, _content(estimator, folder)
+    return estimator
+
+
+def _content(estimator, folder):
+    """The manifest of a model file, with the checksum of its weights."""
+    path = Path(folder) / "model"
+    estimator.save(path)
+    with safetensors.safe_open(path, "pt") as file:
+        return file.metadata()

@@ -3,6 +3,7 @@
 import pytest
 from conformance.densities import DENSITIES
 from conformance.design import FIRST, REPRESENTATIVES, plan
+from conformance.fitted import changed_estimators, fitted
 from conformance.registry import ESTIMATORS, EVERY_ROW, IMPUTERS, OTHERS
 from conformance.tables import ARRAY, NASTY, PENGUINS, TABLES
 
@@ -63,3 +64,12 @@ def test_the_representatives_are_in_the_registry():
     assert REPRESENTATIVES <= {row.name for row in (*EVERY_ROW, *OTHERS, *DENSITIES) if not row.slow}
     represented = {row.family for row in OTHERS if row.name in REPRESENTATIVES}
     assert {row.family for row in OTHERS} == represented, "name one row of each family in design.py"
+
+
+def test_a_change_of_a_shared_estimator_is_noticed(tmp_path):
+    imputer = fitted(IMPUTERS[0], ARRAY)
+    assert changed_estimators(tmp_path) == []
+    imputer.set_params(ridge=7.0)
+    assert changed_estimators(tmp_path) == ["gaussian on array"]
+    imputer.set_params(ridge=IMPUTERS[0].make().ridge)
+    assert changed_estimators(tmp_path) == []
