@@ -1,5 +1,7 @@
 """The experiment on stays in intensive care, on a few made-up ones: scores, drift and its figure."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -51,7 +53,7 @@ def test_the_published_numbers_are_beside_their_counterparts():
 
 
 def test_the_figure_has_a_panel_for_each_model(tiny, tmp_path):
-    results = run(EXPERIMENT, "smoke", tmp_path)
+    results = run(replace(EXPERIMENT, data_sets=lambda setting: ()), "smoke", tmp_path)
     assert not any(cell.failed for cell in results.cells)
     titles = [axes.get_title(loc="left") for axes in drift_curves(results).axes]
     assert titles == ["LSTM · 60"]
