@@ -21,7 +21,7 @@ from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
 from halfseen.nn.self_masking import LinearSelfMask
 from halfseen.objectives.weights import effective_sample_size
-from halfseen.samplers import candidates, importance
+from halfseen.samplers import importance, weighted_draws
 from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.samplers.proposals import DF, SHARES, LatentPoints, StudentT, at_mode
@@ -230,7 +230,7 @@ def test_an_answer_does_not_depend_on_company_memory_or_what_is_under_the_mask(m
 
     whole, poisoned = answers(batch), answers(poison)
     alone = sampler.draws(batch[4:5], keys[4:5], 2)
-    for module in (importance, candidates):
+    for module in (importance, weighted_draws):
         monkeypatch.setattr(module, "SHARE_OF_BUDGET", 2**20)  # 512 bytes: less than one row at a time
     for one, other, little in zip(whole, poisoned, answers(poison), strict=True):
         torch.testing.assert_close(one, other, rtol=EXACT, atol=EXACT)
