@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from tolerances import EXACT
 
 import halfseen
-from halfseen.pooling import _combine, pool
+from halfseen.pooling import pool, pool_estimates
 
 
 def regression_draws(n_draws=3, n_rows=50, seed=0):
@@ -29,7 +29,7 @@ def regression_draws(n_draws=3, n_rows=50, seed=0):
 
 def test_pooling_equals_the_hand_computation():
     """Three estimates 1, 2, 3 with variances 0.5, 0.6, 0.7 and 20 complete-data degrees of freedom."""
-    pooled = _combine(("a",), np.array([[1.0], [2.0], [3.0]]), np.array([[0.5], [0.6], [0.7]]), 20)
+    pooled = pool_estimates([1.0, 2.0, 3.0], [0.5, 0.6, 0.7], names=["a"], df_complete=20)
     within, between = 0.6, 1.0
     total = within + 4 / 3 * between
     share = 4 / 3 * between / total

@@ -41,7 +41,14 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.sequence_classifier import SequenceClassifier
     from halfseen.estimators.sparsity_networks import SparsityNormClassifier, SparsityNormRegressor
     from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
-    from halfseen.pooling import Pooled, pool
+    from halfseen.pooling import (
+        Pooled,
+        PooledTest,
+        likelihood_ratio_test,
+        pool,
+        pool_chi_squares,
+        pool_estimates,
+    )
     from halfseen.training.checkpoint import checkpoints
 
 __version__ = version("halfseen")
@@ -78,6 +85,7 @@ __all__ = [
     "NeuMissRegressor",
     "NotMIWAEImputer",
     "Pooled",
+    "PooledTest",
     "RatingEnsemble",
     "Schema",
     "SchemaError",
@@ -91,11 +99,14 @@ __all__ = [
     "config",
     "datasets",
     "describe",
+    "likelihood_ratio_test",
     "load",
     "missingness",
     "nn",
     "normalise_counts",
     "pool",
+    "pool_chi_squares",
+    "pool_estimates",
     "vsp_curve",
 ]
 
@@ -105,7 +116,14 @@ _MODULES = {
     "estimators.model_file": ("load",),
     "diagnosis.summary": ("Diagnosis", "describe"),
     "evaluation.sparsity": ("VSPCurve", "vsp_curve"),
-    "pooling": ("Pooled", "pool"),
+    "pooling": (
+        "Pooled",
+        "PooledTest",
+        "likelihood_ratio_test",
+        "pool",
+        "pool_chi_squares",
+        "pool_estimates",
+    ),
     "training.checkpoint": ("checkpoints",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names} | {

@@ -1,0 +1,175 @@
+"""`pool`: any analysis, repeated on several completed tables and pooled by Rubin's rules."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfseen._random import seed_from
+from halfseen.data.frames import is_frame
+from halfseen.pooling.analysis import Analysis, read_analysis
+from halfseen.pooling.linear_models import analyse_linear_model
+from halfseen.pooling.rules import Pooled, pool_estimates
+
+Floats = npt.NDArray[np.float64]
+N_RESAMPLES = 200
+
+
+def pool(
+    analysis: Any,
+    draws: Sequence[Any] | Floats | None = None,
+    y: Any = None,
+    *,
+    model: Any = None,
+    df_complete: float | None = None,
+    n_resamples: int = N_RESAMPLES,
+    random_state: Any = 0,
+) -> Pooled:
+    r"""Repeats an analysis on every completed table and pools its estimates by Rubin's rules.
+
+    .. math:: \bar{q} = \frac1M \sum_m q_m, \qquad T = \frac1M \sum_m U_m + \left(1 + \frac1M\right) B
+
+    Parameters
+    ----------
+    analysis : scikit-learn linear model, formula, function, or sequence of results
+        What is estimated:
+
+        - a scikit-learn model with ``coef_`` after `fit`, or a Pipeline that ends in one. The covariance
+          matrices of LinearRegression, LogisticRegression without penalty (two classes), PoissonRegressor and
+          GammaRegressor without penalty are those of maximum likelihood; those of other models come from a
+          bootstrap of rows;
+        - a formula of statsmodels such as ``"y ~ x + C(group)"``, see `model`;
+        - a function of a completed table. It returns results with ``params`` and ``cov_params()``, as those
+          of statsmodels; or a pair ``(estimates, variances)`` of numbers, arrays, dicts or series, where a
+          covariance matrix may take the place of variances; or a dict of such pairs by name;
+        - a sequence of what such a function returned for each table, without `draws`.
+    draws : sequence of tables, or array of shape (n_draws, n_samples, n_features)
+        Completed tables, at least two: the output of `multiple_imputation`, or of `sample` of an imputer.
+    y : array-like of shape (n_samples,), or str
+        The target of a scikit-learn model, or the name of its column in the tables, whose missing values are
+        then imputed too. The target should be among the columns of the imputer; otherwise imputed values are
+        unrelated to it, and coefficients are biased towards zero.
+    model : str or callable, optional
+        The model of a formula: a name in ``statsmodels.formula.api`` such as ``"ols"`` (the default),
+        ``"logit"`` or ``"poisson"``, or a function of the formula and a pandas data frame.
+    df_complete : float, optional
+        The degrees of freedom that the analysis would have without missing values. By default those of the
+        model (``df_resid`` in statsmodels); infinite for functions that return numbers.
+    n_resamples : int, default=200
+        The number of bootstrap samples, if a bootstrap is needed.
+    random_state : int, numpy generator or None, default=0
+        Seeds the bootstrap.
+
+    Returns
+    -------
+    Pooled
+        Estimates with standard errors, intervals, p-values and fractions of missing information.
+
+    References
+    ----------
+    Rubin (1987), Multiple Imputation for Nonresponse in Surveys; Barnard & Rubin (1999), Biometrika 86.
+
+    Examples
+    --------
+    >>> import halfseen
+    >>> from sklearn.linear_model import LinearRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> X[:, 1] += X[:, 0]
+    >>> X[rng.random(300) < 0.3, 0] = np.nan
+    >>> draws = halfseen.GaussianImputer(n_posterior_draws=20, random_state=0).fit(X).sample(X, n_draws=20)
+    >>> halfseen.pool(LinearRegression(), draws[:, :, :1], draws[0, :, 1]).names
+    ('x0', '(intercept)')
+
+    A function returns an estimate and its variance:
+
+    >>> pooled = halfseen.pool(lambda table: (table[:, 0].mean(), table[:, 0].var(ddof=1) / 300), draws)
+    >>> bool(abs(pooled.estimate[0]) < 0.2)
+    True
+    """
+    if draws is None:
+        if isinstance(analysis, str) or callable(analysis) or hasattr(analysis, "fit"):
+            raise ValueError("draws is missing: pass the completed tables to analyse.")
+        return _combine([read_analysis(result) for result in analysis], df_complete)
+    tables = list(draws)
+    if len(tables) < 2:
+        raise ValueError(f"Pooling needs at least 2 completed tables, got {len(tables)}.")
+    analyse = _as_function(analysis, y, model, n_resamples, random_state)
+    return _combine([read_analysis(analyse(table)) for table in tables], df_complete)
+
+
+def _combine(analyses: Sequence[Analysis], df_complete: float | None) -> Pooled:
+    first = analyses[0]
+    for number, one in enumerate(analyses):
+        if one.names != first.names or one.estimate.shape != first.estimate.shape:
+            raise ValueError(
+                f"The analysis of table {number} estimates {_listed(one)}, that of table 0 {_listed(first)}. "
+                "All tables must have the same estimates; fix the levels of categorical columns."
+            )
+    freedom = min(one.df_complete for one in analyses) if df_complete is None else df_complete
+    return pool_estimates(
+        np.stack([one.estimate for one in analyses]),
+        np.stack([one.covariance for one in analyses]),
+        names=first.names,
+        df_complete=freedom,
+        fits=[one.fit for one in analyses] if first.fit is not None else (),
+    )
+
+
+def _listed(analysis: Analysis) -> str:
+    return ", ".join(analysis.names) if analysis.names else f"{len(analysis.estimate)} numbers"
+
+
+def _as_function(
+    analysis: Any, y: Any, model: Any, n_resamples: int, random_state: Any
+) -> Callable[[Any], Any]:
+    """Returns a function from a completed table to what `read_analysis` reads."""
+    if isinstance(analysis, str):
+        if y is not None:
+            raise ValueError(f"The formula {analysis!r} names the target; y must not be given as well.")
+        return _formula(analysis, "ols" if model is None else model)
+    if model is not None:
+        raise ValueError(f"model={model!r} needs a formula as the analysis, got {type(analysis).__name__}.")
+    if hasattr(analysis, "fit") and hasattr(analysis, "get_params"):
+        if y is None:
+            raise ValueError("y is missing: pass the target, or the name of its column in the tables.")
+        rng = np.random.default_rng(seed_from(random_state))
+        return lambda table: analyse_linear_model(analysis, table, y, n_resamples, rng)
+    if not callable(analysis):
+        raise ValueError(
+            f"An analysis is a scikit-learn model, a formula or a function, got {type(analysis).__name__}."
+        )
+    if y is not None:
+        raise ValueError("y is used with scikit-learn models only; a function takes it from the table.")
+    return analysis
+
+
+def _formula(formula: str, model: Any) -> Callable[[Any], Any]:
+    """Returns a function that fits a formula of statsmodels to a table."""
+    build = _named_model(model) if isinstance(model, str) else model
+
+    def analyse(table: Any) -> Any:
+        if not is_frame(table):
+            raise ValueError(f"The formula {formula!r} names columns, but the completed tables are arrays.")
+        import narwhals as nw
+
+        found = build(formula, nw.from_native(table, eager_only=True).to_pandas())
+        quiet = {"disp": False} if "disp" in inspect.signature(found.fit).parameters else {}
+        return found.fit(**quiet)
+
+    return analyse
+
+
+def _named_model(name: str) -> Any:
+    try:
+        import statsmodels.formula.api as formulas
+    except ImportError as error:
+        raise ImportError(
+            "Formulas need statsmodels: pip install statsmodels. A function or a scikit-learn model does not."
+        ) from error
+    offered = sorted(key for key in vars(formulas) if key.islower() and callable(getattr(formulas, key)))
+    if name not in offered:
+        raise ValueError(f"model must be one of {', '.join(offered)} or a function, got {name!r}.")
+    return getattr(formulas, name)
