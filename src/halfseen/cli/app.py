@@ -25,6 +25,12 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Tell whether an option is on the command line, rather than at its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _check_level(level: float) -> float:
     if not 0 < level < 1:
         raise typer.BadParameter(f"{level} is not between 0 and 1.")
@@ -87,6 +93,12 @@ def impute_command(
     save_model: Annotated[
         str | None, typer.Option(metavar="PATH", help="Save the fitted model to this file.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Apply an imputer that was saved by --save-model, without fitting it again."
+        ),
+    ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -123,6 +135,15 @@ def impute_command(
     """
     from halfseen.cli.impute import Request, impute
 
+    if model is not None:
+        for name in ("method", "missingness", "schema", "save_model", "checkpoint", "fill_all",
+                     "no_skip_rules", "evaluate"):  # fmt: skip
+            if _is_given(context, name):
+                option = f"--{name.replace('_', '-')}"
+                raise typer.BadParameter(
+                    "--model applies an imputer that is fitted already: leave this option out",
+                    param_hint=option,
+                )
     if output is None and not in_place:
         raise typer.BadParameter(
             "state where to write with --output, or use --in-place", param_hint="--output"
@@ -154,6 +175,8 @@ def impute_command(
         fill_all=fill_all,
         skip_rules=not no_skip_rules,
         command=context.obj or "",
+        saved=model,
+        new_seed=_is_given(context, "seed"),
     )
     impute(request, Reporter(quiet=quiet))
 

@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 import halfseen
+from halfseen.cli.applying import NewRows, load_model, naming, read_new_rows
 from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_atomically
 from halfseen.cli.errors import debugging, explain, is_expected
-from halfseen.cli.methods import DEFAULT_METHOD, build, offered
+from halfseen.cli.methods import DEFAULT_METHOD, build, method_of, offered
 from halfseen.cli.progress import Reporter
+from halfseen.cli.reading import describe_reading
 from halfseen.cli.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
 from halfseen.data.skip_rules import why_empty
 from halfseen.estimators.catalogue import find_method
@@ -56,6 +58,8 @@ class Request:
     fill_all: bool = False
     skip_rules: bool = True
     command: str = ""
+    saved: str | None = None
+    new_seed: bool = False
 
     @property
     def named_method(self) -> str:
@@ -99,28 +103,76 @@ def impute(request: Request, reporter: Reporter) -> None:
     """
     started = time.perf_counter()
     _check_targets(request)
-    overrides = read_overrides(request)
     with reporter.noting_warnings():
-        file = _read(request, overrides, reporter)
-        check_cells(file.table, request.output, request.output_format)
-        unit = find_method(request.method).steps or "step"
-        kept = nullcontext() if request.checkpoint is None else halfseen.checkpoints(request.checkpoint)
-        with kept, reporter.progress("fitting", request.named_method, unit) as callback:
-            imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
-        _say_kinds(imputer.schema_.columns, reporter)
-        completed = _complete(request, reporter, imputer, file.table)
-        _write(request, reporter, file, completed)
+        work = _fit(request, reporter) if request.saved is None else _load(request, reporter)
+        with naming(work.file.source) if work.rows is not None else nullcontext():
+            completed = _complete(request, reporter, work.imputer, work.table)
+        whole = completed if work.rows is None else [work.rows.completed(one) for one in completed]
+        _write(request, reporter, work.file, whole)
         if request.model is not None:
             with _after_the_table("the model", request):
-                imputer.save(request.model)
+                work.imputer.reading_ = describe_reading(work.file)
+                work.imputer.save(request.model)
             reporter.say("model", request.model)
         if request.report is not None:
             with _after_the_table("the report", request):
-                page = _make_page(request, reporter, imputer, file, completed, started)
+                page = _make_page(request, reporter, work, completed, started)
                 with write_atomically(request.report) as target:
                     target.write(page.encode("utf-8"))
             reporter.say("report", request.report)
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A fitted imputer, the file, the table that it imputes, and how new rows match a saved model."""
+
+    imputer: Any
+    file: TableFile
+    table: pa.Table
+    method: str
+    proper: bool
+    rows: NewRows | None = None
+
+
+def _fit(request: Request, reporter: Reporter) -> Work:
+    """Read a file and fit an imputer to it."""
+    file = _read(request, read_overrides(request), reporter)
+    check_cells(file.table, request.output, request.output_format)
+    unit = find_method(request.method).steps or "step"
+    kept = nullcontext() if request.checkpoint is None else halfseen.checkpoints(request.checkpoint)
+    with kept, reporter.progress("fitting", request.named_method, unit) as callback:
+        imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
+    _say_kinds(imputer.schema_.columns, reporter)
+    proper = request.draws_parameter is not None and request.draws is not None
+    return Work(imputer, file, file.table, request.named_method, proper)
+
+
+def _load(request: Request, reporter: Reporter) -> Work:
+    """Load an imputer and read a file as the one that it was fitted to."""
+    assert request.saved is not None
+    imputer = load_model(request.saved, "transform", "not an imputer; `halfseen predict` applies predictors")
+    if request.new_seed:
+        imputer.seed_ = request.seed
+    method = method_of(imputer)
+    reporter.say("model", f"{request.saved}: {type(imputer).__name__}, fitted before and not fitted again")
+    rows = read_new_rows(
+        request.source, imputer, reporter,
+        format=request.source_format, delimiter=request.delimiter, encoding=request.encoding,
+        nulls=request.nulls, default_nulls=request.default_nulls, number_formats=request.number_formats,
+        date_orders=request.date_orders,
+    )  # fmt: skip
+    check_cells(rows.file.table, request.output, request.output_format)
+    parameter = find_method(method.partition(":")[0]).draws_parameter
+    n_proper = getattr(imputer, parameter, 0) if parameter is not None else 0
+    if request.draws is not None and n_proper < request.draws:
+        reporter.note(
+            f"the model was saved with {n_proper} draws of its parameters, so {request.draws} draws do not "
+            "include their uncertainty; `halfseen impute --draws M --save-model` keeps such draws where the "
+            "method has them"
+        )
+    proper = request.draws is not None and n_proper >= request.draws
+    return Work(imputer, rows.file, rows.inputs, method, proper, rows)
 
 
 def _complete(request: Request, reporter: Reporter, imputer: Any, table: pa.Table) -> Sequence[pa.Table]:
@@ -160,7 +212,7 @@ def _check_targets(request: Request) -> None:
             "or --in-place"
         )
     check_apart(
-        {"IN": request.source, "--schema": request.schema},
+        {"IN": request.source, "--schema": request.schema, "--model": request.saved},
         {"--output": request.output, "--report": request.report, "--save-model": request.model},
         in_place=request.in_place,
     )
@@ -206,8 +258,7 @@ def _say_kinds(columns: Sequence[Any], reporter: Reporter) -> None:
 def _make_page(
     request: Request,
     reporter: Reporter,
-    imputer: Any,
-    file: TableFile,
+    work: Work,
     completed: Sequence[pa.Table],
     started: float,
 ) -> str:
@@ -216,7 +267,7 @@ def _make_page(
     from halfseen.report.shown_cells import choose_cells
     from halfseen.report.summarize import summarize
 
-    table = file.table
+    imputer, table = work.imputer, work.table
     shown = choose_cells(table, request.seed)
     some = shown.take(table)  # of a large table few rows suffice for pictures
     n_draws = REPORT_DRAWS if some.num_rows * some.num_columns <= _LARGE else REPORT_DRAWS // 4
@@ -237,19 +288,20 @@ def _make_page(
         shown=shown,
         probabilities=probabilities,
         left=why_empty(imputer.schema_.columns),
-        method=request.named_method,
+        method=work.method,
         command=request.command,
         seconds=time.perf_counter() - started,
         notes=reporter.notes,
-        source=Path(file.source).name,
-        seed=request.seed,
+        source=Path(work.file.source).name,
+        seed=getattr(imputer, "seed_", request.seed),
         level=request.level,
         version=halfseen.__version__,
-        proper=request.draws_parameter is not None and request.draws is not None,
+        proper=work.proper,
+        training_drift=None if work.rows is None else work.rows.drift.to_dict(),
     )
     if not request.evaluate:
         return render(summary)
-    comparison, panel = _evaluate(request, reporter, file)
+    comparison, panel = _evaluate(request, reporter, work.file)
     return render(summary, comparison, panel)
 
 

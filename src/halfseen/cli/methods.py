@@ -74,3 +74,18 @@ def parse_methods(text: str) -> tuple[str, ...]:
     if not names:
         raise TableError(f"--methods is empty; choose from {', '.join(COMPARED)}")
     return names
+
+
+def method_of(model: Any) -> str:
+    """Return the name of a fitted imputer, with its assumption about missingness if it is not the default.
+
+    Examples
+    --------
+    >>> method_of(build("gaussian:self-masking-probit"))
+    'gaussian:self-masking-probit'
+    """
+    entry = next((one for one in CATALOGUE if one.class_name == type(model).__name__), None)
+    if entry is None:
+        raise TableError(f"{type(model).__name__} is not a method of this library, so it has no report")
+    assumed = getattr(model, "missingness", entry.missingness[0])
+    return entry.name if assumed == entry.missingness[0] else f"{entry.name}:{assumed}"

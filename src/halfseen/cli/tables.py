@@ -29,7 +29,7 @@ from halfseen.cli.errors import TableError
 from halfseen.cli.nulls import blank_codes, spell_nulls, suspect_codes
 from halfseen.cli.outcomes import describe_outcomes
 from halfseen.cli.recognition import read_columns
-from halfseen.cli.rules import DEFAULT_NULLS, make_rules, merge_settings
+from halfseen.cli.rules import DEFAULT_NULLS, Rules, make_rules, merge_settings
 
 __all__ = [
     "DEFAULT_NULLS", "Dialect", "TableError", "TableFile", "check_cells", "check_output", "read_table",
@@ -71,6 +71,8 @@ class TableFile:
         Cells of a csv that are null in the table but not missing: no model sees them, and their text stays.
     settings : dict of str to object
         The schema settings for models: what was found while reading, under what the user said.
+    rules : Rules
+        What the user said about cells.
     """
 
     table: pa.Table
@@ -82,6 +84,7 @@ class TableFile:
     notes: tuple[str, ...] = ()
     kept: dict[str, pa.Array] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    rules: Rules = field(default_factory=Rules)
 
     @property
     def n_missing(self) -> int:
@@ -172,7 +175,9 @@ def read_table(
         rules = make_rules(table.column_names, **given | {"default_nulls": False})
         table = blank_codes(table, rules)
         notes = (*rules.notes, *suspect_codes(table))
-        file = TableFile(table, source, kind, notes=notes, settings=merge_settings({}, overrides))
+        file = TableFile(
+            table, source, kind, notes=notes, settings=merge_settings({}, overrides), rules=rules
+        )
     if file.table.num_rows == 0:
         raise TableError(f"{source}: the table has a header but no rows")
     return file
@@ -252,6 +257,7 @@ def _read_csv(
             {name: outcome.settings for name, outcome in outcomes.items() if outcome.settings},
             given["overrides"],
         ),
+        rules,
     )
 
 

@@ -1,9 +1,11 @@
 r"""Drift of missingness between two tables: rates by column, and patterns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import chi2, fisher_exact
 
 from halfseen.data.codes import Bools, open_table
@@ -127,19 +129,50 @@ def run_drift(names: tuple[str, ...], observed: Bools, reference: Any) -> Drift:
     return Drift(
         n_rows=len(mask),
         n_reference_rows=len(other_mask),
-        columns=_compare_rates(common, mask, other_mask),
+        columns=compare_rates(
+            common, (~mask).sum(axis=0), len(mask), (~other_mask).sum(axis=0), len(other_mask)
+        ),
         only_here=tuple(name for name in names if name not in other.names),
         only_in_reference=tuple(name for name in other.names if name not in names),
         **_compare_patterns(common, mask, other_mask),
     )
 
 
-def _compare_rates(names: list[str], mask: Bools, other: Bools) -> tuple[RateChange, ...]:
-    missing, other_holes = len(mask) - mask.sum(axis=0), len(other) - other.sum(axis=0)
-    low, high = difference_interval(missing, len(mask), other_holes, len(other))
-    rate, other_rate = missing / len(mask), other_holes / len(other)
+def compare_rates(
+    names: Sequence[str],
+    missing: npt.ArrayLike,
+    n_rows: npt.ArrayLike,
+    reference_missing: npt.ArrayLike,
+    n_reference_rows: npt.ArrayLike,
+) -> tuple[RateChange, ...]:
+    """Compares the missing rates of columns, given as counts, with those of a reference.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The columns.
+    missing, reference_missing : array-like of shape (n_columns,)
+        The number of missing values of each column here and in the reference.
+    n_rows, n_reference_rows : int or array-like of shape (n_columns,)
+        The number of rows here and in the reference.
+
+    Returns
+    -------
+    tuple of RateChange
+        The largest difference first.
+
+    Examples
+    --------
+    >>> (change,) = compare_rates(["x"], [30], 40, [10], 40)
+    >>> change.rate, change.reference_rate, change.p_adjusted < 0.001
+    (0.75, 0.25, True)
+    """
+    counts = (np.asarray(one) for one in (missing, n_rows, reference_missing, n_reference_rows))
+    here, n_here, there, n_there = (np.broadcast_to(one, (len(names),)) for one in counts)
+    low, high = difference_interval(here, n_here, there, n_there)
+    rate, other_rate = here / n_here, there / n_there
     p_values = np.array([
-        _equal_rates(int(a), len(mask), int(b), len(other)) for a, b in zip(missing, other_holes, strict=True)
+        _equal_rates(*map(int, four)) for four in zip(here, n_here, there, n_there, strict=True)
     ])  # fmt: skip
     adjusted = holm(p_values)
     changes = [

@@ -42,7 +42,7 @@ from halfseen.training.progress import History
 
 FORMAT = 3
 KEY, DIGEST = "halfseen", "sha256"
-ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_", "history_")
+ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_", "history_", "reading_")
 ENTRIES = ("class", "parameters", "attributes")  # of every manifest, besides the format
 REBUILDING_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError,

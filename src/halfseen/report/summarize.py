@@ -56,6 +56,7 @@ def summarize(
     level: float = 0.9,
     version: str = "",
     proper: bool = False,
+    training_drift: Summary | None = None,
 ) -> Summary:
     """Count what was missing and compare what was filled with what was observed.
 
@@ -89,6 +90,8 @@ def summarize(
         The level of the intervals.
     proper : bool
         Whether the draws carry the uncertainty of the parameters too.
+    training_drift : dict, optional
+        The missing rates beside those of the training table, if a saved model was applied.
 
     Returns
     -------
@@ -121,6 +124,7 @@ def summarize(
         "level": float(level),
         "n_draws": len(draws),
         "proper": bool(proper),
+        "training_drift": training_drift,
         "command": command,
         "notes": list(notes),
         "columns": columns,
