@@ -77,6 +77,40 @@ def test_probabilities_of_all_images_of_few_shades_sum_to_one():
     assert np.isnan(model.bits_per_dimension(np.full((1, 2, 2), np.nan))).all()
 
 
+@pytest.mark.parametrize("settings", [{}, {"shifts": 1}])
+def test_images_that_are_drawn_of_a_class_look_like_it(settings):
+    X, y = stripes(120)
+    model = ConvACClassifier(**TINY, **settings).fit(X, y)
+    drawn = {label: model.draw_images(60, label=label) for label in (0, 1)}
+    brighter = {label: images[:, :, :3].mean() - images[:, :, 3:].mean() for label, images in drawn.items()}
+    assert brighter[1] > 1 > -1 > brighter[0]  # of three shades, 2.1 on average in the training images
+    assert drawn[0].shape == (60, 6, 6)
+    assert set(np.unique(drawn[0])) <= {0.0, 1.0, 2.0, 3.0}
+    np.testing.assert_array_equal(model.draw_images(60, label=0), drawn[0])
+    others = model.draw_images(60, label=0, random_state=1)
+    assert (others != drawn[0]).any()
+    either = model.draw_images(60)
+    assert 0.2 < (either[:, :, :3].mean(axis=(1, 2)) > either[:, :, 3:].mean(axis=(1, 2))).mean() < 0.8
+    with pytest.raises(ValueError, match=r"label must be one of the classes .*, got 7"):
+        model.draw_images(1, label=7)
+
+
+def test_prototypes_are_images_in_the_shades_of_the_training_images():
+    X, _ = stripes(60, n_colours=3, shades=256)
+    model = ConvAC(4, [5, 4], max_epochs=2, random_state=0).fit(X)
+    shown = model.prototypes(0)
+    assert shown.shape == (5, 6, 6, 3)
+    assert shown.min() >= 0
+    assert shown.max() <= 255
+    assert shown.max() - shown.min() > 100  # patches are dark or bright
+    assert model.draw_images(2).shape == (2, 6, 6, 3)
+    with pytest.raises(ValueError, match="level must be below 2, the number of levels, got 2"):
+        model.prototypes(2)
+    same = ConvAC(2, 2, max_epochs=0).fit(np.ones((5, 2, 2)))
+    with pytest.raises(ValueError, match="there is no model to draw from"):
+        same.draw_images()
+
+
 def test_numbers_have_no_shades_to_be_discretised():
     X = np.random.default_rng(0).normal(size=(20, 2, 2))
     with pytest.raises(ValueError, match="pixels='discretised' needs images of whole shades"):

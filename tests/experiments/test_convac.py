@@ -5,6 +5,7 @@ import pytest
 
 from halfseen.experiments import convac, run
 from halfseen.experiments.convac import (
+    BLACK,
     DELETED,
     EXPERIMENT,
     GOALS,
@@ -13,6 +14,8 @@ from halfseen.experiments.convac import (
     UNKNOWN,
     Candidate,
     accuracy,
+    as_black,
+    black_as_missing,
     make_task,
     score,
 )
@@ -42,23 +45,37 @@ def test_a_seed_is_a_pair_and_a_training_set_and_only_bright_pixels_are_deleted(
 
 
 class Recorder:
-    """A classifier that always answers the first digit, and remembers whether pixels were missing."""
+    """A classifier that always answers the first digit, and remembers which pixels were missing."""
 
     def fit(self, X, y):
-        self.first, self.saw_missing = y[0], []
+        self.first, self.missing, self.black = y[0], [], []
         return self
 
     def predict(self, X):
-        self.saw_missing.append(bool(np.isnan(X).any()))
+        self.missing.append(int(np.isnan(X).sum()))
+        self.black.append(int((X == 0).sum()))
         return np.full(len(X), self.first)
 
 
-@pytest.mark.parametrize("knows_mask", [True, False])
-def test_one_model_is_scored_for_all_numbers_of_deleted_pixels(digits, knows_mask):
-    recorder = Recorder()
-    found = score(Candidate(recorder, knows_mask), make_task({"pairs": 10}, 4))
-    assert found == {accuracy(n): 0.5 for n in DELETED}
-    assert recorder.saw_missing == [False] + [knows_mask] * 6
+def test_one_model_is_scored_for_all_numbers_of_deleted_pixels_and_sees_them_by_convention(digits):
+    task = make_task({"pairs": 10}, 4)
+    known, unknown, black = Recorder(), Recorder(), Recorder()
+    for recorder, shown in ((known, np.asarray), (unknown, as_black), (black, black_as_missing)):
+        found = score(Candidate(recorder, shown), task)
+        assert found == {accuracy(n): 0.5 for n in DELETED}
+    assert known.missing[0] == 0 < known.missing[1]
+    assert unknown.missing == [0] * 7
+    assert black.black == [0] * 7
+    np.testing.assert_array_equal(unknown.black, np.add(known.black, known.missing))
+    np.testing.assert_array_equal(black.missing, unknown.black)
+
+
+def test_circuits_of_a_task_are_one_circuit(digits, monkeypatch):
+    monkeypatch.setattr(convac, "ConvACClassifier", lambda **settings: Recorder())
+    task = make_task({"pairs": 10}, 0)
+    for model in (KNOWN, UNKNOWN, BLACK):
+        score(EXPERIMENT.models[model](), task)
+    assert len(task.circuit.missing) == 3 * len(DELETED)
 
 
 def test_the_numbers_of_the_paper_are_beside_their_counterparts():

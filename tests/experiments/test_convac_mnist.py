@@ -6,15 +6,15 @@ import torch
 
 from halfseen.experiments import convac_mnist, run
 from halfseen.experiments.convac_mnist import (
+    BITS,
     EXPERIMENT,
     MANY_MISSING,
     PLANS,
-    MaskedCrossEntropy,
-    NearestObserved,
     make_task,
     of_pixels,
     of_squares,
 )
+from halfseen.experiments.convac_rivals import Imputed, MaskedCrossEntropy, Masks, NearestObserved
 from halfseen.objectives.supervised import Labelled
 
 
@@ -29,7 +29,7 @@ def small_task(monkeypatch):
 
 
 def test_every_metric_has_a_masked_copy_of_the_same_images(task):
-    assert task.test.keys() == EXPERIMENT.metrics.keys()
+    assert task.test.keys() == EXPERIMENT.metrics.keys() - {BITS}
     assert set(MANY_MISSING) <= task.test.keys()
     complete = task.test[of_pixels(0.0)]
     assert not np.isnan(complete).any()
@@ -49,11 +49,36 @@ def test_neighbours_are_compared_on_observed_pixels_alone(task):
 
 def test_the_rival_that_is_trained_on_masks_sees_pixels_and_squares():
     images = Labelled(torch.ones(400, 2, 28, 28), torch.zeros(400), torch.ones(400))
-    (kept,) = MaskedCrossEntropy().draw_noise(images, torch.Generator().manual_seed(0))
+    (kept,) = MaskedCrossEntropy(Masks()).draw_noise(images, torch.Generator().manual_seed(0))
     flips = (kept[:, :, 1:] != kept[:, :, :-1]).sum(dim=(1, 2))
     few_edges = flips <= 2 * 15 * 3  # an image whose squares are missing has at most two edges in 45 rows
     assert 0.4 < few_edges.float().mean() < 0.65
     assert (~kept[few_edges]).float().mean() < 0.5
+
+
+def test_masks_of_one_kind_have_its_pixels_or_squares():
+    generator = torch.Generator().manual_seed(0)
+    single = Masks(0.75, squares=False).draw(50, generator)
+    assert (~single).float().mean().item() == pytest.approx(0.75, abs=0.02)  # 39,200 pixels: nine errors
+    squares = (~Masks(pixels=False).draw(50, generator)).sum(dim=(1, 2))
+    assert (squares >= 49).all()
+    assert (squares <= 3 * 225).all()
+
+
+def test_only_missing_pixels_are_replaced_before_a_classifier_sees_them():
+    class Brightness:
+        def predict(self, images):
+            return images.sum(axis=(1, 2)).astype(int)
+
+    class Ones:
+        def transform(self, rows):
+            return np.where(np.isnan(rows), 1.0, rows)
+
+    images = np.full((1, 28, 28), 2.0)
+    images[0, :2] = np.nan
+    seen = 26 * 28 * 2
+    assert Imputed(Brightness(), np.full((28, 28), 3.0)).predict(images) == [seen + 56 * 3]
+    assert Imputed(Brightness(), Ones()).predict(images) == [seen + 56]
 
 
 def test_scales_grow():

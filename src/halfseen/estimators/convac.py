@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._random import torch_generator
@@ -15,119 +16,24 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.pixels import pixel_features
 from halfseen.estimators._base import BaseImputer
-from halfseen.estimators._circuit_fit import training_settings
-from halfseen.estimators._holdout import split_rows
-from halfseen.estimators._parameters import check_number, check_training, check_whole
-from halfseen.estimators._table import TableEstimator, rows_at_once
+from halfseen.estimators._image_circuit import ImageCircuitEstimator
+from halfseen.estimators._parameters import check_number, check_whole
+from halfseen.estimators._table import rows_at_once
 from halfseen.estimators._targets import WithClasses, read_partial_classes
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.circuit_parameters import documented_images
-from halfseen.models.circuits.circuit import Circuit
-from halfseen.models.circuits.initialisation import cluster_patches, random_weights
-from halfseen.models.circuits.structure import Structure
 from halfseen.models.image_circuit import (
     Averaging,
     ImageCircuit,
     Pixels,
-    patch_likelihood,
     restore_image_circuit,
-    seen_through,
     shift_average,
     shifted_grids,
 )
 from halfseen.nn.weights import module_state
-from halfseen.objectives.circuits import UNKNOWN, HybridLikelihood
+from halfseen.objectives.circuits import UNKNOWN
 from halfseen.objectives.supervised import Labelled
-from halfseen.training.loop import fit_module
 from halfseen.training.progress import Progress
-
-BLOCK = 4  # the side of the squares of pixels that training leaves out, in every second image
-SHAPES = ("deep", "shallow")
-
-
-class ImageCircuitEstimator(TableEstimator):
-    """What the classifier and the density share: images in, structure, training."""
-
-    n_leaves: int
-    n_channels: int | Sequence[int]
-    structure: str
-    patch: int
-    max_dropped: float
-    max_epochs: int
-    batch_size: int
-    learning_rate: float
-    patience: int
-    validation_fraction: float
-    callback: Callable[[Progress], None] | None
-    shifts: int = 0  # of a density, whose grid stays
-    pixels: Pixels = "gaussian"  # of a classifier
-    schema = None  # all columns are pixels
-
-    @property
-    def _takes_images(self) -> bool:
-        return True
-
-    @property
-    def _channels(self) -> tuple[int, ...]:
-        return tuple(np.atleast_1d(self.n_channels).tolist())
-
-    def _check_parameters(self) -> None:
-        for name in ("n_leaves", "patch", "batch_size"):
-            check_whole(name, getattr(self, name), 1)
-        check_whole("max_epochs", self.max_epochs, 0)
-        for channels in self._channels:
-            check_whole("n_channels", channels, 1)
-        check_training(self)
-        check_number("max_dropped", self.max_dropped, lambda v: 0 <= v <= 1, "between 0 and 1")
-        if self.structure not in SHAPES:
-            raise ValueError(f"structure must be 'deep' or 'shallow', got {self.structure!r}.")
-        if self.pixels not in get_args(Pixels):
-            raise ValueError(f"pixels must be 'gaussian' or 'discretised', got {self.pixels!r}.")
-
-    def _structure(self, n_classes: int) -> Structure:
-        planes, height, width = self.image_planes_
-        shape, channels = (planes, height + 2 * self.shifts, width + 2 * self.shifts), self._channels
-        if self.structure == "shallow":
-            return Structure.shallow_image(
-                shape, self.n_leaves, channels[0], patch=self.patch, n_classes=n_classes
-            )
-        return Structure.image(shape, self.n_leaves, channels, patch=self.patch, n_classes=n_classes)
-
-    def _train(
-        self, rows: Labelled[Incomplete], n_classes: int, beta: float, generator: torch.Generator
-    ) -> Circuit:
-        """Returns a circuit trained on images (N, D) with classes, -1 where unknown."""
-        structure = self._structure(n_classes)
-        train, held = split_rows(rows, self.validation_fraction, generator)
-        circuit = Circuit(structure, patch_likelihood(self._modelled, structure, self.pixels)).float()
-        counts = torch.bincount(train.target[train.target != UNKNOWN], minlength=n_classes) + 1.0
-        circuit.log_prior.copy_((counts / counts.sum()).log())
-        grids = shifted_grids(self.image_planes_, self.shifts)
-        cluster_patches(circuit, seen_through(train.rows, grids[0]), generator)
-        random_weights(circuit, generator)
-        circuit.leaves.requires_grad_(False)
-        pixels = torch.arange(train.rows.x.shape[1])
-        self.history_ = fit_module(
-            circuit,
-            HybridLikelihood(beta, pixels, self.max_dropped, _squares(self.image_planes_), grids),
-            train,
-            generator=generator,
-            validation=held,
-            settings=training_settings(self, len(train)),
-            callback=self.callback,
-        )
-        return circuit.double().requires_grad_(False)
-
-    def _floats_per_image(self, structure: Structure) -> int:
-        """Returns the size of the largest messages of an image, for planning memory."""
-        per_leaf = (
-            structure.n_leaves if self.pixels == "gaussian" else structure.n_leaves * len(structure.parts)
-        )
-        width, largest = structure.n_leaves, len(structure.regions) * per_leaf
-        for level in structure.levels:
-            largest = max(largest, level.n_regions * max(width, level.n_channels or 0))
-            width = level.n_channels or width
-        return largest
 
 
 @documented_images
@@ -254,6 +160,34 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
             found[start : start + size] = shift_average(self.circuit_, batch, grids, self.averaging).numpy()
         return found
 
+    def draw_images(
+        self, n_images: int = 1, *, label: Any = None, random_state: Any = None
+    ) -> npt.NDArray[np.float64]:
+        """Draws new images from the model, of one class or of all.
+
+        Parameters
+        ----------
+        n_images : int, default=1
+            The number of images.
+        label : object, optional
+            A class of ``classes_``; by default classes are drawn by their frequencies.
+        random_state : int, RandomState or None, default=None
+            The seed; by default that of the estimator, so that each call returns the same images.
+
+        Returns
+        -------
+        array of shape (n_images, H, W), or (n_images, H, W, C) for several channels
+        """
+        check_is_fitted(self)
+        known = list(self.classes_)
+        if label is not None and label not in known:
+            raise ValueError(f"label must be one of the classes {known}, got {label!r}.")
+        return self._draw(n_images, None if label is None else known.index(label), random_state)
+
+    @property
+    def _image_model(self) -> ImageCircuit:
+        return ImageCircuit(self._modelled, self._features, self.circuit_)
+
     def _state(self) -> dict[str, Tensor]:
         return self._features.state() | module_state(self.circuit_)
 
@@ -340,6 +274,13 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
         return np.divide(bits, n_observed, out=np.full(len(bits), np.nan), where=n_observed > 0)
 
     @property
+    def _image_model(self) -> ImageCircuit:
+        if self.model_ is None:
+            raise ValueError("All pixels of all images had the same value: there is no model to draw from.")
+        model: ImageCircuit = self.model_
+        return model
+
+    @property
     def _may_have_rules(self) -> bool:
         return False
 
@@ -358,11 +299,3 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> ImageCircuit:
         return ImageCircuit.from_state(self._modelled, self._structure(1), self.pixels, state)
-
-
-def _squares(planes: tuple[int, int, int]) -> Tensor:
-    """Returns the square of pixels (C * H * W) that each pixel belongs to."""
-    channels, height, width = planes
-    across = -(-width // BLOCK)
-    square = torch.arange(height)[:, None] // BLOCK * across + torch.arange(width) // BLOCK
-    return square.expand(channels, -1, -1).flatten()

@@ -128,21 +128,31 @@ def test_a_circuit_of_one_sum_is_the_diagonal_mixture():
     torch.testing.assert_close(*quantiles, rtol=QUADRATURE, atol=QUADRATURE)
 
 
+def log_density(circuit, batch, of_class):
+    if of_class is None:
+        return circuit(batch).detach()
+    return circuit.class_log_likelihood(batch)[:, of_class].detach()
+
+
+@pytest.mark.parametrize("of_class", [None, 1])
 @pytest.mark.parametrize("name", ["shallow", "image", "odd-trees"])
-def test_conditional_moments_and_quantiles_equal_quadrature(name):
+def test_conditional_moments_and_quantiles_equal_quadrature(name, of_class):
     circuit = random_circuit(name)
     columns = torch.tensor([[True, False, False] + [True] * (circuit.structure.n_columns - 3)])
     batch = one_row_under_masks(circuit, columns)
     x = batch.x.repeat(len(GRID), 1)
     observed = batch.observed.repeat(len(GRID), 1)
     x[:, 1], observed[:, 1] = GRID, True
-    curve = (circuit(Incomplete(x, observed)) - circuit(batch)).exp().detach()
-    step = GRID[1] - GRID[0]
+    curve = log_density(circuit, Incomplete(x, observed), of_class) - log_density(circuit, batch, of_class)
+    curve, step = curve.exp(), GRID[1] - GRID[0]
     mean = (curve * GRID).sum() * step
     variance = (curve * (GRID - mean).square()).sum() * step
-    assert circuit.conditional_mean(batch)[0, 1].item() == pytest.approx(mean.item(), abs=QUADRATURE)
-    assert circuit.conditional_variance(batch)[0, 1].item() == pytest.approx(variance.item(), rel=QUADRATURE)
-    quantile = circuit.conditional_quantile(batch, 0.3)[0, 1]
+    given = {"of_class": of_class}
+    found = circuit.conditional_mean(batch, **given)[0, 1].item()
+    assert found == pytest.approx(mean.item(), abs=QUADRATURE)
+    found = circuit.conditional_variance(batch, **given)[0, 1].item()
+    assert found == pytest.approx(variance.item(), rel=QUADRATURE)
+    quantile = circuit.conditional_quantile(batch, 0.3, **given)[0, 1]
     assert (curve[GRID < quantile].sum() * step).item() == pytest.approx(0.3, abs=1e-3)
 
 

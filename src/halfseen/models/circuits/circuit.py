@@ -170,16 +170,19 @@ class Circuit(nn.Module):
         return [self.root, *(layer for layer in reversed(self.sums) if isinstance(layer, SumLayer))]
 
     @torch.no_grad()
-    def conditional_mean(self, batch: Incomplete) -> Tensor:
-        """Returns the mean (N, D) of every feature given the observed cells, which come back exactly."""
+    def conditional_mean(self, batch: Incomplete, *, of_class: int | None = None) -> Tensor:
+        """Returns the mean (N, D) of every feature given the observed cells, which come back exactly.
+
+        With `of_class`, this and the following answers are given the class as well.
+        """
         values = self._observation.mean(self.leaves.theta)
-        mean = self.leaves.expectation(self.responsibilities(batch), values)
+        mean = self.leaves.expectation(self.responsibilities(batch, of_class=of_class), values)
         return torch.where(batch.observed, batch.x, mean.to(batch.x.dtype))
 
     @torch.no_grad()
-    def conditional_variance(self, batch: Incomplete) -> Tensor:
+    def conditional_variance(self, batch: Incomplete, *, of_class: int | None = None) -> Tensor:
         """Returns the variance (N, D) of every feature given the observed cells; 0 for these."""
-        weights = self.responsibilities(batch)
+        weights = self.responsibilities(batch, of_class=of_class)
         mean, variance = (
             of(self.leaves.theta) for of in (self._observation.mean, self._observation.variance)
         )
@@ -188,7 +191,9 @@ class Circuit(nn.Module):
         return torch.where(batch.observed, 0.0, (second - first.square()).clamp(min=0.0).to(batch.x.dtype))
 
     @torch.no_grad()
-    def conditional_quantiles(self, batch: Incomplete, levels: list[float]) -> Tensor:
+    def conditional_quantiles(
+        self, batch: Incomplete, levels: list[float], *, of_class: int | None = None
+    ) -> Tensor:
         """Returns exact quantiles (Q, N, D) of every feature by itself, given the observed cells.
 
         Of a feature that is no number, such as an indicator of a level, it is the quantile of a 0/1
@@ -197,7 +202,7 @@ class Circuit(nn.Module):
         places = self.leaves.places[self.leaves.places < self.leaves.n_features]
         if len(places.unique()) < len(places):
             raise ValueError("Quantiles need columns that belong to one leaf each; here, windows overlap.")
-        weights = self.responsibilities(batch)
+        weights = self.responsibilities(batch, of_class=of_class)
         mean = self.leaves.expectation(weights, self._observation.mean(self.leaves.theta))
         quantiles = torch.stack([(mean > 1.0 - level).to(mean.dtype) for level in levels])  # (Q, N, D)
         numeric = list(self._observation.numeric)
@@ -209,11 +214,11 @@ class Circuit(nn.Module):
             quantiles[..., places[inside]] = found.movedim(2, 1)[:, :, inside]
         return torch.where(batch.observed, batch.x, quantiles.to(batch.x.dtype))
 
-    def conditional_quantile(self, batch: Incomplete, level: float) -> Tensor:
+    def conditional_quantile(self, batch: Incomplete, level: float, *, of_class: int | None = None) -> Tensor:
         """Returns the `level` quantile (N, D) of every feature by itself, given the observed cells."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
-        return self.conditional_quantiles(batch, [level])[0]
+        return self.conditional_quantiles(batch, [level], of_class=of_class)[0]
 
     @torch.no_grad()
     def conditional_draw(self, batch: Incomplete, noise: Tensor, *, of_class: int | None = None) -> Tensor:
