@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.data.schema import Column, Schema
     from halfseen.diagnosis.summary import Diagnosis, describe
     from halfseen.estimators.autoimpute import AutoImpute
+    from halfseen.estimators.bootstrap import BootstrapImputer
     from halfseen.estimators.cfnade import CFNADE
     from halfseen.estimators.circuit_imputer import CircuitImputer
     from halfseen.estimators.circuit_predictors import CircuitClassifier, CircuitRegressor
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.made import MADE
     from halfseen.estimators.matrix_factorization import MatrixFactorization
     from halfseen.estimators.model_file import load
+    from halfseen.estimators.multiple import MultipleImputation, multiple_imputation
     from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
     from halfseen.estimators.neumiss_networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
     from halfseen.estimators.normalizer import SparsityNormalizer
@@ -57,6 +59,7 @@ __all__ = [
     "MADE",
     "AutoImpute",
     "AutoRec",
+    "BootstrapImputer",
     "CircuitClassifier",
     "CircuitImputer",
     "CircuitRegressor",
@@ -79,6 +82,7 @@ __all__ = [
     "MissVAEImputer",
     "MixtureImputer",
     "ModelFileError",
+    "MultipleImputation",
     "NeuMissClassifier",
     "NeuMissNetworkClassifier",
     "NeuMissNetworkRegressor",
@@ -102,6 +106,7 @@ __all__ = [
     "likelihood_ratio_test",
     "load",
     "missingness",
+    "multiple_imputation",
     "nn",
     "normalise_counts",
     "pool",
@@ -114,6 +119,7 @@ _MODULES = {
     "data.expression": ("normalise_counts",),
     "data.schema": ("Column", "Schema"),
     "estimators.model_file": ("load",),
+    "estimators.multiple": ("MultipleImputation", "multiple_imputation"),
     "diagnosis.summary": ("Diagnosis", "describe"),
     "evaluation.sparsity": ("VSPCurve", "vsp_curve"),
     "pooling": (

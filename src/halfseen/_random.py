@@ -58,6 +58,18 @@ def row_keys(cells: Floats, seed: int) -> Keys:
     return _mix(keys + _duplicate_ranks(keys) * _GOLDEN)
 
 
+def keys_of_draw(keys: Keys, draw: int) -> Keys:
+    """Returns keys whose first draw is the given draw of the keys.
+
+    Examples
+    --------
+    >>> keys = row_keys(np.array([[1.0], [2.0]]), seed=0)
+    >>> bool((row_uniforms(keys_of_draw(keys, 3), 0, 2) == row_uniforms(keys, 3, 2)).all())
+    True
+    """
+    return keys + np.uint64(draw * _DRAW_STEP % 2**64)
+
+
 def row_uniforms(keys: Keys, draw: int, n_features: int, stream: int = 0) -> Floats:
     """Returns uniforms in (0, 1) of shape (N, D) that belong to the rows; `stream` separates purposes."""
     counter = np.arange(n_features, dtype=np.uint64) + np.uint64(stream << 32)

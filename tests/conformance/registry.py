@@ -98,6 +98,14 @@ IMPUTERS = (
     ),
     ImputerRow("mean", made("mean"), {"random_state": [0, 1]}),
     ImputerRow(
+        "bootstrap",
+        made("bootstrap", n_resamples=5),
+        {"n_resamples": [1, 2]},
+        levels_sum=False,
+        draws_have_the_mean=False,
+        symmetric=False,
+    ),
+    ImputerRow(
         "mixture",
         made("mixture", n_components=3, max_epochs=30),
         {"n_components": [1, 3]},

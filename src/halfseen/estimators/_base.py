@@ -14,6 +14,7 @@ from torch import Tensor
 from halfseen._random import row_keys
 from halfseen._threads import task_threads
 from halfseen.data.columns import SkipRule
+from halfseen.data.draws import DrawnArray, DrawnTables
 from halfseen.data.features import MAX_INDICATORS
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.leaving import announcements, explain
@@ -114,13 +115,14 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         drawn = self._by_chunk(
             read, n_draws, lambda model, codes, rows: model.draws(codes, keys[rows], n_draws)
         )
-        rules = self._rules(read)
+        rules, reservations = self._rules(read), self._pooling_reservations(n_draws)
         if read.table.named:
-            return [self._write(read, completed, rules.empty_cells(completed)) for completed in drawn]
+            completed_tables = (self._write(read, one, rules.empty_cells(one)) for one in drawn)
+            return DrawnTables(completed_tables, reservations)
         tables = np.empty((n_draws, *read.missing.shape), dtype=read.table.native.dtype)
         for s, completed in enumerate(drawn):
             tables[s] = self._write(read, completed, rules.empty_cells(completed))
-        return read.restored(tables)
+        return DrawnArray.of(read.restored(tables), reservations)
 
     def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Returns intervals that contain each missing value, taken by itself, with probability `level`.
@@ -228,9 +230,19 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             raise ValueError("The score is a mean over rows: X must have at least one row, but it has none.")
         return float(scores.mean())
 
+    def _pooling_reservations(self, n_draws: int) -> list[str]:
+        """Returns sentences that say why intervals pooled over draws may be wrong."""
+        return [
+            f"The draws of {type(self).__name__} ignore that its parameters are uncertain, so pooled "
+            "intervals may be too narrow; use halfseen.multiple_imputation(X, imputer)."
+        ]
+
     def _fit_codes(self, codes: Incomplete) -> None:
         """Fits to the codes of the modelled columns; without any there is no model."""
         self.model_ = self._fit_model(codes) if self._modelled else None
+
+    def _check_saveable(self) -> None:
+        """Raises if a parameter of the imputer cannot be written to a file."""
 
     @property
     def _answers(self) -> TabularModel | None:

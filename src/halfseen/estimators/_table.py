@@ -61,6 +61,11 @@ class TableEstimator(Saveable, BaseEstimator):
         return False
 
     @property
+    def _overrides(self) -> Any:
+        """What the user said of columns."""
+        return self.schema
+
+    @property
     def _knows_limits(self) -> bool:
         """Whether the model knows what a censored cell says; if not, the cell does not count as observed."""
         return False
@@ -71,7 +76,7 @@ class TableEstimator(Saveable, BaseEstimator):
         X, images = self._flatten_images(X, reset=reset) if self._takes_images else (X, None)
         table = self._open(X, reset=reset)
         if reset and images is None:
-            self.schema_, codes = infer_codes(table, self.schema, censored=self._knows_limits)
+            self.schema_, codes = infer_codes(table, self._overrides, censored=self._knows_limits)
         else:
             self.schema_ = pixel_schema(table) if reset else self.schema_
             codes = read_codes(table, self.schema_, censored=self._knows_limits)

@@ -134,6 +134,18 @@ CATALOGUE = (
         "from its exact conditional distribution given the observed values of its row.",
     ),
     Method(
+        "bootstrap",
+        "BootstrapImputer",
+        "bootstrap",
+        Family.TABLE_IMPUTER,
+        "Bootstrap",
+        "Another imputer, fitted to all rows and to resampled rows, so that draws and intervals include the "
+        "uncertainty of its parameters.",
+        steps=None,
+        draws_parameter="n_resamples",
+        on_command_line=False,  # it needs another imputer
+    ),
+    Method(
         "mean",
         "MeanImputer",
         "imputers",

@@ -215,6 +215,19 @@ class GaussianImputer(BaseImputer):
         )
         return TabularGaussian(self._modelled, features, with_room_for_noise(joint, features), tuple(models))
 
+    def _pooling_reservations(self, n_draws: int) -> list[str]:
+        found = []
+        if self.n_posterior_draws == 0:
+            found += super()._pooling_reservations(n_draws)
+        elif self.n_posterior_draws < n_draws:
+            found.append(
+                f"{n_draws} draws share {self.n_posterior_draws} draws of the parameters; fit with "
+                f"n_posterior_draws={n_draws} or use halfseen.multiple_imputation."
+            )
+        if self.model_ is not None and self.n_iter_ >= self.max_iter:
+            found.append(f"EM did not converge within max_iter={self.max_iter} iterations; raise max_iter.")
+        return found
+
     def _tell(self, iteration: int, objective: float) -> None:
         assert self.callback is not None
         self.callback(EMProgress(iteration + 1, self.max_iter, objective))

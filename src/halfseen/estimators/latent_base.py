@@ -121,6 +121,10 @@ class BaseLatentImputer(BaseImputer):
 
     def save(self, path: Any) -> None:
         """Writes the fitted imputer to one file; one with a known mechanism, a function, cannot be saved."""
+        self._check_saveable()
+        super().save(path)
+
+    def _check_saveable(self) -> None:
         if self._is_known:
             raise ValueError("An imputer whose missingness is a user-defined function cannot be saved.")
         if self._networks:
@@ -128,7 +132,6 @@ class BaseLatentImputer(BaseImputer):
                 f"An imputer whose {' and '.join(self._networks)} is a network of yours cannot be saved: "
                 "keep the weights of model_ yourself."
             )
-        super().save(path)
 
     @torch.no_grad()
     def mask_probabilities(self, column: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:

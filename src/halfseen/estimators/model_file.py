@@ -243,7 +243,8 @@ def _digest(manifest: str, tensors: Mapping[str, Tensor]) -> str:
 
 def _plain_parameter(value: Any, name: str) -> Any:
     """Returns a parameter as JSON can hold it: generators, callbacks and lists of estimators stay behind."""
-    if isinstance(value, list | tuple) and value and all(isinstance(item, Saveable) for item in value):
+    many = list(value) if isinstance(value, list | tuple) else [value]
+    if many and all(isinstance(item, Saveable) for item in many):
         return None  # the estimator itself describes those that it has fitted
     if callable(value) or isinstance(value, np.random.Generator | np.random.RandomState):
         return None

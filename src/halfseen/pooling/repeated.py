@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from halfseen._random import seed_from
 from halfseen.data.frames import is_frame
+from halfseen.errors import warn_user
 from halfseen.pooling.analysis import Analysis, read_analysis
 from halfseen.pooling.linear_models import analyse_linear_model
 from halfseen.pooling.rules import Pooled, pool_estimates
@@ -96,6 +97,8 @@ def pool(
     tables = list(draws)
     if len(tables) < 2:
         raise ValueError(f"Pooling needs at least 2 completed tables, got {len(tables)}.")
+    for sentence in getattr(draws, "reservations", ()):
+        warn_user(sentence)
     analyse = _as_function(analysis, y, model, n_resamples, random_state)
     return _combine([read_analysis(analyse(table)) for table in tables], df_complete)
 
