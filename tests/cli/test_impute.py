@@ -154,7 +154,7 @@ BAD_INPUTS = {
     "empty file": (b"", [], "is empty"),
     "header only": (b"a,b\n", [], "no rows"),
     "ragged csv": (b"a,b\n1,2\n1,2,3\n", [], "line 3 has 3 cells"),
-    "duplicate columns": (b"a,a\n1,2\n", [], "duplicate column names: 'a'"),
+    "duplicate columns": (b"a,a\n1,2\n", [], "columns 1 and 2 are both called 'a'"),
     "all missing": (b"a,b\nNA,\n,?\n", [], "every cell is missing"),
     "infinite values": (b"a,b\n1,inf\n2,\n", [], "'b' contains infinity"),
     "wrong delimiter": (b"a,b\n1,2\n", ["--delimiter", ";"], "wrong delimiter"),

@@ -363,7 +363,7 @@ BAD_FILES = {
     "ragged.csv": (b"a,b\n1,2\n3\n", "line 3 has 1 cell, the header has 2"),
     "wide.csv": (b'a,b\n"x\ny",2\n3,4,5\n', "line 4 has 3 cells, the header has 2"),
     "mixed.csv": (b"a,b\n1;2\n3;4\n", "seems to use a semicolon"),
-    "twice.csv": (b"a,b,a\n1,2,3\n", "duplicate column names: 'a'"),
+    "twice.csv": (b"a,b,a\n1,2,3\n", "columns 1 and 3 are both called 'a'"),
     "nul.csv": (b"a,b\n1,\x00\n", "NUL byte"),
     "junk.csv": (bytes(range(1, 256)) * 4, "not a text table"),
     "control.csv": (b"a,b\n\x01\x02,\x03\n", "control characters"),

@@ -47,6 +47,8 @@ class Style:
         What the column holds.
     decimals : int or None
         Digits after the decimal mark; None means six significant digits.
+    exponent : str
+        The letter before the exponent, ``e`` or ``E``, if every number has one; else empty.
     spelling : tuple of str
         How False and True are spelt.
     pattern : str
@@ -72,6 +74,7 @@ class Style:
     number: NumberFormat | None = None
     date: DateFormat | None = None
     limits: tuple["Limit", ...] = ()
+    exponent: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ def kind_of(dtype: pa.DataType) -> CellKind:
 def style_of(kind: CellKind, observed: pa.Array) -> Style:
     """Return how the observed cells of a column are written; `observed` holds their texts."""
     if kind == "float":
-        return Style(kind, decimals=_count_decimals(observed))
+        return _float_style(observed)
     if kind == "boolean":
         seen = Counter(observed[:_STYLE_SAMPLE].to_pylist())
         spelt = {word.lower(): word for word, _ in reversed(seen.most_common())}
@@ -154,6 +157,15 @@ def _like(other: str | None, word: str) -> str:
     if other is None or other.islower():
         return word
     return word.upper() if other.isupper() else word.capitalize()
+
+
+def _float_style(observed: pa.Array) -> Style:
+    """Return how numbers are written: with an exponent if all are, else with a number of decimals."""
+    for letter in "eE":
+        if len(observed) and all_match(observed, rf"^[+-]?\d(\.\d+)?{letter}[+-]\d\d$"):
+            digits = pc.utf8_length(pc.replace_substring_regex(observed, rf"^[+-]?\d\.?|{letter}.*$", ""))
+            return Style("float", decimals=int(pc.max(digits).as_py()), exponent=letter)
+    return Style("float", decimals=_count_decimals(observed))
 
 
 def _count_decimals(observed: pa.Array) -> int | None:
@@ -220,7 +232,10 @@ def _format_plain(values: pa.Array, style: Style) -> pa.Array:
 def _format_floats(values: pa.Array, style: Style) -> pa.Array:
     numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
     finite = np.nan_to_num(numbers)
-    if style.decimals is None or np.abs(finite).max(initial=0.0) >= _MAX_EXACT / 10.0**style.decimals:
+    if style.exponent:
+        spelt = [f"{number:.{style.decimals}{style.exponent}}" for number in finite.tolist()]
+        texts = pa.array(spelt, pa.large_string())
+    elif style.decimals is None or np.abs(finite).max(initial=0.0) >= _MAX_EXACT / 10.0**style.decimals:
         texts = _significant(finite, 6)
     else:
         texts = _fixed(finite, style.decimals)

@@ -1,6 +1,7 @@
 """Codes for missing values: texts that cannot be numbers, and numbers that stand apart from the others."""
 
 import shlex
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,21 @@ MISSING_WORDS = (
     "-", "--", "---", "\u2013", "\u2014", ".", "..", "...", "*", "n.a.", "n.a", "n/a", "n. a.", "na", "nan",
     "null", "none", "unknown", "missing", "not available", "not known", "no data", "no answer", "k.a.",
     "k. a.", "k.a", "keine angabe", "unbekannt", "inconnu", "desconocido",
-    "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!", "#n/a",
 )  # fmt: skip
 """Texts, in lower case, that mean missing in a column of numbers or dates, and may mean it in one of text."""
 
+FORMULA_ERRORS = ("#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!", "#N/A")
+"""What a spreadsheet shows where a formula fails: missing in every column."""
+
+_YES_AND_NO = {"yes", "no", "y", "n", "true", "false", "t", "f", "1", "0", "ja", "nein", "j", "oui", "non"}
+_MANY_LEVELS = 50
 _NINES = (9, 99, 999, 9999, 99999)
-_CODES = sorted(nines - less for nines in _NINES for less in (0, 1, 2))
+_REPEATED = (66, 77, 88, 666, 777, 888, 6666, 7777, 8888)
+_CODES = sorted({nines - less for nines in _NINES for less in (0, 1, 2)} | {*_REPEATED})
+_FIRST_DAYS = (
+    date(1753, 1, 1), date(1800, 1, 1), date(1899, 12, 30), date(1899, 12, 31), date(1900, 1, 1),
+    date(1901, 1, 1), date(1970, 1, 1),
+)  # fmt: skip
 _SPELLINGS = sorted(
     {spelt for word in MISSING_WORDS for spelt in (word, word.upper(), word.capitalize(), word.title())}
 )
@@ -25,6 +35,11 @@ _SPELLINGS = sorted(
 def is_missing_word(texts: pa.Array) -> pa.Array:
     """Tell which texts mean missing in a column of numbers."""
     return pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_WORDS, texts.type))
+
+
+def is_formula_error(texts: pa.Array) -> pa.Array:
+    """Tell which texts are errors of a spreadsheet."""
+    return pc.is_in(texts, value_set=pa.array(FORMULA_ERRORS, texts.type))
 
 
 def is_number(text: str) -> bool:
@@ -55,8 +70,28 @@ def suspect_words(name: str, texts: pa.Array) -> str | None:
     )
 
 
+def suspect_spellings(name: str, texts: pa.Array) -> str | None:
+    """Return a sentence about levels that differ only in case or blanks, or are spellings of yes and no."""
+    distinct = pc.value_counts(texts)
+    if len(distinct) > min(_MANY_LEVELS, max(2, len(texts) // 2)):
+        return None
+    counts = {entry["values"]: entry["counts"] for entry in distinct.to_pylist()}
+    alike: dict[str, list[str]] = {}
+    for text in counts:
+        alike.setdefault(" ".join(text.casefold().split()), []).append(text)
+    groups = [sorted(group, key=lambda text: -counts[text]) for group in alike.values() if len(group) > 1]
+    if groups:
+        shown = " and ".join(map(repr, groups[0][:3]))
+        more = f" (and {len(groups) - 1} more such groups)" if len(groups) > 1 else ""
+        return f"column {name!r}: {shown} differ in case or blanks only and are different levels{more}"
+    if len(alike) > 2 and set(alike) <= _YES_AND_NO:
+        shown = ", ".join(map(repr, sorted(counts, key=lambda text: -counts[text])[:6]))
+        return f"column {name!r}: {shown} are different levels; write yes and no in one way if they mean that"
+    return None
+
+
 def suspect_numbers(name: str, values: pa.Array | pa.ChunkedArray) -> str | None:
-    """Return a sentence about numbers of nines that are repeated far from the other values of a column."""
+    """Return a sentence about repeated numbers such as 99 or 88 far from the other values of a column."""
     if pa.types.is_float16(values.type):  # which has no functions
         values = values.cast(pa.float32())
     ends = pc.min_max(values).as_py()
@@ -95,4 +130,45 @@ def _beyond(distinct: Any, counts: Any) -> Any:
             break
         edge = value
     nines = suspects & np.isin(distinct, _NINES) & (counts > 1)
-    return suspects if nines.any() else np.zeros_like(suspects)
+    # other repeated digits are codes only if they are very far away: 88 on a scale from 1 to 5
+    remote = np.isin(distinct, _REPEATED) & (distinct - ordinary[-1] > 3 * (ordinary[-1] - ordinary[0]))
+    remote &= suspects & (counts > 1)
+    return suspects if (nines | remote).any() else np.zeros_like(suspects)
+
+
+def find_placeholders(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Tell which dates stand for something else: 0001-01-01, or those beyond 2500 such as 9999-12-31.
+
+    None is one if the others are not all between the years 1000 and 2300.
+    """
+    years = pc.year(values)
+    held = pc.fill_null(pc.or_(pc.less(years, 2), pc.greater(years, 2500)), False)
+    ends = pc.min_max(years.filter(pc.invert(held))).as_py()
+    if ends["min"] is None or ends["min"] < 1000 or ends["max"] > 2300:
+        return pc.and_(held, False)
+    return held
+
+
+def suspect_dates(name: str, values: pa.Array | pa.ChunkedArray) -> str | None:
+    """Return a sentence about dates that may mean missing: 9999-12-31, or 1900-01-01 far from the others."""
+    if len(values) == values.null_count:
+        return None
+    days = values.cast(pa.date32(), safe=False)
+    held = pc.or_(find_placeholders(values), _is_first_day(days))
+    if not pc.any(held).as_py():
+        return None
+    counts = pc.value_counts(days.filter(held)).to_pylist()
+    text = say_counts([(str(entry["values"]), entry["counts"]) for entry in counts])
+    option = shlex.quote(f"{name}={counts[0]['values']}")
+    return f"column {name!r}: {text}, far from the other dates; if this means missing, use --null {option}"
+
+
+def _is_first_day(days: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Tell which dates are a usual first day, repeated, and farther from the others than these spread."""
+    held = pc.fill_null(pc.is_in(days, value_set=pa.array(_FIRST_DAYS, pa.date32())), False)
+    others = pc.min_max(days.filter(pc.invert(held)).cast(pa.int32())).as_py()
+    last = pc.max(days.filter(held).cast(pa.int32())).as_py()
+    if last is None or others["min"] is None or (pc.sum(held).as_py() or 0) < 2:
+        return pc.and_(held, False)
+    apart = others["min"] - last > max(others["max"] - others["min"], 365)
+    return held if apart else pc.and_(held, False)

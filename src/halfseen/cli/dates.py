@@ -17,7 +17,8 @@ Order = Literal["dmy", "mdy", "ymd"]
 
 ORDERS: tuple[Order, ...] = ("dmy", "mdy", "ymd")
 ORDER_WORDS: dict[Order, str] = {"dmy": "day first", "mdy": "month first", "ymd": "year first"}
-_PIVOT = 69  # two-digit years are 1969 to 2068
+_FIRST_YEAR = 1969  # two-digit years are 1969 to 2068 unless those of the column leave a wide gap
+_WIDE_GAP = 15
 
 _MONTHS = {
     "English": "January February March April May June July August September October November December",
@@ -69,6 +70,8 @@ class DateFormat:
         The digits after them.
     halves : tuple of str
         What follows a time before and after noon; empty if hours count to 24.
+    first_year : int
+        The first of the hundred years that two-digit years stand for.
     """
 
     order: Order
@@ -82,6 +85,7 @@ class DateFormat:
     seconds: bool = False
     fraction: int = 0
     halves: tuple[str, str] | tuple[()] = ()
+    first_year: int = _FIRST_YEAR
 
     def write(self, values: pa.Array) -> pa.Array:
         """Return dates or times as texts in this format."""
@@ -148,12 +152,15 @@ class Dates:
         Which of the patterns it is.
     valid : numpy.ndarray
         The texts with that layout.
+    given_year : int or None
+        The first of the hundred years of two-digit years, if the user says so.
     """
 
     parts: dict[str, pa.Array]
     counts: Integers
     family: str
     valid: Mask
+    given_year: int | None = None
 
     @property
     def orders(self) -> list[Order]:
@@ -174,6 +181,31 @@ class Dates:
         """Whether cells have a time."""
         return bool((shown(self.parts["hour"]) & self.valid).any())
 
+    @property
+    def first_year(self) -> int:
+        """The first of the hundred years that two-digit years stand for.
+
+        They begin where the years of the column leave the widest gap, so that dates which are near each
+        other, such as 59 and 71, stay so; the century is the one that most of them have between 1969 and
+        2068, which also holds for all if no gap is wide.
+        """
+        if self.given_year is not None:
+            return self.given_year
+        part = self.parts["one" if self.family == "ymd" else "three"]
+        short = as_mask(pc.equal(pc.utf8_length(part), 2)) & self.valid
+        if not short.any():
+            return _FIRST_YEAR
+        years, counts = _integers(part)[short], self.counts[short]
+        used = np.unique(years)
+        gaps = (np.roll(used, -1) - used - 1) % 100 if len(used) > 1 else np.array([99])
+        if gaps.max() < _WIDE_GAP:
+            return _FIRST_YEAR
+        start = int(used[(int(gaps.argmax()) + 1) % len(used)])  # the first year after the gap
+        usual = _FIRST_YEAR + (years - _FIRST_YEAR) % 100
+        centuries = usual - (years - start) % 100  # where the hundred years begin by each of them
+        candidates = np.unique(centuries)
+        return int(max(candidates, key=lambda first: counts[centuries == first].sum()))
+
     def days(self, order: Order) -> tuple[Integers, Mask]:
         """Return days since 1970 under an order, and which texts are dates that exist."""
         one, two, three = (self.parts[name] for name in ("one", "two", "three"))
@@ -181,7 +213,8 @@ class Dates:
         month = self._name_numbers(place["m"])[0] if "name" in self.family else _integers(place["m"])
         day, year = _integers(place["d"]), _integers(place["y"])
         short = as_mask(pc.equal(pc.utf8_length(place["y"]), 2))
-        year = np.where(short, np.where(year < _PIVOT, year + 2000, year + 1900), year)
+        first = self.first_year
+        year = np.where(short, first + (year - first) % 100, year)
         good = self.valid & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (year >= 1)
         months = np.where(good, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
         days = months.astype("datetime64[D]") + np.where(good, day - 1, 0)
@@ -250,10 +283,11 @@ class Dates:
             seconds=self.timed and bool(usual(parts["second"], counts, timed)),
             fraction=0 if fraction == 0 else 3 if fraction <= 3 else 6,
             halves=halves,
+            first_year=self.first_year,
         )
 
 
-def split_dates(texts: pa.Array, counts: Integers) -> Dates | None:
+def split_dates(texts: pa.Array, counts: Integers, first_year: int | None = None) -> Dates | None:
     """Cut the distinct texts of a column into parts; None if hardly any is a date."""
     best: Dates | None = None
     for family, pattern in _PATTERNS.items():
@@ -268,7 +302,7 @@ def split_dates(texts: pa.Array, counts: Integers) -> Dates | None:
         }
         valid &= _well_formed(parts, family, counts, valid)
         if best is None or counts[valid].sum() > best.counts[best.valid].sum():
-            best = Dates(parts, counts, family, valid)
+            best = Dates(parts, counts, family, valid, first_year)
     return best
 
 

@@ -21,8 +21,8 @@ def check_single(source: str, header: list[str], chosen: str, sniffed: str | Non
         )
 
 
-def parse_text(text: bytes, source: str, layout: Dialect, header: list[str]) -> pa.Table:
-    """Return the cells below the header as they are written."""
+def parse_text(text: bytes, source: str, layout: Dialect, header: list[str], n_above: int = 0) -> pa.Table:
+    """Return the cells below the header as they are written; `n_above` lines of the file were cut off."""
     places = [str(place) for place in range(len(header))]  # positions: names may be empty
     try:
         table = pa.csv.read_csv(
@@ -36,16 +36,18 @@ def parse_text(text: bytes, source: str, layout: Dialect, header: list[str]) -> 
             ),
         )
     except pa.ArrowInvalid as error:
-        raise _explain_ragged(text, source, layout, len(header), str(error)) from None
+        raise _explain_ragged(text, source, layout, len(header), n_above, str(error)) from None
     table = table.slice(1).rename_columns(
         header
     )  # the header was read as a row, so that it may hold line ends
     if table.num_rows:
-        _check_last_quote(text, source, str(table[-1][-1]))
+        _check_last_quote(text, source, str(table[-1][-1]), n_above)
     return table
 
 
-def _explain_ragged(text: bytes, source: str, layout: Dialect, width: int, reason: str) -> TableError:
+def _explain_ragged(
+    text: bytes, source: str, layout: Dialect, width: int, n_above: int, reason: str
+) -> TableError:
     found = dialects.find_ragged_row(text, layout.delimiter, width)
     if found is None:
         return TableError(f"{source}: not a readable csv ({reason.splitlines()[0]})")
@@ -53,15 +55,15 @@ def _explain_ragged(text: bytes, source: str, layout: Dialect, width: int, reaso
     other = dialects.sniff_delimiter(row) if n_cells == 1 else None
     hint = f"; that line seems to use a {dialects.name_delimiter(other)} as delimiter" if other else ""
     return TableError(
-        f"{source}: line {line} has {n_cells} {'cell' if n_cells == 1 else 'cells'}, the header has {width} "
-        f"(delimiter: {layout.delimiter_name}){hint}"
+        f"{source}: line {line + n_above} has {n_cells} {'cell' if n_cells == 1 else 'cells'}, "
+        f"the header has {width} (delimiter: {layout.delimiter_name}){hint}"
     )
 
 
-def _check_last_quote(text: bytes, source: str, last: str) -> None:
+def _check_last_quote(text: bytes, source: str, last: str, n_above: int) -> None:
     # The parser takes an unclosed quote up to the end of the file as one cell.
     if last and text.endswith(b'"' + last.encode()):
-        line = text.count(b"\n", 0, len(text) - len(last.encode())) + 1
+        line = text.count(b"\n", 0, len(text) - len(last.encode())) + 1 + n_above
         raise TableError(f"{source}: the quote opened in line {line} is never closed")
 
 

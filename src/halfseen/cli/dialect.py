@@ -130,7 +130,26 @@ def _guess_encoding(data: bytes, source: str) -> tuple[str, list[str]]:
         raise TableError(
             f"{source}: this is not a text table: it contains binary data (0x{bad:02x} in line {line})"
         )
-    return "cp1252", [f"not UTF-8 (line {line}), read as Windows-1252 (Latin-1); --encoding says otherwise"]
+    n_other, n_utf8 = _count_encodings(data)
+    mixed = (
+        f"; {n_utf8:,} other lines are UTF-8, {n_other:,} are not: the file mixes encodings" if n_utf8 else ""
+    )
+    note = f"not UTF-8 (line {line}), read as Windows-1252 (Latin-1); --encoding says otherwise{mixed}"
+    return "cp1252", [note]
+
+
+def _count_encodings(data: bytes) -> tuple[int, int]:
+    """Return the number of lines that are not UTF-8, and of those beyond ASCII that are."""
+    n_other = n_utf8 = 0
+    for line in data.split(b"\n"):
+        if not line.isascii():
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                n_other += 1
+            else:
+                n_utf8 += 1
+    return n_other, n_utf8
 
 
 def first_lines(text: bytes) -> str:

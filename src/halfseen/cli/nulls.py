@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import kind_of
-from halfseen.cli.codes import is_number, suspect_numbers
+from halfseen.cli.codes import is_number, suspect_dates, suspect_numbers
 from halfseen.cli.rules import Rules
 
 
@@ -61,7 +61,12 @@ def _is_coded(column: pa.ChunkedArray, texts: list[str]) -> pa.ChunkedArray:
 
 
 def suspect_codes(table: pa.Table) -> list[str]:
-    """Return sentences about numbers that may mean missing."""
-    numeric = (name for name in table.column_names if kind_of(table[name].type) in ("integer", "float"))
-    notes = (suspect_numbers(name, table[name]) for name in numeric)
+    """Return sentences about numbers and dates that may mean missing."""
+    notes = []
+    for name in table.column_names:
+        kind = kind_of(table[name].type)
+        if kind in ("integer", "float"):
+            notes.append(suspect_numbers(name, table[name]))
+        elif kind in ("date", "timestamp"):
+            notes.append(suspect_dates(name, table[name]))
     return [note for note in notes if note is not None]

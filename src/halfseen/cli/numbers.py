@@ -32,6 +32,9 @@ _UNITS = (  # units that may follow a number without a blank; with a blank any c
     "kWh|MWh|Wh|J|kJ|kcal|cal|V|mV|kV|mA|N|kN|dB|rpm|mph|km/h|kmh|m/s|mol|mmol|[µμu]mol|[kMGT]B|px|dpi|pcs"
 )
 _PER = r"(?:/(?:l|L|dl|dL|ml|mL|h|s|min|d|kg|g|m²|m³|km²|mol))?"
+UNIT = rf"(?:{_CURRENCY}|[%‰]|(?:{_UNITS}){_PER})"
+"""What may follow a number without a blank between."""
+
 _UNIT_WORD = r"[^\d\s!-/:-@\[-`{-~][^\d<>=()\[\]{}\"]*"
 _LONGEST_UNIT = 16
 _DIGITS = rf"\d.,{APOSTROPHES}"
@@ -41,7 +44,7 @@ _BEFORE = (  # what may stand before the first digit
 )
 _AFTER = (  # what may stand after the last
     rf"^(?P<exponent>(?:[eE][+-]?\d+)?)"
-    rf"(?P<after>(?:[{BLANKS}]*(?:{_CURRENCY}|[%‰]|(?:{_UNITS}){_PER}|{_MULTIPLES})|[{BLANKS}]+{_UNIT_WORD})?)"
+    rf"(?P<after>(?:[{BLANKS}]*(?:{UNIT}|{_MULTIPLES})|[{BLANKS}]+{_UNIT_WORD})?)"
     r"(?P<trail>-?)(?P<close>\)?)$"
 )
 _TO_FIRST_DIGIT = r"^(?:[^\d.,]*(?:Fr|kr|Rs)\.)?[^\d.,]*"
@@ -133,6 +136,8 @@ class NumberFormat:
             what = f"amounts in {unit}"
         elif unit:
             marks.insert(0, f"the unit {unit}")
+        signs = {"parentheses": "negative numbers in parentheses", "trailing": "minus signs at the end"}
+        marks += [signs[self.negative]] if self.negative in signs else []
         return f"{what} with {' and '.join(marks)}" if marks else what
 
 

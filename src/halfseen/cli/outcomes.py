@@ -1,8 +1,9 @@
 """What becomes of a column: numbers, dates or text, the format of its cells, and what the user is told."""
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import CODE, CellKind, Style, as_text, cast_cells, style_of
-from halfseen.cli.codes import is_missing_word, is_number, say_counts, suspect_numbers, suspect_words
-from halfseen.cli.dates import ORDER_WORDS, Dates, Order
-from halfseen.cli.distinct import Integers, Mask, all_match, any_match
+from halfseen.cli.codes import (
+    FORMULA_ERRORS,
+    find_placeholders,
+    is_missing_word,
+    is_number,
+    say_counts,
+    suspect_dates,
+    suspect_numbers,
+    suspect_spellings,
+    suspect_words,
+)
+from halfseen.cli.dates import ORDER_WORDS, Dates
+from halfseen.cli.distinct import Mask, all_match, any_match
+from halfseen.cli.drafts import Decision, Draft, Outcome
 from halfseen.cli.limits import replace_limits
 from halfseen.cli.numbers import Marks, Numbers, number_format, plain_texts, split_numbers
-from halfseen.cli.rules import ColumnRules
 
 MOSTLY, MOSTLY_CELLS = 0.9, 10
 """The share and number of cells that must be numbers or dates for the others to be called exceptions."""
@@ -28,81 +39,6 @@ _SAMPLE = 500
 _SHOWN = 5
 _THREE_DECIMALS = r"^[+-]?(?:\d{1,3}|[1-9]\d{0,2}\.\d{3})$"
 _UNMODELLED = {"kind": "text", "fill": False}
-
-
-@dataclass(frozen=True)
-class Draft:
-    """What is known of a column before the file has decided.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    cells, trimmed : pyarrow.Array
-        Its texts; and without blanks around them, null where missing.
-    rules : ColumnRules
-        The settings of the user.
-    kind : str
-        What it is if it is written the plain way.
-    words : tuple
-        Texts that mean missing, with their counts.
-    texts : pyarrow.DictionaryArray or None
-        The cells as distinct texts, if they may be numbers or dates in disguise.
-    counts : numpy.ndarray
-        How many cells hold each.
-    numbers, dates : Numbers, Dates or None
-        These texts taken apart.
-    """
-
-    name: str
-    cells: pa.Array
-    trimmed: pa.Array
-    rules: ColumnRules
-    kind: CellKind = "text"
-    words: tuple[tuple[str, int], ...] = ()
-    texts: pa.DictionaryArray | None = None
-    counts: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    numbers: Numbers | None = None
-    dates: Dates | None = None
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Decimal mark and order of dates that columns agree on, or the user says; None if nothing tells."""
-
-    decimal: str | None
-    order: Order | None
-    delimiter: str
-    declared_decimal: bool = False
-    declared_order: bool = False
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a column.
-
-    Parameters
-    ----------
-    typed : pyarrow.Array
-        Its values; null where missing, or where models must not see the cell.
-    style : Style
-        How its cells are written.
-    kept : pyarrow.Array or None
-        The cells whose text stays although models do not see it.
-    settings : dict
-        What the schema is told of it.
-    formats : tuple of str
-        What is unusual about its cells, in words.
-    notes : tuple of str
-        Sentences about it.
-    """
-
-    typed: pa.Array
-    style: Style
-    kept: pa.Array | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
-    formats: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
@@ -120,9 +56,9 @@ def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
     return notes + [note for outcome in outcomes.values() for note in outcome.notes]
 
 
-def finish(draft: Draft, decision: Decision, cells: pa.Table) -> Outcome:
-    """Return what becomes of a column, now that the file has decided; `cells` is the whole table as text."""
-    return _suspect(draft, _finish(draft, decision, cells))
+def finish(draft: Draft, decision: Decision) -> Outcome:
+    """Return what becomes of a column, now that the file has decided."""
+    return _suspect(draft, _finish(draft, decision))
 
 
 def has_three_decimals(draft: Draft) -> bool:
@@ -131,17 +67,17 @@ def has_three_decimals(draft: Draft) -> bool:
     return all_match(observed[:_SAMPLE], _THREE_DECIMALS) and all_match(observed, _THREE_DECIMALS)
 
 
-def _finish(draft: Draft, decision: Decision, cells: pa.Table) -> Outcome:
+def _finish(draft: Draft, decision: Decision) -> Outcome:
     if draft.kind == "float" and decision.delimiter != "," and has_three_decimals(draft):
-        return _finish_three_decimals(draft, decision, cells)
+        return _finish_three_decimals(draft, decision)
     if draft.kind != "text":
         typed = cast_cells(draft.trimmed, draft.kind)
         if typed is not None:
             return _typed(draft, typed, style_of(draft.kind, draft.trimmed.drop_null()))
     if draft.dates is not None:
-        return _finish_dates(draft, draft.dates, decision, cells)
+        return _finish_dates(draft, draft.dates, decision)
     if draft.numbers is not None:
-        return _finish_numbers(draft, draft.numbers, decision, cells)
+        return _finish_numbers(draft, draft.numbers, decision)
     return _text(draft)
 
 
@@ -150,24 +86,31 @@ def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
     if codes and style.kind in ("integer", "float"):
         equal = pc.is_in(typed.cast(pa.float64(), safe=False), value_set=pa.array(codes))
         typed = pc.if_else(equal, pa.scalar(None, typed.type), typed)
-    notes = more.pop("notes", ())
-    if draft.words:
-        text = say_counts([(repr(word), count) for word, count in draft.words])
-        notes = (*notes, f"column {draft.name!r}: {text}, taken as missing")
+    notes = (*more.pop("notes", ()), *_say_missing(draft.name, draft.words))
     return Outcome(typed, style, notes=notes, **more)
+
+
+def _say_missing(name: str, words: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    if not words:
+        return ()
+    text = say_counts([(repr(word), count) for word, count in words])
+    return (f"column {name!r}: {text}, taken as missing",)
 
 
 def _text(draft: Draft, note: str | None = None, settings: dict[str, Any] | None = None) -> Outcome:
     """Return the column as text, words for missing values with it."""
-    if len(draft.trimmed) == draft.trimmed.null_count and not draft.words:
-        return Outcome(pa.nulls(len(draft.cells), pa.float64()), Style("text"))
+    errors = [(word, count) for word, count in draft.words if word in FORMULA_ERRORS]
+    if len(draft.trimmed) == draft.trimmed.null_count and len(errors) == len(draft.words):
+        nothing = pa.nulls(len(draft.cells), pa.float64())
+        return Outcome(nothing, Style("text"), notes=_say_missing(draft.name, errors))
     missing = draft.trimmed.is_null()
     if draft.words:  # in a column of text they are levels
         words = pc.fill_null(is_missing_word(pc.utf8_trim_whitespace(draft.cells)), False)
         missing = pc.and_not(missing, words)
     if note is None and draft.rules.wanted is None and _is_coded(draft):
         note = "has numbers that begin with 0, kept as text codes"
-    notes = () if note is None else (f"column {draft.name!r} {note}",)
+    notes = _say_missing(draft.name, errors)
+    notes = notes if note is None else (f"column {draft.name!r} {note}", *notes)
     return Outcome(as_text(draft.cells, missing), Style("text"), settings=settings or {}, notes=notes)
 
 
@@ -177,25 +120,49 @@ def _is_coded(draft: Draft) -> bool:
 
 
 def _suspect(draft: Draft, outcome: Outcome) -> Outcome:
-    """Add what a user should look at: numbers and words that may mean missing."""
-    note = None
+    """Add what a user should look at: numbers, dates and words that may mean missing, levels spelt twice."""
+    notes: list[str | None] = []
     if outcome.style.kind in ("integer", "float"):
-        note = suspect_numbers(draft.name, outcome.typed)
+        notes = [suspect_numbers(draft.name, outcome.typed)]
+    elif outcome.style.kind in ("date", "timestamp"):
+        outcome = _hide_placeholders(draft, outcome)
+        notes = [suspect_dates(draft.name, outcome.typed)]
     elif outcome.style.kind == "text" and pa.types.is_string(outcome.typed.type) and not outcome.settings:
-        note = suspect_words(draft.name, outcome.typed.drop_null())
-    return outcome if note is None else replace(outcome, notes=(*outcome.notes, note))
+        observed = outcome.typed.drop_null()
+        notes = [suspect_words(draft.name, observed), suspect_spellings(draft.name, observed)]
+    return replace(outcome, notes=(*outcome.notes, *(note for note in notes if note is not None)))
+
+
+def _hide_placeholders(draft: Draft, outcome: Outcome) -> Outcome:
+    """Keep dates such as 9999-12-31 as they are, and away from models, whose dates they would spoil."""
+    held = find_placeholders(outcome.typed)
+    if not pc.any(held).as_py():
+        return outcome
+    counts = Counter(draft.cells.filter(held).to_pylist())
+    text = say_counts([(repr(word), count) for word, count in counts.most_common(_SHOWN)])
+    option = shlex.quote(f"{draft.name}={counts.most_common(1)[0][0]}")
+    note = (
+        f"column {draft.name!r}: {text}, far from the other dates: kept and not used by the model; "
+        f"--null {option} makes them missing"
+    )
+    return replace(
+        outcome,
+        typed=pc.if_else(held, pa.scalar(None, outcome.typed.type), outcome.typed),
+        kept=held if outcome.kept is None else pc.or_(held, outcome.kept),
+        notes=(*outcome.notes, note),
+    )
 
 
 # ------------------------------------------------------------------------------------------ numbers
 
 
-def _finish_three_decimals(draft: Draft, decision: Decision, cells: pa.Table) -> Outcome:
+def _finish_three_decimals(draft: Draft, decision: Decision) -> Outcome:
     """Return a column of 1.577, which may be thousands: so read where the file has decimal commas."""
     if decision.decimal == ",":
         texts = draft.trimmed.dictionary_encode()
         counts = np.bincount(texts.indices.drop_null().to_numpy(zero_copy_only=False))
         numbers = split_numbers(texts.dictionary, counts)
-        return _finish_numbers(replace(draft, texts=texts, counts=counts), numbers, decision, cells)
+        return _finish_numbers(replace(draft, texts=texts, counts=counts), numbers, decision)
     typed = cast_cells(draft.trimmed, "float")
     doubts = () if decision.decimal else (_doubt(draft, Marks("."), "as nothing in the file tells"),)
     return _typed(draft, typed, style_of("float", draft.trimmed.drop_null()), formats=doubts)
@@ -242,13 +209,13 @@ def _doubt(draft: Draft, marks: Marks, why: str) -> str:
     )
 
 
-def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision, cells: pa.Table) -> Outcome:
+def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision) -> Outcome:
     marks, why = _choose_marks(draft, numbers, decision)
     fits = numbers.fits[marks]
     forced = draft.rules.wanted == "number"
     if not forced and not fits.all():
         example = f"1{number_format(numbers, marks).group}234{marks.decimal}56"
-        return _leave(draft, fits, "numbers", "--number-format", example, cells)
+        return _leave(draft, fits, "numbers", "--number-format", example, decision)
     plain = plain_texts(numbers, marks)
     held = plain.drop_null()
     kind: CellKind = "float" if any_match(held, r"[.eE]") else "integer"
@@ -266,7 +233,7 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision, cells: p
     notes = limited.notes
     hidden = limited.hidden | ~fits
     if not fits.all():
-        notes = (*notes, _say_kept(draft, fits, "numbers", cells))
+        notes = (*notes, _say_kept(draft, fits, "numbers", decision))
     return _typed(
         draft,
         limited.values.take(draft.texts.indices),
@@ -278,9 +245,9 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision, cells: p
     )
 
 
-def _say_kept(draft: Draft, fits: Mask, what: str, cells: pa.Table) -> str:
+def _say_kept(draft: Draft, fits: Mask, what: str, decision: Decision) -> str:
     return (
-        f"column {draft.name!r} is read as {what} except for {_list_misfits(draft, fits, cells)}: kept as "
+        f"column {draft.name!r} is read as {what} except for {_list_misfits(draft, fits, decision)}: kept as "
         f"text and not used by the model; --null {shlex.quote(f'{draft.name}=TEXT')} makes such cells missing"
     )
 
@@ -289,30 +256,28 @@ def _spread(hidden: Mask, texts: pa.DictionaryArray) -> pa.Array:
     return pc.fill_null(pa.array(hidden).take(texts.indices), False)
 
 
-def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, cells: pa.Table) -> Outcome:
+def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, decision: Decision) -> Outcome:
     """Return a column in which not every cell is a number or date: as text, and left alone if most are."""
     total, n_fits = int(draft.counts.sum()), int(draft.counts[fits].sum())
     few_words = np.sum(~fits) <= _SHOWN and np.sum(fits) > _FEW_LEVELS  # beside many values: answers, codes
     if n_fits < max((HALF if few_words else MOSTLY) * total, MOSTLY_CELLS):
         return _text(draft)
-    text = f"contains {what} except for {_list_misfits(draft, fits, cells)}"
+    text = f"contains {what} except for {_list_misfits(draft, fits, decision)}"
     remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the other values as {what}"
     if len(draft.counts) <= _FEW_LEVELS and total >= _CELLS_PER_LEVEL * len(draft.counts):
         return _text(draft, f"{text}: kept as a categorical column; {remedy}")
     return _text(draft, f"{text}: left as text and not imputed; {remedy}", _UNMODELLED)
 
 
-def _list_misfits(draft: Draft, fits: Mask, cells: pa.Table) -> str:
+def _list_misfits(draft: Draft, fits: Mask, decision: Decision) -> str:
     """Return the texts that do not fit, each with the line where it comes first."""
     assert draft.texts is not None
     places = np.flatnonzero(~fits)
     shown = []
     for place in places[:_SHOWN].tolist():
         row = pc.index(draft.texts.indices, place).as_py()
-        breaks = (pc.sum(pc.count_substring(column, "\n")).as_py() for column in cells.slice(0, row).columns)
         more = f" and {draft.counts[place] - 1:,} more" if draft.counts[place] > 1 else ""
-        line = row + 2 + sum(count or 0 for count in breaks)
-        shown.append(f"{draft.texts.dictionary[place].as_py()!r} in line {line}{more}")
+        shown.append(f"{draft.texts.dictionary[place].as_py()!r} in line {decision.line_of(row)}{more}")
     if len(places) > _SHOWN:
         shown.append(f"{len(places) - _SHOWN:,} other texts")
     return ", ".join(shown)
@@ -321,7 +286,7 @@ def _list_misfits(draft: Draft, fits: Mask, cells: pa.Table) -> str:
 # ------------------------------------------------------------------------------------------ dates
 
 
-def _finish_dates(draft: Draft, dates: Dates, decision: Decision, cells: pa.Table) -> Outcome:
+def _finish_dates(draft: Draft, dates: Dates, decision: Decision) -> Outcome:
     orders, why = dates.orders, ""
     if not dates.days(orders[0])[1].any():
         return _text(draft)
@@ -338,7 +303,7 @@ def _finish_dates(draft: Draft, dates: Dates, decision: Decision, cells: pa.Tabl
     values, fits = dates.moments(order)
     forced = draft.rules.wanted == "date"
     if not forced and not fits.all():
-        return _leave(draft, fits, "dates", "--date-order", order, cells)
+        return _leave(draft, fits, "dates", "--date-order", order, decision)
     if not fits.any():
         return _text(draft)
     form = dates.format(order)
@@ -348,10 +313,11 @@ def _finish_dates(draft: Draft, dates: Dates, decision: Decision, cells: pa.Tabl
     if dates.family in ("numbers", "ymd"):
         text = f"dates ({ORDER_WORDS[order]}{why})"
     if form.year_digits == 2:
-        text += ", with years from 1969 to 2068"
+        ends = pc.min_max(pc.year(values)).as_py()
+        text += f", with years from {ends['min']} to {ends['max']}"
     notes: tuple[str, ...] = ()
     if not fits.all():
-        notes = (_say_kept(draft, fits, "dates", cells),)
+        notes = (_say_kept(draft, fits, "dates", decision),)
     return _typed(
         draft,
         values.take(draft.texts.indices),

@@ -10,7 +10,7 @@ from halfseen.cli.rules import DEFAULT_NULLS
 from halfseen.cli.tables import TableFile, read_table
 from halfseen.data.schema import Schema
 
-_KEYS = {"number_format": str, "date_order": str, "null": list}
+_KEYS = {"number_format": str, "date_order": str, "first_year": int, "null": list}
 
 
 def describe_reading(file: TableFile) -> dict[str, Any]:
@@ -30,6 +30,8 @@ def describe_reading(file: TableFile) -> dict[str, Any]:
             entry["number_format"] = _example(style.number)
         elif style is not None and style.date is not None:
             entry["date_order"] = style.date.order
+            if style.date.year_digits == 2:
+                entry["first_year"] = style.date.first_year
         elif style is not None and style.kind == "text" and not pa.types.is_floating(file.table[name].type):
             entry["number_format"] = "text"
         if entry:

@@ -7,6 +7,7 @@ left alone.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,18 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import find_kind
-from halfseen.cli.codes import is_missing_word
+from halfseen.cli.codes import is_formula_error, is_missing_word
 from halfseen.cli.dates import Order, split_dates
 from halfseen.cli.distinct import any_match
+from halfseen.cli.drafts import Decision, Draft, Outcome, line_below
 from halfseen.cli.numbers import split_numbers
-from halfseen.cli.outcomes import MOSTLY, Decision, Draft, Outcome, finish, has_three_decimals
+from halfseen.cli.outcomes import MOSTLY, finish, has_three_decimals
 from halfseen.cli.rules import Rules
 
 _SAMPLE = 500
 _LIKELY = 0.5
 
 
-def read_columns(cells: pa.Table, rules: Rules, delimiter: str) -> dict[str, Outcome]:
+def read_columns(
+    cells: pa.Table, rules: Rules, delimiter: str, line_of: Callable[[int], int] = line_below
+) -> dict[str, Outcome]:
     """Return what became of every column of a text table.
 
     Parameters
@@ -37,6 +41,8 @@ def read_columns(cells: pa.Table, rules: Rules, delimiter: str) -> dict[str, Out
         The settings of the user.
     delimiter : str
         What separates the cells: where commas do, they are no decimal marks unless a cell proves it.
+    line_of : callable
+        Returns the line of the file in which a row begins.
     """
     waiting: dict[str, Draft] = {}
     outcomes: dict[str, Outcome] = {}
@@ -45,11 +51,12 @@ def read_columns(cells: pa.Table, rules: Rules, delimiter: str) -> dict[str, Out
         draft = _draft(name, cells[name].combine_chunks(), rules)
         decimals.add(_vote_decimal(draft))
         if _is_settled(draft, delimiter):  # at once, so that no copy of its texts is kept
-            outcomes[name] = finish(draft, Decision(None, None, delimiter), cells)
+            outcomes[name] = finish(draft, Decision(None, None, delimiter, line_of))
         else:
             waiting[name] = draft
-    decision = _decide(decimals, {_vote_order(draft) for draft in waiting.values()}, rules, delimiter)
-    outcomes |= {name: finish(draft, decision, cells) for name, draft in waiting.items()}
+    orders = {_vote_order(draft) for draft in waiting.values()}
+    decision = _decide(decimals, orders, rules, Decision(None, None, delimiter, line_of))
+    outcomes |= {name: finish(draft, decision) for name, draft in waiting.items()}
     return {name: outcomes[name] for name in cells.column_names}
 
 
@@ -62,7 +69,9 @@ def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
     missing = pc.is_in(trimmed, value_set=pa.array([*rules.nulls, *own.nulls], trimmed.type))
     trimmed = pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
     draft = Draft(name, cells, trimmed, own)
-    observed = trimmed.drop_null()
+    if rules.words:
+        draft = _set_aside(draft, is_formula_error(trimmed))
+    observed = draft.trimmed.drop_null()
     if len(observed) == 0 or own.wanted == "text":
         return draft
     if own.marks is None and (kind := find_kind(observed)) != "text":
@@ -81,7 +90,7 @@ def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
         return draft
     draft = replace(draft, texts=texts, counts=counts)
     if wanted == "date":
-        return replace(draft, dates=split_dates(texts.dictionary, counts))
+        return replace(draft, dates=split_dates(texts.dictionary, counts, own.first_year))
     return replace(draft, numbers=split_numbers(texts.dictionary, counts))
 
 
@@ -106,10 +115,18 @@ def _set_words_aside(draft: Draft) -> Draft:
     words = pc.fill_null(is_missing_word(draft.trimmed), False)
     held = draft.trimmed.filter(words)
     n_spelt = pc.sum(pc.match_substring_regex(held, r"\pL")).as_py() or 0
-    if len(held) == 0 or n_spelt > len(draft.trimmed) - draft.trimmed.null_count - len(held):
+    if n_spelt > len(draft.trimmed) - draft.trimmed.null_count - len(held):
+        return draft
+    return _set_aside(draft, words)
+
+
+def _set_aside(draft: Draft, words: pa.Array) -> Draft:
+    """Take texts that mean missing out of a column, and count them."""
+    held = draft.trimmed.filter(words)
+    if len(held) == 0:
         return draft
     trimmed = pc.if_else(words, pa.scalar(None, draft.trimmed.type), draft.trimmed)
-    return replace(draft, trimmed=trimmed, words=tuple(Counter(held.to_pylist()).items()))
+    return replace(draft, trimmed=trimmed, words=(*draft.words, *Counter(held.to_pylist()).items()))
 
 
 # ------------------------------------------------------------------------------------------ the file
@@ -122,10 +139,14 @@ def _is_settled(draft: Draft, delimiter: str) -> bool:
     return draft.numbers is None and draft.dates is None
 
 
-def _decide(decimals: set[Any], orders: set[Any], rules: Rules, delimiter: str) -> Decision:
-    decimal = _agree(decimals - {None}) if rules.marks is None else rules.marks.decimal
-    order = _agree(orders - {None}) if rules.order is None else rules.order
-    return Decision(decimal, order, delimiter, rules.marks is not None, rules.order is not None)
+def _decide(decimals: set[Any], orders: set[Any], rules: Rules, undecided: Decision) -> Decision:
+    return replace(
+        undecided,
+        decimal=_agree(decimals - {None}) if rules.marks is None else rules.marks.decimal,
+        order=_agree(orders - {None}) if rules.order is None else rules.order,
+        declared_decimal=rules.marks is not None,
+        declared_order=rules.order is not None,
+    )
 
 
 def _agree(votes: set[Any]) -> Any:

@@ -14,7 +14,7 @@ DEFAULT_NULLS = (
 )  # fmt: skip
 """Cell texts read as missing unless ``--no-default-nulls``: those of pandas, and the question mark."""
 
-READING_KEYS = ("number_format", "date_order", "null")
+READING_KEYS = ("number_format", "date_order", "first_year", "null")
 """Settings of a schema file that say how cells are read; models do not see them."""
 
 _LEVELS = ("binary", "categorical", "ordinal", "identifier", "constant")
@@ -33,6 +33,8 @@ class ColumnRules:
         How its numbers are written.
     order : {"dmy", "mdy", "ymd"} or None
         The order of its dates.
+    first_year : int or None
+        The first of the hundred years that two-digit years stand for.
     wanted : {"text", "levels", "number", "date"} or None
         What it is: text even if every cell is a number, levels unless every cell is a plain number, or
         numbers or dates even if some cells are none.
@@ -41,6 +43,7 @@ class ColumnRules:
     nulls: tuple[str, ...] = ()
     marks: Marks | None = None
     order: Order | None = None
+    first_year: int | None = None
     wanted: Literal["text", "levels", "number", "date"] | None = None
 
 
@@ -156,6 +159,10 @@ def _from_schema(name: str, settings: Any) -> ColumnRules:
             rules = replace(rules, marks=marks, wanted="text" if marks is None else "number")
         if (text := settings.get("date_order")) is not None:
             rules = replace(rules, order=parse_date_order(str(text)), wanted="date")
+        if (year := settings.get("first_year")) is not None:
+            if not isinstance(year, int) or not 1 <= year <= 9900:
+                raise TableError(f"first_year must be a year such as 1950, got {year!r}")
+            rules = replace(rules, first_year=year)
     except TableError as error:
         raise TableError(f"schema of column {name!r}: {error}") from None
     return rules

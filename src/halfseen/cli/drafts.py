@@ -1,0 +1,107 @@
+"""A column of a text table while it is read: what is known of it, what the file decides, what it becomes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from halfseen.cli.cells import CellKind, Style
+from halfseen.cli.dates import Dates, Order
+from halfseen.cli.distinct import Integers
+from halfseen.cli.numbers import Numbers
+from halfseen.cli.rules import ColumnRules
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is known of a column before the file has decided.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    cells, trimmed : pyarrow.Array
+        Its texts; and without blanks around them, null where missing.
+    rules : ColumnRules
+        The settings of the user.
+    kind : str
+        What it is if it is written the plain way.
+    words : tuple
+        Texts that mean missing, with their counts.
+    texts : pyarrow.DictionaryArray or None
+        The cells as distinct texts, if they may be numbers or dates in disguise.
+    counts : numpy.ndarray
+        How many cells hold each.
+    numbers, dates : Numbers, Dates or None
+        These texts taken apart.
+    """
+
+    name: str
+    cells: pa.Array
+    trimmed: pa.Array
+    rules: ColumnRules
+    kind: CellKind = "text"
+    words: tuple[tuple[str, int], ...] = ()
+    texts: pa.DictionaryArray | None = None
+    counts: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    numbers: Numbers | None = None
+    dates: Dates | None = None
+
+
+def line_below(row: int) -> int:
+    """Return the line of a row in a file whose header is its first line and whose cells have no line ends."""
+    return row + 2
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the whole file tells about reading a column.
+
+    Parameters
+    ----------
+    decimal, order : str or None
+        The decimal mark and the order of dates that columns agree on, or the user says.
+    delimiter : str
+        What separates the cells.
+    line_of : callable
+        Returns the line of the file in which a row begins.
+    declared_decimal, declared_order : bool
+        Whether the user says so.
+    """
+
+    decimal: str | None
+    order: Order | None
+    delimiter: str
+    line_of: Callable[[int], int]
+    declared_decimal: bool = False
+    declared_order: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a column.
+
+    Parameters
+    ----------
+    typed : pyarrow.Array
+        Its values; null where missing, or where models must not see the cell.
+    style : Style
+        How its cells are written.
+    kept : pyarrow.Array or None
+        The cells whose text stays although models do not see it.
+    settings : dict
+        What the schema is told of it.
+    formats : tuple of str
+        What is unusual about its cells, in words.
+    notes : tuple of str
+        Sentences about it.
+    """
+
+    typed: pa.Array
+    style: Style
+    kept: pa.Array | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    formats: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,159 @@
+"""Rows of a text table that are not records: repeated headers, units below the header, totals, empty ends."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from halfseen.cli.distinct import Mask, as_mask
+from halfseen.cli.numbers import UNIT
+
+_TOTALS = re.compile(
+    r"(grand |sub-?)?totals?|sums?|averages?|means?|summe|gesamt(summe)?|insgesamt|zusammen|mittelwert|"
+    r"durchschnitt|totaux|total général|moyenne|totale|media|suma|promedio|totaal|gemiddelde",
+    re.IGNORECASE,
+)
+_UNIT = re.compile(rf"\([^()]{{1,15}}\)|\[[^\[\]]{{1,15}}\]|{UNIT}")
+_MIN_ROWS = 5
+_BY_CHANCE = 0.01  # the expected number of empty rows at random, below which they are no accident
+_SAMPLE = 200
+_SHOWN = 5
+_PLURAL = {
+    "repeats the column names": "repeat the column names",
+    "holds units": "hold units",
+    "holds a total": "hold totals",
+    "has no values": "have no values",
+}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Where the records of a text file are.
+
+    Parameters
+    ----------
+    n_above : int
+        The lines above the header.
+    aside : numpy.ndarray of bool
+        The rows of the file that are not records.
+    """
+
+    n_above: int
+    aside: Mask
+
+    def line_of(self, record: int, text: pa.Table) -> int:
+        """Return the line in which a record begins; `text` holds all rows of the file."""
+        row = int(np.flatnonzero(~self.aside)[record])
+        breaks = (pc.sum(pc.count_substring(column, "\n")).as_py() for column in text.slice(0, row).columns)
+        return self.n_above + row + 2 + sum(count or 0 for count in breaks)
+
+
+def find_lines(
+    text: pa.Table, header: Sequence[str], n_above: int, *, keep_empty: bool = False
+) -> tuple[Lines, list[str]]:
+    """Return which rows of a text table are records, and sentences about the others.
+
+    Parameters
+    ----------
+    text : pyarrow.Table
+        The cells as they are written.
+    header : sequence of str
+        The names of the columns as they are written.
+    n_above : int
+        The lines above the header.
+    keep_empty : bool
+        Whether rows without any text at the end of the file count as records.
+    """
+    aside = np.zeros(text.num_rows, dtype=bool)
+    notes = []
+    every = Lines(n_above, aside.copy())
+    for what, rows in _find_others(text, header, keep_empty):
+        new = rows & ~aside
+        if new.any() and not (aside | new).all():
+            aside |= new
+            notes.append(_note(what, np.flatnonzero(new), every, text))
+    return Lines(n_above, aside), notes
+
+
+def _note(what: str, rows: np.ndarray, every: Lines, text: pa.Table) -> str:
+    numbers = [f"{every.line_of(int(row), text):,}" for row in rows[:_SHOWN]]
+    more = f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
+    if len(rows) == 1:
+        return f"line {numbers[0]} {what}: it is not read, and kept in a csv"
+    return f"lines {', '.join(numbers)}{more} {_PLURAL[what]}: they are not read, and kept in a csv"
+
+
+def _find_others(text: pa.Table, header: Sequence[str], keep_empty: bool) -> Iterator[tuple[str, Mask]]:
+    yield "repeats the column names", _repeats_header(text, header)
+    if text.num_rows < _MIN_ROWS:
+        return
+    yield "holds units", _only(text, 0, _holds_units(text))
+    blank = _blank_end(text)
+    last = text.num_rows - 1 - int(blank.sum())
+    yield "holds a total", _only(text, last, _holds_total(text, last))
+    if not keep_empty:
+        yield "has no values", blank & _is_no_accident(text, blank)
+
+
+def _only(text: pa.Table, row: int, found: bool) -> Mask:
+    mask = np.zeros(text.num_rows, dtype=bool)
+    mask[row] = found
+    return mask
+
+
+def _repeats_header(text: pa.Table, header: Sequence[str]) -> Mask:
+    """Tell which rows have the name of every column in its place."""
+    same = np.ones(text.num_rows, dtype=bool)
+    if all(re.fullmatch(r"[\d.,\s-]*", name) for name in header):
+        return ~same
+    for name, column in zip(header, text.columns, strict=True):
+        same &= as_mask(pc.equal(pc.utf8_trim_whitespace(column), name.strip()).combine_chunks())
+        if not same.any():
+            break
+    return same
+
+
+def _holds_units(text: pa.Table) -> bool:
+    """Tell whether the first row has units, or nothing, above columns of which some are numbers."""
+    first = [column[0].as_py().strip() for column in text.columns]
+    held = [place for place, cell in enumerate(first) if cell]
+    if not held or not all(_UNIT.fullmatch(first[place]) for place in held):
+        return False
+    below = [[cell for cell in text.column(k)[1:_SAMPLE].to_pylist() if cell.strip()] for k in held]
+    numeric = [sum(bool(re.match(r"\W*\d", cell)) for cell in cells) > len(cells) / 2 for cells in below]
+    return sum(numeric) > len(held) / 2
+
+
+def _holds_total(text: pa.Table, row: int) -> bool:
+    """Tell whether the first cell of a row that has text is a word for totals that no other row has there."""
+    for column in text.columns:
+        word = column[row].as_py().strip()
+        if word:
+            alone = pc.sum(pc.equal(pc.utf8_trim_whitespace(column), word)).as_py() == 1
+            return alone and _TOTALS.fullmatch(word.rstrip(" :")) is not None
+    return False
+
+
+def _blank_end(text: pa.Table) -> Mask:
+    """Tell which rows at the end of the file have no text."""
+    blank = np.ones(text.num_rows, dtype=bool)
+    for column in text.columns:
+        blank &= _blank(column)
+        if not blank[-1]:
+            return np.zeros_like(blank)
+    return np.logical_and.accumulate(blank[::-1])[::-1]
+
+
+def _blank(column: pa.ChunkedArray) -> Mask:
+    return as_mask(pc.equal(pc.utf8_trim_whitespace(column), "").combine_chunks())
+
+
+def _is_no_accident(text: pa.Table, blank: Mask) -> bool:
+    """Tell whether so many empty cells leave hardly any row empty by chance; one column tells nothing."""
+    if text.num_columns == 1 or not blank.any() or blank.all():
+        return False
+    shares = [_blank(column)[~blank].mean() for column in text.columns]
+    return len(blank) * float(np.prod(shares)) < _BY_CHANCE

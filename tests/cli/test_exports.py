@@ -1,0 +1,221 @@
+"""Files as spreadsheets and instruments export them: what is not part of the table is kept and not read."""
+
+import numpy as np
+import pytest
+
+from halfseen.cli.codes import find_placeholders
+from halfseen.cli.main import main
+from halfseen.cli.preamble import find_preamble
+from halfseen.cli.tables import read_table
+
+N = 40
+RNG = np.random.default_rng(0)
+AGES = RNG.integers(18, 80, N)
+HEIGHTS = (170 + RNG.normal(size=N)).round(1)
+ROWS = [f"{age},{height}\n" for age, height in zip(AGES, HEIGHTS, strict=True)]
+ROWS[3], ROWS[7] = f",{HEIGHTS[3]}\n", f"{AGES[7]},\n"
+BODY = "".join(ROWS)
+DATES = [f"{1 + k % 12}/{13 + k % 15}/{50 + k}" for k in range(N)]
+
+
+def impute(tmp_path, text, capsys, *options, encoding="utf-8", name="in.csv"):
+    """Imputes a file by means; returns the lines of the output, and what was said."""
+    source, output = tmp_path / name, tmp_path / f"out-{name}"
+    source.write_bytes(text if isinstance(text, bytes) else text.encode(encoding))
+    assert main(["impute", str(source), "-o", str(output), "--method", "mean", *options]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    return output.read_bytes().decode(encoding).splitlines(), said
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "# made by a logger\n# version 2\n",
+        "Report: patients\nExported,2023-05-01,by,me\n\n",
+        "Patients\n",
+        "Patients,\n,\nWard 4,\n",
+        "sep=,\n",
+    ],
+)
+def test_lines_above_the_table_are_kept_and_not_read(above, tmp_path, capsys):
+    lines, said = impute(tmp_path, above + "age,height\n" + BODY, capsys)
+    n_above = above.count("\n")
+    assert lines[: n_above + 1] == [*above.splitlines(), "age,height"]
+    assert f"the table begins in line {n_above + 1}" in said
+    assert lines[n_above + 4].split(",")[0].isdigit()
+    assert [line for k, line in enumerate(lines[n_above + 1 :]) if k not in (3, 7)] == [
+        row.strip() for k, row in enumerate(ROWS) if k not in (3, 7)
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name\nSmith\nDoe\n",
+        "#id,age\n1,2\n3,4\n5,6\n",
+        "a,b\n1,2\n3\n4,5\n6,7\n8,9\n",
+        "Smith, John\nDoe, Jane\nRoe, Jim\n",
+        "age,height\n" + BODY,
+        "name,\nSmith,4\nDoe,5\nRoe,6\n",
+        "#fff\n#000\n#abc\n",
+    ],
+)
+def test_ordinary_files_have_no_lines_above_the_table(text):
+    assert find_preamble(text).text == ""
+
+
+def test_line_numbers_of_messages_count_the_lines_above_the_table(tmp_path, capsys):
+    rows = ["# one\n", "# two\n", "age,height\n", "yr,cm\n", *ROWS, "abt 30,170.0\n"]
+    _, said = impute(tmp_path, "".join(rows), capsys)
+    assert "line 4 holds units" in said
+    assert f"column 'age' contains numbers except for 'abt 30' in line {len(rows)}" in said
+    source = tmp_path / "ragged.csv"
+    source.write_text("# one\nage,height\n" + BODY + "1,2,3\n")
+    assert main(["impute", str(source), "-o", str(tmp_path / "out.csv")]) == 2
+    assert f"line {N + 3} has 3 cells" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("place", "row", "note"),
+    [
+        (20, "group,age,height", "line 22 repeats the column names"),
+        (0, ",(years),[cm]", "line 2 holds units"),
+        (N, f"Total,{AGES.sum()},{HEIGHTS.sum():.1f}", f"line {N + 2} holds a total"),
+        (N, ",,", f"line {N + 2} has no values"),
+    ],
+)
+def test_rows_that_are_no_records_are_kept_and_not_read(place, row, note, tmp_path, capsys):
+    rows = [f"{'ab'[k % 2]},{cells}" for k, cells in enumerate(ROWS)]
+    rows.insert(place, f"{row}\n")
+    lines, said = impute(tmp_path, "group,age,height\n" + "".join(rows), capsys)
+    assert lines[place + 1] == row
+    assert note in said
+    assert f"{N:,} rows, 3 columns" in said
+    filled = [line for k, line in enumerate(lines[1:]) if k != place]
+    assert int(filled[3].split(",")[1]) == pytest.approx(AGES.mean(), abs=3)  # untouched by the total
+
+
+def test_draws_hold_the_rows_that_are_no_records_too(tmp_path, capsys):
+    lines, _ = impute(tmp_path, "age,height\n" + BODY + "age,height\n", capsys, "--draws", "2")
+    assert lines[N + 1] == "1,age,height"
+    assert lines[2 * N + 2] == "2,age,height"
+    assert len(lines) == 2 * N + 3
+
+
+def test_empty_rows_at_the_end_are_imputed_where_empty_cells_are_frequent_or_on_request(tmp_path, capsys):
+    often = "".join(f"{k % 7 if k % 2 else ''},{k % 5 if k % 3 else ''}\n" for k in range(60)) + ",\n"
+    lines, said = impute(tmp_path, "a,b\n" + often, capsys)
+    assert "not read" not in said
+    assert "" not in lines[-1].split(",")
+    lines, _ = impute(tmp_path, "age,height\n" + BODY + ",\n", capsys, "--fill-all")
+    assert "" not in lines[-1].split(",")
+
+
+def test_columns_without_names_are_read_and_written_as_they_are(tmp_path, capsys):
+    lines, said = impute(
+        tmp_path, "age,height,,\n" + BODY.replace("\n", ",,\n"), capsys, encoding="utf-8-sig"
+    )
+    assert lines[0] == "age,height,,"
+    assert "Column 'unnamed 3' has no observed value" in said
+    assert all(line.endswith(",,") for line in lines)
+
+
+def test_a_first_line_of_numbers_is_named(tmp_path, capsys):
+    _, said = impute(tmp_path, BODY, capsys)
+    assert "looks like a record" in said
+    for header in ("2019,2020\n", "age,height\n"):
+        assert "looks like a record" not in impute(tmp_path, header + BODY, capsys)[1]
+
+
+def test_years_of_two_digits_that_are_near_each_other_stay_so(tmp_path, capsys):
+    rows = [f"{when},{k % 9}\n" for k, when in enumerate(DATES)] + [",4\n"]
+    lines, said = impute(tmp_path, "born,x\n" + "".join(rows), capsys)
+    assert "with years from 1950 to 1989" in said
+    assert 60 < int(lines[-1].split(",")[0].split("/")[2]) < 80
+
+
+def test_dates_that_stand_for_something_else_do_not_move_the_others(tmp_path, capsys):
+    rows = [f"{2010 + k % 10}-05-01,{k}\n" if k % 4 else f"9999-12-31,{k}\n" for k in range(N)] + [",4\n"]
+    text = "until,x\n" + "".join(rows)
+    lines, said = impute(tmp_path, text, capsys)
+    assert "10 cells contain '9999-12-31', far from the other dates: kept and not used by the model" in said
+    assert lines[1] == "9999-12-31,0"
+    assert lines[-1].startswith("201")
+    lines, _ = impute(tmp_path, text, capsys, "--null", "until=9999-12-31")
+    assert lines[1].startswith("201")
+    low, said = impute(tmp_path, text.replace("9999-12-31", "1900-01-01"), capsys)
+    assert "10 cells contain 1900-01-01" in said
+    assert low[1] == "1900-01-01,0"
+
+
+def test_dates_of_other_centuries_are_no_placeholders(tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("when\n" + "".join(f"{year}-01-01\n" for year in range(2300, 3300, 100)))
+    assert not any(find_placeholders(read_table(str(source)).table["when"]).to_pylist())
+
+
+def test_codes_of_surveys_are_named(tmp_path, capsys):
+    cells = [1, 2, 3, 4, 5, 88, 99] * 6
+    said = impute(tmp_path, "q,x\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells)), capsys)[1]
+    assert "use --null q=88 --null q=99" in said
+    cells = [1, 2, 3, 4, 5, 88] * 6
+    said = impute(tmp_path, "q,x\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells)), capsys)[1]
+    assert "6 cells contain 88" in said
+    said = impute(tmp_path, "q,x\n" + "".join(f"{k},{k}\n" for k in [*range(20, 85), 88, 88]), capsys)[1]
+    assert "88" not in said
+
+
+def test_errors_of_spreadsheets_are_missing_however_frequent(tmp_path, capsys):
+    rows = [f"{k / 4},b\n" if k % 3 == 0 else "#DIV/0!,#REF!\n" for k in range(N)]
+    lines, said = impute(tmp_path, "ratio,word\n" + "".join(rows), capsys)
+    assert "column 'ratio': 26 cells contain '#DIV/0!', taken as missing" in said
+    assert "column 'word': 26 cells contain '#REF!', taken as missing" in said
+    assert not any("#DIV" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("cells", "note"),
+    [
+        (["Yes", "yes ", "no"], "'Yes' and 'yes ' differ in case or blanks only"),
+        (["yes", "no", "1", "0"], "write yes and no in one way"),
+        (["a", "b", "c"], None),
+    ],
+)
+def test_levels_spelt_in_two_ways_are_named(cells, note, tmp_path, capsys):
+    rows = [f"{cells[k % len(cells)]},{k}\n" for k in range(N)]
+    said = impute(tmp_path, "answer,x\n" + "".join(rows), capsys)[1]
+    assert (note or "column 'answer'") in said if note else "column 'answer'" not in said
+
+
+def test_files_of_two_encodings_are_named(tmp_path, capsys):
+    text = b"city,x\n" + "Köln,1\n".encode() * 9 + "Köln,2\n".encode("latin-1")
+    assert "the file mixes encodings" in impute(tmp_path, text, capsys, encoding="cp1252")[1]
+
+
+def test_numbers_with_exponents_are_written_with_exponents(tmp_path, capsys):
+    rows = [f"{1000 * (k + 1):.2E},{k}\n" for k in range(N)] + [",4\n"]
+    assert impute(tmp_path, "v,x\n" + "".join(rows), capsys)[0][-1] == "2.05E+04,4"
+
+
+def test_a_saved_model_keeps_the_century_of_two_digit_years(tmp_path, capsys):
+    rows = [f"{when},{k % 9}\n" for k, when in enumerate(DATES)]
+    model = str(tmp_path / "model")
+    impute(tmp_path, "born,x\n" + "".join(rows), capsys, "--save-model", model)
+    source = tmp_path / "new.csv"
+    source.write_text("# new\nborn\n1/20/61\n1/21/61\n1/22/61\nborn\n")
+    assert main(["impute", str(source), "-o", str(tmp_path / "out.csv"), "--model", model]) == 0
+    assert "with years from 1961 to 1961" in " ".join(capsys.readouterr().err.split())
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[:3] == ["# new", "born,x", "1/20/61," + lines[2].split(",")[1]]
+    assert lines[-1] == "born,"
+
+
+def test_the_schema_sets_the_century(tmp_path, capsys):
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"columns": {"born": {"first_year": 2050}}}')
+    rows = [f"{when},{k % 9}\n" for k, when in enumerate(DATES)]
+    _, said = impute(tmp_path, "born,x\n" + "".join(rows), capsys, "--schema", str(schema))
+    assert "with years from 2050 to 2089" in said
+    schema.write_text('{"columns": {"born": {"first_year": "x"}}}')
+    assert main(["impute", str(tmp_path / "in.csv"), "-o", "-", "--schema", str(schema)]) == 2
+    assert "column 'born': first_year must be a year such as 1950, got 'x'" in capsys.readouterr().err
