@@ -403,3 +403,13 @@ def test_a_report_asks_for_draws_and_intervals_of_some_rows_only(run, tmp_path, 
     assert run("impute", "long.csv", "-o", "out.csv", "--report", "r.html")[0] == 0
     assert asked == [4_000]  # of 6,000 incomplete rows
     assert "a random sample of 2\N{NARROW NO-BREAK SPACE}000 is shown" in (tmp_path / "r.html").read_text()
+
+
+def test_the_report_on_a_circuit_draws_its_tree(tmp_path):
+    rows = "\n".join(f"{i * 7 % 13},{i % 7 if i % 5 else ''},{i * i % 11}" for i in range(24))
+    (tmp_path / "in.csv").write_text(f"a,b,c\n{rows}\n")
+    command = ["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "o.csv"), "--method", "circuit"]
+    assert main([*command, "--report", str(tmp_path / "r.html"), "--quiet"]) == 0
+    page = (tmp_path / "r.html").read_text()
+    assert 'aria-label="The tree of the circuit"' in page
+    assert "circuit over 3 columns, 1 tree" in page

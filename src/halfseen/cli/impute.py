@@ -298,11 +298,22 @@ def _make_page(
         version=halfseen.__version__,
         proper=work.proper,
         training_drift=None if work.rows is None else work.rows.drift.to_dict(),
+        structure=_structure(imputer),
     )
     if not request.evaluate:
         return render(summary)
     comparison, panel = _evaluate(request, reporter, work.file)
     return render(summary, comparison, panel)
+
+
+def _structure(imputer: Any) -> dict[str, Any] | None:
+    """Return the structure of a circuit for the report; None of other imputers."""
+    from halfseen.report.circuit_tree import summarize_structure
+
+    structure = getattr(imputer, "structure_", None)
+    if structure is None:
+        return None
+    return summarize_structure(structure, [column.name for column in imputer.schema_ if column.modelled])
 
 
 def _evaluate(request: Request, reporter: Reporter, file: TableFile) -> tuple[dict[str, Any], Any]:

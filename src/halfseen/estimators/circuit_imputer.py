@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._random import torch_generator
@@ -15,6 +16,7 @@ from halfseen.estimators._circuit_fit import CircuitSettings
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators.circuit_parameters import documented
 from halfseen.models.circuits.initialisation import resemble_rows, spread_leaves
+from halfseen.models.circuits.structure import Structure
 from halfseen.models.tabular_circuit import TabularCircuit
 from halfseen.objectives.likelihood import NegativeLogLikelihood
 from halfseen.training.loop import fit_module
@@ -39,7 +41,9 @@ class CircuitImputer(BaseImputer):
     schema_ : Schema
         What each column is, and why.
     model_ : TabularCircuit
-        The fitted model; ``print(model_.module.structure)`` shows its levels.
+        The fitted model.
+    structure_ : Structure
+        The levels of its circuit, which ``print`` shows as a table.
     history_ : History
         The loss after each epoch, and why training stopped.
 
@@ -87,6 +91,12 @@ class CircuitImputer(BaseImputer):
         self.callback = callback
         self.schema = schema
         self.random_state = random_state
+
+    @property
+    def structure_(self) -> Structure | None:
+        """The levels of the circuit, which it prints as a table; None if no column can be modelled."""
+        check_is_fitted(self)
+        return None if self.model_ is None else self.model_.module.structure
 
     def _fit_model(self, codes: Incomplete) -> TabularCircuit:
         settings = CircuitSettings.of(self, len(codes))

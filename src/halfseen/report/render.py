@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from halfseen.estimators.catalogue import find_method
 from halfseen.report import svg
+from halfseen.report.circuit_tree import draw_tree
 from halfseen.vocabulary import Missingness
 
 _HIDING = (
@@ -53,6 +54,7 @@ def render(
             many=any(fill["chart"] and not fill.get("cells") for fill in summary["fills"]),
             rug=any(fill["chart"] == "histogram" and not fill["cells"] for fill in summary["fills"]),
             strips=_strips(summary["blocks"]),
+            tree=_tree(summary.get("structure")),
         )
     )
 
@@ -98,6 +100,10 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _tree(structure: dict[str, Any] | None) -> Markup | None:
+    return Markup(draw_tree(structure)) if structure and structure["drawn"] else None
 
 
 def _strips(blocks: dict[str, Any]) -> list[tuple[str, Markup]]:

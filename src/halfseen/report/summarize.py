@@ -57,6 +57,7 @@ def summarize(
     version: str = "",
     proper: bool = False,
     training_drift: Summary | None = None,
+    structure: Summary | None = None,
 ) -> Summary:
     """Count what was missing and compare what was filled with what was observed.
 
@@ -92,6 +93,8 @@ def summarize(
         Whether the draws carry the uncertainty of the parameters too.
     training_drift : dict, optional
         The missing rates beside those of the training table, if a saved model was applied.
+    structure : dict, optional
+        The structure of a circuit, made by `halfseen.report.circuit_tree.summarize_structure`.
 
     Returns
     -------
@@ -125,6 +128,7 @@ def summarize(
         "n_draws": len(draws),
         "proper": bool(proper),
         "training_drift": training_drift,
+        "structure": structure,
         "command": command,
         "notes": list(notes),
         "columns": columns,
