@@ -27,6 +27,18 @@ def test_both_sides_of_a_circle_are_possible():
     assert 0.3 < (draws > 0).mean() < 0.7
 
 
+def test_em_never_loses_likelihood_and_learns_the_circle_too():
+    X = circle(600)
+    X[::4, 0] = np.nan
+    imputer = CircuitImputer(12, 12, algorithm="em", max_epochs=15, random_state=0).fit(X)
+    losses = np.array(imputer.history_.train_loss)
+    assert (np.diff(losses) < 1e-6).all()
+    start = CircuitImputer(12, 12, algorithm="em", max_epochs=0, random_state=0).fit(X)
+    assert imputer.score(circle(200, seed=1)) > start.score(circle(200, seed=1)) + 0.1
+    draws = imputer.sample(np.array([[0.0, np.nan]]), n_draws=200)[:, 0, 1]
+    assert (np.abs(np.abs(draws) - 1) < 0.5).mean() > 0.8
+
+
 @pytest.mark.parametrize("settings", [{"n_trees": 2}, {"structure": "shallow"}])
 def test_a_saved_structure_is_that_of_the_fitted_model(settings, tmp_path):
     X = np.random.default_rng(0).normal(size=(80, 5))
@@ -44,6 +56,7 @@ def test_a_saved_structure_is_that_of_the_fitted_model(settings, tmp_path):
         ({"structure": "deep"}, "structure must be 'tree' or 'shallow', got 'deep'"),
         ({"n_leaves": 0}, "n_leaves must be"),
         ({"n_trees": 1.5}, "n_trees must be"),
+        ({"algorithm": "adam"}, "algorithm must be 'gradient' or 'em', got 'adam'"),
     ],
 )
 def test_impossible_parameters_are_refused(settings, message):

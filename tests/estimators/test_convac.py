@@ -111,6 +111,22 @@ def test_prototypes_are_images_in_the_shades_of_the_training_images():
         same.draw_images()
 
 
+def test_em_never_loses_likelihood_of_images():
+    X, _ = stripes(60)
+    model = ConvAC(**TINY | {"max_epochs": 5}, algorithm="em").fit(X)
+    assert (np.diff(model.history_.train_loss) < 1e-6).all()
+    assert model.score(X) > ConvAC(**TINY | {"max_epochs": 0}).fit(X).score(X) + 1.0
+
+
+def test_weight_decay_makes_weights_more_equal():
+    X, y = stripes(60)
+    squares = [
+        ConvACClassifier(**TINY, weight_decay=decay, schedule="linear").fit(X, y).circuit_.squared_weights()
+        for decay in (0.0, 1.0)
+    ]
+    assert squares[1] < 0.9 * squares[0]
+
+
 def test_numbers_have_no_shades_to_be_discretised():
     X = np.random.default_rng(0).normal(size=(20, 2, 2))
     with pytest.raises(ValueError, match="pixels='discretised' needs images of whole shades"):
@@ -147,6 +163,8 @@ def test_the_parameters_of_a_loaded_model_are_those_that_were_saved(tmp_path, ch
         ),
         (stripes(6)[0], [0, 1] * 3, {"n_channels": [4, 0]}, "n_channels must be at least 1, got 0"),
         (stripes(6)[0], [0, 1] * 3, {"averaging": "mean"}, "averaging must be 'geometric' or 'mixture'"),
+        (stripes(6)[0], [0, 1] * 3, {"weight_decay": -1.0}, "weight_decay must be at least 0 and finite"),
+        (stripes(6)[0], [0, 1] * 3, {"schedule": "half"}, "schedule must be one of constant, cosine"),
         (stripes(6)[0], [0, 1] * 3, {"shifts": -1}, "shifts must be at least 0, got -1"),
         (stripes(6)[0].reshape(6, -1), [0, 1] * 3, {}, "Rows of pixels need image_shape"),
         (stripes(6)[0].reshape(6, -1), [0, 1] * 3, {"image_shape": (5, 7)}, "has 35 pixels"),

@@ -21,6 +21,17 @@ def test_with_one_column_of_weight_per_column_the_loss_is_the_joint_likelihood()
     torch.testing.assert_close(loss, -weight * expected, rtol=EXACT, atol=EXACT)
 
 
+def test_weight_decay_adds_the_squares_of_all_sum_weights():
+    circuit = random_circuit("image")
+    rows = Incomplete(complete_rows(circuit, 3), torch.ones(3, 16).bool())
+    batch = Labelled(rows, torch.tensor([0, 1, -1]), torch.tensor([1.0, 2.0, 0.5]).double())
+    plain, decayed = (
+        HybridLikelihood(1.0, torch.arange(16), decay=d)(circuit, batch, ()) for d in (0.0, 0.1)
+    )
+    squares = sum((layer.weights**2).sum() for layer in (*circuit.sums, circuit.root))
+    torch.testing.assert_close(decayed - plain, 0.1 * squares.expand(3), rtol=EXACT, atol=EXACT)
+
+
 def test_columns_are_left_out_as_a_whole_and_what_is_left_out_is_not_read(generator):
     circuit = random_circuit("trees")
     owners = circuit.leaves.observation.columns_of_features

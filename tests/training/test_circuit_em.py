@@ -27,6 +27,18 @@ def test_the_penalised_likelihood_of_incomplete_and_partly_labelled_rows_never_f
     assert gains[0] > 1e-3
 
 
+def test_rows_are_counted_alike_in_pieces_and_the_callback_is_told_the_objective():
+    answers = []
+    for n_rows in (7, 100):
+        circuit, told = random_circuit("trees"), []
+        x = complete_rows(circuit, 40)
+        batch = Incomplete(x, torch.ones_like(x, dtype=torch.bool))
+        course = fit_sum_weights(circuit, batch, max_steps=3, n_rows=n_rows, callback=told.append)
+        assert [progress.objective for progress in told] == course[1:]
+        answers.append(course)
+    assert answers[0] == pytest.approx(answers[1], abs=1e-12)
+
+
 def test_every_row_uses_one_weight_of_each_sum_on_its_way():
     circuit = random_circuit("image")
     x = complete_rows(circuit, 30)

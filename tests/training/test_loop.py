@@ -540,6 +540,14 @@ def test_the_cosine_falls_from_the_learning_rate_to_zero():
     np.testing.assert_allclose(history.learning_rate, expected, rtol=EXACT)
 
 
+def test_other_schedules_change_the_rate_in_the_last_fifth_of_the_steps():
+    _, history = run(replace(SETTINGS, schedule="linear"))
+    expected = 0.05 * np.minimum(1, (1 - np.arange(12) / 12) / 0.2)
+    np.testing.assert_allclose(history.learning_rate, expected, rtol=1e-12)
+    _, history = run(replace(SETTINGS, schedule="step"))
+    np.testing.assert_allclose(history.learning_rate, 0.05 * np.where(np.arange(12) < 9.6, 1, 0.1))
+
+
 def test_the_same_seed_gives_the_same_run_and_another_seed_another():
     (one, _), (same, _), (other, _) = run(), run(), run(seed=2)
     assert torch.equal(one.weights, same.weights)
@@ -560,7 +568,7 @@ def test_no_epochs_leave_the_module_as_it_was():
         ({"weight_decay": math.nan}, "weight_decay must be at least 0, got nan"),
         ({"learning_rate": 0.0}, "learning_rate must be positive and finite, got 0.0"),
         ({"gradient_clip": math.inf}, "gradient_clip must be positive and finite, got inf"),
-        ({"schedule": "linear"}, "schedule must be 'constant' or 'cosine', got 'linear'"),
+        ({"schedule": "half"}, "schedule must be one of constant, cosine, linear, step, got 'half'"),
         ({"compile": "yes"}, "compile must be True, False or 'auto', got 'yes'"),
     ],
 )

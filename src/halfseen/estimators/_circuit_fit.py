@@ -1,21 +1,29 @@
 """How circuits over tables are built and trained, for every estimator that has one."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from halfseen.data.incomplete import Incomplete
 from halfseen.estimators._parameters import check_training, check_whole
+from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.dependence import normalised_information
 from halfseen.models.circuits.structure import Structure, join_last, pair_columns
+from halfseen.training.circuit_em import fit_sum_weights
 from halfseen.training.loop import TrainingSettings
+from halfseen.training.progress import History, Stopped
 
 Shape = Literal["tree", "shallow"]
+Algorithm = Literal["gradient", "em"]
 
 ROWS_PER_UNIT = 16  # rows for each component of a leaf and each channel of a region
 MIN_BATCHES, MIN_BATCH = 16, 16  # into which a small table is cut, and the fewest rows of a batch
 MOST_DEPENDENCE_ROWS = 20_000  # from which the dependence of columns is measured
+EM_GAIN = 1e-4  # of the log-likelihood of a row, below which EM stops
 TREE_NOISE = 0.3  # added to the dependence of columns, so that further trees differ
 
 
@@ -26,9 +34,27 @@ def training_settings(estimator: Any, n_rows: int) -> TrainingSettings:
         batch_size=min(estimator.batch_size, max(MIN_BATCH, n_rows // MIN_BATCHES)),
         learning_rate=estimator.learning_rate,
         patience=estimator.patience,
-        schedule="cosine",
+        schedule=getattr(estimator, "schedule", "cosine"),
         compile=False,
     )
+
+
+def check_algorithm(estimator: Any) -> None:
+    """Raises a ValueError unless the algorithm of an estimator is one of both."""
+    if estimator.algorithm not in get_args(Algorithm):
+        raise ValueError(f"algorithm must be 'gradient' or 'em', got {estimator.algorithm!r}.")
+
+
+def fit_by_em(
+    circuit: Circuit, rows: Incomplete, max_steps: int, callback: Callable[[Any], None] | None
+) -> History:
+    """Fits the sum weights by EM in double precision; the losses of the history are those after each pass."""
+    course = fit_sum_weights(
+        circuit.double(), rows.to(torch.float64), max_steps=max_steps, tolerance=EM_GAIN, callback=callback
+    )
+    stopped: Stopped = "max_epochs" if len(course) == max_steps + 1 else "patience"
+    losses = tuple(-value for value in course[1:])
+    return History(train_loss=losses, best_epoch=len(losses) - 1 if losses else None, stopped=stopped)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.pixels import ImageLayout
-from halfseen.estimators._circuit_fit import training_settings
+from halfseen.estimators._circuit_fit import Algorithm, check_algorithm, fit_by_em, training_settings
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._parameters import check_number, check_training, check_whole
 from halfseen.estimators._table import TableEstimator, rows_at_once
@@ -23,7 +23,7 @@ from halfseen.models.circuits.structure import Structure
 from halfseen.models.image_circuit import ImageCircuit, Pixels, patch_likelihood, seen_through, shifted_grids
 from halfseen.objectives.circuits import UNKNOWN, HybridLikelihood
 from halfseen.objectives.supervised import Labelled
-from halfseen.training.loop import fit_module
+from halfseen.training.loop import Schedule, fit_module
 from halfseen.training.progress import Progress
 
 BLOCK = 4  # the side of the squares of pixels that training leaves out, in every second image
@@ -41,11 +41,14 @@ class ImageCircuitEstimator(TableEstimator):
     max_epochs: int
     batch_size: int
     learning_rate: float
+    schedule: Schedule
+    weight_decay: float
     patience: int
     validation_fraction: float
     callback: Callable[[Progress], None] | None
     shifts: int = 0  # of a density, whose grid stays
     pixels: Pixels = "gaussian"  # of a classifier
+    algorithm: Algorithm = "gradient"  # of a classifier
     schema = None  # all columns are pixels
 
     @property
@@ -64,6 +67,8 @@ class ImageCircuitEstimator(TableEstimator):
             check_whole("n_channels", channels, 1)
         check_training(self)
         check_number("max_dropped", self.max_dropped, lambda v: 0 <= v <= 1, "between 0 and 1")
+        check_algorithm(self)
+        check_number("weight_decay", self.weight_decay, lambda v: 0 <= v < np.inf, "at least 0 and finite")
         if self.structure not in SHAPES:
             raise ValueError(f"structure must be 'deep' or 'shallow', got {self.structure!r}.")
         if self.pixels not in get_args(Pixels):
@@ -83,7 +88,8 @@ class ImageCircuitEstimator(TableEstimator):
     ) -> Circuit:
         """Returns a circuit trained on images (N, D) with classes, -1 where unknown."""
         structure = self._structure(n_classes)
-        train, held = split_rows(rows, self.validation_fraction, generator)
+        held_out = self.validation_fraction if self.algorithm == "gradient" else 0.0
+        train, held = split_rows(rows, held_out, generator)
         circuit = Circuit(structure, patch_likelihood(self._modelled, structure, self.pixels)).float()
         counts = torch.bincount(train.target[train.target != UNKNOWN], minlength=n_classes) + 1.0
         circuit.log_prior.copy_((counts / counts.sum()).log())
@@ -91,10 +97,13 @@ class ImageCircuitEstimator(TableEstimator):
         cluster_patches(circuit, seen_through(train.rows, grids[0]), generator)
         random_weights(circuit, generator)
         circuit.leaves.requires_grad_(False)
-        pixels = torch.arange(train.rows.x.shape[1])
+        if self.algorithm == "em":
+            self.history_ = fit_by_em(circuit, train.rows, self.max_epochs, self.callback)
+            return circuit.requires_grad_(False)
+        pixels, squares = torch.arange(train.rows.x.shape[1]), _squares(self.image_planes_)
         self.history_ = fit_module(
             circuit,
-            HybridLikelihood(beta, pixels, self.max_dropped, _squares(self.image_planes_), grids),
+            HybridLikelihood(beta, pixels, self.max_dropped, squares, grids, self.weight_decay),
             train,
             generator=generator,
             validation=held,

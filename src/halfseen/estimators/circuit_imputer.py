@@ -12,7 +12,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margin_choice import bounded_margin
 from halfseen.estimators._base import BaseImputer
-from halfseen.estimators._circuit_fit import CircuitSettings
+from halfseen.estimators._circuit_fit import CircuitSettings, check_algorithm, fit_by_em
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators.circuit_parameters import documented
 from halfseen.models.circuits.initialisation import resemble_rows, spread_leaves
@@ -33,8 +33,8 @@ class CircuitImputer(BaseImputer):
     probabilities, factorised along a tree that joins dependent columns first. Sums and products of one pass
     give the density of any observed cells, and one pass back the mean, the variance, the quantiles and joint
     draws of the missing ones, all without approximation. Numbers are Gaussian and levels categorical within
-    a component. Trained by gradients on the observed cells, with early stopping on held-out rows. Assumes
-    that values are missing at random (MAR).
+    a component. Trained by gradients on the observed cells, with early stopping on held-out rows, or by EM.
+    Assumes that values are missing at random (MAR).
 
     Attributes
     ----------
@@ -70,6 +70,7 @@ class CircuitImputer(BaseImputer):
         *,
         structure: str = "tree",
         n_trees: int = 1,
+        algorithm: str = "gradient",
         max_epochs: int = 100,
         batch_size: int = 512,
         learning_rate: float = 0.03,
@@ -83,6 +84,7 @@ class CircuitImputer(BaseImputer):
         self.n_channels = n_channels
         self.structure = structure
         self.n_trees = n_trees
+        self.algorithm = algorithm
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -100,25 +102,29 @@ class CircuitImputer(BaseImputer):
 
     def _fit_model(self, codes: Incomplete) -> TabularCircuit:
         settings = CircuitSettings.of(self, len(codes))
+        check_algorithm(self)
         generator = torch_generator(self.seed_)
         features = FeatureMap.fit(self._modelled, codes, all_indicators=True, choose=bounded_margin)
-        train, validation = split_rows(
-            features.encode(codes).to(torch.float32), self.validation_fraction, generator
-        )
+        rows = features.encode(codes).to(torch.float32)
+        held_out = self.validation_fraction if self.algorithm == "gradient" else 0.0
+        train, validation = split_rows(rows, held_out, generator)
         structure = settings.build(codes.to_array(), self.seed_)
         model = TabularCircuit.create(self._modelled, features, structure, train.to(torch.float64))
         circuit = model.module.float()
         spread_leaves(circuit, train, generator)
         resemble_rows(circuit, train, generator)
-        self.history_ = fit_module(
-            circuit,
-            NegativeLogLikelihood(),
-            train,
-            generator=generator,
-            validation=validation,
-            settings=settings.training,
-            callback=self.callback,
-        )
+        if self.algorithm == "em":
+            self.history_ = fit_by_em(circuit, train, self.max_epochs, self.callback)
+        else:
+            self.history_ = fit_module(
+                circuit,
+                NegativeLogLikelihood(),
+                train,
+                generator=generator,
+                validation=validation,
+                settings=settings.training,
+                callback=self.callback,
+            )
         circuit.double().requires_grad_(False)
         return model
 

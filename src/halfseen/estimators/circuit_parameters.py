@@ -18,6 +18,12 @@ DESCRIPTIONS = {
         "The number of trees that are mixed. The first follows the mutual information of the columns, "
         "further ones follow it with noise.",
     ),
+    "algorithm": (
+        '{"gradient", "em"}',
+        "How the circuit is trained: components and weights by gradients, or only the weights of sums, by "
+        "EM, which has no learning rate and takes all rows in every epoch; components stay where they "
+        "start.",
+    ),
     "beta": (
         "float",
         "The weight of the log-likelihood of the inputs, per column, beside that of the target given the "
@@ -76,6 +82,21 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
         "float",
         "In training, pixels of each image are left out at a rate between 0 and this one, single pixels or "
         "squares of 4 x 4, and integrated out.",
+    ),
+    "algorithm": (
+        '{"gradient", "em"}',
+        "How the weights of sums are trained: by gradients, or by EM, which has no learning rate and takes "
+        "all images in every epoch.",
+    ),
+    "schedule": (
+        '{"cosine", "linear", "step", "constant"}',
+        "How the learning rate falls: to zero along half a cosine; linearly to zero in the last fifth of the "
+        "epochs, as in the code of the authors; to a tenth in the last fifth, as in their paper; not at all.",
+    ),
+    "learning_rate": ("float", "Initial learning rate; `schedule` says how it falls."),
+    "weight_decay": (
+        "float",
+        "The weight of the sum of squares of all sum weights, which pulls them towards equal weights.",
     ),
     "batch_size": ("int", "Images per training step; fewer if there are fewer than 16 times as many."),
     "image_shape": (

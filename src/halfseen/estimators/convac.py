@@ -16,6 +16,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.pixels import pixel_features
 from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._circuit_fit import Algorithm
 from halfseen.estimators._image_circuit import ImageCircuitEstimator
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators._table import rows_at_once
@@ -33,6 +34,7 @@ from halfseen.models.image_circuit import (
 from halfseen.nn.weights import module_state
 from halfseen.objectives.circuits import UNKNOWN
 from halfseen.objectives.supervised import Labelled
+from halfseen.training.loop import Schedule
 from halfseen.training.progress import Progress
 
 
@@ -91,6 +93,8 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         max_epochs: int = 20,
         batch_size: int = 128,
         learning_rate: float = 0.1,
+        schedule: Schedule = "cosine",
+        weight_decay: float = 0.0,
         patience: int = 5,
         validation_fraction: float = 0.1,
         image_shape: Any = None,
@@ -108,6 +112,8 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.weight_decay = weight_decay
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.image_shape = image_shape
@@ -238,10 +244,13 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
         structure: str = "deep",
         patch: int = 2,
         pixels: Pixels = "gaussian",
+        algorithm: Algorithm = "gradient",
         max_dropped: float = 0.0,
         max_epochs: int = 20,
         batch_size: int = 128,
         learning_rate: float = 0.1,
+        schedule: Schedule = "cosine",
+        weight_decay: float = 0.0,
         patience: int = 5,
         validation_fraction: float = 0.1,
         image_shape: Any = None,
@@ -253,10 +262,13 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
         self.structure = structure
         self.patch = patch
         self.pixels = pixels
+        self.algorithm = algorithm
         self.max_dropped = max_dropped
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.weight_decay = weight_decay
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.image_shape = image_shape

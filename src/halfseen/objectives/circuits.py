@@ -23,13 +23,20 @@ class ClassModel(Protocol):
         """Returns scores (N, K) and a shift (N) that add to the log of p(x_o, y)."""
         ...
 
+    def squared_weights(self) -> Tensor:
+        """Returns the sum of the squares of all sum weights."""
+        ...
+
 
 class HybridLikelihood:
     r"""Computes the loss of the class given the inputs, plus a share of that of the inputs.
 
     .. math:: \ell = w \left(-\log p(y \mid x_o) - \frac{\beta}{D} \log p(x_o)\right)
+              + \lambda \sum_i \omega_i^2
 
-    A row without a label has the second term only. In training, inputs are left out at random: each row at a
+    where :math:`\omega` are the sum weights, so that :math:`\lambda` pulls them towards equal weights. (The
+    authors' code squares the exponentials of the free logits, which are not normalised.) A row without a
+    label has no first term. In training, inputs are left out at random: each row at a
     rate of its own, uniform between 0 and `max_dropped`. What is left out is marginalised, so the model
     learns to answer from any subset of the inputs.
 
@@ -46,6 +53,8 @@ class HybridLikelihood:
     grids : Tensor, optional
         Frames (S, E) through which the model sees the features, as `shifted_grids` returns them. Each batch
         is seen through one of them, drawn at random.
+    decay : float
+        The weight :math:`\lambda` of the squares of the sum weights.
     """
 
     def __init__(
@@ -55,8 +64,10 @@ class HybridLikelihood:
         max_dropped: float = 0.0,
         blocks: Tensor | None = None,
         grids: Tensor | None = None,
+        decay: float = 0.0,
     ) -> None:
         self.beta = beta
+        self.decay = decay
         self.owners = owners
         self.max_dropped = max_dropped
         self.n_columns = int(owners.max()) + 1
@@ -95,7 +106,8 @@ class HybridLikelihood:
         target = torch.where(known, batch.target, 0)
         of_class = functional.cross_entropy(scores, target, reduction="none")
         of_inputs = -(scores.logsumexp(dim=-1) + shift) / self.n_columns
-        return batch.weight * (torch.where(known, of_class, 0.0) + self.beta * of_inputs).to(scores.dtype)
+        loss = batch.weight * (torch.where(known, of_class, 0.0) + self.beta * of_inputs).to(scores.dtype)
+        return loss + self.decay * module.squared_weights() if self.decay else loss
 
 
 class DensityModel(Protocol):

@@ -1,10 +1,14 @@
 r"""EM for the sum weights of a circuit: monotone, without a learning rate."""
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.circuits.circuit import Circuit
+from halfseen.objectives.circuits import UNKNOWN
+from halfseen.training.progress import EMProgress
 
 SMOOTHING = 0.1
 """The rows that are added to the uses of each weight, as a Dirichlet prior would."""
@@ -19,6 +23,8 @@ def fit_sum_weights(
     max_steps: int = 100,
     tolerance: float = 1e-6,
     smoothing: float = SMOOTHING,
+    n_rows: int = 2048,
+    callback: Callable[[EMProgress], None] | None = None,
 ) -> list[float]:
     r"""Improves the sum weights of a circuit by EM; its leaves and the prior of classes stay.
 
@@ -42,6 +48,10 @@ def fit_sum_weights(
         Stop when a pass gains less than this per row.
     smoothing : float
         The pseudo-count :math:`\alpha` of every weight.
+    n_rows : int
+        The rows that are in memory at once; the answer does not depend on it.
+    callback : callable, optional
+        Called with an ``EMProgress`` after each step.
 
     Returns
     -------
@@ -49,23 +59,32 @@ def fit_sum_weights(
         The mean penalised log density of the rows, with their known classes, before each step and at the
         end; up to the floor of the weights it never falls.
     """
-    course = [_objective(circuit, batch, classes, smoothing)]
-    for _ in range(max_steps):
-        for layer, counts in zip(circuit.sum_layers, circuit.expected_counts(batch, classes), strict=True):
-            smoothed = counts + smoothing
-            layer.set_weights(smoothed / smoothed.sum(dim=1, keepdim=True))
-        course.append(_objective(circuit, batch, classes, smoothing))
+    if classes is None:
+        classes = torch.full((len(batch),), UNKNOWN)
+    parts = [*zip(batch.chunks(n_rows), classes.split(n_rows), strict=True)]
+    course = [_objective(circuit, parts, smoothing)]
+    for step in range(1, max_steps + 1):
+        counts = [layer.weights.new_full(layer.weights.shape, smoothing) for layer in circuit.sum_layers]
+        for rows, labels in parts:
+            for total, found in zip(counts, circuit.expected_counts(rows, labels), strict=True):
+                total += found
+        for layer, total in zip(circuit.sum_layers, counts, strict=True):
+            layer.set_weights(total / total.sum(dim=1, keepdim=True))
+        course.append(_objective(circuit, parts, smoothing))
+        if callback is not None:
+            callback(EMProgress(step, max_steps, course[-1]))
         if course[-1] - course[-2] < tolerance:
             break
     return course
 
 
-def _objective(circuit: Circuit, batch: Incomplete, classes: Tensor | None, smoothing: float) -> float:
+def _objective(circuit: Circuit, parts: Sequence[tuple[Incomplete, Tensor]], smoothing: float) -> float:
     """Returns the mean log density of rows and known classes, plus the log prior of weights per row."""
-    scores, shift = circuit.class_scores(batch)
-    log_prob = scores.logsumexp(dim=-1)
-    if classes is not None:
+    total = torch.zeros((), dtype=torch.float64)
+    for rows, classes in parts:
+        scores, shift = circuit.class_scores(rows)
         of_class = scores.gather(1, classes.clamp(min=0)[:, None]).squeeze(1)
-        log_prob = torch.where(classes >= 0, of_class, log_prob)
+        log_prob = torch.where(classes >= 0, of_class, scores.logsumexp(dim=-1))
+        total += (log_prob.double() + shift).sum()
     prior = sum(layer.weights.log().sum().item() for layer in circuit.sum_layers)
-    return float((log_prob.double() + shift).mean()) + smoothing * prior / len(batch)
+    return (total.item() + smoothing * prior) / sum(len(rows) for rows, _ in parts)

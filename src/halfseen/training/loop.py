@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,11 @@ from halfseen.training.stopping import EarlyStopping
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 RowsT = TypeVar("RowsT", bound=Rows)
 
+Schedule = Literal["constant", "cosine", "linear", "step"]
+
+LATE = 0.8
+"""The share of the steps after which the schedules "linear" and "step" change the learning rate."""
+
 COMPILE_FROM_STEPS = 20_000
 """Planned steps from which ``compile="auto"`` compiles: compiling costs as much as some 10,000 steps."""
 
@@ -49,8 +54,9 @@ class TrainingSettings:
         them; the few rows left over, fewer than there are batches, sit out an epoch, each time others.
     learning_rate : float
         The rate at the beginning.
-    schedule : {"constant", "cosine"}
-        Whether the rate stays, or falls to zero along half a cosine over ``max_epochs``.
+    schedule : {"constant", "cosine", "linear", "step"}
+        Whether the rate stays; or falls to zero along half a cosine over ``max_epochs``; or stays for four
+        fifths of the steps and then falls linearly to zero, or is a tenth from there on.
     weight_decay : float
         The decoupled weight decay of AdamW.
     penalties : mapping of str to float
@@ -72,7 +78,7 @@ class TrainingSettings:
     max_epochs: int = 500
     batch_size: int = 1024
     learning_rate: float = 1e-3
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Schedule = "constant"
     weight_decay: float = 0.0
     penalties: Mapping[str, float] = field(default_factory=dict)
     gradient_clip: float | None = None
@@ -91,8 +97,10 @@ class TrainingSettings:
             value = getattr(self, name)
             if value is not None and not 0.0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value!r}.")
-        if self.schedule not in ("constant", "cosine"):
-            raise ValueError(f"schedule must be 'constant' or 'cosine', got {self.schedule!r}.")
+        if self.schedule not in get_args(Schedule):
+            raise ValueError(
+                f"schedule must be one of {', '.join(get_args(Schedule))}, got {self.schedule!r}."
+            )
         if self.compile not in (True, False, "auto"):
             raise ValueError(f"compile must be True, False or 'auto', got {self.compile!r}.")
 
@@ -305,9 +313,7 @@ class _Run(Generic[ModuleT, RowsT]):
         return [(batch, self.objective.draw_noise(batch, self.generator)) for batch in batches]
 
     def _rate(self, step: int) -> float:
-        if self.settings.schedule == "constant":
-            return self.state.learning_rate
-        return self.state.learning_rate * 0.5 * (1.0 + math.cos(math.pi * step / self.n_steps))
+        return self.state.learning_rate * rate_factor(self.settings.schedule, step / max(1, self.n_steps))
 
     def _failure(self, train_loss: float, validation_loss: float = 0.0) -> str | None:
         if not math.isfinite(train_loss):
@@ -390,6 +396,23 @@ class _Run(Generic[ModuleT, RowsT]):
             "validation rows": 0 if validation is None else len(validation),
             "generator": hashlib.sha256(entry).hexdigest()[:16],
         }
+
+
+def rate_factor(schedule: Schedule, share: float) -> float:
+    """Returns by what the learning rate is multiplied after a share of the steps.
+
+    Examples
+    --------
+    >>> [round(rate_factor("linear", share), 2) for share in (0.0, 0.8, 0.9, 1.0)]
+    [1.0, 1.0, 0.5, 0.0]
+    >>> [rate_factor("step", share) for share in (0.79, 0.8)]
+    [1.0, 0.1]
+    """
+    if schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * share))
+    if schedule == "constant" or share < LATE:
+        return 1.0
+    return 0.1 if schedule == "step" else (1.0 - share) / (1.0 - LATE)
 
 
 def _weights(module: nn.Module) -> Tensors:

@@ -169,6 +169,10 @@ class Circuit(nn.Module):
         """All sums, from the root to the bottom."""
         return [self.root, *(layer for layer in reversed(self.sums) if isinstance(layer, SumLayer))]
 
+    def squared_weights(self) -> Tensor:
+        """Returns the sum of the squares of all sum weights, which is least if all are equal."""
+        return torch.stack([layer.weights.square().sum() for layer in self.sum_layers]).sum()
+
     @torch.no_grad()
     def conditional_mean(self, batch: Incomplete, *, of_class: int | None = None) -> Tensor:
         """Returns the mean (N, D) of every feature given the observed cells, which come back exactly.
