@@ -116,7 +116,7 @@ def main() -> None:
         "diverged, d = 50, n = 2,000, depths 1 to 20": count_diverged(**(QUICK_RUNS if quick else RUNS)),
         "NeuMissClassifier, n = 20,000, d = 20": {
             f"{mechanism}, {link}": classify(mechanism, link, 1 if quick else 3)
-            for mechanism in ("mcar", "gaussian_self_masking")
+            for mechanism in ("mcar", "self-masking-gaussian")
             for link in ("probit", "logistic")
         },
     }

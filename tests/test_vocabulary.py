@@ -9,6 +9,7 @@ import pytest
 import halfseen
 from halfseen.cli.ampute import MECHANISMS
 from halfseen.cli.methods import build, offered
+from halfseen.estimators.catalogue import CATALOGUE, Family
 from halfseen.models.latent.architecture import OFFERED as LATENT
 from halfseen.training.em_self_masked import OFFERED as GAUSSIAN
 from halfseen.vocabulary import Missingness, check_missingness
@@ -58,12 +59,22 @@ def correlated(n_rows, seed):
 
 
 SHARED = [
-    *(pytest.param(word, "gaussian", id=f"gaussian-{word}") for word in GAUSSIAN if word in MECHANISMS),
-    pytest.param(Missingness.LOGISTIC, "not-miwae", id="not-miwae", marks=pytest.mark.slow),
+    pytest.param(
+        word, method.name, id=f"{method.name}-{word}", marks=[] if method.quick else pytest.mark.slow
+    )
+    for method in CATALOGUE
+    if method.family == Family.TABLE_IMPUTER
+    for word in method.missingness
+    if word in MECHANISMS and word != Missingness.MAR
 ]
 
 
-@pytest.mark.parametrize(("word", "method"), [p for p in SHARED if p.values[0] != Missingness.MAR])
+def test_each_mechanism_with_a_name_of_an_assumption_meets_an_imputer_that_makes_it():
+    met = {parameters.values[0] for parameters in SHARED}
+    assert met == {word for word in Missingness if word in MECHANISMS} - {Missingness.MAR}
+
+
+@pytest.mark.parametrize(("word", "method"), SHARED)
 def test_what_a_mechanism_removes_is_imputed_best_under_the_same_word(word, method):
     """Means of columns that lose values by the mechanism, against those of the complete table.
 
@@ -72,13 +83,8 @@ def test_what_a_mechanism_removes_is_imputed_best_under_the_same_word(word, meth
     """
     truth = correlated(4000, seed=1)
     settings = {"steepness": 3.0} if word == Missingness.LOGISTIC else {}
-    mechanisms = halfseen.missingness
-    maker = {
-        Missingness.LOGISTIC: mechanisms.LogisticSelfMasking,
-        Missingness.PROBIT: mechanisms.ProbitSelfMasking,
-        Missingness.GAUSSIAN: mechanisms.GaussianSelfMasking,
-    }[word]
-    table = maker(rate=0.3, columns=[1, 2], **settings).fit(truth).amputate(truth, random_state=2)
+    mechanism = MECHANISMS[word](seed=0, rate=0.3, columns=[1, 2], **settings)
+    table = mechanism.fit(truth).amputate(truth, random_state=2)
     fast = {} if method == "gaussian" else {"width": 32, "max_epochs": 60}
     rivals = (build(method, word, random_state=0, **fast), build("gaussian", random_state=0))
     own, at_random = (

@@ -37,7 +37,7 @@ def seed_from(random_state: object) -> int:
 
 
 def torch_generator(seed: int) -> torch.Generator:
-    """Returns a fresh torch generator; nothing global is touched."""
+    """Returns a fresh torch generator; the global state is not changed."""
     return torch.Generator().manual_seed(seed)
 
 

@@ -49,7 +49,7 @@ def table(tmp_path):
 
 
 @pytest.mark.parametrize("mechanism", [name.value for name in Mechanism])
-def test_every_mechanism_hides_that_share_and_keeps_the_text_of_the_rest(run, table, mechanism):
+def test_every_mechanism_removes_the_given_fraction_and_keeps_the_text_of_the_rest(run, table, mechanism):
     code, out, err = run(table, "-o", "out.csv", "--mechanism", mechanism, "--rate", 0.4, "--columns", "x,y")
     assert (code, out) == (0, "")
     before, after = (path.read_bytes().split(b"\r\n") for path in (table, table.with_name("out.csv")))

@@ -92,7 +92,7 @@ def test_the_seed_decides(run, table):
     assert scores() != scores("--seed", 1)
 
 
-def test_a_learned_mechanism_hides_where_the_table_has_missing_values(run, tmp_path):
+def test_a_learned_mechanism_removes_values_where_the_table_has_missing_ones(run, tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=200)
     y = x + rng.normal(size=200)

@@ -196,7 +196,7 @@ def test_permuting_the_features_with_the_density_changes_nothing(row, seed, rate
 
 
 @given(seed=SEEDS, rate=st.floats(0, 1))
-def test_the_order_and_the_company_of_rows_change_nothing(row, seed, rate):
+def test_results_do_not_depend_on_the_order_of_rows_or_on_other_rows(row, seed, rate):
     density = row.make(seed)
     batch = rows_and_masks(density, seed, rate)
     order = torch.randperm(len(batch), generator=torch.Generator().manual_seed(seed))

@@ -58,7 +58,7 @@ def test_a_row_has_the_same_draw_in_any_batch_order_and_number_of_threads(impute
         assert_close(alone[s], take(together[s], [3]))
 
 
-def test_equal_rows_differ_in_their_draws_and_their_rank_says_which(imputer, table):
+def test_equal_rows_have_different_draws_determined_by_their_rank(imputer, table):
     nothing = hide(take(table, [0]), True)
     thrice = imputer.sample(take(nothing, [0, 0, 0]))[0]
     assert len({str(cells(take(thrice, [i]))) for i in range(3)}) == 3

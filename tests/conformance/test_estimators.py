@@ -272,7 +272,7 @@ def test_a_wrong_number_of_columns_is_refused(any_row, frame, target):
         ask(estimator, frame.to_numpy()[:, :3])
 
 
-def test_what_was_not_fitted_says_so(row, frame):
+def test_an_estimator_that_was_not_fitted_raises_an_error(row, frame):
     imputer = row.make(random_state=0)
     questions = (
         imputer.transform,
@@ -288,7 +288,7 @@ def test_what_was_not_fitted_says_so(row, frame):
 
 
 @pytest.mark.parametrize("predictor", PREDICTORS, ids=str)
-def test_a_predictor_that_was_not_fitted_says_so(predictor, frame):
+def test_a_predictor_that_was_not_fitted_raises_an_error(predictor, frame):
     more = ("predict_proba", "predict_log_proba") if predictor in CLASSIFIERS else ("predict_interval",)
     for question in (getattr(predictor.make(), name) for name in ("predict", *more)):
         with pytest.raises(NotFittedError, match="instance is not fitted yet"):

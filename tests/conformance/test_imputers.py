@@ -128,7 +128,7 @@ def test_answering_never_refits(imputer, table):
     assert_same_learned(learned(imputer), before)
 
 
-def test_a_row_is_completed_in_the_same_way_alone_and_in_any_company(imputer, table):
+def test_a_row_is_completed_in_the_same_way_alone_and_with_any_other_rows(imputer, table):
     together = imputer.transform(table)
     low, high = imputer.interval(table)
     for i in np.flatnonzero(missing(table).any(axis=1))[:3]:

@@ -30,7 +30,7 @@ PAIRS = [
     for i, mechanism in enumerate(MECHANISMS)
     for j, link in enumerate(LINKS)
 ]  # in the fast suite, each mechanism with one link
-CLOSED = ["mcar", "mar", "gaussian_self_masking"]
+CLOSED = ["mcar", "mar", "self-masking-gaussian"]
 
 
 def name(link):
@@ -102,7 +102,7 @@ def test_probabilities_equal_the_textbook_for_every_pattern(mechanism, link):
     problem = draw(4, mechanism, link)
     incomplete, x, observed = every_pattern(problem.score)
     form = ()
-    if mechanism == "gaussian_self_masking":
+    if mechanism == "self-masking-gaussian":
         form = gain_form, problem.mechanism.centres_, problem.mechanism.variances_
     moments = np.array([score_moments(problem.score, *pair, *form) for pair in zip(x, observed, strict=True)])
     got = problem.predict_bayes(incomplete)
@@ -118,7 +118,7 @@ def test_probabilities_equal_the_textbook_for_every_pattern(mechanism, link):
     "link", [LINKS[0], *(pytest.param(link, marks=pytest.mark.slow) for link in LINKS[1:])], ids=name
 )
 def test_probit_self_masking_equals_an_integral_within_its_error(link):
-    problem = draw(3, "probit_self_masking", link)
+    problem = draw(3, "self-masking-probit", link)
     incomplete, x, observed = every_pattern(problem.score)
     got = problem.estimate_bayes(incomplete)
     slope, threshold = problem.mechanism.slopes_, problem.mechanism.thresholds_
@@ -141,7 +141,7 @@ def test_complete_rows_have_the_probability_of_their_score(mechanism, link):
 
 
 def test_plugging_in_the_expected_score_picks_the_same_class_with_more_confidence():
-    problem = draw(5, "gaussian_self_masking", "logistic")
+    problem = draw(5, "self-masking-gaussian", "logistic")
     incomplete, _, observed = every_pattern(problem.score)
     holes = ~observed.all(axis=1)
     best, plugged = (
@@ -159,7 +159,7 @@ def test_plugging_in_the_expected_score_picks_the_same_class_with_more_confidenc
 
 
 @pytest.mark.parametrize("link", LINKS, ids=name)
-@pytest.mark.parametrize("mechanism", ["gaussian_self_masking", "probit_self_masking"])
+@pytest.mark.parametrize("mechanism", ["self-masking-gaussian", "self-masking-probit"])
 def test_rejection_sampling_agrees_in_two_dimensions(mechanism, link):
     problem = draw(2, mechanism, link, seed=7)
     law, generator = problem.score, np.random.default_rng(8)
@@ -209,7 +209,7 @@ def test_probabilities_are_calibrated(mechanism, link):
     assert calibration(sample.y, problem.predict_bayes(sample.incomplete)) > FAILURE_RATE
 
 
-@pytest.mark.parametrize("mechanism", ["mcar", "gaussian_self_masking"])
+@pytest.mark.parametrize("mechanism", ["mcar", "self-masking-gaussian"])
 def test_probabilities_at_the_expected_score_are_not_calibrated(mechanism):
     problem = draw(5, mechanism, seed=2)
     sample = problem.sample(8000, random_state=3)
@@ -217,7 +217,7 @@ def test_probabilities_at_the_expected_score_are_not_calibrated(mechanism):
 
 
 def test_ignoring_that_values_hide_themselves_costs_calibration_and_log_loss():
-    problem = draw(6, "gaussian_self_masking", seed=2)
+    problem = draw(6, "self-masking-gaussian", seed=2)
     sample = problem.sample(20_000, random_state=3)
     best = problem.predict_bayes(sample.incomplete)
     ignorant = problem.link.expectation(*problem.score.moments(sample.incomplete))
@@ -289,7 +289,7 @@ def test_the_accuracy_on_complete_rows_is_the_known_one():
 
 
 def test_bayes_scores_equal_scikit_learns():
-    problem = draw(5, "gaussian_self_masking", prevalence=0.3)
+    problem = draw(5, "self-masking-gaussian", prevalence=0.3)
     sample = problem.sample(500, random_state=1)
     chances = problem.predict_proba_bayes(sample.incomplete)
     np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=EXACT)

@@ -62,8 +62,8 @@ def test_the_seeds_of_the_paper_give_its_bayes_rates(seed, expected):
 @pytest.mark.parametrize(
     ("mechanism", "n_rows", "expected", "within"),
     [
-        ("gaussian_self_masking", 10_000, 0.8349, 5e-5),
-        pytest.param("probit_self_masking", 10_000, 0.8392, 5e-4, marks=pytest.mark.slow),
+        ("self-masking-gaussian", 10_000, 0.8349, 5e-5),
+        pytest.param("self-masking-probit", 10_000, 0.8392, 5e-4, marks=pytest.mark.slow),
     ],
 )
 def test_self_masking_with_the_noise_of_a_chunk_gives_the_known_bayes_rates(
@@ -125,7 +125,7 @@ def test_missing_at_random_equals_the_textbook_for_every_pattern():
 @pytest.mark.parametrize("form", [published_form, precision_form, gain_form])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_self_masking_equals_three_algebraic_forms_for_every_pattern(form, seed):
-    problem = GaussianProblem.draw(6, "gaussian_self_masking", random_state=seed)
+    problem = GaussianProblem.draw(6, "self-masking-gaussian", random_state=seed)
     law, mechanism = problem.score, problem.mechanism
     incomplete, x, observed = every_pattern(law)
     pairs = zip(x, observed, strict=True)
@@ -144,7 +144,7 @@ def test_vague_self_masking_is_missing_at_random():
         np.testing.assert_allclose(got, expected, atol=QUADRATURE)
 
 
-@pytest.mark.parametrize("mechanism", ["mar", "gaussian_self_masking"])
+@pytest.mark.parametrize("mechanism", ["mar", "self-masking-gaussian"])
 def test_imputing_keeps_what_was_seen_and_gives_the_score_its_mean(mechanism):
     problem = GaussianProblem.draw(5, mechanism, random_state=2)
     incomplete, x, observed = every_pattern(problem.score)
@@ -185,7 +185,7 @@ def test_residuals_of_the_best_prediction_depend_on_nothing_that_was_seen(mechan
 
 
 def test_that_check_finds_predictions_that_are_only_nearly_best():
-    masked = GaussianProblem.draw(3, "gaussian_self_masking", latent_share=0.7, random_state=5)
+    masked = GaussianProblem.draw(3, "self-masking-gaussian", latent_share=0.7, random_state=5)
     sample = masked.sample(15_000, random_state=6)
     assert orthogonality(sample, masked.score.moments(sample.incomplete)[0]) < FAILURE_RATE
     bowl = GaussianProblem.draw(3, "mcar", "bowl", latent_share=0.7, random_state=5)
@@ -193,7 +193,7 @@ def test_that_check_finds_predictions_that_are_only_nearly_best():
     assert orthogonality(sample, bowl.predict_plugged_in(sample.incomplete)) < FAILURE_RATE
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian_self_masking", "probit_self_masking"])
+@pytest.mark.parametrize("mechanism", ["self-masking-gaussian", "self-masking-probit"])
 def test_rejection_sampling_agrees_in_two_dimensions(mechanism):
     problem = GaussianProblem.draw(2, mechanism, random_state=7)
     law, generator = problem.score, np.random.default_rng(8)
@@ -219,7 +219,7 @@ def _p_value(draws, mean):
 
 
 def probit(n_features, seed=0, **options):
-    problem = GaussianProblem.draw(n_features, "probit_self_masking", latent_share=0.7, random_state=seed)
+    problem = GaussianProblem.draw(n_features, "self-masking-probit", latent_share=0.7, random_state=seed)
     mechanism = problem.mechanism
     return ProbitSelfMasked(problem.score, mechanism.slopes_, mechanism.thresholds_, **options)
 
@@ -323,6 +323,6 @@ def test_rows_of_another_shape_are_refused():
         problem.predict_bayes(np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"X must have two dimensions, .* got shape \(4,\)"):
         problem.predict_bayes(np.zeros(4))
-    probit_problem = GaussianProblem.draw(4, "probit_self_masking", random_state=0)
+    probit_problem = GaussianProblem.draw(4, "self-masking-probit", random_state=0)
     with pytest.raises(ValueError, match="no closed form for ProbitSelfMasking"):
         probit_problem.impute_bayes(np.zeros((2, 4)))

@@ -251,7 +251,7 @@ def test_random_missingness_gives_no_evidence_and_no_claim():
     assert "finds no evidence against MCAR" in readings[1]
 
 
-def test_where_a_test_sees_little_the_reading_says_so():
+def test_a_test_with_low_power_is_described_as_such():
     generator = np.random.default_rng(0)
     x = generator.normal(size=(60, 8))
     x[generator.random(x.shape) < 0.45] = np.nan

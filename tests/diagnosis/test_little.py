@@ -144,7 +144,7 @@ def test_missing_values_of_a_determined_column_still_make_patterns():
     assert little_test(np.column_stack([x, twin])).p_value < FAILURE_RATE
 
 
-def test_a_table_with_a_pattern_for_each_row_keeps_its_level_and_says_that_it_sees_little():
+def test_a_table_with_a_pattern_for_each_row_keeps_the_level_and_reports_low_power():
     p_values = []
     for seed in range(3):
         test = little_test(mcar(seed, n_rows=50, n_features=8, rate=0.45))
@@ -172,7 +172,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("case", REASONS)
-def test_where_no_test_can_be_made_it_says_why(case):
+def test_a_reason_is_given_where_no_test_can_be_made(case):
     table, reason = REASONS[case]
     test = little_test(table)
     assert reason in test.reason

@@ -317,7 +317,7 @@ def test_draws_may_share_what_was_seen_or_differ_in_it(make, generator):
 @settings(max_examples=8)
 @given(seed=SEEDS, rate=st.floats(0, 1))
 @pytest.mark.parametrize("make", [random_bump, random_probit])
-def test_the_order_and_the_company_of_rows_and_the_order_of_features_change_nothing(make, seed, rate):
+def test_results_do_not_depend_on_the_order_of_rows_and_features_or_on_other_rows(make, seed, rate):
     model, batch = make(seed, 5), random_batch(seed, 15, 5, rate)
     order = torch.randperm(len(batch), generator=torch.Generator().manual_seed(seed))
     kwargs = {"rtol": EXACT, "atol": EXACT}
@@ -347,7 +347,7 @@ def test_no_rows_and_far_rows_have_finite_answers(make, n_features):
 
 
 @pytest.mark.parametrize("slope", [1e2, 1e4, -1e6])
-def test_a_step_hides_one_side(slope):
+def test_a_steep_probit_masks_one_side(slope):
     """As the slope grows, a hidden cell alone is a truncated normal."""
     gaussian = Gaussian(torch.zeros(1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
     mask = ProbitMaskFactor(torch.tensor([True]), torch.tensor([[slope, 0.0]], dtype=torch.float64))

@@ -294,10 +294,7 @@ def test_intervals_cover_held_out_cells_of_gaussian_data(make):
     assert stats.binomtest(inside, len(test), 0.9 + slack, alternative="greater").pvalue > FAILURE_RATE
 
 
-SELF_MASKING = {
-    "self-masking-gaussian": "gaussian_self_masking",
-    "self-masking-probit": "probit_self_masking",
-}
+SELF_MASKING = ("self-masking-gaussian", "self-masking-probit")
 
 
 def rmse(filled, truth, hidden):
@@ -314,7 +311,7 @@ def self_masked_array(n_rows, n_columns, seed=0):
 @pytest.mark.slow
 @pytest.mark.parametrize("missingness", SELF_MASKING)
 def test_a_model_of_the_mask_fills_self_masked_cells_nearly_as_well_as_the_true_distribution(missingness):
-    problem = GaussianProblem.draw(5, SELF_MASKING[missingness], random_state=0)
+    problem = GaussianProblem.draw(5, missingness, random_state=0)
     sample = problem.sample(5000, random_state=0)
     table, hidden = sample.incomplete, ~sample.observed
     filled = GaussianImputer(missingness=missingness, random_state=0).fit_transform(table)

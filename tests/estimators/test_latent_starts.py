@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from halfseen.estimators import latent_base
+from halfseen.estimators import latent_training
 from halfseen.estimators.latent import DeMissVAEImputer, LatentImputer, MIWAEImputer, NotMIWAEImputer
 
 SMALL = {"n_latent": 1, "width": 8, "n_blocks": 1, "max_epochs": 2, "n_imputation_draws": 64}
@@ -25,13 +25,13 @@ def cut_off(n_rows=200, seed=0):
 @pytest.fixture
 def held_out(monkeypatch):
     """The rows that trainings hold out, in their order."""
-    found, fit_module = [], latent_base.fit_module
+    found, fit_module = [], latent_training.fit_module
 
     def recorded(*args, validation, **options):
         found.append(torch.where(validation.observed, validation.x, 1e9))
         return fit_module(*args, validation=validation, **options)
 
-    monkeypatch.setattr(latent_base, "fit_module", recorded)
+    monkeypatch.setattr(latent_training, "fit_module", recorded)
     return found
 
 
@@ -53,8 +53,8 @@ def test_the_start_with_the_best_held_out_bound_is_kept(monkeypatch):
         losses.append(min(history.monitored))
         return history
 
-    fit_module = latent_base.fit_module
-    monkeypatch.setattr(latent_base, "fit_module", recorded)
+    fit_module = latent_training.fit_module
+    monkeypatch.setattr(latent_training, "fit_module", recorded)
     imputer = LatentImputer(missingness="self-masking-logistic", n_starts=2, random_state=0, **SMALL)
     imputer.fit(cut_off(n_rows=80)[0])
     assert len(set(losses)) == 4  # from a probit and from steps, twice each
@@ -73,7 +73,7 @@ def test_values_that_were_cut_off_are_filled_in_beyond_those_that_were_seen(sign
     beyond = sign * both.transform(table)[group, 0] > np.nanmax(sign * table[:, 0])
     assert beyond.mean() > 0.95
     assert abs(float(both.model_.mask_model.slope[0].detach())) > 10
-    monkeypatch.setattr(latent_base, "start_from_edges", lambda *_: None)
+    monkeypatch.setattr(latent_training, "start_from_edges", lambda *_: None)
     flat = NotMIWAEImputer(**settings).fit(table)
     assert min(both.history_.monitored) < min(flat.history_.monitored)
 
@@ -110,7 +110,7 @@ def test_probabilities_of_what_was_not_modelled_are_refused():
 @pytest.mark.parametrize(("n_rows", "share"), [(1000, 1.0), (20_000, 0.5)])
 def test_the_two_starts_of_a_large_table_share_the_steps(n_rows, share):
     imputer = NotMIWAEImputer()
-    one, two = (imputer._settings(n_rows, n_kinds) for n_kinds in (1, 2))
+    one, two = (imputer._training().settings(n_rows, n_kinds) for n_kinds in (1, 2))
     assert one.batch_size == two.batch_size
     assert two.max_epochs == pytest.approx(share * one.max_epochs, abs=1)
     assert 2500 <= one.max_epochs * np.ceil(n_rows / one.batch_size) < 2600

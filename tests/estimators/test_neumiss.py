@@ -47,7 +47,7 @@ def answers(model, X):
     [
         ("mcar", {"mar"}),
         ("mar", {"mar"}),
-        ("gaussian_self_masking", {"self-masking-gaussian", "self-masking-probit"}),
+        ("self-masking-gaussian", {"self-masking-gaussian", "self-masking-probit"}),
     ],
 )
 def test_linear_gaussian_problems_are_predicted_nearly_as_well_as_can_be(mechanism, chosen):
@@ -59,7 +59,7 @@ def test_linear_gaussian_problems_are_predicted_nearly_as_well_as_can_be(mechani
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "chosen"), [("mcar", "mar"), ("gaussian_self_masking", "self-masking-gaussian")]
+    ("mechanism", "chosen"), [("mcar", "mar"), ("self-masking-gaussian", "self-masking-gaussian")]
 )
 def test_probabilities_are_nearly_the_best(mechanism, chosen):
     problem = GaussianClassificationProblem.draw(n_features=5, mechanism=mechanism, rate=0.3, random_state=0)

@@ -272,7 +272,7 @@ def test_parameters_of_other_recommenders_out_of_range_are_refused(model, messag
         model.fit(FRAME)
 
 
-def test_an_ensemble_trusts_the_recommender_that_predicts_held_out_ratings():
+def test_an_ensemble_weights_the_recommender_that_predicts_held_out_ratings():
     ratings, _ = make_ratings()
     poor = AutoRec("user", n_hidden=2, max_epochs=0)
     model = RatingEnsemble([poor, MatrixFactorization(**FACTORS)], random_state=0).fit(ratings)

@@ -145,7 +145,7 @@ def test_all_methods_see_the_same_missing_cells_and_seeds_are_stored(numbers):
     assert not np.array_equal(other.values("rmse")["a"], comparison.values("rmse")["a"])
 
 
-def test_each_repeat_hides_other_cells_and_keeps_other_rows(numbers):
+def test_each_repetition_removes_other_cells_and_holds_out_other_rows(numbers):
     first, second = plan_trials(numbers, CodedTable.read(numbers), MCAR(rate=0.3), 2, 0.3, seed=0)
     assert (first.hidden != second.hidden).mean() > 0.2
     assert (first.test != second.test).mean() > 0.2
@@ -310,7 +310,7 @@ def test_wrong_settings_are_refused(numbers, settings, message):
         compare(given.pop("X"), given.pop("imputers"), **given)
 
 
-def test_what_is_no_imputer_fails_and_says_so(numbers):
+def test_an_object_that_is_not_an_imputer_fails_with_a_message(numbers):
     comparison = compare(numbers, {"text": "mean"}, mechanism=MCAR(rate=0.3), n_repeats=1)
     assert comparison.errors("text") == {
         "ValueError: An imputer must have the methods fit and transform; str has not.": 1

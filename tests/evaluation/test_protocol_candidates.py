@@ -121,7 +121,7 @@ def test_nested_transformers_are_seeded(holey):
     assert hasattr(candidate.method.last, "imputation_order")
 
 
-def test_a_method_that_stands_back_says_why_and_has_not_failed(frame):
+def test_a_method_that_does_not_apply_gives_a_reason_and_has_not_failed(frame):
     methods = {"wide": OnNumbers(SimpleImputer(), max_features=3), "mean": SimpleImputer()}
     comparison = compare(frame, methods, mechanism=MCAR(rate=0.2), n_repeats=2)
     assert (comparison.count("wide", "not applicable"), comparison.count("wide", "failed")) == (2, 0)

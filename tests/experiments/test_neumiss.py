@@ -47,18 +47,18 @@ def setting(mechanism, n, d, link="linear", latent=0.5):
         (("mcar", 100_000, 50), NEUMISS, -0.0691, 0.0079),
         (("mar", 20_000, 50), NEUMISS, -0.1047, 0.0177),
         (("mar", 10_000, 10), MLP, -0.0199, 0.0085),
-        (("gaussian_self_masking", 20_000, 50), NEUMISS, -0.1207, 0.0156),
-        (("gaussian_self_masking", 10_000, 20), GAUSSIAN, -0.0947, 0.0332),
-        (("gaussian_self_masking", 100_000, 10), CHAINED, -0.2401, 0.0506),
-        (("probit_self_masking", 10_000, 10), NETWORK, -0.0005, 0.0010),
-        (("probit_self_masking", 20_000, 20), MLP, -0.0136, 0.0054),
-        (("probit_self_masking", 10_000, 20), CHAINED, -0.2917, None),
+        (("self-masking-gaussian", 20_000, 50), NEUMISS, -0.1207, 0.0156),
+        (("self-masking-gaussian", 10_000, 20), GAUSSIAN, -0.0947, 0.0332),
+        (("self-masking-gaussian", 100_000, 10), CHAINED, -0.2401, 0.0506),
+        (("self-masking-probit", 10_000, 10), NETWORK, -0.0005, 0.0010),
+        (("self-masking-probit", 20_000, 20), MLP, -0.0136, 0.0054),
+        (("self-masking-probit", 10_000, 20), CHAINED, -0.2917, None),
     ],
 )
 def test_the_papers_numbers_stand_beside_ours(place, model, mean, sd):
     number = EXPERIMENT.numbers(setting(*place), model, GAP)
     assert (number.mean, number.sd) == (mean, sd)
-    assert ("to its best method" in number.label) == (place[0] == "probit_self_masking")
+    assert ("to its best method" in number.label) == (place[0] == "self-masking-probit")
 
 
 def test_every_cell_that_the_paper_published_has_a_number_and_no_other():
@@ -89,10 +89,10 @@ def test_the_claims_are_the_acceptance_table():
     table = {
         ("mcar", 10_000, 10): -0.002, ("mcar", 10_000, 20): -0.003, ("mcar", 20_000, 50): -0.006,
         ("mar", 10_000, 10): -0.002, ("mar", 10_000, 20): -0.003, ("mar", 20_000, 50): -0.006,
-        ("gaussian_self_masking", 10_000, 10): -0.003,
-        ("gaussian_self_masking", 10_000, 20): -0.004,
-        ("gaussian_self_masking", 20_000, 50): -0.006,
-        ("probit_self_masking", 10_000, 10): -0.010,
+        ("self-masking-gaussian", 10_000, 10): -0.003,
+        ("self-masking-gaussian", 10_000, 20): -0.004,
+        ("self-masking-gaussian", 20_000, 50): -0.006,
+        ("self-masking-probit", 10_000, 10): -0.010,
     }  # fmt: skip
     claimed = {(c.where["mechanism"], c.where["n"], c.where["d"]): c.bound for c in claims}
     assert claimed == table
@@ -162,7 +162,7 @@ def test_the_perceptron_sees_missing_values_as_zeros_and_the_mask():
 
 @pytest.mark.slow
 def test_probit_reports_the_sampling_error_of_its_bayes_rate():
-    task = make_task(setting("probit_self_masking", 10_000, 10), 0)
+    task = make_task(setting("self-masking-probit", 10_000, 10), 0)
     assert 0 < task.bayes_error < 2e-4
     assert 0.1 < task.effective < 1
     assert task.bayes_r2 == pytest.approx(0.839, abs=0.002)  # 0.8392 with the paper's noise

@@ -107,7 +107,7 @@ def test_toys_are_those_of_the_report():
     assert not np.array_equal(make_toy(RING, 4).sample.X, ring.sample.X)
 
 
-def test_the_given_mechanism_hides_the_top_and_nothing_else():
+def test_the_given_mechanism_removes_the_top_only():
     hidden = torch.tensor([[0.0, 4.5], [3.0, 3.5], [-3.0, 3.5]])
     seen = torch.tensor([[3.5, 3.0], [-3.5, 3.0], [4.5, 0.0], [-1.0, -4.0]])
     assert hidden_at_the_top(hidden).round().tolist() == [[1.0, 0.0]] * 3

@@ -106,7 +106,7 @@ def test_a_disc_is_the_pixels_within_its_radius(radius, centre):
 
 
 @pytest.mark.parametrize("absolute", [False, True])
-def test_a_disc_with_a_threshold_hides_by_value(absolute):
+def test_a_disc_with_a_threshold_removes_by_value(absolute):
     X = np.random.default_rng(0).uniform(-1, 1, size=(50, 5, 5))
     mechanism = ms.Disc(radius=2.0, threshold=0.5, absolute=absolute).fit(X)
     observed = mechanism.sample(X)
@@ -204,7 +204,7 @@ def test_feature_deletion_of_rows_with_too_few_features_takes_all():
     np.testing.assert_allclose(mechanism.expected_rate_, [1 / 3 * 1, 1 / 2, 1 / 3], atol=EXACT)
 
 
-def test_a_sector_hides_by_angle_also_through_pi():
+def test_a_sector_removes_by_angle_also_through_pi():
     angle = np.linspace(-np.pi, np.pi, 401)[:-1] + 0.003
     X = 3.0 + np.column_stack([np.cos(angle), np.sin(angle)])
     hidden = ~ms.AngularSector(start=np.pi / 4, stop=3 * np.pi / 4, centre=(3.0, 3.0)).fit(X).sample(X)

@@ -19,7 +19,7 @@ def complete_table(n_rows, seed):
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.7])
-def test_it_hides_as_many_cells_as_it_learned_from(rate):
+def test_a_learned_mechanism_removes_as_many_cells_as_were_missing(rate):
     X, fresh = np.split(complete_table(40_000, 0), 2)
     truth = ms.MARLogistic(rate, predictors=[0, 1], steepness=2.0).fit(X)
     mechanism = ms.learn(truth.amputate(X, random_state=0))

@@ -155,7 +155,7 @@ def test_a_mask_that_cannot_occur_has_probability_zero():
     assert ms.MARLogistic(0.3, predictors=1).fit(X).log_prob(observed, X[:1]) == -np.inf
 
 
-def test_what_has_no_closed_form_says_so():
+def test_a_mechanism_without_a_closed_form_raises_an_error():
     images = np.zeros((2, 4, 4))
     mechanism = ms.Rectangles(n=2, width=2).fit(images)
     with pytest.raises(NotImplementedError, match="Rectangles has no log_prob"):

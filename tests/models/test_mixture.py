@@ -120,7 +120,7 @@ def test_values_under_the_mask_are_never_read(seed, rate):
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-def test_a_row_of_which_nothing_is_observed_has_log_prob_zero(generator):
+def test_a_row_without_observed_values_has_log_prob_zero(generator):
     batch = random_batch(generator, rate=1.0)
     assert not batch.observed.any()
     np.testing.assert_allclose(random_mixture(generator)(batch).detach(), 0.0, atol=EXACT)

@@ -172,7 +172,7 @@ def test_parameters_out_of_range_are_refused(options, message):
         SparsityNorm(**options)
 
 
-def test_a_layer_that_knows_no_mean_count_says_so(generator):
+def test_a_layer_without_a_mean_count_raises_an_error(generator):
     with pytest.raises(ValueError, match="call fit with the mask of the training rows"):
         SparsityNorm()(a_batch(generator))
     with pytest.raises(ValueError, match="No row has an observed entry"):

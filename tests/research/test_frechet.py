@@ -105,7 +105,7 @@ def test_drawn_rows_have_the_moments_of_the_model(generator):
     assert 2 * stats.norm.sf(np.abs(z).max()) > FAILURE_RATE / 10
 
 
-def test_drawn_rows_can_be_read_by_encoders_that_want_a_guess(generator):
+def test_drawn_rows_can_be_read_by_encoders_of_preimputed_rows(generator):
     model = make_model(fill=PreimputedFill())
     rows = draw_rows(model, 5, generator=generator)
     assert encoder_features(model, rows).shape == (5, 14)

@@ -123,7 +123,7 @@ def test_past_completions_propose_only_once_their_latent_is_gone(generator):
 
 
 @pytest.mark.parametrize("kind", ["self-masking", "linear"])
-def test_a_mask_that_says_something_is_heeded(kind, generator):
+def test_an_informative_mask_is_taken_into_account(kind, generator):
     """One missing cell: given the mask, its density is the Gaussian times the probability to be missing."""
     row = np.array([0.4, -0.2, 0.9, math.nan])
     seen = ~np.isnan(row)
@@ -189,7 +189,7 @@ def test_noise_that_belongs_to_rows_is_as_good_as_a_generators(kernel):
 
 
 @pytest.mark.parametrize("kernel", ["pseudo-gibbs", "mwg", "ac-mwg"])
-def test_the_chains_of_a_row_do_not_depend_on_its_company(kernel, generator):
+def test_the_chains_of_a_row_do_not_depend_on_other_rows(kernel, generator):
     x = torch.randn(6, 4, generator=generator, dtype=torch.float64)
     batch = Incomplete(x, torch.rand(6, 4, generator=generator) < 0.5)
     start = torch.zeros(6, 7, 4, dtype=torch.float64)

@@ -217,7 +217,7 @@ def test_draws_under_a_model_of_the_whole_row_have_its_mean():
         pytest.param(LinearMask(2).double(), id="linear"),
     ],
 )
-def test_an_answer_does_not_depend_on_company_memory_or_what_is_under_the_mask(mask, monkeypatch):
+def test_results_do_not_depend_on_other_rows_memory_or_values_under_the_mask(mask, monkeypatch):
     model, gaussian = linear_gaussian(mask_model=mask)
     batch = some_rows(gaussian, n_rows=9)
     poison = Preimputed(torch.where(batch.observed, batch.x, math.nan), batch.observed, batch.preimputation)
@@ -238,7 +238,7 @@ def test_an_answer_does_not_depend_on_company_memory_or_what_is_under_the_mask(m
     torch.testing.assert_close(alone, whole[2][:, 4:5], rtol=1e-9, atol=1e-9)
 
 
-def test_weights_are_trusted_when_the_posterior_is_right_and_not_when_it_is_narrow():
+def test_weight_diagnostics_are_good_for_the_exact_posterior_and_bad_for_a_narrow_one():
     model, gaussian = linear_gaussian(4, 2)
     batch = some_rows(gaussian)
     good = ImportanceSampler(model, 1000).weight_diagnostics(batch)

@@ -18,7 +18,7 @@ Codes = npt.NDArray[np.int64]
 Factors = tuple[Codes, list[Any], bool, bool]
 
 MICROSECONDS = {"D": 86_400e6, "s": 1e6, "ms": 1e3, "us": 1.0}
-EXACT_INTEGERS = 2.0**53  # from here on, floats do not tell all whole numbers apart
+EXACT_INTEGERS = 2.0**53  # beyond, floats do not represent all whole numbers
 MAX_SORTED = 100_000  # more labels than this that no dtype declares stay in the order they were found
 
 
@@ -73,10 +73,10 @@ def _counts(series: nw.Series[Any]) -> tuple[Codes, npt.NDArray[np.bool_], str]:
 
 
 def show_dtype(series: nw.Series[Any]) -> str:
-    """Returns the name of a column's dtype, from which its range can be told."""
+    """Returns the name of a column's dtype, which determines its range."""
     native = series.to_native()
     if series.implementation.is_pyarrow() and str(native.type).startswith("decimal"):
-        return str(native.type)  # narwhals knows one width only
+        return str(native.type)  # narwhals has one width only
     return str(getattr(native, "dtype", series.dtype))
 
 

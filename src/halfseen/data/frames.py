@@ -153,7 +153,7 @@ def _as_frame(native: Any) -> nw.DataFrame[Any]:
 
 
 def _check_names(native: Any) -> None:
-    """Raises if columns cannot be told apart by name; narwhals would raise with a message of its own."""
+    """Raises if column names are not unique; narwhals would raise with a message of its own."""
     columns = native.column_names if hasattr(native, "column_names") else getattr(native, "columns", ())
     if getattr(columns, "nlevels", 1) > 1:
         raise SchemaError(

@@ -53,7 +53,7 @@ class Incomplete:
         return cls(torch.from_numpy(np.where(observed, values, 0.0)).to(dtype), torch.from_numpy(observed))
 
     def to_array(self) -> npt.NDArray[np.float64]:
-        """Returns a float64 array with NaN where nothing was seen."""
+        """Returns a float64 array with NaN where values are missing."""
         array: npt.NDArray[np.float64] = torch.where(self.observed, self.x, torch.nan).double().numpy()
         return array
 

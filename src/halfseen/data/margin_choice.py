@@ -26,7 +26,7 @@ from halfseen.data.margins import NARROWEST, Margin, log_mass
 
 LARGEST = 1e100  # numbers beyond stay as they are
 FEWEST_VALUES = 50  # with fewer, a column is Gaussian unless bounds or limits say otherwise
-MOST_VALUES = 2_000  # that a choice looks at
+MOST_VALUES = 2_000  # on which a choice is based
 MOST_LEVELS = 40  # whole numbers that are thresholds; with more they are nearly continuous
 ATOM_SHARE, ATOM_COUNT = 0.05, 10  # of the values, that one value needs to be an atom
 N_FOLDS = 3
@@ -188,7 +188,7 @@ def _log_normal(z: Floats) -> Floats:
 
 
 def _some(values: Floats) -> Floats:
-    """Returns the values, or so many of them as a choice looks at."""
+    """Returns the values, or a subsample on which a choice is based."""
     if len(values) <= MOST_VALUES:
         return values
     return np.random.default_rng(0).choice(values, MOST_VALUES, replace=False)

@@ -19,8 +19,8 @@ LEAST_EXPONENT = {"yeo-johnson": 0.0, "power": 0.05}  # of links with one; near 
 N_EXPONENTS, MOST_LOOKED_AT = 13, 250  # that are tried, on so many quantiles
 LEAST_SLOPE = 1e-3  # of a tail, as a share of the spread
 SPACING, USUAL_ROWS = 0.3, 700  # of the scores of knots, at so many values
-TAIL_SPAN = 0.6  # scores before the last knot, whose values say how the tail goes on
-LIMIT_SPAN = 1.5  # scores next to a detection limit, whose values say how it goes on beyond
+TAIL_SPAN = 0.6  # scores before the last knot, whose values determine the tail
+LIMIT_SPAN = 1.5  # scores next to a detection limit, whose values determine the distribution beyond it
 
 
 def refit_margin(column: Column, margin: Margin, values: Floats, weights: Floats) -> Margin:
@@ -214,7 +214,7 @@ def thresholds(column: Column, values: Floats, step: float, weights: Floats | No
 
 
 def reliable(margin: Margin, values: Floats, weights: Floats | None = None) -> Margin:
-    """Returns a margin that knows which share of the variance of scores its values tell."""
+    """Returns a margin with the share of the variance of scores that its values explain."""
     if not margin.half and not margin.has_atoms and not margin.is_censored:
         return margin
     if margin.half or margin.is_censored:

@@ -33,7 +33,7 @@ NARROWEST = 1e-250  # probability of an interval
 LOWEST_LOG_MASS = -500.0  # log probability of an interval, beyond which its nearest end will do
 NARROW = 1e-6  # intervals of scores: where they lie matters, not how they are filled
 NO_SCORE_BELOW = -8.2  # a standard normal is never there
-STEEP = 1e-6  # a stretch of scores narrower than this is a jump
+STEEP = 1e-6  # an interval of scores narrower than this is a jump
 FIELDS = ("half", "low", "high", "censored_below", "censored_above", "reliability", "least", "greatest")
 
 

@@ -22,8 +22,9 @@ from halfseen.missingness.base import CellMechanism, Mechanism
 from halfseen.missingness.logistic import MARLogistic
 from halfseen.missingness.mcar import MCAR
 from halfseen.missingness.self_masking import GaussianSelfMasking, ProbitSelfMasking
+from halfseen.vocabulary import Missingness
 
-MECHANISMS = ("mcar", "mar", "gaussian_self_masking", "probit_self_masking")
+MECHANISMS = ("mcar", Missingness.MAR, Missingness.GAUSSIAN, Missingness.PROBIT)
 """Names of the mechanisms that `GaussianProblem.draw` makes; a mechanism object will do as well."""
 
 _CALIBRATION_ROWS = 20_000
@@ -92,7 +93,7 @@ class GaussianProblem(Problem):
         ----------
         n_features : int, default=10
             The number of features.
-        mechanism : {"mcar", "mar", "gaussian_self_masking", "probit_self_masking"} or Mechanism
+        mechanism : {"mcar", "mar", "self-masking-gaussian", "self-masking-probit"} or Mechanism
             The mechanism that removes values. An object that is not yet calibrated is calibrated on a large
             sample.
         link : {"linear", "bowl", "wave", "break"} or Link
@@ -180,7 +181,7 @@ class GaussianProblem(Problem):
         return observed
 
     def _pseudo_observations(self) -> tuple[Floats | float, Floats | float]:
-        """Returns what being missing tells of a feature: a value, and the precision of it."""
+        """Returns the pseudo-observation of a missing feature: a value and its precision."""
         if isinstance(self.mechanism, GaussianSelfMasking):
             precision = self._per_feature(1 / self.mechanism.variances_)
             return self._per_feature(self.mechanism.centres_), precision
@@ -209,11 +210,11 @@ def _calibrated(
         made = mechanism
     elif mechanism == "mcar":
         made = MCAR(rate=rate)
-    elif mechanism == "mar":
+    elif mechanism == Missingness.MAR:
         made = MARLogistic(rate=rate, standardize=False, random_state=generator)
-    elif mechanism == "gaussian_self_masking":
+    elif mechanism == Missingness.GAUSSIAN:
         made = GaussianSelfMasking(rate=rate, shift=2.0, **known)
-    elif mechanism == "probit_self_masking":
+    elif mechanism == Missingness.PROBIT:
         made = ProbitSelfMasking(rate=rate, slope=0.5, standardize=False, **known)
     else:
         raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {mechanism!r}.")

@@ -77,7 +77,7 @@ class GaussianScore:
             NaN where missing.
         centre, precision : array (D) or float
             The value that a missing feature is likely to have, and how likely (1 over its variance D_k); a
-            precision of 0 says nothing, as when values are missing at random.
+            precision of 0 has no influence, as when values are missing at random.
         """
         projected = self.covariance @ self.coefficients
         sides = [(self.coefficients @ self.covariance)[None, :]]

@@ -36,7 +36,7 @@ def _csv_options(backend: str) -> dict[str, Any]:
     if backend == "pandas":
         return {"keep_default_na": False, "na_values": [""]}
     if backend == "polars":
-        return {"infer_schema_length": None}  # the first rows of a column do not tell its type
+        return {"infer_schema_length": None}  # the first rows of a column do not determine its type
     from pyarrow.csv import ConvertOptions
 
     return {"convert_options": ConvertOptions(null_values=[""], strings_can_be_null=True)}

@@ -154,7 +154,7 @@ class Ring(ImputationProblem):
 
 @dataclass(frozen=True, eq=False)
 class MixtureOfGaussians(ImputationProblem):
-    r"""A mixture of Gaussians with full covariances, of which any features are missing completely at random.
+    r"""A mixture of Gaussians with full covariances and features that are missing completely at random.
 
     .. math:: p(x_o) = \sum_k \pi_k \mathcal{N}(x_o \mid \mu_{k,o}, \Sigma_{k,oo}), \qquad
               \mathrm{E}[x_m \mid x_o] = \sum_k p(k \mid x_o) \, \mathrm{E}[x_m \mid x_o, k]
@@ -213,7 +213,7 @@ class MixtureOfGaussians(ImputationProblem):
         return Sample(X, X, generator.uniform(size=X.shape) >= self.rate)
 
     def log_prob(self, X: npt.ArrayLike) -> Floats:
-        """Returns the log density (N) of the observed cells of each row; 0 for a row that shows nothing."""
+        """Returns the log density (N) of the observed cells of each row; 0 without observed cells."""
         log_joint, _ = self._given(self._batch(X))
         density: Floats = log_joint.logsumexp(dim=0).numpy()
         return density

@@ -23,9 +23,9 @@ MAX_ROWS = 20_000  # more rows than this and the covariance comes from so many, 
 MAX_FEATURES = 150
 MAX_DF = 20_000  # of a covariance that comes from a part of the rows; its error would count else
 RARE = 0.01  # a level with a smaller share of the rows has no indicator of its own
-MIN_SHIFT_ROWS = 5  # of a pattern whose shift is shown
+MIN_SHIFT_ROWS = 5  # of a pattern whose shift is reported
 DEPENDENT = 1e-5  # the share of its variance that a feature must have of its own
-RARELY_SHARED = 0.3  # of the rows alone in their pattern; from here the test is said to see little
+RARELY_SHARED = 0.3  # of the rows alone in their pattern: from here on, a note on low power is added
 CHUNK = 2_000_000  # numbers in memory at once
 SMALL = 200_000  # rows times squared features up to which EM runs on until rounding stops it
 _EXACT = EMSettings(ridge=0.0, max_iterations=300, tolerance=1e-13)

@@ -33,7 +33,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Gaussian:
-    r"""A Gaussian over D features of which any subset may be unseen.
+    r"""A Gaussian over D features, any subset of which may be missing.
 
     .. math::
         x_m \mid x_o \sim \mathcal{N}\left(\mu_m + \Sigma_{mo} \Sigma_{oo}^{-1} (x_o - \mu_o),\;
@@ -82,7 +82,7 @@ class Gaussian:
         return 2 * self.cholesky.diagonal().log().sum()
 
     def log_prob(self, batch: Incomplete) -> Tensor:
-        """Returns the log density (N) of the observed cells; 0 for a row that shows nothing."""
+        """Returns the log density (N) of the observed cells; 0 for a row without observed cells."""
         return self.statistics(batch, plan_buckets(batch.observed)).log_prob
 
     def conditional_mean(self, batch: Incomplete) -> Tensor:

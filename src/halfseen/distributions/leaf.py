@@ -123,7 +123,7 @@ def inflate_softplus(raw: Tensor, factor: Tensor, floor: float) -> Tensor:
 
 
 def open_uniforms(noise: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns uniforms in a floating type, kept off 0 and 1 by what that type can tell apart."""
+    """Returns uniforms in a floating type, kept away from 0 and 1 by the precision of that type."""
     margin = torch.finfo(dtype).eps / 2
     return noise.to(dtype).clamp(min=margin, max=1 - margin)
 

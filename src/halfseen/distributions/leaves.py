@@ -90,7 +90,7 @@ class GaussianLeaf(NumericLeaf):
 
 
 class SharedGaussianLeaf(NumericLeaf):
-    r"""Creates Gaussian columns :math:`\mathcal{N}(x_j \mid \mu_j, \sigma^2)` with one learnt scale.
+    r"""Creates Gaussian columns :math:`\mathcal{N}(x_j \mid \mu_j, \sigma^2)` with one learned scale.
 
     The network gives the locations only. With a linear network this is probabilistic PCA.
 

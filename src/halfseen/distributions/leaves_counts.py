@@ -9,7 +9,7 @@ from halfseen.data.links import inverse_softplus
 from halfseen.distributions.leaf import NumericLeaf, by_scipy, open_uniforms
 
 RATE_FLOOR = 1e-6  # of the typical rate: the log of a rate is finite
-MAX_CORRECTIONS = 50  # of a quantile; a dozen suffice unless the rate exceeds what a float tells apart
+MAX_CORRECTIONS = 50  # of a quantile; a dozen suffice unless the rate exceeds the precision of a float
 TIE = 1e-3  # of a count: what rounding may have taken from a whole number
 
 

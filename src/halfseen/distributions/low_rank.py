@@ -71,7 +71,7 @@ class LowRankGaussian(Gaussian):
         return scaled @ (rotation / values.sqrt()), (1 + values).sqrt() - 1
 
     def log_prob(self, batch: Incomplete) -> Tensor:
-        """Returns the log density (N) of the observed cells; 0 for a row that shows nothing."""
+        """Returns the log density (N) of the observed cells; 0 for a row without observed cells."""
         products = self.products()
         parts = [self.factors(part, products)[2] for part in batch.chunks(self.block_rows)]
         return torch.cat(parts) if parts else batch.x.new_zeros(0)

@@ -1,6 +1,6 @@
-r"""What being missing tells of a value: factors that turn a missing value into a Gaussian pseudo-observation.
+r"""Mask factors: the information that being missing carries about a value, as a Gaussian pseudo-observation.
 
-A feature hides itself with a probability :math:`\pi(x)` that depends on its own value. Given that it is
+A feature is missing with a probability :math:`\pi(x)` that depends on its own value. Given that it is
 hidden, its law gains the factor :math:`\pi(x)`; each factor here answers with a *site*, the Gaussian
 :math:`s \exp(-\tau x^2 / 2 + \nu x)` that stands for it: exactly for a bump, by moments for a probit.
 """
@@ -59,7 +59,7 @@ class MaskFactor(Protocol):
     Attributes
     ----------
     active : Tensor
-        (D), the features that hide themselves; the others are missing at random.
+        (D), the self-masking features; the others are missing at random.
     coefficients : Tensor
         (D, P), the parameters of the factors.
     exact : bool
@@ -282,7 +282,7 @@ class GaussianMaskFactor:
 
 @dataclass(frozen=True)
 class ProbitMaskFactor:
-    r"""Hides values on one side, more surely the farther out; the slope's sign says which side.
+    r"""Probit self-masking: the probability rises or falls with the value, by the sign of the slope.
 
     .. math:: \pi(x) = \Phi(\lambda x - c)
 

@@ -286,7 +286,7 @@ class Observation(nn.Module):
 
     @property
     def _leaves(self) -> list[Leaf]:
-        return [leaf for leaf in self.leaves if isinstance(leaf, Leaf)]  # said for the type checker
+        return [leaf for leaf in self.leaves if isinstance(leaf, Leaf)]  # for the type checker
 
     def _noises(self, noise: Tensor) -> tuple[Tensor, ...]:
         return tuple(torch.split(noise, [leaf.n_noise for leaf in self._leaves], dim=-1))
@@ -303,7 +303,7 @@ class _Numbers:
 
     @classmethod
     def of(cls, features: FeatureMap, batch: Incomplete | None) -> "_Numbers":
-        """Measures the logs of observed positive values; guesses them from the moments without a batch."""
+        """Computes the moments of logs of observed positive values; approximates them without a batch."""
         n_numbers = len(features.numeric)
         loc, scale = features.scaler.loc[:n_numbers], features.scaler.scale[:n_numbers]
         if batch is None:

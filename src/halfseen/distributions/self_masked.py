@@ -1,4 +1,4 @@
-r"""A Gaussian whose features hide themselves: conditionals, draws and the likelihood of row and mask."""
+r"""A Gaussian with self-masking features: conditionals, draws and the likelihood of row and mask."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class SelfMaskedGaussian:
     gaussian : Gaussian
         The distribution of complete rows.
     mask : MaskFactor
-        How features hide.
+        The model of the probability that a feature is missing.
 
     References
     ----------
@@ -146,7 +146,7 @@ class SelfMaskedGaussian:
         return self.mask.sites(self.loc.expand(shape), self.covariance.diagonal().expand(shape))
 
     def next_sites(self, posterior: Posterior, sites: Sites) -> Sites:
-        """Returns sites that match the factors, given what the other cells say."""
+        """Returns sites that match the factors, given the cavity distributions of the other cells."""
         return sites if self.mask.exact else self.mask.sites(*self.without_sites(posterior, sites))
 
     def without_sites(self, posterior: Posterior, sites: Sites) -> tuple[Tensor, Tensor]:

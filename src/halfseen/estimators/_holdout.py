@@ -9,7 +9,7 @@ from halfseen.objectives.protocols import Rows
 
 RowsT = TypeVar("RowsT", bound=Rows)
 
-SMALLEST_SPLIT = 50  # with fewer rows, holding some out costs more than it tells
+SMALLEST_SPLIT = 50  # with fewer rows, holding some out costs more than it gains
 
 
 def split_rows(rows: RowsT, fraction: float, generator: torch.Generator) -> tuple[RowsT, RowsT | None]:

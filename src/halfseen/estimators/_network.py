@@ -95,7 +95,7 @@ class NetworkBase(TableEstimator):
         return self
 
     def _judge(self, rows: Labelled[Incomplete]) -> None:
-        """Learns what a subclass needs from held-out rows; nothing by default."""
+        """Learns what a subclass needs from held-out rows; does nothing by default."""
 
     @task_threads()
     @torch.no_grad()

@@ -237,7 +237,7 @@ class Recommender(Saveable, BaseEstimator):
         return {f"ratings.{name}": getattr(self._ratings, name) for name in names}
 
     def _restore_ratings(self, state: Any) -> None:
-        """Sets what the file tells of identifiers and ratings."""
+        """Restores identifiers and ratings from the file."""
         self._check_parameters()
         self._read_identifiers()
         starts, columns, values = (state[f"ratings.{name}"] for name in ("starts", "columns", "values"))

@@ -1,8 +1,6 @@
 """How imputers by latent-variable models are fitted, whatever their parameters."""
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import cycle
 from typing import Any, TypeAlias
 
@@ -20,51 +18,34 @@ from halfseen.data.margin_choice import bounded_margin
 from halfseen.data.margins import Margin
 from halfseen.data.pixels import pixel_features
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.distributions.mask_factors import ProbitMaskFactor
 from halfseen.distributions.observation import FAMILIES_OF_VALUES
-from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._holdout import RowsT, split_rows
 from halfseen.estimators.latent_choices import (
     SELF_MASKING,
-    SIGNED,
     check_choices,
     check_likelihoods,
-    check_nothing_to_learn,
+    known_mask,
+    modelled_signs,
 )
+from halfseen.estimators.latent_training import LARGEST_BATCH, LARGEST_IMAGE_BATCH, LatentTraining, initialise
 from halfseen.estimators.latent_weights import check_importance_weights
 from halfseen.models.latent.architecture import LatentArchitecture
-from halfseen.models.latent.completions import CompletedRows, Completions
-from halfseen.models.latent.initialisation import (
-    Factors,
-    start_from_edges,
-    start_from_factors,
-    start_from_probit,
-    start_images,
-)
+from halfseen.models.latent.initialisation import start_images
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import Preimputed, RowEncoding
-from halfseen.nn.mask_models import KnownMask, MaskModel
 from halfseen.nn.residual import NetworkFactory
-from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.nn.weights import module_state
-from halfseen.objectives.decomposed import DecomposedObjective
-from halfseen.objectives.latent import LatentObjective
 from halfseen.samplers.calibration import hide_cells
 from halfseen.samplers.chained import ChainedSampler
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.samplers.latent_tables import ImageLatent, TabularLatent
 from halfseen.training.latent_initialisation import fit_start
-from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
 from halfseen.vocabulary import Missingness
 
 MOST_LATENTS, MOST_IMAGE_LATENTS = 16, 32
-MASKS = 1000  # from which the encoder learns what they do to the spread
-N_STEPS = 2500  # of training, if left to the imputer
-LARGEST_BATCH, LARGEST_IMAGE_BATCH = 512, 128
-GRADIENT_CLIP = 5.0
-CALIBRATION_ROWS = 200  # of which known cells are hidden to see how sure the model may be
+CALIBRATION_ROWS = 200  # of which observed values are held out to calibrate intervals
 
 Attempt: TypeAlias = tuple[float, History, LatentModel]  # a training, and the loss by which it is judged
 
@@ -189,7 +170,7 @@ class BaseLatentImputer(BaseImputer):
         if not self._takes_images:
             sampler = self._calibrated(sampler, held_out)
         self.weight_diagnostics_ = check_importance_weights(sampler, rows)
-        self.sampler_ = self._answering(sampler)
+        self.sampler_ = self._chained(sampler)
 
     @property
     def _answers(self) -> TabularLatent | ImageLatent | None:
@@ -216,18 +197,32 @@ class BaseLatentImputer(BaseImputer):
         if self.missingness == Missingness.MAR:
             rows = rows[rows.observed.any(dim=1)]
         architecture = self._architecture(features, codes)
-        known = self._known_mask(features)
-
-        split = self._split(rows)
+        known = known_mask(self.missingness, self.schema_, features) if self._is_known else None
+        training, split = self._training(), self._split(rows)
 
         def attempt() -> Attempt:
             model = architecture.build(self._modelled, features, known=known)
             start_images(model, rows, generator)
-            return *self._train(model, split, generator, True), model
+            return *training.run(model, split, generator, True), model
 
         self.model_ = self._best_of_starts(attempt)
         self.architecture_ = architecture.to_dict()
         return rows, split[1]
+
+    def _training(self) -> LatentTraining:
+        return LatentTraining(
+            self.posterior,
+            self.sampling,
+            self.bound,
+            self.gradient,
+            self.n_draws,
+            self.batch_size,
+            self.max_epochs,
+            self.learning_rate,
+            self.patience,
+            largest_batch=LARGEST_IMAGE_BATCH if self._takes_images else LARGEST_BATCH,
+            callback=self.callback,
+        )
 
     def _best_of_starts(self, attempt: Callable[[], Attempt], n_kinds: int = 1) -> LatentModel:
         """Returns the trained model with the best held-out bound, and keeps its history."""
@@ -254,19 +249,20 @@ class BaseLatentImputer(BaseImputer):
         if self.missingness == Missingness.MAR:
             batch = batch[batch.observed.any(dim=1)]
         architecture = self._architecture(features, codes)
-        known = self._known_mask(features)
+        known = known_mask(self.missingness, self.schema_, features) if self._is_known else None
         start = fit_start(batch, self._may_hide(features, architecture), generator)
         preimputer = start if isinstance(start, Gaussian) else start.gaussian
         rows = Preimputed.by(preimputer, batch)
         kinds = (False,) if isinstance(start, Gaussian) else (False, True)
         turns = cycle(kinds)
+        training = self._training()
         train, held_out = self._split(rows)
         split = train.to(torch.float32), None if held_out is None else held_out.to(torch.float32)
 
         def attempt() -> Attempt:
             model = architecture.build(self._modelled, features, batch, known, self._networks)
-            self._start(model, start, rows, generator, steep=next(turns))
-            return *self._train(model, split, generator, isinstance(start, Gaussian)), model
+            initialise(model, start, rows, generator, steep=next(turns))
+            return *training.run(model, split, generator, isinstance(start, Gaussian)), model
 
         self.model_ = self._best_of_starts(attempt, len(kinds)).double()
         self._encoding = RowEncoding(features, preimputer)
@@ -316,10 +312,10 @@ class BaseLatentImputer(BaseImputer):
         self.model_ = architecture.restore(
             self._modelled, self._encoding.features, state, self._encoding.dtype
         )
-        self.sampler_ = self._answering(self._importance_sampler())
+        self.sampler_ = self._chained(self._importance_sampler())
 
-    def _answering(self, sampler: ImportanceSampler) -> ImportanceSampler | ChainedSampler:
-        """Returns what answers: the sampler, or chains that begin with its draws."""
+    def _chained(self, sampler: ImportanceSampler) -> ImportanceSampler | ChainedSampler:
+        """Returns the sampler, or chains that begin with its draws if steps of chains are asked for."""
         return (
             ChainedSampler(sampler, self.n_chain_steps, self.chain_kernel) if self.n_chain_steps else sampler
         )
@@ -350,168 +346,8 @@ class BaseLatentImputer(BaseImputer):
             linear_decoder=self.decoder == "linear",
             numeric=self.numeric,
             missingness=Missingness.MAR.value if self._is_known or not hidden else self.missingness,
-            signs=self._modelled_signs(),
+            signs=modelled_signs(self.signs, self.missingness, self.schema_, self._takes_images),
             hidden=tuple(hidden) or None,
             likelihoods=check_likelihoods(self.likelihoods, self.schema_) or None,
             image_shape=self.image_planes_ if self._takes_images else None,
-        )
-
-    def _modelled_signs(self) -> tuple[int, ...] | None:
-        """Returns the sign of each modelled column, from one for all, a sequence or a mapping by name."""
-        if self.missingness not in SIGNED or (
-            self.signs is None and self.missingness == Missingness.LOGISTIC
-        ):
-            return None
-        every = list(self.schema_)
-        if isinstance(self.signs, Mapping):
-            unknown = set(map(str, self.signs)) - {column.name for column in every}
-            if unknown:
-                raise ValueError(f"signs refers to column {sorted(unknown)[0]!r}, which is not in the table.")
-            given = [self.signs.get(column.name, 1) for column in every]
-        else:
-            signs: Any = 1 if self.signs is None else self.signs
-            given = [signs] * len(every) if np.ndim(signs) == 0 else list(signs)
-        if len(given) != len(every) or not all(sign in (-1, 1) for sign in given):
-            raise ValueError(
-                f"signs must be +1 or -1, one for all or one for each column, got {self.signs!r}."
-            )
-        if self.image_shape is not None and len(set(given)) > 1:
-            raise ValueError("signs must be the same for all pixels of an image.")
-        return tuple(int(sign) for sign, column in zip(given, every, strict=True) if column.modelled)
-
-    def _known_mask(self, features: FeatureMap) -> MaskModel | None:
-        """Returns the model of a known mechanism, in the units of the table."""
-        if not self._is_known:
-            return None
-        if features.blocks or not all(column.modelled for column in self.schema_):
-            raise ValueError(
-                "A known mechanism (missingness) needs a table of numeric columns, none of them constant."
-            )
-        if any(column.levels not in (None, (0.0, 1.0)) for column in self.schema_):
-            raise ValueError("A known mechanism (missingness) for binary pixels needs the values 0 and 1.")
-        probability = getattr(self.missingness, "probability", self.missingness)
-        check_nothing_to_learn(probability, features.numbers(torch.zeros(1, features.n_features).double()))
-
-        def missing(x: Tensor) -> Tensor:
-            answer: Tensor = probability(features.numbers(x.double()))
-            return answer.to(x.dtype) if isinstance(answer, Tensor) else answer  # which `KnownMask` refuses
-
-        return KnownMask(missing, features.n_features)
-
-    def _start(
-        self,
-        model: LatentModel,
-        start: Gaussian | SelfMaskedGaussian,
-        rows: Preimputed,
-        generator: torch.Generator,
-        *,
-        steep: bool,
-    ) -> None:
-        for network in (model.encoder, model.decoder):
-            network.reset_parameters(generator)  # type: ignore[operator]
-        seen = model.observation.observed_columns(rows.observed)
-        model.mask_model.reset_parameters(generator, seen.double().mean(dim=0))
-        gaussian = start if isinstance(start, Gaussian) else start.gaussian
-        some = torch.randperm(len(rows), generator=generator)[:MASKS]
-        start_from_factors(model, Factors.of(gaussian, model.n_latent), rows.observed[some], generator)
-        if isinstance(start, SelfMaskedGaussian) and isinstance(start.mask, ProbitMaskFactor):
-            assert isinstance(model.mask_model, SelfMaskModel)
-            of_columns = model.mask_model.feature
-            coefficients, active = start.mask.coefficients[of_columns], start.mask.active[of_columns]
-            start_from_probit(model.mask_model, coefficients, active)
-            if steep:
-                start_from_edges(model.mask_model, rows, active)
-
-    def _train(
-        self,
-        model: LatentModel,
-        split: tuple[Incomplete, Incomplete | None],
-        generator: torch.Generator,
-        starts_ignorant: bool,
-    ) -> tuple[float, History]:
-        """Trains in one phase; where nothing is known yet of the mask, first as if it were ignorable.
-
-        Returns the loss by which starts compare, that of the last phase.
-        """
-        train, validation = split
-        settings = self._settings(len(train), n_kinds=1 if starts_ignorant else 2)
-        history = History()
-        if self.posterior == "imputations":
-            history = self._train_on_imputations(model, train, validation, settings, generator)
-        phases = [(1.0, settings)]
-        if starts_ignorant and not model.mask_model.is_ignorable:
-            phases.insert(0, (0.0, replace(settings, max_epochs=math.ceil(settings.max_epochs / 3))))
-        stratified = self.sampling == "stratified"
-        loss = math.inf
-        for mask_weight, phase in phases:
-            objective = LatentObjective.for_model(
-                model,
-                bound=self.bound,
-                sampling=self.sampling,
-                gradient=self.gradient,
-                n_draws=math.ceil(self.n_draws / (model.n_components if stratified else 1)),
-                mask_weight=mask_weight,
-            )
-            history = fit_module(
-                model,
-                objective,
-                train,
-                generator=generator,
-                validation=validation,
-                settings=phase,
-                callback=self.callback,
-            )
-            if mask_weight:
-                loss = min(history.monitored, default=math.inf)
-        model.requires_grad_(False)
-        return loss, history
-
-    def _train_on_imputations(
-        self,
-        model: LatentModel,
-        train: Incomplete,
-        validation: Incomplete | None,
-        settings: TrainingSettings,
-        generator: torch.Generator,
-    ) -> History:
-        """Trains on completed rows, whose imputations improve meanwhile; then leaves the decoder as it is.
-
-        What follows trains the encoder alone, to read incomplete rows.
-        """
-
-        def completed(rows: Incomplete, *, held_out: bool) -> CompletedRows:
-            copies = Completions.start(rows, model.observation, self.n_draws, generator, donors=train)
-            return CompletedRows.of(rows, copies, held_out=held_out)
-
-        history = fit_module(
-            model,
-            DecomposedObjective.for_model(model),
-            completed(train, held_out=False),
-            generator=generator,
-            validation=None if validation is None else completed(validation, held_out=True),
-            settings=settings,
-            callback=self.callback,
-        )
-        for part in (model.decoder, model.observation):
-            part.requires_grad_(False)
-        return history
-
-    def _settings(self, n_rows: int, n_kinds: int) -> TrainingSettings:
-        """Returns how to train; large tables, whose steps take long, share them out among kinds of start."""
-        batch_size = self.batch_size
-        if batch_size == "auto":
-            largest = LARGEST_BATCH if self.image_shape is None else LARGEST_IMAGE_BATCH
-            batch_size = min(largest, max(32, 2 ** round(math.log2(max(1, n_rows) / 16))))
-        max_epochs = self.max_epochs
-        if max_epochs == "auto":
-            n_steps = N_STEPS // n_kinds if batch_size == LARGEST_BATCH else N_STEPS
-            max_epochs = math.ceil(n_steps / math.ceil(n_rows / batch_size))
-        return TrainingSettings(
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            learning_rate=self.learning_rate,
-            schedule="cosine",
-            gradient_clip=GRADIENT_CLIP,
-            patience=self.patience,
-            compile=False,
         )

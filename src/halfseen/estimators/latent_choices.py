@@ -1,16 +1,19 @@
-"""What latent imputers may be asked for."""
+"""The parameters of latent imputers: which values they take, and what they mean for a table."""
 
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from halfseen.data.features import FeatureMap
 from halfseen.data.schema import Schema
 from halfseen.distributions.observation import FAMILIES_OF_VALUES, KINDS_OF_FAMILY
 from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.models.latent.architecture import OFFERED
+from halfseen.nn.mask_models import KnownMask, MaskModel
 from halfseen.vocabulary import Missingness, check_missingness
 
 SIGNED = (Missingness.LOGISTIC, Missingness.MONOTONE)
@@ -103,3 +106,43 @@ def check_choices(imputer: Any) -> None:
         raise ValueError(f"chain_kernel='ac-mwg' needs missingness='mar', got {imputer.missingness!r}.")
     if imputer.image_shape is not None and imputer.width == 0:
         raise ValueError("width must be at least 1 for images, got 0.")
+
+
+def modelled_signs(
+    signs: Any, missingness: Any, schema: Schema, is_image: bool = False
+) -> tuple[int, ...] | None:
+    """Returns the sign of each modelled column, from one for all, a sequence or a mapping by name."""
+    if missingness not in SIGNED or (signs is None and missingness == Missingness.LOGISTIC):
+        return None
+    every = list(schema)
+    if isinstance(signs, Mapping):
+        unknown = set(map(str, signs)) - {column.name for column in every}
+        if unknown:
+            raise ValueError(f"signs refers to column {sorted(unknown)[0]!r}, which is not in the table.")
+        given = [signs.get(column.name, 1) for column in every]
+    else:
+        value: Any = 1 if signs is None else signs
+        given = [value] * len(every) if np.ndim(value) == 0 else list(value)
+    if len(given) != len(every) or not all(sign in (-1, 1) for sign in given):
+        raise ValueError(f"signs must be +1 or -1, one for all or one for each column, got {signs!r}.")
+    if is_image and len(set(given)) > 1:
+        raise ValueError("signs must be the same for all pixels of an image.")
+    return tuple(int(sign) for sign, column in zip(given, every, strict=True) if column.modelled)
+
+
+def known_mask(missingness: Any, schema: Schema, features: FeatureMap) -> MaskModel:
+    """Returns the model of a known mechanism, a function or a fitted mechanism, in the units of the table."""
+    if features.blocks or not all(column.modelled for column in schema):
+        raise ValueError(
+            "A known mechanism (missingness) needs a table of numeric columns, none of them constant."
+        )
+    if any(column.levels not in (None, (0.0, 1.0)) for column in schema):
+        raise ValueError("A known mechanism (missingness) for binary pixels needs the values 0 and 1.")
+    probability = getattr(missingness, "probability", missingness)
+    check_nothing_to_learn(probability, features.numbers(torch.zeros(1, features.n_features).double()))
+
+    def missing(x: Tensor) -> Tensor:
+        answer: Tensor = probability(features.numbers(x.double()))
+        return answer.to(x.dtype) if isinstance(answer, Tensor) else answer  # which `KnownMask` refuses
+
+    return KnownMask(missing, features.n_features)

@@ -48,7 +48,7 @@ REBUILDING_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError,
     ValueError,
 )  # fmt: skip
-ITEMS = "items"  # the only key of a mapping whose keys are not all text: JSON knows no others
+ITEMS = "items"  # the only key of a mapping whose keys are not all text: JSON has no others
 TUPLE = "tuple"  # the only key of what stands for a tuple among parameters
 
 
@@ -157,7 +157,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _find_class(name: str) -> type[Saveable] | None:
     package = import_module("halfseen")
     if name in package.__all__:
-        getattr(package, name)  # public names are imported when they are first asked for
+        getattr(package, name)  # public names are imported on first access
     return Saveable._saveable.get(name)
 
 

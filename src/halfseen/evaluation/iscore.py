@@ -14,7 +14,7 @@ from halfseen.evaluation.scores import Scale, crps_draws
 
 Floats = npt.NDArray[np.float64]
 
-FEWEST = 10  # a column with fewer missing or fewer observed cells tells too little
+FEWEST = 10  # a column with fewer missing or fewer observed cells is not scored
 
 
 @dataclass(frozen=True)

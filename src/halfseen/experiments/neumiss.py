@@ -33,11 +33,12 @@ from halfseen.experiments.neumiss_networks import TrainedNeuMiss
 from halfseen.experiments.neumiss_published import published_gap
 from halfseen.experiments.neumiss_rivals import ChainedOracles, MaskMLP, Oracle
 from halfseen.experiments.spec import Budget, Experiment
+from halfseen.vocabulary import Missingness
 
 NEUMISS, GAUSSIAN, CHAINED = "NeuMissRegressor", "GaussianRegressor", "IterativeImputer + linear"
 MLP, TREES, NETWORK, ORACLES = "MLP on x and mask", "HistGradientBoosting", "NeuMiss 2020", "chained oracles"
 
-MAR, GAUSSIAN_MASK, PROBIT = ("mcar", "mar"), "gaussian_self_masking", "probit_self_masking"
+MAR, GAUSSIAN_MASK, PROBIT = ("mcar", "mar"), Missingness.GAUSSIAN.value, Missingness.PROBIT.value
 MECHANISMS = (*MAR, GAUSSIAN_MASK, PROBIT)
 CURVES = ("bowl", "wave", "break")
 FITTED = (NEUMISS, GAUSSIAN, CHAINED, MLP, TREES, NETWORK)

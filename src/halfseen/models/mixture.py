@@ -126,7 +126,7 @@ class DiagonalMixture(nn.Module):
 
     def log_joint(self, batch: Incomplete) -> Tensor:
         r"""Returns :math:`\log \pi_k p(x_o \mid k)` in float64, with shape :math:`(*, K)`."""
-        # Holes are filled before anything is computed: 0 * nan is nan, in value and in gradient.
+        # Missing values are filled first: 0 * nan is nan, in value and in gradient.
         x = batch.filled(0.0).double()  # (*, D)
         seen = batch.observed.double()
         loc, scale = self.loc.double(), self.scale.double()  # (K, G)

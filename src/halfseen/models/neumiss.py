@@ -20,14 +20,14 @@ from halfseen.models.logistic_link import LogisticLink
 from halfseen.nn.ensemble import EnsembleMLP
 from halfseen.nn.normal_scores import NormalScores
 
-LARGEST_INPUT = 6.0  # networks see inputs up to so many standard deviations from the mean
+LARGEST_INPUT = 6.0  # inputs of networks are clipped at this many standard deviations from the mean
 COPIES = 24  # numbers for each feature of a row that are there while it is conditioned on
 NETWORK = "network."
 
 
 @dataclass(frozen=True)
 class HeadInputs:
-    """What the joint Gaussian says of rows: inputs of networks (N, P), first prediction and its spread."""
+    """What the joint Gaussian predicts for rows: inputs of networks (N, P), a prediction and its spread."""
 
     inputs: Tensor
     base: Tensor

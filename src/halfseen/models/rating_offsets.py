@@ -1,4 +1,4 @@
-"""Ratings predicted by offsets of rows and columns: the answer where a recommender knows nothing else."""
+"""Ratings predicted by offsets of rows and columns: the fallback of recommenders."""
 
 from dataclasses import dataclass
 
@@ -52,6 +52,6 @@ class RatingOffsets:
         return self.mean + row + np.where(columns >= 0, self.column[columns], 0.0)
 
     def is_warm(self, rows: Positions, columns: Positions) -> npt.NDArray[np.bool_]:
-        """Tells of which entries both the row and the column have ratings."""
+        """Returns for which entries both the row and the column have ratings."""
         warm: npt.NDArray[np.bool_] = (self.row_counts[rows] > 0) & (self.column_counts[columns] > 0)
         return warm

@@ -37,8 +37,8 @@ SMALLEST_EIGENVALUE = 1e-3  # of the covariance of scores, once the noise of int
 class TabularGaussian:
     r"""Codes of a table under a Gaussian of their features.
 
-    Valid under MAR; with a `SelfMaskedGaussian`, if numbers hide as its mask says. Then what is said of the
-    missing cells of a row is given also that they are missing.
+    Valid under MAR; with a `SelfMaskedGaussian`, if numeric values are missing by its mask model. Then
+    conditional distributions are given the observed cells and the mask.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class TabularGaussian:
             result[:, rows, block.column] = levels.to(result.dtype)
             x[:, rows, block.start : block.stop] = self.features.indicators(levels, block)
             observed[rows, block.start : block.stop] = True
-        shared = torch.equal(observed, batch.observed)  # no level was drawn: all draws see the same
+        shared = torch.equal(observed, batch.observed)  # no level was drawn: draws share the condition
         completed = self._complete(batch.x if shared else x, observed, keys, which)
         result[..., list(self.features.numeric)] = self.features.numbers(completed)
         return torch.where(codes.observed, codes.x, result)

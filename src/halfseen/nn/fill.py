@@ -1,4 +1,4 @@
-r"""What an encoder sees for the missing values of a row."""
+r"""How encoders fill the missing values of a row."""
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ class ZeroFill(nn.Module):
 
 
 class LearnedFill(nn.Module):
-    r"""Creates the fill with one learned constant for each feature, 0 at first.
+    r"""Creates the fill with one learned constant for each feature, initially 0.
 
     .. math:: x^\text{in}_j = x_j \text{ if observed, else } c_j
 
@@ -52,8 +52,8 @@ class LearnedFill(nn.Module):
 def encoder_input(batch: Incomplete, fill: nn.Module, with_mask: bool = True) -> Tensor:
     r"""Returns what every encoder reads: the filled values and then, as 0 and 1, which were observed.
 
-    The mask tells a zero that was seen from a missing value; without it the input is :math:`(*, D)`, with it
-    :math:`(*, 2D)`.
+    The mask distinguishes an observed zero from a missing value; the input is :math:`(*, 2D)` with the
+    mask and :math:`(*, D)` without it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-r"""A layer that knows the conditional Gaussian of every row, also where values hide themselves."""
+r"""A layer that computes the conditional Gaussian of every row, under MAR or Gaussian self-masking."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,15 +12,15 @@ from halfseen.data.links import inverse_softplus
 from halfseen.nn.masked_solve import Solver, masked_log_prob, masked_solve, masked_variance
 
 MIN_VARIANCE = 1e-6
-"""Added to the diagonal of every covariance: it stays positive definite whatever training does."""
+"""Added to the diagonal of every covariance: it stays positive definite throughout training."""
 
 MIN_CHANCE = 1e-6
-"""The least height of a masking curve, and the least distance of its height from 1, at a start."""
+"""The smallest initial height of a masking curve, and the smallest distance of its height from 1."""
 
 
 @dataclass(frozen=True)
 class Conditional:
-    r"""What a Gaussian block knows of each row.
+    r"""The conditional Gaussian of each row, as a Gaussian block returns it.
 
     Shapes
     ------
@@ -38,7 +38,7 @@ class Conditional:
 
     @cached_property
     def variance(self) -> Tensor:
-        """The conditional variance (N, D) of each cell, zero where observed; exact, and found when asked."""
+        """The conditional variance (N, D) of each cell, zero where observed; computed on first access."""
         return masked_variance(self.covariance, self.observed, self.precision)
 
 
@@ -46,11 +46,11 @@ class GaussianBlock(nn.Module):
     r"""A Gaussian over incomplete rows with learned parameters: a NeuMiss block that cannot diverge.
 
     The rows are :math:`X \sim \mathcal{N}(\mu, C)` with :math:`C = F F^\top + \mathrm{diag}(v)` and
-    :math:`v > 0`. Missing cells are ignorable (MAR), or with `self_masking` they are missing with chance
+    :math:`v > 0`. Missing cells are ignorable (MAR), or with `self_masking` they are missing with probability
 
     .. math:: P(k \text{ missing} \mid X) = K_k \exp\left(-\tfrac12 p_k (X_k - t_k)^2\right)
 
-    (MNAR). Either way the block solves one positive definite system a row,
+    (MNAR). In both cases the block solves one positive definite system per row,
     :math:`(C + \mathrm{diag}(n)) \, h = r`, where an observed cell has :math:`n_k = 0, r_k = x_k - \mu_k` and
     a missing one :math:`n_k = 1 / p_k, r_k = t_k - \mu_k`. Then :math:`\mathrm{E}[X \mid x_o, o] = \mu +
     C h`, so the Bayes predictor of a linear response is one linear function of :math:`h` for every pattern.
@@ -60,9 +60,9 @@ class GaussianBlock(nn.Module):
     n_features : int
         The number of features :math:`D`.
     self_masking : bool
-        Whether a cell's own value may hide it; without it :math:`p_k = 0`.
+        Whether the probability that a cell is missing depends on its value; otherwise :math:`p_k = 0`.
     solver : {"neumann", "chebyshev", "cholesky", "cg"}
-        How the system is solved, see `masked_solve`.
+        The solver of the system, see `masked_solve`.
     depth : int
         The number of steps of a solver that is not "cholesky".
 
@@ -127,7 +127,7 @@ class GaussianBlock(nn.Module):
         return self.factor @ self.factor.mT + torch.diag(variance)
 
     def precision(self) -> Tensor:
-        """Returns the precision (D) of what a missing cell tells of itself; zero without self-masking."""
+        """Returns the precision (D) of pseudo-observations of missing cells; zero without self-masking."""
         return self.log_precision.exp() if self.self_masking else torch.zeros_like(self.loc)
 
     def forward(self, batch: Incomplete) -> Conditional:

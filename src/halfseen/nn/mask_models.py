@@ -1,11 +1,11 @@
-r"""Models of what hides cells: the probability of a mask given the complete row.
+r"""Models of missingness: the probability of a mask given the complete row.
 
 .. math:: p(o \mid x) = \prod_c \operatorname{sigmoid}(\ell_c(x))^{o_c}
           \operatorname{sigmoid}(-\ell_c(x))^{1 - o_c}
 
-where :math:`o_c` says whether column :math:`c` is observed. The row :math:`x` is complete: observed cells and
-draws of the missing ones, so gradients flow through it. Features are meant to be standardised. Every learned
-model starts close to an ignorable one, as what is missing identifies it only in part.
+where :math:`o_c` is 1 if column :math:`c` is observed and 0 otherwise. The row :math:`x` is complete:
+observed cells and draws of the missing ones, so gradients flow through it. Features are meant to be
+standardised. Every learned model starts close to an ignorable one, because the data identify it only in part.
 
 References
 ----------
@@ -27,17 +27,17 @@ from halfseen._random import torch_generator
 from halfseen.nn.residual import empty_linear, reset_layers
 
 START_SLOPE = 0.1
-"""The scale of slopes at first: log odds per standard deviation."""
+"""The initial scale of slopes: log odds per standard deviation."""
 
 RATE_FLOOR = 1e-3
-"""No column is taken to be observed, or missing, more surely than this at first."""
+"""Initial probabilities of being observed are at least this far from 0 and 1."""
 
 
 @dataclass(frozen=True)
 class MaskLayout:
-    """Which features belong to which column of a table, and which columns may miss cells.
+    """Which features belong to which column of a table, and which columns may have missing values.
 
-    A column of several features is a block of indicators, seen or unseen as a whole.
+    A column of several features is a block of indicators, observed or missing as a whole.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class MaskLayout:
 
 
 class MaskModel(nn.Module):
-    """What every mask model is: log odds of being observed for each column, given complete features.
+    """The base class of mask models: log odds of being observed for each column, given complete features.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class MaskModel(nn.Module):
     Attributes
     ----------
     is_ignorable : bool
-        Whether masks say nothing about missing values, so none need be drawn.
+        Whether masks are independent of missing values, so that none need be drawn.
     is_self_masking : bool
         Whether the mask of a column depends on that column alone.
     """
@@ -128,7 +128,7 @@ class MaskModel(nn.Module):
 
 
 class Ignorable(MaskModel):
-    r"""Creates the model of masks that need no model: missing at random, with parameters of their own.
+    r"""Creates the model of an ignorable mask: values are missing at random.
 
     .. math:: \log p(o \mid x) = 0 \text{ up to a constant}
 
@@ -141,8 +141,8 @@ class Ignorable(MaskModel):
     is_ignorable = True
 
     def logits(self, x: Tensor) -> Tensor:
-        """Raises a TypeError: such a model does not say how often cells are missing."""
-        raise TypeError("Ignorable has no probabilities of being observed: it leaves the mask out.")
+        """Raises a TypeError: the model has no probabilities of missing values."""
+        raise TypeError("Ignorable has no probabilities of being observed: it does not model the mask.")
 
     def log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """Returns zeros (*)."""
@@ -150,7 +150,7 @@ class Ignorable(MaskModel):
 
 
 class LearnedMask(MaskModel):
-    """What every learned model shares: a bias (C,) for each column, set so that the start fits the rates."""
+    """The base class of learned models: one bias (C,) per column, initialised to match the observed rates."""
 
     def __init__(self, layout: int | MaskLayout) -> None:
         super().__init__(layout)
@@ -173,12 +173,12 @@ class LearnedMask(MaskModel):
 
 
 class LinearMask(LearnedMask):
-    r"""Creates the agnostic model: every feature may hide every column.
+    r"""Creates the agnostic model: the mask of each column may depend on every feature.
 
     .. math:: \ell(x) = A x + b
 
-    It includes its own value, so it is not at random (MNAR). With a flexible density it is not identified;
-    decay :math:`A` in training.
+    A column's own value is included, so values are missing not at random (MNAR). With a flexible density the
+    model is not identified; use weight decay on :math:`A` in training.
 
     Examples
     --------
@@ -228,7 +228,7 @@ class NonlinearMask(LearnedMask):
 
 
 class KnownMask(MaskModel):
-    r"""Creates a model from a known function of the complete row, with nothing to learn.
+    r"""Creates a model from a known function of the complete row, without parameters to learn.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-r"""One positive definite system a row, for cells that are seen, missing at random, or masked by their value.
+r"""One positive definite system per row, for cells that are observed, missing at random or self-masked.
 
-A missing cell whose chance to be missing is :math:`\propto \exp(-\tfrac12 p_k (X_k - t_k)^2)` tells as much
-as a noisy view of it: the *pseudo-observation* :math:`t_k` with precision :math:`p_k`. At :math:`p_k = 0` it
-tells nothing, and the cell is ignorable. Let rows be :math:`\mathcal{N}(\mu, C)`, :math:`r` the residuals of
+A missing cell that is missing with a probability :math:`\propto \exp(-\tfrac12 p_k (X_k - t_k)^2)` acts as a
+noisy observation, the *pseudo-observation* :math:`t_k` with precision :math:`p_k`. At :math:`p_k = 0` it has
+no influence, and the cell is ignorable. Let rows be :math:`\mathcal{N}(\mu, C)`, :math:`r` the residuals of
 all observations from :math:`\mu`, and :math:`n_k` their noise: 0 if observed, :math:`1 / p_k` if missing.
 Then everything follows from :math:`A = C + \mathrm{diag}(n)`, and the conditional mean is
 :math:`\mu + C A^{-1} r`. `MaskedSystem` writes it so that no precision is too small.
@@ -54,17 +54,17 @@ class MaskedSystem:
     @classmethod
     def from_precision(cls, covariance: Tensor, observed: Tensor, precision: Tensor) -> "MaskedSystem":
         """Builds the system of rows with these observed cells (N, D) and precisions (N, D) of the others."""
-        told = ~observed & (precision > 0)
-        some = torch.where(told, precision, 1.0)  # the root has no derivative at 0
+        informative = ~observed & (precision > 0)
+        some = torch.where(informative, precision, 1.0)  # the root has no derivative at 0
         nothing = torch.where(observed, 0.0, 1.0).to(precision.dtype)
         return cls(
             covariance,
-            scale=torch.where(told, (some / (1.0 + some)).sqrt(), 1.0 - nothing),
-            ridge=torch.where(told, 1.0 / (1.0 + some), nothing),
+            scale=torch.where(informative, (some / (1.0 + some)).sqrt(), 1.0 - nothing),
+            ridge=torch.where(informative, 1.0 / (1.0 + some), nothing),
         )
 
     def product(self, vectors: Tensor) -> Tensor:
-        """Returns B times one vector a row, (N, D), by a single matrix product."""
+        """Returns B times one vector per row, (N, D), by a single matrix product."""
         return self.scale * ((self.scale * vectors) @ self.covariance) + self.ridge * vectors
 
     def matrix(self) -> Tensor:
@@ -106,7 +106,7 @@ def masked_solve(
     covariance : Tensor
         The matrix :math:`C`, symmetric and positive definite.
     observed : Tensor
-        True where the cell was seen.
+        True where the cell is observed.
     residual : Tensor
         :math:`x_k - \mu_k` where observed and :math:`t_k - \mu_k` where missing.
     precision : Tensor
@@ -115,8 +115,8 @@ def masked_solve(
     solver : {"neumann", "chebyshev", "cholesky", "cg"}
         "neumann" is the truncated series with the step that contracts for every pattern, "chebyshev" its
         acceleration; their gradient is that of the truncated series with the bounds of the eigenvalues held
-        fixed. "cholesky" is exact; "cg" are conjugate gradients, preconditioned by the diagonal, of which
-        a row leaves once it has converged. Their gradient is that of the exact solution and costs one
+        fixed. "cholesky" is exact; "cg" are conjugate gradients, preconditioned by the diagonal, in which
+        a row stops once it has converged. Their gradient is that of the exact solution and costs one
         more solve.
     depth : int
         The number of products with the covariance; "cg" may need fewer, "cholesky" has none.
@@ -125,7 +125,7 @@ def masked_solve(
     ------
     covariance : :math:`(D, D)`
     observed, residual : :math:`(N, D)`
-    precision : :math:`(N, D)`, or whatever broadcasts to it.
+    precision : :math:`(N, D)`, or any shape that broadcasts to it.
     output : :math:`(N, D)`
 
     Notes

@@ -131,7 +131,7 @@ class ResidualMLP(nn.Module):
 
 
 class LinearWithNetwork(nn.Module):
-    r"""Creates a linear map plus a network that somebody else has written.
+    r"""Creates a linear map plus a user-defined network.
 
     .. math:: f(x) = A x + b + g \, h(x)
 

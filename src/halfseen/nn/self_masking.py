@@ -1,4 +1,4 @@
-"""How a column hides itself: the probability of being observed as a curve of its own value."""
+"""Self-masking models: the probability of being observed as a function of the column's own value."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from halfseen.nn.mask_models import START_SLOPE, LearnedMask, MaskLayout
 
 
 class SelfMaskModel(LearnedMask):
-    r"""What every self-masking model shares: one curve for each number, one logit for each level.
+    r"""The base class of self-masking models: one curve per numeric column, one logit per level.
 
     .. math:: \ell_c(x) = b_c - g_c(x_c), \qquad \ell_c(x) = b_c - g_c(0) + \sum_{j \in c} u_j x_j
 
@@ -110,7 +110,7 @@ class LinearSelfMask(SelfMaskModel):
 
 
 class SharedSlopeMask(LinearSelfMask):
-    r"""Creates the self-masking model of which all columns share the slope, as for ratings of many items.
+    r"""Creates the self-masking model with one slope for all columns, as for ratings of many items.
 
     .. math:: \ell_c(x) = b_c - s \operatorname{softplus}(w) \, x_c, \text{ or } b_c - w x_c \text{ if } s = 0
 

@@ -8,12 +8,12 @@ from halfseen.nn.residual import ResidualMLP, empty_linear, reset_layers
 
 
 class SetEncoder(nn.Module):
-    r"""Creates an encoder that sums codes of the observed features, to which missing cells add nothing.
+    r"""Creates an encoder that sums codes of the observed features, so that missing cells have no influence.
 
     .. math:: f(x_o) = g\Big(\sum_{j \in o} \operatorname{relu}(U e_j + w x_j + b)\Big)
 
     where :math:`e_j` is the learned embedding of feature :math:`j` and :math:`U, w, b` are shared, so that
-    permuting the features together with their embeddings changes nothing.
+    the output is invariant to a permutation of the features together with their embeddings.
 
     Parameters
     ----------

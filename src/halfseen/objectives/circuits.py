@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.image_circuit import seen_through
+from halfseen.models.protocols import DensityModel
 from halfseen.objectives.supervised import Labelled
 
 LabelledRows = Labelled[Incomplete]
@@ -108,14 +109,6 @@ class HybridLikelihood:
         of_inputs = -(scores.logsumexp(dim=-1) + shift) / self.n_columns
         loss = batch.weight * (torch.where(known, of_class, 0.0) + self.beta * of_inputs).to(scores.dtype)
         return loss + self.decay * module.squared_weights() if self.decay else loss
-
-
-class DensityModel(Protocol):
-    """Answers the log density (N) of observed cells."""
-
-    def __call__(self, batch: Incomplete, /) -> Tensor:
-        """Returns the log density of the observed cells of each row."""
-        ...
 
 
 class ConditionalLikelihood:

@@ -38,7 +38,7 @@ VARIANTS: Mapping[str, _Parts] = {
 
 @dataclass(frozen=True)
 class Pass:
-    r"""What one pass through both networks says of K completions of each row.
+    r"""The outputs of one pass through both networks for K completions of each row.
 
     The latents `z` lead to the encoder; everything after them hangs on `leaf`, the same values cut off, and
     on a posterior without gradients.

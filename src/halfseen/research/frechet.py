@@ -13,7 +13,7 @@ from halfseen.nn.fill import encoder_input
 
 Floats = npt.NDArray[np.float64]
 
-CHUNK = 4096  # rows that networks see at once
+CHUNK = 4096  # rows per pass of the network
 
 
 def frechet_distance(first: npt.ArrayLike | Tensor, second: npt.ArrayLike | Tensor) -> float:
@@ -41,7 +41,7 @@ def frechet_distance(first: npt.ArrayLike | Tensor, second: npt.ArrayLike | Tens
     moments = [_moments(sample) for sample in (first, second)]
     if moments[0][0].shape != moments[1][0].shape:
         widths = f"{len(moments[0][0])} and {len(moments[1][0])}"
-        raise ValueError(f"The samples have {widths} features; they must have as many.")
+        raise ValueError(f"The samples have {widths} features; their numbers must be equal.")
     return gaussian_frechet_distance(*moments[0], *moments[1])
 
 
@@ -71,7 +71,7 @@ def gaussian_frechet_distance(
 
 @torch.no_grad()
 def encoder_features(model: LatentModel, batch: Incomplete) -> Tensor:
-    r"""Returns what the encoder says of rows: the parameters of their posteriors, as the network gives them.
+    r"""Returns the encoder's output for rows: the parameters of their posteriors.
 
     For a distance between samples, take the same model, trained on complete rows, for both.
 

@@ -153,7 +153,7 @@ def mixture_usage(model: LatentModel, batch: Incomplete) -> MixtureUsage:
     """
     rows = batch[batch.observed.any(dim=1)]
     if len(rows) == 0:
-        raise ValueError("No row shows anything: there are no posteriors to look at.")
+        raise ValueError("No row has an observed value, so there are no posteriors to examine.")
     posterior = model.posterior(rows)
     weights = posterior.log_weights.exp().double()  # (N, K)
     in_use = weights > IN_USE / posterior.n_components
@@ -261,7 +261,7 @@ def posterior_on_grid(
     n_draws, n_repeats : int
         :math:`n`, as in the bound of training, and over how many sets of draws to average.
     with_mask : bool
-        Whether the mask tells of the latents too: :math:`p(z \mid x_o, o)`.
+        Whether the posterior is given the mask too: :math:`p(z \mid x_o, o)`.
 
     References
     ----------

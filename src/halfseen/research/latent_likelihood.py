@@ -1,6 +1,6 @@
 r"""The log likelihood of latent-variable models: on a grid of latents, by many weighted draws, after a refit.
 
-With a mask model, `with_mask` tells which likelihood is meant: that of the observed cells alone,
+With a mask model, `with_mask` selects the likelihood: that of the observed cells alone,
 :math:`\log p(x_o)`, or that of cells and mask together, :math:`\log p(x_o, o)`. An ignorable mask adds
 nothing.
 """
@@ -110,7 +110,7 @@ class LatentGrid:
 
 @dataclass(frozen=True)
 class GridLikelihood:
-    r"""Log likelihoods by summation, with what tells whether the grid could hold the posteriors.
+    r"""Log likelihoods by summation, with diagnostics of whether the grid covers the posteriors.
 
     Shapes
     ------
@@ -164,7 +164,7 @@ def grid_log_likelihood(
     >>> from halfseen.nn.residual import ResidualMLP
     >>> model = LatentModel(ResidualMLP(6, 2), ResidualMLP(1, 6), Observation.for_pixels(3, "gaussian"), 1)
     >>> nothing = Incomplete(torch.full((1, 3), torch.nan), torch.zeros(1, 3, dtype=torch.bool))
-    >>> grid_log_likelihood(model, nothing).log_prob.abs() < 1e-6  # what shows nothing is certain
+    >>> grid_log_likelihood(model, nothing).log_prob.abs() < 1e-6  # no observed values: probability 1
     tensor([True])
     """
     grid = LatentGrid(model.n_latent, bounds, n_points)

@@ -1,4 +1,4 @@
-r"""How much wider missing cells are than a model says, learned from known cells of held-out rows.
+r"""Inflation of predictive scales, learned from observed cells of held-out rows that are hidden for it.
 
 Networks that were fitted to few rows are too sure of themselves, and so are importance weights of few draws.
 The scales of missing numbers are then inflated by the smallest factor for which central intervals cover what
@@ -13,7 +13,7 @@ from halfseen.distributions.observation import Observation
 
 LEVEL = 0.9
 MIN_INFLATION, MAX_INFLATION = 0.5, 4.0
-MIN_CELLS = 100  # fewer tell too little
+MIN_CELLS = 100  # with fewer, no factor is estimated
 BISECTIONS = 12
 
 

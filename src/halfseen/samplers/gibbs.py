@@ -50,7 +50,7 @@ class ChainState:
     ------
     x : :math:`(N, K, D)`, completed rows
     z : :math:`(N, K, L)`
-    parameters : :math:`(N, K, P)`, what the decoder says of cells given :math:`z`
+    parameters : :math:`(N, K, P)`, the decoder's output for cells given :math:`z`
     """
 
     x: Tensor
@@ -81,8 +81,8 @@ class GibbsSampler:
     from :math:`(1 - \epsilon) \, q(z' \mid x_o, \tilde x_m) + \epsilon \, p(z')`, where :math:`\tilde x_m` is
     a completion that the chain had before it took its present latent; all of them are kept in memory.
 
-    If the mask says something about missing cells, a draw of them is accepted with probability :math:`\min(1,
-    p(o \mid x') / p(o \mid x))`; column by column if each hides itself alone.
+    If the mask is informative about missing cells, a draw of them is accepted with probability :math:`\min(1,
+    p(o \mid x') / p(o \mid x))`; column by column if each column is self-masking.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ class GibbsSampler:
 
 
 def log_mask(mask_model: MaskModel, x: Tensor, observed: Tensor) -> Tensor:
-    """Returns the log probability of masks: (*, C) by columns if each hides itself, else (*, 1) of all."""
+    """Returns the log probability of masks: (*, C) by columns if each is self-masking, else (*, 1) of all."""
     if not mask_model.is_self_masking:
         return mask_model.log_prob(x, observed).unsqueeze(-1)
     logits = mask_model.logits(x)

@@ -78,7 +78,7 @@ class ImportanceSampler:
         `WeightedDrawSource`, or all, and every row tries a proposal of its own (``"fixed"``), which takes
         several times as long. Draws and bounds of densities use all latents in any case.
     interval_inflation : tuple of float
-        How many times wider missing numbers are than the model says, by column of numbers, see
+        Factor, per numeric column, by which predictive scales are inflated, see
         `halfseen.samplers.calibration`; it concerns quantiles and draws (these are never made narrower) of
         models without a mask model.
 

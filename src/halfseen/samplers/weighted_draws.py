@@ -20,7 +20,7 @@ Effort = Literal["adaptive", "fixed"]
 
 STEP_BYTES = 8 * 2**20  # of what arises while draws are decoded: small enough to stay near the processor
 SHARE_OF_BUDGET = 16  # the draws of all rows at work may take this part of the memory budget
-PILOT_DRAWS = 64  # at most, that tell whether a posterior will do
+PILOT_DRAWS = 64  # at most, to decide whether the encoder's posterior is a good proposal
 ENOUGH = 0.2  # of `n_draws`: the effective sample size at which means and quantiles need no more draws
 STAGE = 32  # draws between which rows may stop
 
@@ -59,7 +59,7 @@ class Piece:
 class WeightedDrawSource:
     r"""Decodes and weighs latent draws.
 
-    A pilot of a few draws tells how many of them count in a row, its effective sample size. The Monte Carlo
+    A pilot of a few draws estimates the effective sample size of a row. The Monte Carlo
     variance of an expected cell is about the variance of the cell, divided by that number. Expectations and
     quantiles (`frugal`) use so many draws of a row that a fifth of `n_draws` counts; where even all draws
     would not do, the row gets a proposal of its own. The number depends on the row alone.

@@ -16,7 +16,7 @@ class AscentSettings:
     Parameters
     ----------
     max_iterations : int
-        At most so many steps.
+        The maximum number of steps.
     tolerance : float
         Stop when a step gains less than this for each feature.
     """

@@ -43,7 +43,7 @@ def fit_sum_weights(
     classes : Tensor, optional
         Their classes (N), -1 where unknown; without them none is known.
     max_steps : int
-        At most so many passes over all rows.
+        The maximum number of passes over all rows.
     tolerance : float
         Stop when a pass gains less than this per row.
     smoothing : float

@@ -22,7 +22,7 @@ RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DEFAULT_RIDGE = 1.0
 AMPLE_ROWS = 20  # rows per feature from which the ridge no longer matters
 N_FOLDS = 3
-ENOUGH_CELLS = 20_000  # observed and held out: then one fold tells ridges apart
+ENOUGH_CELLS = 20_000  # observed and held out: then one fold suffices to choose a ridge
 WIDE = 150  # features from which a covariance of low rank is considered
 MOST_FREE = 500  # features up to which each covariance may be learned, however few the rows
 EIGENVALUE_FLOOR = 0.005  # of the mean eigenvalue; pairwise covariances need not be positive definite
@@ -35,7 +35,7 @@ class EMSettings(AscentSettings):
     Parameters
     ----------
     max_iterations : int
-        At most so many passes over all rows.
+        The maximum number of passes over all rows.
     tolerance : float
         Stop when a pass gains less than this log-likelihood per row and feature.
     ridge : float
@@ -88,7 +88,7 @@ def fit_gaussian(
     weights : Tensor, optional
         (N), how much each row counts.
     start : Gaussian, optional
-        Where to start, say a fit to similar rows.
+        The initial value, for example a fit to similar rows.
     callback : callable, optional
         Called with the iteration and the objective per row.
 
@@ -116,7 +116,7 @@ def fit_gaussian(
 
 @contextmanager
 def explain_singular(ridge: float) -> Iterator[None]:
-    """Turns a failed factorisation into an error that says what to do."""
+    """Raises an error with advice if a factorisation fails."""
     try:
         yield
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]

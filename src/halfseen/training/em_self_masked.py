@@ -1,4 +1,4 @@
-r"""Maximum likelihood for a Gaussian whose features hide themselves, by EM on rows and masks together."""
+r"""Maximum likelihood for a Gaussian with self-masking features, by EM on rows and masks together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -37,8 +37,8 @@ ROUGH_STEPS = 12  # to compare starts, and to find where a bump starts
 STEEPNESSES = (1.0, 4.0)  # of probits that are tried beside a flat one, for features of unit variance
 SKEWED = 3.0  # standard errors of a Gaussian's skewness, beyond which a probit may have cut a side off
 COPIES = 24  # numbers for each cell that are there at a time, while a step handles its row or its feature
-MOST_CELLS = 1_000_000  # to which a mask is fitted: each takes about 220 bytes, and more tell little more
-MIN_CELLS = 10  # with fewer cells shown or hidden a feature tells nothing of how it hides
+MOST_CELLS = 1_000_000  # to which a mask is fitted: each takes about 220 bytes, and more add little
+MIN_CELLS = 10  # observed and missing: with fewer, the mask of a feature is not estimated
 
 OFFERED = (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN)
 """The assumptions about missingness that a Gaussian can be fitted under."""
@@ -77,7 +77,7 @@ def fit_masked_gaussian(
         Cells are missing at random; by a `GaussianMaskFactor` of their own value; or by a
         `ProbitMaskFactor` of it.
     may_hide : Tensor
-        (D), the features that may hide themselves; the others are missing at random.
+        (D), the features that may be self-masking; the others are missing at random.
     settings : EMSettings
         Ridge and stopping rule.
     generator : torch.Generator
@@ -121,7 +121,7 @@ def fit_masked_gaussian(
 def _some_rows(
     batch: Incomplete, weights: Tensor | None, most: int, n_rows: int, generator: torch.Generator
 ) -> tuple[Incomplete, Tensor | None]:
-    """Returns so many rows at random, with their weights, of a table with more than `most`."""
+    """Returns a random subsample of rows, with their weights, if a table has more than `most`."""
     if len(batch) <= most:
         return batch, weights
     rows = torch.randperm(len(batch), generator=generator)[:n_rows]
@@ -138,8 +138,8 @@ def _start(
     start: Gaussian | SelfMaskedGaussian | None,
 ) -> SelfMaskedGaussian:
     """Returns where to start: the best of several probits, or a bump in the place that it points to."""
-    shown = batch.observed.sum(dim=0).to(batch.x.dtype)
-    active = may_hide & (shown >= MIN_CELLS) & (len(batch) - shown >= MIN_CELLS)
+    n_observed = batch.observed.sum(dim=0).to(batch.x.dtype)
+    active = may_hide & (n_observed >= MIN_CELLS) & (len(batch) - n_observed >= MIN_CELLS)
     probit = start
     if not isinstance(probit, SelfMaskedGaussian):
         plain = probit or fit_gaussian(batch, settings, generator=generator, weights=weights).gaussian
@@ -156,20 +156,20 @@ def _start(
 
 
 def _probits(batch: Incomplete, active: Tensor, weights: Tensor | None = None) -> list[ProbitMaskFactor]:
-    """Returns a flat probit, and steep ones if what is shown of a feature is skewed as if a side were hidden.
+    """Returns a flat probit, and steep ones if observed values are skewed as if one side were missing.
 
-    A flat probit is a stationary point if other features say nothing of what is hidden: from there no step
-    leads to the side that is cut off, which the shape of what is left gives away.
+    A flat probit is a stationary point if other features are not informative about missing values: from
+    there no step leads to the missing side, which only the shape of the observed values reveals.
     """
     weight = torch.ones(len(batch), dtype=batch.x.dtype) if weights is None else weights
-    shown = weight @ batch.observed.to(weight.dtype)
-    count = shown.clamp(min=1)
+    n_observed = weight @ batch.observed.to(weight.dtype)
+    count = n_observed.clamp(min=1)
     centred = torch.where(batch.observed, batch.x - weight @ batch.filled() / count, 0.0)
     spread = (weight @ centred.square() / count).sqrt().clamp(min=torch.finfo(weight.dtype).tiny)
     skewness = weight @ (centred / spread) ** 3 / count
     side = torch.where(active & (skewness.abs() > SKEWED * (6 / count).sqrt()), -skewness.sign(), 0.0)
     steepnesses = (0.0, *STEEPNESSES) if bool(side.any()) else (0.0,)
-    rate = 1 - shown / weight.sum()
+    rate = 1 - n_observed / weight.sum()
     return [ProbitMaskFactor.start(active, rate, steepness * side) for steepness in steepnesses]
 
 
@@ -199,7 +199,7 @@ def fit_self_masked(
     batch : Incomplete
         (N, D), features on a common scale (unit variance).
     start : Gaussian
-        Where to start: say, the fit that ignores the mask.
+        The initial value, for example the fit that ignores the mask.
     mask : MaskFactor
         Where the mask starts, and what kind it is.
     settings : EMSettings

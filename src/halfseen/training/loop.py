@@ -295,7 +295,7 @@ class _Run(Generic[ModuleT, RowsT]):
 
     @torch.no_grad()
     def _validate(self) -> tuple[float, ...]:
-        """Returns the mean loss of the held-out rows, or nothing if there are none."""
+        """Returns the mean loss of the held-out rows, or None if there are none."""
         if not self.validation or self.held_out is None:
             return ()
         self.module.eval()

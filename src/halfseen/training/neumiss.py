@@ -1,6 +1,6 @@
 """Fits the NeuMiss predictor: the joint Gaussian, the model of missingness, the networks, the calibration.
 
-Each step is a function of what it needs; `fit_neumiss` says in which order they are done.
+Each step is a function of its inputs; `fit_neumiss` calls them in order.
 """
 
 from collections.abc import Callable
@@ -183,7 +183,7 @@ def fit_neumiss(
     generator: torch.Generator,
     callback: Callable[[Progress], None] | None = None,
 ) -> NeuMissFit:
-    """Fits the joint Gaussian to training rows, trains networks on what it says, and calibrates both.
+    """Fits the joint Gaussian to training rows, trains networks on its predictions, and calibrates both.
 
     Parameters
     ----------

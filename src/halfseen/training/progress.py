@@ -1,4 +1,4 @@
-"""The records of a training run: what a callback is told after each epoch, and what remains at the end."""
+"""The records of a training run: what a callback receives after each epoch, and the history at the end."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal

@@ -43,7 +43,7 @@ class Optimiser(Generic[ModuleT, RowsT]):
 
     The eager step is torch's fused AdamW. The compiled step does the same arithmetic on the same moments
     within the graph of the gradient, which halves the time of steps that are too small to fill a processor.
-    Without a working compiler it says so and goes on eagerly. The compiled step cannot follow modules that
+    Without a working compiler it warns and continues eagerly. The compiled step cannot follow modules that
     change their buffers in ``forward``.
 
     Parameters

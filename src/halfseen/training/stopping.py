@@ -4,7 +4,7 @@ import math
 
 
 class EarlyStopping:
-    """Follows a loss and says when to give up waiting for a better one.
+    """Monitors a loss and decides when to stop waiting for a better one.
 
     The best epoch is that of the lowest loss; patience is renewed only by an improvement that is worth
     waiting for. Its state is a function of the losses alone, so a resumed run replays them.

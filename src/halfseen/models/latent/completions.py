@@ -190,7 +190,7 @@ class CompletedRows:
 def posterior_of(model: CompleteDataModel, completed: Tensor) -> GaussianMixture:
     r"""Returns the posterior :math:`q(z \mid x_o, x_m)` of completed rows (*, D), one Gaussian each.
 
-    The model is told that all cells are seen: where a cell comes from is no business of a posterior given
+    All cells count as observed: where a cell comes from does not matter to a posterior given
     the complete row.
     """
     observed = torch.ones(completed.shape, dtype=torch.bool)

@@ -99,12 +99,13 @@ def start_from_factors(
     """
     assert isinstance(model.decoder, ResidualMLP | LinearWithNetwork)
     if isinstance(model.encoder, ResidualMLP | LinearWithNetwork):
-        model.encoder.set_linear(*_encoder_map(model, _as_levels_tell(model, factors), observed, generator))
+        weakened = _weakened_for_levels(model, factors)
+        model.encoder.set_linear(*_encoder_map(model, weakened, observed, generator))
     model.decoder.set_linear(*_decoder_map(model.observation, factors))
 
 
-def _as_levels_tell(model: LatentModel, factors: Factors) -> Factors:
-    r"""Returns factors whose indicators say as much of latents as levels do, which is less.
+def _weakened_for_levels(model: LatentModel, factors: Factors) -> Factors:
+    r"""Returns factors whose indicators carry as much information on latents as levels do, which is less.
 
     A logit of slope :math:`w / p(1 - p)` has the information :math:`w^2 / p(1 - p)`: in place of the
     uniqueness stands the whole variance.
@@ -149,7 +150,7 @@ def _ridge_regression(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _decoder_map(observation: Observation, factors: Factors) -> tuple[Tensor, Tensor]:
-    r"""Returns weight and bias from latents to parameters whose means change as the factors say.
+    r"""Returns weight and bias from latents to parameters whose means change as the factors predict.
 
     With :math:`J` the Jacobian of the means at the neutral parameters, the damped least squares
     :math:`(J^T J + \delta I)^{-1} J^T W`; so too for the step from the neutral means to :math:`\mu`.
@@ -253,8 +254,9 @@ def start_from_edges(mask_model: SelfMaskModel, rows: Incomplete, active: Tensor
 def start_images(model: LatentModel, rows: Incomplete, generator: torch.Generator) -> None:
     """Draws new weights for a model of images; its decoder starts near what pixels are on average.
 
-    Posteriors start narrow. Wider, their latents say so little at first that a bound without importance
-    weights is soonest improved by giving them up, and what is left is the mean of the pixels.
+    Posteriors start narrow. If they were wide, latents would carry so little information at first that a
+    bound without importance weights improves fastest by ignoring them, and only the mean of the pixels is
+    learned.
 
     Parameters
     ----------

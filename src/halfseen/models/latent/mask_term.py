@@ -31,7 +31,7 @@ def nodes(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def is_integrable(observation: Observation, mask_model: MaskModel) -> bool:
-    """Whether every column hides itself and has a density that the nodes resolve, or levels."""
+    """Whether every column is self-masking and has a density that the nodes resolve, or levels."""
     kinds = all(isinstance(leaf, (*SMOOTH, LevelLeaf)) for leaf in observation.leaves)
     return isinstance(mask_model, SelfMaskModel) and kinds
 

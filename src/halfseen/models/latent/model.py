@@ -51,7 +51,7 @@ class WeightedLatents:
     ------
     log_w : :math:`(S, N, K)`, with :math:`K = 1` for ancestral draws
     log_strata : :math:`(N, K)`, the log of how much each stratum counts
-    parameters : :math:`(S, N, K, P)`, what the decoder says of the cells
+    parameters : :math:`(S, N, K, P)`, the decoder's output for the cells
     completed : :math:`(S, N, K, D)`, rows whose missing cells were drawn; None where none were
     """
 
@@ -143,7 +143,7 @@ class LatentModel(nn.Module):
         return self.observation.n_noise if self.mask_term == "sample" else 0
 
     def posterior(self, batch: Incomplete) -> GaussianMixture:
-        """Returns the posterior of each row; the prior for rows that show nothing."""
+        """Returns the posterior of each row; the prior for rows without observed cells."""
         outputs = self.encoder(encoder_input(batch, self.fill))
         shape = (*outputs.shape[:-1], self.n_components, self.n_latent)
         size = self.n_components * self.n_latent
