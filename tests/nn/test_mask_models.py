@@ -314,7 +314,7 @@ def test_an_ignorable_model_leaves_the_mask_out(generator):
     assert torch.equal(log_prob, torch.zeros(7, 4, dtype=torch.float64))
     assert model.is_ignorable
     assert list(model.parameters()) == []
-    with pytest.raises(TypeError, match="leaves the mask out"):
+    with pytest.raises(TypeError, match="does not model the mask"):
         model.logits(x)
 
 

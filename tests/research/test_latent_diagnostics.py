@@ -166,7 +166,7 @@ def test_use_is_counted_by_row_and_empty_rows_do_not_count():
     assert found.in_use.tolist() == [1.0, 0.25]
     assert found.components_per_row.tolist() == [0.0, 0.75, 0.25]
     assert found.n_dead == 0
-    with pytest.raises(ValueError, match="No row shows anything"):
+    with pytest.raises(ValueError, match="No row has an observed value"):
         mixture_usage(model, batch[4:])
 
 
