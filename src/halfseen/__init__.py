@@ -11,6 +11,8 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen import config, datasets, missingness, nn
     from halfseen.data.expression import normalise_counts
     from halfseen.data.schema import Column, Schema
+    from halfseen.departures.result import Sensitivity
+    from halfseen.departures.sweep import sensitivity
     from halfseen.diagnosis.summary import Diagnosis, describe
     from halfseen.estimators.autoimpute import AutoImpute
     from halfseen.estimators.bootstrap import BootstrapImputer
@@ -93,6 +95,7 @@ __all__ = [
     "RatingEnsemble",
     "Schema",
     "SchemaError",
+    "Sensitivity",
     "SequenceClassifier",
     "SparsityNormClassifier",
     "SparsityNormRegressor",
@@ -112,6 +115,7 @@ __all__ = [
     "pool",
     "pool_chi_squares",
     "pool_estimates",
+    "sensitivity",
     "vsp_curve",
 ]
 
@@ -120,6 +124,8 @@ _MODULES = {
     "data.schema": ("Column", "Schema"),
     "estimators.model_file": ("load",),
     "estimators.multiple": ("MultipleImputation", "multiple_imputation"),
+    "departures.result": ("Sensitivity",),
+    "departures.sweep": ("sensitivity",),
     "diagnosis.summary": ("Diagnosis", "describe"),
     "evaluation.sparsity": ("VSPCurve", "vsp_curve"),
     "pooling": (

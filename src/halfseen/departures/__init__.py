@@ -1,0 +1,1 @@
+"""Departures from missing at random: conclusions if missing values differ from imputed ones."""

@@ -1,0 +1,206 @@
+"""The result of a sensitivity analysis: a curve, its tipping points, and what they mean in words."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+LIMIT = (
+    "The data cannot tell which departure is true, because the values that would show it are missing. Judge "
+    "by subject matter whether the departures that change the conclusion are plausible."
+)
+
+
+@dataclass(frozen=True)
+class FittedMechanism:
+    """What a fitted model of missingness says of the same estimand.
+
+    Attributes
+    ----------
+    missingness : str
+        The assumed mechanism.
+    estimate, low, high : float
+        The pooled estimate and the ends of its interval.
+    delta : float
+        The departure of its imputed values from those under MAR, in the units of the sensitivity parameter;
+        NaN if there is no such number.
+    """
+
+    missingness: str
+    estimate: float
+    low: float
+    high: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How an estimate depends on the departure of missing values from what MAR implies.
+
+    Attributes
+    ----------
+    name : str
+        The estimand.
+    columns : tuple of str
+        The columns whose imputed values are moved.
+    method : str
+        ``"shift"`` or ``"tilt"``.
+    unit : str
+        The unit of the sensitivity parameter, in words.
+    delta, estimate, low, high : ndarray of shape (n_deltas,)
+        The sensitivity parameter, 0 under MAR, and the pooled estimate with its interval.
+    level : float
+        The probability of the intervals.
+    reference : float
+        The value whose place inside or outside the interval is the conclusion.
+    tipping_points : tuple of float
+        The departures nearest to 0 on either side at which the conclusion changes; at most two.
+    mechanisms : tuple of FittedMechanism
+        The estimates under fitted models of missingness.
+    share_missing : float
+        The largest share of missing values among the columns.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    method: str
+    unit: str
+    delta: Floats
+    estimate: Floats
+    low: Floats
+    high: Floats
+    level: float
+    reference: float
+    tipping_points: tuple[float, ...]
+    mechanisms: tuple[FittedMechanism, ...]
+    share_missing: float
+
+    @property
+    def tipping_point(self) -> float | None:
+        """The smallest departure, in absolute value, at which the conclusion changes; None if none does."""
+        return min(self.tipping_points, key=abs, default=None)
+
+    @property
+    def at_mar(self) -> tuple[float, float, float]:
+        """The estimate and the ends of its interval under MAR."""
+        i = int(np.abs(self.delta).argmin())
+        return float(self.estimate[i]), float(self.low[i]), float(self.high[i])
+
+    @property
+    def conclusion(self) -> str:
+        """One sentence for readers who do not know statistics."""
+        estimate, low, high = self.at_mar
+        excluded = not low <= self.reference <= high
+        side = "above" if estimate > self.reference else "below"
+        about = self.name if self.name.startswith(("mean of", "share of")) else f"coefficient of {self.name}"
+        claim = f"that the {about} is {side} {self.reference:.4g}"
+        first = (
+            f"If values are missing at random, the data show {claim}"
+            if excluded
+            else f"If values are missing at random, the data do not show {claim}"
+        )
+        share = f"{100 * self.share_missing:.0f}% of the values of {', '.join(self.columns)} are missing"
+        if self.tipping_point is None:
+            low_end, high_end = float(self.delta.min()), float(self.delta.max())
+            return (
+                f"{first}, and that stays so for all departures from {low_end:g} to {high_end:g} {self.unit} "
+                f"({share})."
+            )
+        departures = " or ".join(
+            f"{point:+.3g} {self.unit}" for point in sorted(self.tipping_points, key=abs)
+        )
+        return f"{first}, but that changes if the missing values depart from this by {departures} ({share})."
+
+    @property
+    def limit(self) -> str:
+        """What the data cannot tell."""
+        return LIMIT
+
+    def to_frame(self) -> Any:
+        """Returns a pandas data frame: a row for each departure, and one for each fitted mechanism."""
+        import pandas as pd
+
+        rows = [
+            {"assumption": "mar" if d == 0 else self.method, "delta": d, "estimate": e, "low": lo, "high": hi}
+            for d, e, lo, hi in zip(self.delta, self.estimate, self.low, self.high, strict=True)
+        ]
+        rows += [
+            {
+                "assumption": m.missingness,
+                "delta": m.delta,
+                "estimate": m.estimate,
+                "low": m.low,
+                "high": m.high,
+            }
+            for m in self.mechanisms
+        ]
+        frame = pd.DataFrame(rows)
+        frame[f"includes {self.reference:g}"] = (frame["low"] <= self.reference) & (
+            self.reference <= frame["high"]
+        )
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns numbers, strings, lists and dicts only: it survives ``json.dumps``."""
+        return {
+            "name": self.name,
+            "columns": list(self.columns),
+            "method": self.method,
+            "unit": self.unit,
+            "delta": self.delta.tolist(),
+            "estimate": self.estimate.tolist(),
+            "low": self.low.tolist(),
+            "high": self.high.tolist(),
+            "level": self.level,
+            "reference": self.reference,
+            "tipping_points": list(self.tipping_points),
+            "mechanisms": [
+                {**vars(m), "delta": None if np.isnan(m.delta) else m.delta} for m in self.mechanisms
+            ],
+            "share_missing": self.share_missing,
+            "conclusion": self.conclusion,
+            "limit": self.limit,
+        }
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws estimate and interval against the departure, with tipping points and fitted mechanisms.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; by default on new axes.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            _, ax = plt.subplots(layout="constrained")
+        ax.fill_between(self.delta, self.low, self.high, alpha=0.25, label=f"{self.level:.0%} interval")
+        ax.plot(self.delta, self.estimate, marker="o", markersize=3, label="estimate")
+        ax.axhline(self.reference, color="0.3", linestyle="--", linewidth=1, label="reference")
+        ax.axvline(0, color="0.7", linewidth=1)
+        for i, point in enumerate(self.tipping_points):
+            ax.axvline(point, color="tab:red", linestyle=":", label=None if i else "the conclusion changes")
+        for i, mechanism in enumerate(self.mechanisms):
+            if np.isfinite(mechanism.delta):
+                error = [[mechanism.estimate - mechanism.low], [mechanism.high - mechanism.estimate]]
+                ax.errorbar(
+                    mechanism.delta, mechanism.estimate, yerr=error, fmt="s", capsize=3, color=f"C{i + 2}",
+                    label=mechanism.missingness,
+                )  # fmt: skip
+        ax.set_xlabel(f"departure of missing {', '.join(self.columns)} from MAR ({self.unit})")
+        ax.set_ylabel(self.name)
+        ax.legend()
+        return ax
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}, {self.method} of imputed {', '.join(self.columns)} in {self.unit}"]
+        lines.append(f"{'assumption':>24} {'delta':>8} {'estimate':>10} {'low':>10} {'high':>10}")
+        for row in self.to_frame().itertuples(index=False):
+            lines.append(f"{row[0]:>24} {row[1]:8.3g} {row[2]:10.4g} {row[3]:10.4g} {row[4]:10.4g}")
+        return "\n".join([*lines, self.conclusion, self.limit])

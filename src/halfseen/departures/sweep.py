@@ -1,0 +1,265 @@
+"""`sensitivity`: an analysis repeated for a range of departures from missing at random."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+
+from halfseen._random import seed_from
+from halfseen.departures.adjustment import (
+    N_CANDIDATES,
+    Adjustable,
+    AdjustedColumn,
+    cells,
+    draw_candidates,
+)
+from halfseen.departures.estimand import find_analysis, find_moved
+from halfseen.departures.result import FittedMechanism, Sensitivity
+from halfseen.estimators._parameters import check_whole
+from halfseen.estimators.catalogue import CATALOGUE
+from halfseen.estimators.imputers import GaussianImputer
+from halfseen.estimators.multiple import properly
+from halfseen.pooling import pool
+from halfseen.vocabulary import Missingness
+
+METHODS = ("shift", "tilt")
+DEFAULT_MECHANISM = Missingness.PROBIT.value
+N_HALVINGS = 12  # of the distance between two departures, to find where the conclusion changes
+INTERCEPTS = ("(intercept)", "Intercept", "const")
+
+Floats = npt.NDArray[np.float64]
+
+
+def sensitivity(
+    imputer: Any,
+    X: Any,
+    estimand: Any,
+    *,
+    columns: Any = None,
+    deltas: Sequence[float] | None = None,
+    method: str = "shift",
+    unit: str = "sd",
+    reference: float = 0.0,
+    level: float = 0.95,
+    coefficient: str | None = None,
+    y: Any = None,
+    model: Any = None,
+    mechanisms: Sequence[str] | None = None,
+    n_draws: int = 20,
+    n_candidates: int = N_CANDIDATES,
+    random_state: Any = 0,
+) -> Sensitivity:
+    r"""Repeats an analysis as if missing values differed from what MAR implies, and finds the tipping point.
+
+    At each value :math:`\delta` of the sensitivity parameter, imputed values of the chosen columns are moved,
+    all completed tables are analysed, and the results are pooled by Rubin's rules. At :math:`\delta = 0`
+    values are missing at random.
+
+    Parameters
+    ----------
+    imputer : imputer or None
+        The model of the values, under MAR; ``None`` stands for ``GaussianImputer()``. It is cloned and fitted
+        to `X` for proper multiple imputation.
+    X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
+        The incomplete table.
+    estimand : str, scikit-learn model or function
+        A column, for its mean; ``"column=level"``, for the share of a level; or what `pool` accepts: a
+        formula, a model with `y`, or a function of a completed table.
+    columns : str, list of str or dict, optional
+        The columns whose imputed values are moved, together. A dict maps a column with levels to the level
+        whose log odds are moved; without it, a column with two levels moves the second. By default the column
+        of the estimand, if that is a mean or a share.
+    deltas : sequence of float, optional
+        The departures; by default nine from -1 to 1, in the unit of `method` and `unit`.
+    method : {"shift", "tilt"}, default="shift"
+        How numbers are moved: ``"shift"`` adds :math:`\delta`; ``"tilt"`` multiplies their conditional
+        density by :math:`\exp(\delta x / s)`, with s the standard deviation of observed values, which
+        respects bounds and integers. With either method, :math:`\delta` is added to the log odds of a level.
+    unit : {"sd", "column"}, default="sd"
+        Whether shifts are in standard deviations of the observed values or in the units of the column.
+    reference : float, default=0
+        The conclusion is whether the interval excludes this value.
+    level : float, default=0.95
+        The probability of the intervals.
+    coefficient : str, optional
+        Which estimate to follow if there are several; by default the first that is not an intercept.
+    y, model : optional
+        As in `pool`.
+    mechanisms : sequence of str, optional
+        Models of missingness to fit beside, such as ``["self-masking-probit"]``, of those that the imputer
+        offers; by default that one if it is offered. An empty list fits none.
+    n_draws : int, default=20
+        The number of completed tables.
+    n_candidates : int, default=50
+        The number of draws of a row among which a tilt chooses; its error is of the order of one over it.
+    random_state : int, numpy generator or None, default=0
+        Seeds fits and draws.
+
+    Returns
+    -------
+    Sensitivity
+        The curve, its tipping points, and what they mean in words.
+
+    References
+    ----------
+    van Buuren, Boshuizen & Knook (1999), Statistics in Medicine 18, for shifts; Scharfstein, Rotnitzky &
+    Robins (1999), JASA 94, for tilts; Cro et al. (2020), Statistics in Medicine 39, for tipping points.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(0.5, 1.0, size=(400, 1))
+    >>> X[:100] = np.nan
+    >>> found = sensitivity(GaussianImputer(margins="gaussian"), X, "x0", mechanisms=[])
+    >>> bool(abs(found.estimate[-1] - found.estimate[4] - 0.25 * np.nanstd(X, ddof=1)) < 1e-9)
+    True
+    """
+    _check(method, METHODS, "method")
+    _check(unit, ("sd", "column"), "unit")
+    check_whole("n_draws", n_draws, 2)
+    check_whole("n_candidates", n_candidates, 1)
+    seed = seed_from(random_state)
+    template = GaussianImputer() if imputer is None else imputer
+    fitted = properly(template, n_draws).set_params(random_state=seed).fit(X)
+    read = fitted._read(X, reset=False)
+    moved = find_moved(fitted.schema_, read, estimand, columns, in_sd=unit == "sd" or method == "tilt")
+    study = _Study(find_analysis(fitted.schema_, estimand), y, model, coefficient, level)
+    if method == "tilt" or moved[0].level is not None:
+        adjustable = draw_candidates(fitted, X, n_draws, moved, n_candidates, seed)
+    else:
+        adjustable = Adjustable(fitted.sample(X, n_draws=n_draws), moved)
+    grid = _grid(deltas)
+    curve = [study.pooled(adjustable.tables(float(delta))) for delta in grid]
+    low, high = np.array([one.low for one in curve]), np.array([one.high for one in curve])
+    return Sensitivity(
+        name=curve[0].name,
+        columns=tuple(column.name for column in moved),
+        method=method,
+        unit=_unit_words(method, unit, moved),
+        delta=grid,
+        estimate=np.array([one.estimate for one in curve]),
+        low=low,
+        high=high,
+        level=level,
+        reference=float(reference),
+        tipping_points=_tipping_points(grid, low, high, reference, study, adjustable),
+        mechanisms=_fit_mechanisms(template, X, mechanisms, study, adjustable, seed),
+        share_missing=max(len(column.rows) for column in moved) / len(read.missing),
+    )
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    name: str
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class _Study:
+    """An analysis, and which of its estimates is followed."""
+
+    analysis: Any
+    y: Any
+    model: Any
+    coefficient: str | None
+    level: float
+
+    def pooled(self, tables: Sequence[Any]) -> _Estimate:
+        """Returns the estimate that is followed, pooled over completed tables."""
+        found = pool(self.analysis, list(tables), self.y, model=self.model)
+        name = self.coefficient
+        if name is None:
+            name = next((one for one in found.names if one not in INTERCEPTS), found.names[0])
+        if name not in found.names:
+            raise ValueError(f"There is no coefficient {name!r}; there are {', '.join(found.names)}.")
+        j = found.names.index(name)
+        low, high = found.interval(self.level)
+        return _Estimate(name, float(found.estimate[j]), float(low[j]), float(high[j]))
+
+
+def _grid(deltas: Sequence[float] | None) -> Floats:
+    """Returns the departures in order, with 0 among them."""
+    grid = np.linspace(-1.0, 1.0, 9) if deltas is None else np.asarray(deltas, dtype=np.float64)
+    if grid.ndim != 1 or not len(grid) or not np.isfinite(grid).all():
+        raise ValueError(f"deltas must be finite numbers, got {deltas!r}.")
+    return np.unique(np.append(grid, 0.0))
+
+
+def _check(value: str, offered: Sequence[str], name: str) -> None:
+    if value not in offered:
+        raise ValueError(f"{name} must be one of {', '.join(offered)}, got {value!r}.")
+
+
+def _unit_words(method: str, unit: str, moved: Sequence[AdjustedColumn]) -> str:
+    if all(column.level is not None for column in moved):
+        return "log odds"
+    if method == "tilt":
+        return "units of tilt"
+    return "standard deviations" if unit == "sd" else "units of the column"
+
+
+def _tipping_points(
+    grid: Floats, low: Floats, high: Floats, reference: float, study: _Study, adjustable: Adjustable
+) -> tuple[float, ...]:
+    """Returns where the conclusion first changes on either side of MAR, by halving the distance."""
+    includes = (low <= reference) & (reference <= high)
+    zero = int(np.abs(grid).argmin())
+    found = []
+    for side in (range(zero - 1, -1, -1), range(zero + 1, len(grid))):
+        changed = next((i for i in side if includes[i] != includes[zero]), None)
+        if changed is None:
+            continue
+        outside, inside = float(grid[changed]), float(grid[changed + (1 if changed < zero else -1)])
+        for _ in range(N_HALVINGS):
+            middle = (outside + inside) / 2
+            at = study.pooled(adjustable.tables(middle))
+            if (at.low <= reference <= at.high) == includes[zero]:
+                inside = middle
+            else:
+                outside = middle
+        found.append(outside)
+    return tuple(found)
+
+
+def _fit_mechanisms(
+    template: Any,
+    X: Any,
+    mechanisms: Sequence[str] | None,
+    study: _Study,
+    adjustable: Adjustable,
+    seed: int,
+) -> tuple[FittedMechanism, ...]:
+    """Returns the estimate under each fitted model of missingness."""
+    method = next((m for m in CATALOGUE if m.class_name == type(template).__name__), None)
+    offered = [str(word) for word in method.missingness] if method is not None else []
+    if mechanisms is None:
+        only_numbers = all(column.level is None for column in adjustable.columns)
+        mechanisms = [DEFAULT_MECHANISM] if DEFAULT_MECHANISM in offered and only_numbers else []
+    n_draws, fits = len(adjustable.draws), []
+    for word in mechanisms:
+        if word not in offered:
+            names = ", ".join(offered) or "none"
+            raise ValueError(f"{type(template).__name__} cannot fit {word!r}; it offers {names}.")
+        imputer = properly(clone(template).set_params(missingness=word), n_draws)
+        draws = imputer.set_params(random_state=seed).fit(X).sample(X, n_draws=n_draws)
+        at = study.pooled(draws)
+        delta = _departure(adjustable, draws)
+        fits.append(FittedMechanism(str(word), at.estimate, at.low, at.high, delta))
+    return tuple(fits)
+
+
+def _departure(adjustable: Adjustable, draws: Sequence[Any]) -> float:
+    """Returns by how much imputed numbers differ from those under MAR, if that is one shift of one column."""
+    (column, *more) = adjustable.columns
+    if more or column.level is not None or adjustable.stacks or not len(column.rows):
+        return float("nan")
+
+    def mean(tables: Sequence[Any]) -> float:
+        return float(np.mean([cells(t, column.position)[column.rows].astype(np.float64) for t in tables]))
+
+    return (mean(draws) - mean(adjustable.draws)) / column.scale
