@@ -220,12 +220,12 @@ MODELS: dict[str, Callable[[], Candidate]] = {
     ZERO: lambda: Candidate(lambda task: Imputed(task.lenet, np.zeros((SIDE, SIDE)))),
     MEAN: lambda: Candidate(lambda task: Imputed(task.lenet, task.train.mean(axis=0))),
     MIXED: lambda: Candidate(_trained_on_all),
-    **{name: partial(Candidate, partial(_trained_on, masks=masks)) for name, masks in _figure_3().items()},
     CONDITIONAL: lambda: Candidate(_after_circuit),
     MIWAE: lambda: Candidate(_after_miwae, MANY_MISSING),
     SHORT: lambda: Candidate(partial(_short_circuit, max_dropped=0.9)),
     COMPLETE: lambda: Candidate(partial(_short_circuit, max_dropped=0.0)),
     DENSITY: lambda: Candidate(_density),
+    **{name: partial(Candidate, partial(_trained_on, masks=masks)) for name, masks in _figure_3().items()},
 }
 
 ONE_OF_EACH_KIND = (CIRCUIT, NEIGHBOURS, ZERO, MIXED, CONDITIONAL, MIWAE, DENSITY)
