@@ -23,7 +23,7 @@ def ratings(tmp_path):
 
 def test_items_are_printed_with_their_predicted_ratings(run, ratings, tmp_path):
     code, out, err = run(
-        "recommend", ratings, "--user", "7", "-k", "3", "--save", tmp_path / "model", "--quiet"
+        "recommend", ratings, "--user", "7", "-k", "3", "--save-model", tmp_path / "model", "--quiet"
     )
     assert (code, err) == (0, "")
     header, *lines = out.splitlines()
@@ -34,6 +34,29 @@ def test_items_are_printed_with_their_predicted_ratings(run, ratings, tmp_path):
     assert [line.split(",") for line in lines] == [
         [item, f"{rating:.2f}"] for item, rating in zip(items, predicted, strict=True)
     ]
+
+
+def test_a_saved_recommender_answers_without_the_ratings(run, ratings, tmp_path):
+    saved = tmp_path / "model.halfseen"
+    _, first, _ = run("recommend", ratings, "--user", "7", "-k", "3", "--save-model", saved, "--quiet")
+    ratings.unlink()
+    code, out, err = run("recommend", "--model", saved, "--user", "7", "-k", "3", "--quiet")
+    assert (code, err) == (0, "")
+    assert out == first
+
+
+def test_ratings_or_a_recommender_are_needed_and_not_both(run, ratings, tmp_path):
+    for arguments in ([], [ratings, "--model", tmp_path / "m"]):
+        code, _, err = run("recommend", *arguments, "--user", "7", "--quiet")
+        assert code == 2
+        assert "either a table of RATINGS" in err
+    halfseen.SparsityNormalizer().fit(np.zeros((3, 1))).save(tmp_path / "other")
+    code, _, err = run("recommend", "--model", tmp_path / "other", "--user", "7", "--quiet")
+    assert code == 2
+    assert "holds a SparsityNormalizer; --model needs a recommender" in err
+    code, _, err = run("recommend", ratings, "--user", "7", "--save-model", ratings, "--quiet")
+    assert code == 2
+    assert ratings.read_text().startswith("user,item,rating\n")
 
 
 def test_an_unknown_user_is_one_line_of_error(run, ratings):

@@ -6,6 +6,7 @@ from sklearn.metrics import roc_auc_score
 
 import halfseen
 from halfseen import SequenceClassifier
+from halfseen.nn.recurrent import SequenceNetwork
 
 
 def tiny(**parameters):
@@ -43,6 +44,25 @@ def test_class_weights_change_decisions_and_leave_probabilities_calibrated(data)
     assert (balanced.predict(X) == "yes").sum() > (plain.predict(X) == "yes").sum()
     for model in (plain, balanced):
         assert model.predict_proba(X)[:, 1].mean() == pytest.approx((y == "yes").mean(), abs=0.08)
+
+
+def test_subsets_hide_values_in_training_and_not_in_the_choice_of_the_epoch(data, monkeypatch):
+    X, y = data
+    seen = []
+    read = SequenceNetwork._inputs
+
+    def note(network, values):
+        seen.append((network.training, float(values.observed.double().mean())))
+        return read(network, values)
+
+    monkeypatch.setattr(SequenceNetwork, "_inputs", note)
+    tiny(subsets=True, batch_size=240).fit(X[:180], y[:180], validation={"X": X[180:], "y": y[180:]})
+    known = 1 - np.isnan(X[:180]).mean()
+    trained = [share for training, share in seen if training]
+    judged = [share for training, share in seen if not training]
+    assert trained == [pytest.approx(known / 2, abs=0.08)]  # the mean share is a half
+    assert judged
+    assert min(judged) == pytest.approx(1 - np.isnan(X[180:]).mean())
 
 
 def test_dicts_are_accepted_as_in_pypots(data):

@@ -7,9 +7,11 @@ import torch
 from sklearn.metrics import roc_auc_score
 from tolerances import EXACT
 
+from halfseen.data.sequences import read_sequences
 from halfseen.models.neumiss import CorrectedPrediction, CorrectionRows
 from halfseen.nn.ensemble import EnsembleMLP
-from halfseen.objectives.supervised import CrossEntropy, Labelled, RankingLoss, SquaredError
+from halfseen.nn.recurrent import SequenceNetwork
+from halfseen.objectives.supervised import CrossEntropy, Labelled, RankingLoss, SquaredError, WithSubsets
 
 
 def setting(generator, n_outputs):
@@ -126,3 +128,24 @@ def test_the_ranking_loss_needs_two_classes():
     rows = Labelled(torch.zeros(3, 2), torch.ones(3, dtype=torch.int64), torch.ones(3))
     with pytest.raises(ValueError, match="AUROC is not defined: the held-out rows have only one class"):
         RankingLoss(batch_size=2)(torch.nn.Identity(), rows)
+
+
+def test_a_random_part_of_each_sequence_is_shown_in_training_and_all_of_it_in_evaluation(generator):
+    X = torch.randn(2000, 3, 4, generator=generator, dtype=torch.float64)
+    X[:, 1, 2] = torch.nan
+    sequences = read_sequences(X.numpy())
+    batch = Labelled(sequences, torch.zeros(len(X), dtype=torch.long), torch.ones(len(X)))
+    objective = WithSubsets(CrossEntropy())
+    (kept,) = objective.draw_noise(batch, generator)
+    # The number of 12 values that is kept is uniform on 0 to 12: mean 6, variance 14.
+    counts = kept.sum(dim=(1, 2)).double()
+    assert float(counts.mean()) == pytest.approx(6, abs=4 * (14 / 2000) ** 0.5)
+    assert float((counts == 12).double().mean()) == pytest.approx(1 / 13, abs=4 * (1 / 13 / 2000) ** 0.5)
+    network = SequenceNetwork(4, 3, 2).double()
+    network.reset_parameters(generator, memory=3)
+    shown = torch.where(kept, X, torch.nan)
+    expected = CrossEntropy()(
+        network, Labelled(read_sequences(shown.numpy()), batch.target, batch.weight), ()
+    )
+    torch.testing.assert_close(objective(network.train(), batch, (kept,)), expected)
+    torch.testing.assert_close(objective(network.eval(), batch, (kept,)), CrossEntropy()(network, batch, ()))

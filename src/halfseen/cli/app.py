@@ -359,17 +359,25 @@ def ampute_command(
 
 @app.command("recommend")
 def recommend_command(
-    source: Annotated[
-        str, typer.Argument(metavar="RATINGS", help="A table with the columns user, item and rating.")
-    ],
     user: Annotated[str, typer.Option(metavar="USER", help="The user to recommend items to.")],
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RATINGS]",
+            help="A table with the columns user, item and rating; not needed with --model.",
+        ),
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="The number of items.")] = 10,
     rows: Annotated[
         options.RatingRows,
         typer.Option(help="Whether the autoencoder reads the ratings of items or of users."),
     ] = options.RatingRows.item,
-    save: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Also save the fitted recommender as a model file.")
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="A saved recommender of any kind, to use instead of fitting one."),
+    ] = None,
+    save_model: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Save the fitted recommender to this file.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal results.")] = 0,
     delimiter: options.Delimiter = None,
@@ -381,7 +389,8 @@ def recommend_command(
     from halfseen.cli.recommend import Request, recommend
 
     reading = {"delimiter": delimiter, "encoding": encoding, "format": source_format}
-    recommend(Request(source, user, k, rows.value, seed, save, reading), Reporter(quiet=quiet))
+    request = Request(source, user, k, rows.value, seed, model, save_model, reading)
+    recommend(request, Reporter(quiet=quiet))
 
 
 @app.command("datasets")

@@ -1,4 +1,4 @@
-"""The command ``halfseen recommend``: read ratings, fit a recommender, print the best items for a user."""
+"""The command ``halfseen recommend``: fit a recommender, or load one, and print the best items for a user."""
 
 import csv
 import sys
@@ -6,8 +6,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import halfseen
+from halfseen.cli.atomic import check_apart, check_writable
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, read_table
+from halfseen.estimators._recommender import Recommender
 from halfseen.estimators.recommenders import AutoRec
 
 
@@ -15,38 +18,66 @@ from halfseen.estimators.recommenders import AutoRec
 class Request:
     """What a user asked for; see ``halfseen recommend --help``."""
 
-    source: str
+    source: str | None
     user: str
     k: int = 10
     rows: str = "item"
     seed: int = 0
-    save: str | None = None
+    model: str | None = None
+    save_model: str | None = None
     reading: dict[str, Any] | None = None
 
 
 def recommend(request: Request, reporter: Reporter) -> None:
-    """Fit AutoRec to a file of ratings and print items with their predicted ratings as csv."""
+    """Print items with their predicted ratings as csv, by a recommender that is fitted or loaded."""
     started = time.perf_counter()
-    file = read_table(request.source, **request.reading or {})
-    reporter.say("read", f"{file.source}: {file.table.num_rows:,} ratings")
-    with reporter.noting_warnings(), reporter.progress("fitting", "AutoRec") as move:
-        model = AutoRec(request.rows, random_state=request.seed, callback=move)
-        try:
-            model.fit(file.table)
-            items, ratings = model.recommend(_identifier(request.user, model), request.k)
-        except ValueError as error:
-            raise TableError(f"{file.source}: {error}") from error
-    model.set_params(callback=None)
-    if request.save is not None:
-        model.save(request.save)
-        reporter.say("saved", request.save)
+    _check_paths(request)
+    origin = request.source if request.model is None else request.model
+    model = _fit(request, reporter) if request.model is None else _load(request.model)
+    try:
+        items, ratings = model.recommend(_identifier(request.user, model), request.k)
+    except ValueError as error:
+        raise TableError(f"{origin}: {error}") from error
+    if request.save_model is not None:
+        model.save(request.save_model)
+        reporter.say("saved", request.save_model)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["item", "rating"])
     writer.writerows([item, f"{rating:.2f}"] for item, rating in zip(items, ratings, strict=True))
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
-def _identifier(text: str, model: AutoRec) -> int | str:
+def _check_paths(request: Request) -> None:
+    if (request.source is None) == (request.model is None):
+        raise TableError("give either a table of RATINGS to fit a recommender to, or a fitted one by --model")
+    if request.save_model is None:
+        return
+    if request.model is not None:
+        raise TableError("--save-model saves a fitted recommender; that of --model is a file already")
+    check_writable(request.save_model)
+    check_apart({"RATINGS": request.source}, {"--save-model": request.save_model})
+
+
+def _fit(request: Request, reporter: Reporter) -> Recommender:
+    file = read_table(str(request.source), **request.reading or {})
+    reporter.say("read", f"{file.source}: {file.table.num_rows:,} ratings")
+    with reporter.noting_warnings(), reporter.progress("fitting", "AutoRec") as move:
+        model = AutoRec(request.rows, random_state=request.seed, callback=move)
+        try:
+            model.fit(file.table)
+        except ValueError as error:
+            raise TableError(f"{file.source}: {error}") from error
+    return model.set_params(callback=None)
+
+
+def _load(path: str) -> Recommender:
+    model = halfseen.load(path)
+    if not isinstance(model, Recommender):
+        raise TableError(f"{path} holds a {type(model).__name__}; --model needs a recommender")
+    return model
+
+
+def _identifier(text: str, model: Recommender) -> int | str:
     """Return the user of the command line as users are in the file."""
     is_number = model.users_.dtype.kind == "i"
     if is_number and not text.lstrip("-").isdecimal():

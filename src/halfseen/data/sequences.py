@@ -63,6 +63,10 @@ class Sequences:
         """Returns the sequences with other values (N, T, D), such as standardised ones."""
         return Sequences(Incomplete(x, self.values.observed), self.lengths)
 
+    def shown(self, kept: Tensor) -> "Sequences":
+        """Returns the sequences with only those observed values that a boolean tensor (N, T, D) keeps."""
+        return Sequences(Incomplete(self.values.x, self.values.observed & kept), self.lengths)
+
     def to(self, dtype: torch.dtype) -> "Sequences":
         """Returns the sequences with values of another precision."""
         return Sequences(self.values.to(dtype), self.lengths)

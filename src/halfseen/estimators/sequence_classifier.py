@@ -24,7 +24,7 @@ from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.model_file import Saveable
 from halfseen.nn.recurrent import CELLS, COUNTED, SequenceNetwork
 from halfseen.nn.weights import load_module, module_state, module_weights
-from halfseen.objectives.supervised import CrossEntropy, Labelled, RankingLoss
+from halfseen.objectives.supervised import CrossEntropy, Labelled, RankingLoss, WithSubsets
 from halfseen.training.logistic import fit_scaling
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Progress
@@ -51,6 +51,11 @@ DESCRIPTIONS = {
         "bool",
         "Whether the network is told how many steps ago each feature was last observed. Steps are taken to "
         "be equally far apart.",
+    ),
+    "subsets": (
+        "bool",
+        "Whether training shows a random part of the observed values of each sequence, from none to all, "
+        "anew in each step. Probabilities are then right on average however few values are known.",
     ),
     "class_weight": (
         'dict, "balanced" or None',
@@ -134,6 +139,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
         alpha: float = 0.5,
         mask_inputs: bool = False,
         time_gaps: bool = False,
+        subsets: bool = False,
         class_weight: Any = None,
         monitor: str = "auroc",
         max_epochs: int = 50,
@@ -151,6 +157,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
         self.alpha = alpha
         self.mask_inputs = mask_inputs
         self.time_gaps = time_gaps
+        self.subsets = subsets
         self.class_weight = class_weight
         self.monitor = monitor
         self.max_epochs = max_epochs
@@ -208,7 +215,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
         module.norm.fit(train.rows.values.observed)
         self.history_ = fit_module(
             module,
-            CrossEntropy(),
+            WithSubsets(CrossEntropy()) if self.subsets else CrossEntropy(),
             train,
             generator=generator,
             validation=held,

@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 from torch.nn import functional
 
+from halfseen.data.sequences import Sequences
 from halfseen.objectives.protocols import Rows
 
 RowsT = TypeVar("RowsT", bound=Rows)
@@ -137,6 +138,36 @@ class WithDropout:
     def __call__(self, module: nn.Module, batch: Labelled[Any], noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
         return self.loss(partial(module, kept=noise) if module.training else module, batch, ())
+
+
+@dataclass(frozen=True)
+class WithSubsets:
+    r"""A loss of predictions of sequences of which only a random part of the observed values is shown.
+
+    .. math:: \ell = -\log p(y \mid x_S), \qquad \Pr(j \in S) = q, \quad q \sim \mathrm{Uniform}(0, 1)
+
+    with one share :math:`q` for each sequence. A module that minimises it predicts the distribution of the
+    class given any part of the values, if values are missing completely at random, so that its mean
+    prediction does not depend on how many are known. In evaluation everything is shown.
+
+    Parameters
+    ----------
+    loss : SquaredError or CrossEntropy
+        The loss of the predictions.
+    """
+
+    loss: SquaredError | CrossEntropy
+
+    def draw_noise(self, batch: Labelled[Sequences], generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Returns which values (N, T, D) are shown, if they are observed."""
+        shares = torch.rand(len(batch), 1, 1, generator=generator)
+        return (torch.rand(batch.rows.values.x.shape, generator=generator) < shares,)
+
+    def __call__(self, module: nn.Module, batch: Labelled[Sequences], noise: tuple[Tensor, ...]) -> Tensor:
+        """Returns the weighted loss (N) of each sequence."""
+        if module.training:
+            batch = Labelled(batch.rows.shown(*noise), batch.target, batch.weight)
+        return self.loss(module, batch, ())
 
 
 def _mean_over_networks(loss: Tensor) -> Tensor:
