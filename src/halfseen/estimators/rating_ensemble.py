@@ -35,7 +35,8 @@ class RatingEnsemble(Recommender):
     models : list of recommenders, optional
         By default `AutoRec` with rows of items, `AutoRec` with rows of users, and `MatrixFactorization`.
     validation_fraction : float, default=0.05
-        The fraction of ratings held out for the weights; with fewer than 50 ratings the weights are equal.
+        The fraction of ratings held out for the weights, at most 10,000 ratings; with fewer than 50 ratings
+        the weights are equal.
     rating_range : pair of float, optional
         The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay inside.
     random_state : int, numpy generator or None, default=None

@@ -59,7 +59,7 @@ class AutoRec(RatingNetwork):
     patience : int, default=15
         Training stops after this many epochs without an improvement on held-out ratings.
     validation_fraction : float, default=0.05
-        The fraction of ratings held out; fewer than 50 ratings hold out none.
+        The fraction of ratings held out, at most 10,000 ratings; fewer than 50 ratings hold out none.
     rating_range : pair of float, optional
         The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay inside.
     callback : callable, optional

@@ -213,9 +213,10 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
         module = self._build()
         module.reset_parameters(generator, memory=train.rows.n_steps)
         module.norm.fit(train.rows.values.observed)
+        objective: Any = WithSubsets(CrossEntropy()) if self.subsets else CrossEntropy()
         self.history_ = fit_module(
             module,
-            WithSubsets(CrossEntropy()) if self.subsets else CrossEntropy(),
+            objective,
             train,
             generator=generator,
             validation=held,

@@ -75,8 +75,8 @@ def make_task(setting: Setting, seed: int) -> Task:
     X, y = sample.incomplete, sample.y[:, disease]
     n_train = 3 * len(X) // 4
     held, train, test = np.split(np.arange(len(X)), [n_train // 10, n_train])
-    parts = ((X[rows], y[rows]) for rows in (train, held, test))
-    return Task(problem, disease, *parts, setting["dropout"], seed)
+    parts = {name: (X[rows], y[rows]) for name, rows in {"train": train, "held": held, "test": test}.items()}
+    return Task(problem, disease, **parts, dropout=setting["dropout"], seed=seed)
 
 
 def read_inputs(rows: Floats, model: str, factor: float) -> Incomplete:
