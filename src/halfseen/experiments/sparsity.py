@@ -15,11 +15,12 @@ seeds, so its numbers are not paired with ours.
 On MovieLens 1M the penalty of AutoRec is larger. One run with the penalty of MovieLens 100K had a test error
 of 0.849; after that, held-out errors of three unfinished runs were seen, and the penalty was made to grow
 with the square root of the number of ratings. With 5% of the ratings held out the test error of item rows was
-0.8355; then the number of held-out ratings was bounded by 10,000, for all recommenders. CF-NADE and matrix factorisation have default settings, of
-which two or three were tried on the split of seed 0. The factorisation and the ensemble do not depend on
-what rows are; they stand with the rows of users. The controls are centring, one constant factor of the same
-mean, the mask as further inputs, and layer normalisation. The scale "small" has five splits of the comparison
-of AutoRec with and without normalisation, three of the controls, and one of all others.
+0.8355; then the number of held-out ratings was bounded by 10,000, for all recommenders, and one run was seen.
+CF-NADE and matrix factorisation have default settings, of which two or three were tried on the split of seed
+0. The factorisation and the ensemble do not depend on what rows are; they stand with the rows of users. The
+controls are centring, one constant factor of the same mean, the mask as further inputs, and layer
+normalisation. The scale "small" has five splits of the comparison of AutoRec with and without normalisation,
+three of the controls, and one of all others.
 """
 
 from collections.abc import Callable
