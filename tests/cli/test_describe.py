@@ -210,3 +210,61 @@ def test_a_table_without_a_column_of_the_model_is_refused(run, models, monkeypat
     code, _, err = run("describe", PENGUINS, "--quiet", "--model", models / "r.halfseen")
     assert code == 2
     assert "penguins.csv lacks the column 'a', which the model" in err
+
+
+@pytest.fixture
+def survey(tmp_path):
+    rng = np.random.default_rng(0)
+    age = rng.normal(50, 10, size=80).round(1)
+    income = (age + rng.normal(0, 5, size=80)).round(1)
+    lines = [
+        f"{a},{'' if i < 20 else v},{'' if i > 70 else 'yes' if v > 50 else 'no'}"
+        for i, (a, v) in enumerate(zip(age, income, strict=True))
+    ]
+    (tmp_path / "s.csv").write_text("\n".join(["age,income,smoker", *lines]) + "\n")
+    return tmp_path / "s.csv"
+
+
+@pytest.mark.slow
+def test_the_sensitivity_of_a_mean_is_described(run, survey, monkeypatch):
+    monkeypatch.chdir(survey.parent)
+    code, out, _ = run(
+        "describe", survey, "--sensitivity", "income", "--reference", "40", "--report", "r.html"
+    )
+    assert code == 0
+    assert "What if missing values differ\n  If values are missing at random, the data show" in out
+    assert "cannot tell which departure is true" in out
+    page = (survey.parent / "r.html").read_text()
+    assert "What if missing values differ?" in page
+    assert "Mean of income" in page
+    assert "self-masking-probit" in page
+
+
+def test_the_sensitivity_of_a_share_is_described_as_json(run, survey):
+    code, out, _ = run("describe", survey, "--sensitivity", "smoker=yes", "--json", "-q")
+    assert code == 0
+    (found,) = json.loads(out)["sensitivities"]
+    assert found["name"] == "share of smoker=yes"
+    assert found["tipping_points"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sensitivity", "wage"], "There is no column 'wage'; the table has age, income, smoker"),
+        (["--sensitivity", "age"], "Column 'age' has no missing values"),
+        (["--sensitivity", "smoker=maybe"], "no level 'maybe'; it has no, yes"),
+        (["--sensitivity", "income ~ age"], "takes COLUMN or COLUMN=LEVEL"),
+        (["--reference", "3"], "--reference is about a sensitivity analysis"),
+        (
+            ["--sensitivity", "income", "--sensitivity", "smoker", "--reference", "3"],
+            "--reference belongs to one estimate",
+        ),
+    ],
+)
+def test_a_sensitivity_analysis_that_cannot_be_done_is_refused_in_one_line(run, survey, options, message):
+    code, _, err = run("describe", survey, "--quiet", *options)
+    assert code == 2
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert "HALFSEEN_DEBUG" not in err

@@ -12,8 +12,9 @@ from report.pages import check
 
 import halfseen
 from halfseen.diagnosis import predictability
+from halfseen.report.curve_svg import drift_curve
 from halfseen.report.describe import render_diagnosis, summarize_diagnosis
-from halfseen.report.describe_svg import drift_curve, heat_map, log_ratio, mark, shade_of, squeeze
+from halfseen.report.describe_svg import heat_map, log_ratio, mark, shade_of, squeeze
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 CURVE = halfseen.vsp_curve(lambda X: np.nan_to_num(X).sum(axis=1), np.ones((20, 5)), n_draws=2)

@@ -206,6 +206,21 @@ def describe_command(
             "--class", metavar="LABEL", help="With --model: the class whose probability is followed."
         ),
     ] = None,
+    sensitivity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN[=LEVEL]",
+            help="Report how the mean of a column, or the share of a level, depends on the assumption that "
+            "values are missing at random; may be repeated.",
+        ),
+    ] = None,
+    reference: Annotated[
+        float | None,
+        typer.Option(
+            metavar="VALUE",
+            help="With --sensitivity: find the departure at which the interval reaches VALUE.",
+        ),
+    ] = None,
     report: options.Report = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Random seed for subsampling and cross-validation.")] = 0,
@@ -233,7 +248,18 @@ def describe_command(
         "date_orders": tuple(date_order or ()),
     }
     request = Request(
-        source, target, against, report, as_json, seed, reading, context.obj or "", model, label
+        source,
+        target,
+        against,
+        report,
+        as_json,
+        seed,
+        reading,
+        context.obj or "",
+        model,
+        label,
+        tuple(sensitivity or ()),
+        reference,
     )
     run_describe(request, Reporter(quiet=quiet), source_format)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -23,6 +24,8 @@ from halfseen.diagnosis.text import headline
 from halfseen.diagnosis.wording import effect_words, names_words, p_words, pair_words, share_words
 
 _TOP, _TOP_COLUMNS, _BAR = 8, 15, 24
+SENSITIVITY_ROWS = 10_000
+"""Longer tables are subsampled to this many rows for a sensitivity analysis."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Request:
     command: str = ""
     model: str | None = None
     label: str | None = None
+    sensitivity: tuple[str, ...] = ()
+    reference: float | None = None
 
 
 def run_describe(request: Request, reporter: Reporter, source_format: str | None = None) -> None:
@@ -59,6 +64,7 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
             random_state=request.seed,
         )  # fmt: skip
     drift = _measure(request, file, reporter)
+    what_if = _analyse_sensitivity(request, file, reporter)
     if request.report is not None:
         from halfseen.report.describe import render_diagnosis, summarize_diagnosis
 
@@ -71,17 +77,23 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
             notes=reporter.notes,
             version=halfseen.__version__,
             model=None if drift is None else drift.to_dict(),
+            sensitivities=[found.to_dict() for found in what_if],
         )
         with write_atomically(request.report) as target:
             target.write(render_diagnosis(summary).encode("utf-8"))
         reporter.say("report", request.report)
     if request.json:
         content = diagnosis.to_dict() | ({} if drift is None else {"model": drift.to_dict()})
+        content |= {"sensitivities": [found.to_dict() for found in what_if]} if what_if else {}
         print(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
     elif not reporter.quiet:
         show(diagnosis, Console(file=sys.stdout))
         if drift is not None:
             print(f"\nThe model ({drift.kind}, {one_line(drift.followed)})\n  {drift.curve.sentence}")
+        for found in what_if:
+            print(f"\nWhat if missing values differ\n  {one_line(found.conclusion)}")
+        if what_if:
+            print(f"  {what_if[0].limit}")
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
@@ -93,7 +105,33 @@ def _measure(request: Request, file: TableFile, reporter: Reporter) -> ModelDrif
         return measure_model(request.model, file, request.label, request.seed)
 
 
+def _analyse_sensitivity(request: Request, file: TableFile, reporter: Reporter) -> list[Any]:
+    """Return how means and shares depend on the assumption of missing at random, as far as asked."""
+    if not request.sensitivity:
+        return []
+    from halfseen.departures.sweep import sensitivity
+
+    table = file.table
+    if table.num_rows > SENSITIVITY_ROWS:
+        rows = np.random.default_rng(request.seed).permutation(table.num_rows)[:SENSITIVITY_ROWS]
+        table = table.take(np.sort(rows))
+        reporter.note(f"the sensitivity analysis uses {SENSITIVITY_ROWS:,} of {file.table.num_rows:,} rows")
+    found = []
+    for text in request.sensitivity:
+        with reporter.noting_warnings(), reporter.progress("what if", one_line(text)):
+            found.append(
+                sensitivity(None, table, text, reference=request.reference, random_state=request.seed)
+            )
+    return found
+
+
 def _check_paths(request: Request) -> None:
+    if request.reference is not None and not request.sensitivity:
+        raise TableError("--reference is about a sensitivity analysis; ask for one by --sensitivity COLUMN")
+    if request.reference is not None and len(request.sensitivity) > 1:
+        raise TableError("--reference belongs to one estimate; use --sensitivity once, or leave it out")
+    if any("~" in text for text in request.sensitivity):
+        raise TableError("--sensitivity takes COLUMN or COLUMN=LEVEL; formulas are for halfseen.sensitivity")
     if request.label is not None and request.model is None:
         raise TableError("--class is about a model; give one by --model")
     if request.source == "-" and request.against == "-":

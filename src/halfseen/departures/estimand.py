@@ -7,6 +7,7 @@ import numpy as np
 
 from halfseen.data.schema import Column, Schema
 from halfseen.departures.adjustment import AdjustedColumn, cells
+from halfseen.errors import SchemaError
 
 NUMBERS = ("continuous", "positive", "count")
 
@@ -28,14 +29,14 @@ def find_moved(
     """Returns the columns whose imputed values are moved; `read` is the table as the imputer sees it."""
     if columns is None:
         if not isinstance(estimand, str) or "~" in estimand:
-            raise ValueError("State in columns whose imputed values to move: the estimand names no column.")
+            raise SchemaError("State in columns whose imputed values to move: the estimand names no column.")
         columns = [estimand]
     named = columns if isinstance(columns, Mapping) else dict.fromkeys(np.atleast_1d(columns).tolist())
     moved = [_moved(schema, read, str(text), level, in_sd) for text, level in named.items()]
     if not moved:
-        raise ValueError("columns is empty: name at least one column whose imputed values are moved.")
+        raise SchemaError("columns is empty: name at least one column whose imputed values are moved.")
     if len({column.level is None for column in moved}) > 1:
-        raise ValueError("Numbers and levels cannot be moved together: they have different units.")
+        raise SchemaError("Numbers and levels cannot be moved together: they have different units.")
     return moved
 
 
@@ -44,13 +45,15 @@ def _moved(schema: Schema, read: Any, text: str, level: Any, in_sd: bool) -> Adj
     column = schema.columns[position]
     rows = np.flatnonzero(read.missing[:, position])
     if not column.modelled or column.left is not None:
-        raise ValueError(f"Column {column.name!r} is not imputed ({column.reason}), so nothing can be moved.")
+        raise SchemaError(
+            f"Column {column.name!r} is not imputed ({column.reason}), so nothing can be moved."
+        )
     if not len(rows):
-        raise ValueError(f"Column {column.name!r} has no missing values, so nothing can be moved.")
+        raise SchemaError(f"Column {column.name!r} has no missing values, so nothing can be moved.")
     if column.levels is not None:
         return AdjustedColumn(column.name, position, rows, 1.0, _level(column, level or named))
     if column.kind not in NUMBERS:
-        raise ValueError(f"Column {column.name!r} is {column.kind}; only numbers and levels can be moved.")
+        raise SchemaError(f"Column {column.name!r} is {column.kind}; only numbers and levels can be moved.")
     modelled = [j for j, one in enumerate(schema.columns) if one.modelled].index(position)
     observed = read.codes.observed[:, modelled]
     scale = float(read.codes.x[observed, modelled].std()) if in_sd else 1.0
@@ -65,7 +68,7 @@ def _column_and_level(schema: Schema, text: str) -> tuple[int, str | None]:
         name, _, level = text.partition("=")
         name, level = name.strip(), level.strip()
     if name not in names:
-        raise ValueError(f"There is no column {name!r}; the table has {', '.join(names)}.")
+        raise SchemaError(f"There is no column {name!r}; the table has {', '.join(names)}.")
     return names.index(name), level
 
 
@@ -75,14 +78,14 @@ def _level(column: Column, level: Any) -> Any:
     if level is None:
         if len(levels) != 2:
             listed = ", ".join(map(str, levels[:10]))
-            raise ValueError(
+            raise SchemaError(
                 f"Column {column.name!r} has {len(levels)} levels; name one, as in "
                 f"'{column.name}={levels[0]}'. They are {listed}."
             )
         return levels[1]
     found = [one for one in levels if one == level or str(one) == str(level)]
     if not found:
-        raise ValueError(
+        raise SchemaError(
             f"Column {column.name!r} has no level {level!r}; it has {', '.join(map(str, levels))}."
         )
     return found[0]

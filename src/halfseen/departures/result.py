@@ -53,7 +53,7 @@ class Sensitivity:
         The sensitivity parameter, 0 under MAR, and the pooled estimate with its interval.
     level : float
         The probability of the intervals.
-    reference : float
+    reference : float or None
         The value whose place inside or outside the interval is the conclusion.
     tipping_points : tuple of float
         The departures nearest to 0 on either side at which the conclusion changes; at most two.
@@ -61,6 +61,8 @@ class Sensitivity:
         The estimates under fitted models of missingness.
     share_missing : float
         The largest share of missing values among the columns.
+    n_draws : int
+        The number of completed tables.
     """
 
     name: str
@@ -72,10 +74,11 @@ class Sensitivity:
     low: Floats
     high: Floats
     level: float
-    reference: float
+    reference: float | None
     tipping_points: tuple[float, ...]
     mechanisms: tuple[FittedMechanism, ...]
     share_missing: float
+    n_draws: int
 
     @property
     def tipping_point(self) -> float | None:
@@ -92,16 +95,23 @@ class Sensitivity:
     def conclusion(self) -> str:
         """One sentence for readers who do not know statistics."""
         estimate, low, high = self.at_mar
+        share = f"{100 * self.share_missing:.0f}% of the values of {', '.join(self.columns)} are missing"
+        about = self.name if self.name.startswith(("mean of", "share of")) else f"coefficient of {self.name}"
+        if self.reference is None:
+            return (
+                f"If values are missing at random, the {about} is {estimate:.4g} ({self.level:.0%} interval "
+                f"{low:.4g} to {high:.4g}). If the missing values depart from this by {self.delta.min():g} "
+                f"to {self.delta.max():g} {self.unit}, it is between {self.estimate.min():.4g} and "
+                f"{self.estimate.max():.4g} ({share})."
+            )
         excluded = not low <= self.reference <= high
         side = "above" if estimate > self.reference else "below"
-        about = self.name if self.name.startswith(("mean of", "share of")) else f"coefficient of {self.name}"
         claim = f"that the {about} is {side} {self.reference:.4g}"
         first = (
             f"If values are missing at random, the data show {claim}"
             if excluded
             else f"If values are missing at random, the data do not show {claim}"
         )
-        share = f"{100 * self.share_missing:.0f}% of the values of {', '.join(self.columns)} are missing"
         if self.tipping_point is None:
             low_end, high_end = float(self.delta.min()), float(self.delta.max())
             return (
@@ -137,9 +147,9 @@ class Sensitivity:
             for m in self.mechanisms
         ]
         frame = pd.DataFrame(rows)
-        frame[f"includes {self.reference:g}"] = (frame["low"] <= self.reference) & (
-            self.reference <= frame["high"]
-        )
+        if self.reference is not None:
+            inside = (frame["low"] <= self.reference) & (self.reference <= frame["high"])
+            frame[f"includes {self.reference:g}"] = inside
         return frame
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,6 +170,8 @@ class Sensitivity:
                 {**vars(m), "delta": None if np.isnan(m.delta) else m.delta} for m in self.mechanisms
             ],
             "share_missing": self.share_missing,
+            "n_draws": self.n_draws,
+            "at_mar": list(self.at_mar),
             "conclusion": self.conclusion,
             "limit": self.limit,
         }
@@ -182,7 +194,8 @@ class Sensitivity:
             _, ax = plt.subplots(layout="constrained")
         ax.fill_between(self.delta, self.low, self.high, alpha=0.25, label=f"{self.level:.0%} interval")
         ax.plot(self.delta, self.estimate, marker="o", markersize=3, label="estimate")
-        ax.axhline(self.reference, color="0.3", linestyle="--", linewidth=1, label="reference")
+        if self.reference is not None:
+            ax.axhline(self.reference, color="0.3", linestyle="--", linewidth=1, label="reference")
         ax.axvline(0, color="0.7", linewidth=1)
         for i, point in enumerate(self.tipping_points):
             ax.axvline(point, color="tab:red", linestyle=":", label=None if i else "the conclusion changes")

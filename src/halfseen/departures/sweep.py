@@ -42,7 +42,7 @@ def sensitivity(
     deltas: Sequence[float] | None = None,
     method: str = "shift",
     unit: str = "sd",
-    reference: float = 0.0,
+    reference: float | None = 0.0,
     level: float = 0.95,
     coefficient: str | None = None,
     y: Any = None,
@@ -80,8 +80,8 @@ def sensitivity(
         respects bounds and integers. With either method, :math:`\delta` is added to the log odds of a level.
     unit : {"sd", "column"}, default="sd"
         Whether shifts are in standard deviations of the observed values or in the units of the column.
-    reference : float, default=0
-        The conclusion is whether the interval excludes this value.
+    reference : float or None, default=0
+        The conclusion is whether the interval excludes this value; with None there is no tipping point.
     level : float, default=0.95
         The probability of the intervals.
     coefficient : str, optional
@@ -144,10 +144,11 @@ def sensitivity(
         low=low,
         high=high,
         level=level,
-        reference=float(reference),
+        reference=reference,
         tipping_points=_tipping_points(grid, low, high, reference, study, adjustable),
         mechanisms=_fit_mechanisms(template, X, mechanisms, study, adjustable, seed),
         share_missing=max(len(column.rows) for column in moved) / len(read.missing),
+        n_draws=n_draws,
     )
 
 
@@ -204,9 +205,11 @@ def _unit_words(method: str, unit: str, moved: Sequence[AdjustedColumn]) -> str:
 
 
 def _tipping_points(
-    grid: Floats, low: Floats, high: Floats, reference: float, study: _Study, adjustable: Adjustable
+    grid: Floats, low: Floats, high: Floats, reference: float | None, study: _Study, adjustable: Adjustable
 ) -> tuple[float, ...]:
     """Returns where the conclusion first changes on either side of MAR, by halving the distance."""
+    if reference is None:
+        return ()
     includes = (low <= reference) & (reference <= high)
     zero = int(np.abs(grid).argmin())
     found = []

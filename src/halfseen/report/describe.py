@@ -9,7 +9,7 @@ from markupsafe import Markup
 from halfseen.diagnosis.association import Association
 from halfseen.diagnosis.summary import Diagnosis
 from halfseen.diagnosis.wording import ALPHA, effect_words, p_words, pair_words, shift_words
-from halfseen.report import describe_svg, svg
+from halfseen.report import curve_svg, describe_svg, svg
 from halfseen.report.render import _environment
 
 MAX_COLUMNS = 60
@@ -30,6 +30,7 @@ def summarize_diagnosis(
     notes: Sequence[str] = (),
     version: str = "",
     model: Summary | None = None,
+    sensitivities: Sequence[Summary] = (),
 ) -> Summary:
     """Return what a page shows: counts, effect sizes and sentences, and no row of the table.
 
@@ -48,6 +49,8 @@ def summarize_diagnosis(
     model : dict, optional
         How the predictions of a model drift: the dict of a `VSPCurve`, its ``class`` and what is
         ``followed``.
+    sensitivities : sequence of dict
+        The dicts of `Sensitivity`: how estimates depend on the assumption of missing at random.
 
     Returns
     -------
@@ -83,6 +86,7 @@ def summarize_diagnosis(
         ][: MAX_PAIRS["value"]],
         "shift": shift_words(diagnosis.little),
         "model": model,
+        "sensitivities": list(sensitivities),
     }
 
 
@@ -184,10 +188,11 @@ def render_diagnosis(summary: Summary) -> str:
         "target_pairs": [_draw_pair(pair) for pair in summary["target_pairs"]],
         "predictable": [_draw_auc(one) for one in summary["predictability"]],
         "changes": _draw_changes(summary["drift"]),
-        "model_curve": None
-        if summary["model"] is None
-        else Markup(describe_svg.drift_curve(summary["model"])),
+        "model_curve": None if summary["model"] is None else Markup(curve_svg.drift_curve(summary["model"])),
     }
+    pictures["sensitivities"] = [
+        {**found, "picture": Markup(curve_svg.sensitivity_curve(found))} for found in summary["sensitivities"]
+    ]
     return environment.get_template("describe.html.jinja").render(summary=summary, **pictures)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from halfseen.report.svg import nice_ticks, number, percent
+from halfseen.report.svg import percent
 
 _CELL, _CELL_WIDTH, _NAME = 17.0, 22.0, 24
 _MARK_WIDTH, _MARK_HEIGHT = 150.0, 18.0
@@ -123,51 +123,4 @@ def key(strengths: Sequence[float]) -> str:
     return "".join(
         f'<span><i class="k-missing" style="opacity:{shade_of(one):.2f}"></i>{one:g}</span>'
         for one in strengths
-    )
-
-
-def drift_curve(curve: dict[str, Any]) -> str:
-    """Draw the mean prediction by the share of known values that is shown, with its interval as a band."""
-    width, height, left, bottom = 520.0, 240.0, 64.0, 44.0
-    low, high = min(curve["lows"]), max(curve["highs"])
-    margin = 0.08 * (high - low) or max(1e-9, 0.1 * abs(high))
-    low, high = low - margin, high + margin
-
-    def x(share: float) -> float:
-        return left + (width - left - 14) * share
-
-    def y(value: float) -> float:
-        return 10 + (height - bottom - 10) * (high - value) / (high - low)
-
-    def points(values: Sequence[float], shares: Sequence[float]) -> str:
-        return " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(shares, values, strict=True))
-
-    shares = curve["shares"]
-    band = points(curve["lows"], shares) + " " + points(curve["highs"][::-1], shares[::-1])
-    parts = [
-        f'<line class="rail" x1="{left}" y1="{y(tick):.1f}" x2="{width - 14}" y2="{y(tick):.1f}"/>'
-        f'<text class="level" x="{left - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{number(tick)}</text>'
-        for tick in nice_ticks(low, high)
-        if low <= tick <= high
-    ]
-    parts += [
-        f'<text class="level" x="{x(share):.1f}" y="{height - bottom + 18:.0f}" text-anchor="middle">'
-        f"{share:.0%}</text>"
-        for share in (0.0, 0.25, 0.5, 0.75, 1.0)
-    ]
-    parts += [
-        f'<text class="level" x="{(left + width) / 2:.0f}" y="{height - 6:.0f}" text-anchor="middle">'
-        "known values that are shown</text>",
-        f'<polygon class="band" points="{band}"/>',
-        f'<polyline class="curve" points="{points(curve["means"], shares)}"/>',
-    ]
-    parts += [
-        f'<circle class="point far" cx="{x(share):.1f}" cy="{y(mean):.1f}" r="4">'
-        f"<title>{percent(share)} shown: mean prediction {number(mean)}</title></circle>"
-        for share, mean in zip(shares, curve["means"], strict=True)
-    ]
-    return (
-        f'<svg class="picture" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" role="img" aria-label="Mean prediction by the share of known values that is '
-        f'shown">{"".join(parts)}</svg>'
     )
