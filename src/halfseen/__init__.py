@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.recommenders import AutoRec
     from halfseen.estimators.sequence_classifier import SequenceClassifier
     from halfseen.estimators.sparsity_networks import SparsityNormClassifier, SparsityNormRegressor
+    from halfseen.estimators.tree_imputer import TreeImputer
     from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
     from halfseen.pooling import (
         Pooled,
@@ -101,6 +102,7 @@ __all__ = [
     "SparsityNormRegressor",
     "SparsityNormalizer",
     "TrainingError",
+    "TreeImputer",
     "VSPCurve",
     "checkpoints",
     "config",

@@ -54,12 +54,15 @@ class ImputerRow(Row):
         not so where they carry the uncertainty of the parameters.
     symmetric : the distribution of a number given the rest is symmetric, so any interval holds its mean.
     exact_score : `score_samples` is the log density itself, so that its marginals are exact; not a bound.
+    has_density : there is `score_samples`. Not so where conditional distributions are not those of one joint
+        distribution.
     scores_the_mask : `score_samples` is the joint log density of what was seen *and* of which numbers are
         missing. Then showing nothing has a log probability, and hiding a number is not integrating it out;
         what holds instead is that all masks together make one, which tests/estimators/test_imputers.py shows.
     """
 
     levels_sum: bool = True
+    has_density: bool = True
     exact_score: bool = True
     scores_the_mask: bool = False
     draws_have_the_mean: bool = True
@@ -73,6 +76,8 @@ def made(name, **settings):
 
 _SMALL = {"n_latent": 2, "width": 8, "n_blocks": 1, "max_epochs": 3, "n_imputation_draws": 64}
 _BOUND = {"levels_sum": False, "symmetric": False, "exact_score": False}
+_SMALL_TREES = {"max_iter": 4, "max_leaf_nodes": 6}
+_NO_DENSITY = {"levels_sum": False, "symmetric": False, "exact_score": False, "has_density": False}
 _RATES = {"learning_rate": [1e-3, 1e-2]}
 
 
@@ -95,6 +100,14 @@ IMPUTERS = (
             scores_the_mask=True,
         )
         for missingness in ("self-masking-probit", "self-masking-gaussian")
+    ),
+    ImputerRow("trees", made("trees", **_SMALL_TREES), {"max_iter": [2, 4]}, **_NO_DENSITY),
+    ImputerRow(
+        "trees-posterior",
+        made("trees", n_posterior_draws=2, n_rounds=1, **_SMALL_TREES),
+        {"n_posterior_draws": [2, 4]},
+        draws_have_the_mean=False,
+        **_NO_DENSITY,
     ),
     ImputerRow("mean", made("mean"), {"random_state": [0, 1]}),
     ImputerRow(

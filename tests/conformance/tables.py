@@ -246,11 +246,14 @@ def hashes_of_answers(estimator, table):
         return [array.tobytes().hex() for array in arrays]
     tables = [estimator.transform(table), *estimator.sample(table, n_draws=2), *estimator.interval(table)]
     probabilities = [array.tobytes().hex() for array in estimator.class_probabilities(table).values()]
-    return [
-        *(fingerprint(each) for each in tables),
-        *probabilities,
-        estimator.score_samples(table).tobytes().hex(),
-    ]
+    if hasattr(estimator, "score_samples"):
+        probabilities.append(estimator.score_samples(table).tobytes().hex())
+    return [*(fingerprint(each) for each in tables), *probabilities]
+
+
+def scores(imputer, table):
+    """The scores of rows; none if the imputer has no density."""
+    return imputer.score_samples(table) if hasattr(imputer, "score_samples") else np.zeros(len(table))
 
 
 def assert_close(actual, expected, rtol=1e-9):

@@ -8,6 +8,22 @@ from conformance.tables import ARRAY, NASTY, PENGUINS, hide, missing, names, tak
 from scipy import integrate
 from tolerances import EXACT, QUADRATURE
 
+SCORED = [row for row in IMPUTERS if row.has_density]
+
+
+@pytest.fixture(scope="module", params=SCORED, ids=str)
+def row(request):
+    return request.param
+
+
+@pytest.mark.parametrize("other", [row for row in IMPUTERS if not row.has_density], ids=str)
+def test_an_imputer_without_a_density_says_why_it_has_no_scores(other):
+    imputer = other.make()
+    for name in ("score", "score_samples"):
+        assert not hasattr(imputer, name)
+        with pytest.raises(AttributeError, match=f"'{type(imputer).__name__}' has no attribute '{name}'"):
+            getattr(imputer, name)
+
 
 def test_a_row_with_nothing_observed_scores_zero(imputer, row, table):
     """Or, where masks are scored, the log probability that all its numbers are missing."""

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from halfseen._random import row_keys
@@ -24,13 +25,22 @@ from halfseen.errors import warn_user
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators._transaction import all_or_nothing
-from halfseen.models.tabular import TabularModel
+from halfseen.models.tabular import TabularCompletion, TabularModel
+
+
+def _has_density(imputer: "BaseImputer") -> bool:
+    if not imputer._density:
+        raise AttributeError(
+            f"{type(imputer).__name__} has no density of rows: its conditional distributions are not those "
+            "of one joint distribution. GaussianImputer, MixtureImputer and CircuitImputer have a density."
+        )
+    return True
 
 
 class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """Fits a model to an incomplete table and imputes missing values of tables with the same columns.
 
-    A subclass has parameters, a method `_fit_model(codes)` that returns a `TabularModel`, and a method
+    A subclass has parameters, a method `_fit_model(codes)` that returns a `TabularCompletion`, and a method
     `_model_from_state` that rebuilds the model from saved tensors. One whose `model_` is something else
     overrides `_fit_codes`, `_answers`, `_state` and `_restore`. `transform` never refits, and observed values
     are returned unchanged.
@@ -41,6 +51,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """
 
     model_: Any
+    _density: ClassVar[bool] = True  # whether there is one, so that rows can be scored
 
     @all_or_nothing
     @task_threads()
@@ -203,6 +214,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
                 answer[part] = probabilities[c].top().numpy()
         return {self._modelled[c].name: answer for c, answer in found.items()}
 
+    @available_if(_has_density)
     @task_threads()
     def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the log density of the observed values of each row, in the units of the table.
@@ -215,7 +227,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         array of shape (n_samples,)
         """
         read = self._read(X, reset=False)
-        model = self._answers
+        model = cast("TabularModel | None", self._answers)
         if model is None:
             return np.zeros(read.table.n_rows)
         scores = np.empty(read.table.n_rows)
@@ -223,6 +235,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             scores[rows] = model.log_prob(read.codes[torch.from_numpy(rows)]).numpy()
         return scores
 
+    @available_if(_has_density)
     def score(self, X: Any, y: Any = None) -> float:
         """Returns the mean of `score_samples`, so that parameters can be chosen by cross-validation."""
         scores = self.score_samples(X)
@@ -245,15 +258,15 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """Raises if a parameter of the imputer cannot be written to a file."""
 
     @property
-    def _answers(self) -> TabularModel | None:
+    def _answers(self) -> TabularCompletion | None:
         """What completes the codes of tables."""
-        model: TabularModel | None = self.model_
+        model: TabularCompletion | None = self.model_
         return model
 
-    def _fit_model(self, codes: Incomplete) -> TabularModel:
+    def _fit_model(self, codes: Incomplete) -> TabularCompletion:
         raise NotImplementedError(f"{type(self).__name__} does not say how its model is fitted.")
 
-    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularModel:
+    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularCompletion:
         raise NotImplementedError(f"{type(self).__name__} does not say how its model is rebuilt.")
 
     def _state(self) -> dict[str, Tensor]:
@@ -282,7 +295,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self,
         read: ReadTable,
         n_draws: int,
-        complete: Callable[[TabularModel, Incomplete, npt.NDArray[np.int64]], Tensor],
+        complete: Callable[[TabularCompletion, Incomplete, npt.NDArray[np.int64]], Tensor],
     ) -> list[list[npt.NDArray[np.float64]]]:
         """Completes incomplete rows in chunks, and keeps only the codes of their missing cells.
 

@@ -146,6 +146,17 @@ CATALOGUE = (
         on_command_line=False,  # it needs another imputer
     ),
     Method(
+        "trees",
+        "TreeImputer",
+        "tree_imputer",
+        Family.TABLE_IMPUTER,
+        "Trees",
+        "Chained boosted trees: a multivariate normal distribution completes each row, and the missing "
+        "values of each column are then predicted from the completed rest of the row. Each missing value is "
+        "imputed from its prediction and the residuals of held-out values.",
+        steps=None,
+    ),
+    Method(
         "mean",
         "MeanImputer",
         "imputers",

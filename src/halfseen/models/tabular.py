@@ -51,7 +51,7 @@ MEAN_LEVELS = tuple((k + 0.5) / 20 for k in range(20))
 """Quantiles whose average is the mean of a number that has a margin."""
 
 
-class TabularModel(Protocol):
+class TabularCompletion(Protocol):
     """Completes codes (N, C) in several ways; observed codes always come back exactly.
 
     Codes are the numbers of `halfseen.data.schema.Column`: values, or positions among levels. A model need
@@ -73,6 +73,10 @@ class TabularModel(Protocol):
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
         """Returns the probability of each level, for every column with levels."""
         ...
+
+
+class TabularModel(TabularCompletion, Protocol):
+    """A density of tables: it completes codes (N, C) by its conditional distributions."""
 
     def log_prob(self, codes: Incomplete) -> Tensor:
         """Returns the log density (N) of the observed cells, in the units of the table."""

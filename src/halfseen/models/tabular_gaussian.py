@@ -68,11 +68,11 @@ class TabularGaussian:
         batch = self.features.encode(codes)
         if not self.features.ordinal and not self.features.bent():
             return decode_mean(self.features, codes, self.gaussian.conditional_mean(batch))
-        mean, variance = self._scores(batch)
+        mean, variance = self.scores(batch)
         numbers = self.features.mean_numbers(mean, variance, ~codes.observed)
         completed = decode_mean(self.features, codes, mean, numbers)
         for c in self.features.ordinal:
-            level = self._ordinal_probabilities(mean, variance, c).argmax(dim=1).to(completed.dtype)
+            level = self.ordinal_probabilities(mean, variance, c).argmax(dim=1).to(completed.dtype)
             completed[:, c] = torch.where(codes.observed[:, c], codes.x[:, c], level)
         return completed
 
@@ -117,10 +117,10 @@ class TabularGaussian:
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
         """Returns the probability of each level, by column with levels."""
         batch = self.features.encode(codes)
-        mean, variance = self._scores(batch)
+        mean, variance = self.scores(batch)
         found = level_probabilities(self.features, codes, mean)
         for c in self.features.ordinal:
-            found[c] = LevelProbabilities.of_levels(self._ordinal_probabilities(mean, variance, c), codes, c)
+            found[c] = LevelProbabilities.of_levels(self.ordinal_probabilities(mean, variance, c), codes, c)
         return dict(sorted(found.items()))
 
     def log_prob(self, codes: Incomplete) -> Tensor:
@@ -178,7 +178,7 @@ class TabularGaussian:
         noise = self.features.noise()
         return noise if bool((noise > 0).any()) else None
 
-    def _scores(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
+    def scores(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns mean and variance (N, D) of missing scores; observed features as they are."""
         mean, variance = self.gaussian.moments(batch)
         if self._noise is None:
@@ -192,13 +192,13 @@ class TabularGaussian:
         Scores are those of the fitted margins: how margins differ among draws hardly matters for one cell.
         """
         if not self.posterior:
-            return self._scores(batch)
-        found = [draw._scores(batch) for draw in self.posterior]
+            return self.scores(batch)
+        found = [draw.scores(batch) for draw in self.posterior]
         means = torch.stack([mean for mean, _ in found])
         within = torch.stack([variance for _, variance in found]).mean(dim=0)
         return means.mean(dim=0), within + means.var(dim=0, unbiased=False)
 
-    def _complete(self, x: Tensor, observed: Tensor, keys: Keys, which: range) -> Tensor:
+    def complete_scores(self, x: Tensor, observed: Tensor, keys: Keys, which: range) -> Tensor:
         """Returns features (S, N, D) with the missing scores drawn jointly."""
         gaussian = self.gaussian
         n_features = observed.shape[1]
@@ -231,14 +231,14 @@ class TabularGaussian:
             x[:, rows, block.start : block.stop] = self.features.indicators(levels, block)
             observed[rows, block.start : block.stop] = True
         shared = torch.equal(observed, batch.observed)  # no level was drawn: draws share the condition
-        completed = self._complete(batch.x if shared else x, observed, keys, which)
+        completed = self.complete_scores(batch.x if shared else x, observed, keys, which)
         result[..., list(self.features.numeric)] = self.features.numbers(completed)
         return torch.where(codes.observed, codes.x, result)
 
     def _one_column(self, given: Incomplete, codes: Incomplete, column: int) -> LevelProbabilities:
         if column not in self.features.ordinal:
             return level_probabilities(self.features, codes, self.gaussian.conditional_mean(given))[column]
-        probabilities = self._ordinal_probabilities(*self._scores(given), column)
+        probabilities = self.ordinal_probabilities(*self.scores(given), column)
         return LevelProbabilities.of_levels(probabilities, codes, column)
 
     def _log_interval(self, batch: Incomplete, codes: Incomplete, column: int) -> Tensor:
@@ -246,7 +246,7 @@ class TabularGaussian:
         position = self.features.numeric.index(column)
         margin, scaler = self.features.margins[position], self.features.scaler
         assert margin is not None
-        mean, variance = self._scores(batch)
+        mean, variance = self.scores(batch)
         observed = codes.observed[:, column]
         x = torch.where(observed, codes.x[:, column], 0.0)
         loc, scale, std = scaler.loc[position], scaler.scale[position], variance[:, position].sqrt()
@@ -254,7 +254,7 @@ class TabularGaussian:
         density = -0.5 * (below.square() + log(2 * pi)) - (std * scale).log() + margin.log_slope(x)
         return torch.where(observed, torch.where(above > below, log_mass(below, above), density), 0.0)
 
-    def _ordinal_probabilities(self, mean: Tensor, variance: Tensor, column: int) -> Tensor:
+    def ordinal_probabilities(self, mean: Tensor, variance: Tensor, column: int) -> Tensor:
         """Returns the probability (N, L) that the latent score lies between the thresholds of each level."""
         position = self.features.numeric.index(column)
         n_levels = len(self.columns[column].levels or ())

@@ -1,0 +1,324 @@
+"""How chained trees are fitted: on cells that are hidden, with rows held out for residuals.
+
+Every observed cell of the training rows is hidden once, together with some of the other cells of its row. The
+trees of a column learn to predict its hidden cells from rows in which these cells are missing, as they are
+when the trees are used; so no input depends on the cell to be predicted, and columns that are complete in
+training are predicted well from rows with missing values. The rows are divided into folds: trees are grown on
+all folds but one, their residuals are those of the fold left out, and predictions are means over the folds.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.optimize
+import torch
+
+from halfseen._threads import map_in_threads
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.estimators._tree_growth import Growth
+from halfseen.models.forest import Forest
+from halfseen.models.tabular_gaussian import TabularGaussian
+from halfseen.models.tabular_trees import MAX_LEVELS, Basis, Round, TabularTrees
+from halfseen.models.tree_heads import (
+    LARGEST_SPREAD,
+    PROBABILITY_FLOOR,
+    SMALLEST_SPREAD,
+    Head,
+    LevelHead,
+    NumberHead,
+    as_scores,
+    predict_cell,
+)
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+N_PASSES = 4  # in each, part of the observed cells are hidden
+SPARSE_PASSES = 2  # of some rows, all cells are hidden within the first passes, more of them at a time
+N_FOLDS = 3
+MAX_CELLS = 2_000_000  # of training rows
+MIN_EXAMPLES = 40  # observed cells of a column; with fewer, it is left to the Gaussian
+MIN_CLASS = 12  # observed cells of a level; with fewer, trees do not know it
+N_WINDOWS, N_ATOMS, WINDOW = 24, 60, 60
+MATCHED_SHARE, MATCHED_VALUES = 0.1, 30
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """The parameters of `TreeImputer` that concern fitting."""
+
+    n_rounds: int
+    max_predictors: int
+    max_rows: int
+    matching: bool | None
+    growth: Growth
+
+
+@dataclass(frozen=True)
+class Training:
+    """Training rows with hidden cells, once for each pass.
+
+    Shapes
+    ------
+    codes : (N, C)
+    hidden_in : (N, C), the pass in which an observed cell is hidden, -1 where the cell is missing
+    fold : (N), of each row
+    bases : for each pass, rows as they are completed without the hidden cells
+    """
+
+    codes: Incomplete
+    hidden_in: Integers
+    fold: Integers
+    bases: Sequence[Basis]
+
+
+def fit_trees(
+    columns: Sequence[Column],
+    codes: Incomplete,
+    gaussian: TabularGaussian,
+    settings: TreeSettings,
+    generator: torch.Generator,
+) -> TabularTrees:
+    """Returns the model of codes (N, C) that starts from a Gaussian."""
+    model = TabularTrees.without_trees(columns, codes, gaussian)
+    if len(columns) < 2 or len(codes) < MIN_EXAMPLES:
+        return model
+    training = _hide(model, codes, settings, generator)
+    rounds: list[Round] = []
+    for r in range(settings.n_rounds):
+        fit = partial(_fit_column, model, training, settings=settings)
+        found = [one for one in map_in_threads(fit, range(len(columns))) if one is not None]
+        if not found:
+            break
+        rounds.append({one.head.column: one.head for one in found})
+        if r + 1 < settings.n_rounds:
+            training = _advance(training, found)
+    return replace(model, rounds=tuple(rounds))
+
+
+def _hide(
+    model: TabularTrees, codes: Incomplete, settings: TreeSettings, generator: torch.Generator
+) -> Training:
+    """Returns training rows, at random if there are too many, with their cells hidden in passes."""
+    n_columns = codes.x.shape[1]
+    n_rows = min(len(codes), settings.max_rows, MAX_CELLS // n_columns)
+    if n_rows < len(codes):
+        codes = codes[torch.randperm(len(codes), generator=generator)[:n_rows].sort().values]
+    rank = torch.rand(codes.x.shape, generator=generator).argsort(dim=1).argsort(dim=1)
+    few = torch.rand(n_rows, 1, generator=generator) < 0.5
+    hidden_in = torch.where(codes.observed, rank % torch.where(few, SPARSE_PASSES, N_PASSES), -1)
+    bases = []
+    for k in range(N_PASSES):
+        shown = Incomplete(codes.x, codes.observed & (hidden_in != k))
+        bases.append(model.start(shown))
+    fold = torch.randperm(n_rows, generator=generator) % N_FOLDS
+    return Training(codes, hidden_in.numpy(), fold.numpy(), bases)
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """A head, and those of its folds, which predict the rows that they were not grown on."""
+
+    head: Head
+    of_folds: Sequence[Head]
+
+
+@dataclass(frozen=True)
+class _Examples:
+    """The observed cells of a column, with the inputs of trees from the pass in which each is hidden.
+
+    Shapes
+    ------
+    inputs : (N, D), of which `categorical` are groups of levels
+    target : (N), numbers or groups of levels
+    fold : (N), of the row of each cell
+    """
+
+    column: int
+    predictors: Integers
+    inputs: Floats
+    target: npt.NDArray[Any]
+    fold: Integers
+    categorical: Sequence[int]
+
+    @classmethod
+    def of(cls, model: TabularTrees, training: Training, c: int, max_predictors: int) -> "_Examples":
+        """Gathers the examples of a column."""
+        rows = np.flatnonzero(training.hidden_in[:, c] >= 0)
+        predictors = _choose_predictors(model, c, max_predictors)
+        parts = np.stack([basis.inputs(c, predictors, rows) for basis in training.bases])
+        inputs = parts[training.hidden_in[rows, c], np.arange(len(rows))]
+        target: npt.NDArray[Any] = training.codes.x[:, c].numpy()[rows]
+        if c in model.blocks:
+            target = model.blocks[c].group.numpy()[target.astype(np.int64)]
+        unordered = {block.column for block in model.gaussian.features.blocks}
+        categorical = [i for i, j in enumerate(predictors) if j in unordered]
+        return cls(c, predictors, inputs, target, training.fold[rows], categorical)
+
+    def folds(self) -> Iterator[tuple[Booleans, Booleans]]:
+        """Yields which examples trees are grown on, and which are held out."""
+        for f in range(N_FOLDS):
+            yield self.fold != f, self.fold == f
+
+
+def _fit_column(model: TabularTrees, training: Training, c: int, settings: TreeSettings) -> _Grown | None:
+    """Returns what trees say of a column, None if it has too few observed cells or too many levels."""
+    n_groups = model.blocks[c].n_groups if c in model.blocks else 0
+    if (training.hidden_in[:, c] >= 0).sum() < MIN_EXAMPLES or n_groups > MAX_LEVELS:
+        return None
+    examples = _Examples.of(model, training, c, settings.max_predictors)
+    if n_groups:
+        return _fit_levels(examples, n_groups, settings.growth)
+    return _fit_numbers(examples, settings)
+
+
+def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
+    """Returns the columns that correlate most with a column under the Gaussian, in their order."""
+    others = np.array([j for j in range(len(model.columns)) if j != c], dtype=np.int64)
+    if len(others) <= most:
+        return others
+    features, joint = model.gaussian.features, model.gaussian.gaussian
+    covariance = joint.covariance
+    scale = covariance.diagonal().clamp(min=1e-12).sqrt()
+    owner = np.empty(features.n_features, dtype=np.int64)
+    owner[: len(features.numeric)] = features.numeric
+    for block in features.blocks:
+        owner[block.start : block.stop] = block.column
+    own = torch.from_numpy(np.flatnonzero(owner == c))
+    strength = (covariance[own] / scale[own, None] / scale).abs().amax(dim=0).numpy()
+    best = np.array([strength[owner == j].max(initial=0.0) for j in others])
+    return np.sort(others[np.argsort(-best, kind="stable")[:most]])
+
+
+def _fit_numbers(examples: _Examples, settings: TreeSettings) -> _Grown:
+    inputs, target, growth = examples.inputs, examples.target, settings.growth
+    unit = float(target.std()) or 1.0
+    error = (target - inputs[:, -2]) / unit
+    change, forests, constants = _cross_fit(examples, error, growth)
+    calm = replace(growth, max_iter=-(-growth.max_iter // 2), min_samples_leaf=2 * growth.min_samples_leaf)
+    spread, spreads, typical = _cross_fit(examples, np.abs(error - change), calm)
+    typical = np.maximum(typical, 1e-12)
+    matched = _is_matched(target) if settings.matching is None else settings.matching
+    location = inputs[:, -2] + unit * change
+    size = unit * np.clip(spread, SMALLEST_SPREAD * typical.mean(), LARGEST_SPREAD * typical.mean())
+    windows = _windows(location, (target - location) / size, target, matched)
+    column, predictors = examples.column, examples.predictors
+    folds = [
+        NumberHead(column, predictors, unit, np.array(pair), one, other, *windows, matched)
+        for pair, one, other in zip(zip(constants, typical, strict=True), forests, spreads, strict=True)
+    ]
+    means = np.array([constants.mean(), typical.mean()])
+    trees = _averaged(forests), _averaged(spreads)
+    return _Grown(NumberHead(column, predictors, unit, means, *trees, *windows, matched), folds)
+
+
+def _cross_fit(examples: _Examples, target: Floats, growth: Growth) -> tuple[Floats, list[Forest], Floats]:
+    """Returns held-out predictions (N), and the trees and the constant of each fold."""
+    predicted, forests, constants = np.empty(len(target)), [], []
+    for grown, held in examples.folds():
+        forest, constant = growth.regress(examples.inputs[grown], target[grown], examples.categorical)
+        predicted[held] = forest.sums(examples.inputs[held])[:, 0] + constant
+        forests.append(forest)
+        constants.append(float(constant[0]))
+    return predicted, forests, np.array(constants)
+
+
+def _windows(location: Floats, residual: Floats, target: Floats, matched: bool) -> tuple[Floats, Floats]:
+    """Returns windows of held-out cells with similar locations: centres (W) and atoms (W, K)."""
+    order = np.argsort(location, kind="stable")
+    n = len(order)
+    width = min(n, max(WINDOW, n // 10))
+    starts = np.unique(np.linspace(0, n - width, N_WINDOWS if n > width else 1).round().astype(np.int64))
+    places = (np.arange(N_ATOMS) + 0.5) / N_ATOMS
+    centres, atoms = [], []
+    for start in starts:
+        cells = order[start : start + width]
+        centres.append(float(location[cells].mean()))
+        if matched:
+            atoms.append(np.quantile(target[cells], places, method="inverted_cdf"))
+        else:
+            found = np.quantile(residual[cells], places)
+            atoms.append(found - found.mean())
+    return np.array(centres), np.stack(atoms)
+
+
+def _is_matched(target: Floats) -> bool:
+    """Whether draws are to be observed values: of columns with a frequent value, or with few values."""
+    counts = np.unique(target, return_counts=True)[1]
+    return bool(counts.max() >= MATCHED_SHARE * len(target) or len(counts) <= MATCHED_VALUES)
+
+
+def _fit_levels(examples: _Examples, n_groups: int, growth: Growth) -> _Grown:
+    inputs, groups, fold = examples.inputs, examples.target, examples.fold
+    column, predictors = examples.column, examples.predictors
+    counts = np.stack([np.bincount(groups[fold != f], minlength=n_groups) for f in range(N_FOLDS)])
+    classes = np.flatnonzero((counts.sum(axis=0) >= 2 * MIN_CLASS) & (counts.min(axis=0) > 0))
+    if len(classes) < 2:
+        as_before = np.array([0.0, 1.0])
+        plain = LevelHead(column, predictors, n_groups, classes[:0], np.zeros(0), Forest.empty(), as_before)
+        return _Grown(plain, [plain] * N_FOLDS)
+    known, place = np.isin(groups, classes), np.searchsorted(classes, groups)
+    scores, forests, constants = np.zeros((len(groups), len(classes))), [], []
+    for grown, held in examples.folds():
+        rows = grown & known
+        forest, constant = growth.classify(inputs[rows], place[rows], examples.categorical)
+        scores[held] = as_scores(constant + forest.sums(inputs[held], len(constant)))
+        forests.append(forest)
+        constants.append(constant)
+    before = np.log(np.maximum(inputs[known, -n_groups:][:, classes], PROBABILITY_FLOOR))
+    weights = _calibrate(scores[known], before, place[known])
+    folds = [
+        LevelHead(column, predictors, n_groups, classes, constant, forest, weights)
+        for constant, forest in zip(constants, forests, strict=True)
+    ]
+    mean = np.mean(constants, axis=0)
+    head = LevelHead(column, predictors, n_groups, classes, mean, _averaged(forests), weights)
+    return _Grown(head, folds)
+
+
+def _calibrate(scores: Floats, before: Floats, place: Integers) -> Floats:
+    """Returns the exponents of two distributions (N, K) whose product has the best held-out likelihood."""
+    rows = np.arange(len(place))
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        pooled = weights[0] * scores + weights[1] * before
+        pooled = pooled - pooled.max(axis=1, keepdims=True)
+        shares = np.exp(pooled)
+        total = shares.sum(axis=1, keepdims=True)
+        shares /= total
+        value = (np.log(total[:, 0]) - pooled[rows, place]).mean()
+        slopes = [((shares * part).sum(axis=1) - part[rows, place]).mean() for part in (scores, before)]
+        away = weights - np.array([0.9, 0.1])
+        return float(value + 5.0 / len(rows) * (away**2).sum()), np.array(slopes) + 10.0 / len(rows) * away
+
+    found = scipy.optimize.minimize(loss, np.array([0.9, 0.1]), jac=True, bounds=[(0.0, 3.0)] * 2)
+    weights: Floats = np.asarray(found.x, dtype=np.float64)
+    return weights
+
+
+def _averaged(forests: Sequence[Forest]) -> Forest:
+    """Returns the trees of all folds, of which the sum is the mean over folds."""
+    return Forest.joined([replace(forest, value=forest.value / len(forests)) for forest in forests])
+
+
+def _advance(training: Training, grown: Sequence[_Grown]) -> Training:
+    """Returns training rows whose missing and hidden cells are predicted by trees that did not see them."""
+    bases = []
+    for k, basis in enumerate(training.bases):
+        absent = (training.hidden_in < 0) | (training.hidden_in == k)
+        refined = basis.copy()
+        for one in grown:
+            c = one.head.column
+            for f, head in enumerate(one.of_folds):
+                rows = np.flatnonzero(absent[:, c] & (training.fold == f))
+                if len(rows):
+                    inputs = basis.inputs(c, head.predictors, rows)
+                    refined.update(c, rows, predict_cell(head, inputs))
+        bases.append(refined)
+    return replace(training, bases=bases)

@@ -1,0 +1,359 @@
+r"""Chained boosted trees over the columns of a mixed table, started from a Gaussian.
+
+A Gaussian completes a row. Then every missing cell is predicted anew from the completed rest of its row, by
+the trees of its column (`halfseen.models.tree_heads`), and this is repeated in a few rounds, each with trees
+of its own. The trees of the last round give the distribution of each missing cell by itself.
+
+Joint draws follow the chain rule. Levels are drawn one after the other, each then counted as seen, and at
+last all missing numbers together: each has the distribution that the trees say, and they depend on each other
+as under the Gaussian given what is seen (its conditional copula).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.special import ndtr
+
+from halfseen._random import Keys, row_uniforms
+from halfseen.data.features import Block
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.models.forest import Forest
+from halfseen.models.tabular import LevelProbabilities
+from halfseen.models.tabular_gaussian import TabularGaussian
+from halfseen.models.tree_heads import Head, LevelHead, NumberHead, predict_cell
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Round = Mapping[int, Head]
+
+LEVEL_STREAM = 1 << 16  # noise that chooses levels, a stream for each column
+GRID = 2.0**-24  # of the inputs of trees, in units of their scale
+MAX_LEVELS = 40  # of an ordered column; with more, trees do not predict it
+POOLED_QUANTILES = 40  # of each of several distributions whose mixture is asked for quantiles
+
+
+@dataclass
+class Basis:
+    """Rows as trees see them: completed, with what is said of each missing cell.
+
+    Shapes
+    ------
+    values : (N, C), numbers, positions of ordered levels, and groups of levels
+    spread : (N, C), the standard deviation of the score of a missing number
+    probabilities : by column with levels, (N, G)
+    grid : (C), what trees see is rounded to multiples of this
+    """
+
+    values: Floats
+    spread: Floats
+    probabilities: dict[int, Floats]
+    grid: Floats
+
+    def inputs(self, head_column: int, predictors: Integers, rows: Integers) -> Floats:
+        """Returns the inputs (R, D) of the trees of a column, for some rows."""
+        others = _rounded(self.values[rows][:, predictors], self.grid[predictors])
+        if head_column in self.probabilities:
+            own = _rounded(self.probabilities[head_column][rows], GRID)
+        else:
+            steps = np.array([self.grid[head_column], GRID])
+            own = np.stack([self.values[rows, head_column], self.spread[rows, head_column]], axis=1)
+            own = _rounded(own, steps)
+        return np.concatenate([others, own], axis=1)
+
+    def copy(self) -> "Basis":
+        """Returns rows that can be updated."""
+        found = {c: array.copy() for c, array in self.probabilities.items()}
+        return Basis(self.values.copy(), self.spread, found, self.grid)
+
+    def update(self, column: int, rows: Integers, found: Floats) -> None:
+        """Replaces what is said of the cells of a column: locations (R), or probabilities (R, G)."""
+        if column in self.probabilities:
+            self.probabilities[column][rows] = found
+            self.values[rows, column] = found.argmax(axis=1)
+        else:
+            self.values[rows, column] = found
+
+
+@dataclass(frozen=True)
+class TabularTrees:
+    r"""Codes of a table under chained trees. Valid under MAR.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The C modelled columns.
+    gaussian : TabularGaussian
+        Where the chain starts, and how missing numbers of a row depend on each other.
+    rounds : sequence of mappings
+        The heads of each round by column. A column without a head is left to the Gaussian.
+    grid : array of shape (C,)
+        What trees see is rounded to multiples of this: a computation in another order must not bring a row
+        to the other side of a threshold.
+    posterior : sequence of TabularTrees
+        Models fitted to rows drawn with replacement; when there are any, draws and intervals use them.
+    """
+
+    columns: Sequence[Column]
+    gaussian: TabularGaussian
+    rounds: Sequence[Round]
+    grid: Floats
+    posterior: Sequence["TabularTrees"] = ()
+
+    def point(self, codes: Incomplete) -> Tensor:
+        """Returns codes (N, C) completed by conditional means and most probable levels."""
+        basis = self._refined(self.start(codes), ~codes.observed.numpy(), len(self.rounds))
+        result = torch.from_numpy(basis.values.copy())
+        for c, block in self.blocks.items():
+            result[:, c] = block.likeliest(torch.from_numpy(basis.probabilities[c])).double()
+        return torch.where(codes.observed, codes.x, result)
+
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of each level, by column with levels."""
+        basis = self._refined(self.start(codes), ~codes.observed.numpy(), len(self.rounds))
+        levels = {c: torch.where(codes.observed[:, c], codes.x[:, c], -1.0).long() for c in self.blocks}
+        return {
+            c: LevelProbabilities(torch.from_numpy(basis.probabilities[c]), block, levels[c])
+            for c, block in self.blocks.items()
+        }
+
+    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, C) of each number by itself; most probable levels otherwise."""
+        asked = np.asarray(probabilities)[:, None]
+        result = self.gaussian.quantiles(codes, probabilities)
+        point = self.point(codes)
+        if not self.posterior:
+            self._set_quantiles(codes, asked, result)
+        else:
+            grid = (np.arange(POOLED_QUANTILES)[:, None] + 0.5) / POOLED_QUANTILES
+            parts = []
+            for model in self.posterior:
+                part = model.gaussian.quantiles(codes, grid[:, 0].tolist())
+                model._set_quantiles(codes, grid, part)
+                parts.append(part)
+            numbers = [c for c in range(len(self.columns)) if c not in self.blocks]
+            pooled = torch.cat(parts)[..., numbers]
+            result[..., numbers] = torch.quantile(pooled, torch.from_numpy(asked[:, 0]), dim=0)
+        if len(probabilities) == 2 and probabilities[1] - probabilities[0] > 0.5:  # an interval has the point
+            result = torch.stack([torch.minimum(result[0], point), torch.maximum(result[1], point)])
+        for c in self.blocks:
+            result[..., c] = point[:, c]
+        return torch.where(codes.observed, codes.x, result)
+
+    def _set_quantiles(self, codes: Incomplete, asked: Floats, result: Tensor) -> None:
+        """Writes the quantiles of numbers that have trees into a result (Q, N, C)."""
+        missing = ~codes.observed.numpy()
+        basis = self._refined(self.start(codes), missing, len(self.rounds) - 1)
+        for c, head in self._last.items():
+            rows = np.flatnonzero(missing[:, c])
+            if isinstance(head, NumberHead) and len(rows):
+                found = head.quantiles(basis.inputs(c, head.predictors, rows), asked)
+                result[:, torch.from_numpy(rows), c] = torch.from_numpy(found)
+
+    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns completed codes (S, N, C) drawn jointly; draw s uses the s-th model of the posterior."""
+        if not self.posterior:
+            return self._draws(codes, keys, range(n_draws))
+        parts = [
+            self.posterior[s % len(self.posterior)]._draws(codes, keys, range(s, s + 1))
+            for s in range(n_draws)
+        ]
+        return torch.cat(parts) if parts else codes.x.new_empty(0, *codes.x.shape)
+
+    @classmethod
+    def without_trees(
+        cls, columns: Sequence[Column], codes: Incomplete, gaussian: TabularGaussian
+    ) -> "TabularTrees":
+        """Returns the Gaussian by itself, with the grid of the codes (N, C) that it was fitted to."""
+        grid = np.full(len(columns), GRID)
+        for c, column in enumerate(columns):
+            scale = float(codes.x[codes.observed[:, c], c].std()) if column.levels is None else 1.0
+            grid[c] *= 2.0 ** np.floor(np.log2(scale)) if 0 < scale < np.inf else 1.0
+        return cls(columns, gaussian, (), np.maximum(grid, np.finfo(np.float64).tiny))
+
+    def start(self, codes: Incomplete) -> Basis:
+        """Returns rows as the Gaussian completes them."""
+        return self._as_basis(codes, *self.gaussian.scores(self.gaussian.features.encode(codes)))
+
+    @cached_property
+    def blocks(self) -> dict[int, Block]:
+        """The groups of levels of each column that has levels; ordered levels are groups by themselves."""
+        found = {block.column: block for block in self.gaussian.features.blocks}
+        for c in self.gaussian.features.ordinal:
+            n_levels = len(self.columns[c].levels or ())
+            alone = torch.arange(n_levels)
+            found[c] = Block(c, 0, n_levels, alone, torch.ones(n_levels, dtype=torch.float64))
+        return dict(sorted(found.items()))
+
+    @property
+    def _last(self) -> Round:
+        return self.rounds[-1] if self.rounds else {}
+
+    def _as_basis(self, codes: Incomplete, mean: Tensor, variance: Tensor) -> Basis:
+        """Returns rows completed by the mean and variance (N, D) of their features."""
+        features = self.gaussian.features
+        numeric = list(features.numeric)
+        values, spread = codes.x.clone(), torch.zeros_like(codes.x)
+        values[:, numeric] = features.mean_numbers(mean, variance, ~codes.observed)
+        spread[:, numeric] = variance[:, : len(numeric)].sqrt()
+        values = torch.where(codes.observed, codes.x, values)
+        probabilities = {}
+        for c, block in self.blocks.items():
+            if c in features.ordinal:
+                found = self.gaussian.ordinal_probabilities(mean, variance, c)
+            else:
+                found = features.group_probabilities(mean, block)
+            seen = codes.observed[:, c]
+            group = block.group[torch.where(seen, codes.x[:, c], 0.0).long()]
+            values[:, c] = torch.where(seen, group, found.argmax(dim=1)).double()
+            probabilities[c] = found.numpy()
+        return Basis(values.numpy(), spread.numpy(), probabilities, self.grid)
+
+    def _refined(self, basis: Basis, missing: npt.NDArray[np.bool_], n_rounds: int) -> Basis:
+        """Returns rows after the first rounds; all columns of a round see the rows before it."""
+        for heads in self.rounds[: max(0, n_rounds)]:
+            basis = refine(basis, heads, missing)
+        return basis
+
+    def _draws(self, codes: Incomplete, keys: Keys, which: range) -> Tensor:
+        values = codes.x.expand(len(which), -1, -1).clone()
+        observed = codes.observed.clone()
+        for c, block in self.blocks.items():
+            rows = (~codes.observed[:, c]).nonzero().squeeze(1)
+            if len(rows) == 0:
+                continue
+            uniforms = np.stack(
+                [row_uniforms(keys[rows.numpy()], s, 1, LEVEL_STREAM + c)[:, 0] for s in which]
+            )
+            groups = self._level_given(values[:, rows], observed[rows], c)  # (S, R, G)
+            values[:, rows, c] = block.draw(groups, torch.from_numpy(uniforms)).double()
+            observed[rows, c] = True
+        self._draw_numbers(values, observed, keys, which)
+        return torch.where(codes.observed, codes.x, values)
+
+    def _level_given(self, values: Tensor, observed: Tensor, column: int) -> Tensor:
+        """Returns the probabilities (S, R, G) of a missing level given the cells that are seen or drawn."""
+        found = []
+        for basis in self._bases(values, observed):
+            head = self._last.get(column)
+            if head is None:
+                found.append(basis.probabilities[column])
+                continue
+            basis = self._refined(basis, ~observed.numpy(), len(self.rounds) - 1)
+            inputs = basis.inputs(column, head.predictors, np.arange(len(basis.values)))
+            found.append(predict_cell(head, inputs))
+        return torch.from_numpy(np.stack(found))
+
+    def _draw_numbers(self, values: Tensor, observed: Tensor, keys: Keys, which: range) -> None:
+        """Replaces the missing numbers of values (S, N, C) by joint draws."""
+        missing = ~observed.numpy()
+        rows = np.flatnonzero(missing.any(axis=1))
+        if len(rows) == 0:
+            return
+        kept = torch.from_numpy(rows)
+        some, seen, hidden = values[:, kept], observed[kept], missing[rows]
+        features = self.gaussian.features
+        batches = [features.encode(Incomplete(one, seen)) for one in some]
+        x, shown = torch.stack([batch.x for batch in batches]), batches[0].observed
+        drawn = self.gaussian.complete_scores(x, shown, keys[rows], which)
+        mean = self.gaussian.gaussian.complete(x, shown)
+        variance = self.gaussian.scores(batches[0])[1]
+        uniforms = ndtr((drawn - mean) / variance.clamp(min=1e-300).sqrt())
+        for s in range(len(which)):
+            basis = self._as_basis(Incomplete(some[s], seen), mean[s], variance)
+            basis = self._refined(basis, hidden, len(self.rounds) - 1)
+            numbers = features.numbers(drawn[s])
+            for i, c in enumerate(features.numeric):
+                cells = np.flatnonzero(hidden[:, c])
+                head = self._last.get(c)
+                if not len(cells):
+                    continue
+                if isinstance(head, NumberHead):
+                    inputs = basis.inputs(c, head.predictors, cells)
+                    found = head.quantiles(inputs, uniforms[s][cells, i].numpy()[None])[0]
+                    some[s, torch.from_numpy(cells), c] = torch.from_numpy(found)
+                else:
+                    some[s, torch.from_numpy(cells), c] = numbers[cells, i]
+        values[:, kept] = some
+
+    def _bases(self, values: Tensor, observed: Tensor) -> list[Basis]:
+        """Returns the rows of several draws (S, N, C) that share what is seen (N, C)."""
+        features = self.gaussian.features
+        batches = [features.encode(Incomplete(one, observed)) for one in values]
+        mean = self.gaussian.gaussian.complete(torch.stack([b.x for b in batches]), batches[0].observed)
+        variance = self.gaussian.scores(batches[0])[1]
+        return [
+            self._as_basis(Incomplete(one, observed), centre, variance)
+            for one, centre in zip(values, mean, strict=True)
+        ]
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns every learned tensor."""
+        tensors = {f"gaussian.{name}": tensor for name, tensor in self.gaussian.state().items()}
+        tensors["grid"] = torch.from_numpy(self.grid)
+        heads = [(r, head) for r, heads in enumerate(self.rounds) for head in heads.values()]
+        tensors["rounds"] = torch.tensor([[r, head.column] for r, head in heads]).reshape(-1, 2)
+        forests = [forest for _, head in heads for forest in head.forests]
+        tensors["n_trees"] = torch.tensor([forest.n_trees for forest in forests], dtype=torch.int64)
+        tensors |= {f"trees.{name}": tensor for name, tensor in Forest.joined(forests).state().items()}
+        for r, head in heads:
+            for name, array in head.arrays().items():
+                tensors[f"head.{r}.{head.column}.{name}"] = torch.from_numpy(np.ascontiguousarray(array))
+        for s, model in enumerate(self.posterior):
+            tensors |= {f"posterior.{s}.{name}": tensor for name, tensor in model.state().items()}
+        return tensors
+
+    @classmethod
+    def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "TabularTrees":
+        """Rebuilds the model from its columns and what `state` returned."""
+        gaussian = TabularGaussian.from_state(columns, _within(state, "gaussian."))
+        model = cls(columns, gaussian, (), state["grid"].numpy())
+        if model.grid.shape != (len(columns),) or model.grid.dtype != np.float64 or (model.grid <= 0).any():
+            raise ValueError("The grid of the inputs of trees does not fit the columns.")
+        forest = Forest.from_state(_within(state, "trees."))
+        edges = np.cumsum([0, *state["n_trees"].tolist()])
+        if (np.diff(edges) < 0).any() or edges[-1] != forest.n_trees:
+            raise ValueError("The trees are not those of the columns.")
+        rounds: list[dict[int, Head]] = []
+        done = 0
+        for r, c in state["rounds"].tolist():
+            if r not in (len(rounds) - 1, len(rounds)) or not 0 <= c < len(columns):
+                raise ValueError(f"Round {r} of column {c} is out of order.")
+            rounds += [{}] if r == len(rounds) else []
+            n_forests = 1 if c in model.blocks else 2
+            parts = [forest.trees(edges[f], edges[f + 1]) for f in range(done, done + n_forests)]
+            done += n_forests
+            arrays = {name: t.numpy() for name, t in _within(state, f"head.{r}.{c}.").items()}
+            if c in model.blocks:
+                n_groups = model.blocks[c].n_groups
+                rounds[r][c] = LevelHead.rebuilt(c, len(columns), n_groups, arrays, parts)
+            else:
+                rounds[r][c] = NumberHead.rebuilt(c, len(columns), arrays, parts)
+        n_posterior = len({name.split(".")[1] for name in state if name.startswith("posterior.")})
+        posterior = [cls.from_state(columns, _within(state, f"posterior.{s}.")) for s in range(n_posterior)]
+        return replace(model, rounds=tuple(rounds), posterior=tuple(posterior))
+
+
+def refine(basis: Basis, heads: Round, missing: npt.NDArray[np.bool_]) -> Basis:
+    """Returns rows whose missing cells (N, C) are predicted anew by the trees of a round."""
+    refined = basis.copy()
+    for c, head in heads.items():
+        rows = np.flatnonzero(missing[:, c])
+        if len(rows):
+            refined.update(c, rows, predict_cell(head, basis.inputs(c, head.predictors, rows)))
+    return refined
+
+
+def _rounded(values: Floats, step: Floats | float) -> Floats:
+    with np.errstate(over="ignore", invalid="ignore"):
+        on_grid = np.round(values / step) * step
+    return np.where(np.isfinite(on_grid), on_grid, values)
+
+
+def _within(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}

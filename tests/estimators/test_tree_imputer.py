@@ -1,0 +1,148 @@
+"""Chained trees: what they add to the Gaussian, honest distributions, and parameters."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import halfseen
+from halfseen import GaussianImputer, TreeImputer
+from halfseen.estimators._tree_fit import _choose_predictors
+
+
+def product(n_rows, seed, noise=0.1):
+    """The third column is the product of the first two, with noise that grows with the first."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n_rows, 3))
+    X[:, 2] = X[:, 0] * X[:, 1] + noise * (1.2 + X[:, 0]) * rng.normal(size=n_rows)
+    return X
+
+
+@pytest.fixture(scope="module")
+def imputer():
+    X = product(1500, 0)
+    X[np.random.default_rng(1).random(X.shape) < 0.15] = np.nan
+    return TreeImputer(random_state=0).fit(X)
+
+
+@pytest.fixture(scope="module")
+def new():
+    return product(3000, 2)
+
+
+def test_an_interaction_is_imputed_that_a_gaussian_cannot_see(imputer, new):
+    holes = np.where([False, False, True], np.nan, new)
+    error = imputer.transform(holes)[:, 2] - new[:, 2]
+    gaussian = GaussianImputer().fit(new).transform(holes)[:, 2] - new[:, 2]
+    assert np.sqrt((error**2).mean()) < 0.5 * np.sqrt((gaussian**2).mean())
+
+
+def test_intervals_hold_their_probability_where_the_noise_is_small_and_where_it_is_large(imputer, new):
+    low, high = imputer.interval(np.where([False, False, True], np.nan, new), level=0.9)
+    inside = (low[:, 2] <= new[:, 2]) & (new[:, 2] <= high[:, 2])
+    for part in (new[:, 0] < 0, new[:, 0] >= 0):
+        assert 0.85 < inside[part].mean() < 0.95
+    width = high[:, 2] - low[:, 2]
+    assert width[new[:, 0] > 0.5].mean() > 1.5 * width[new[:, 0] < -0.5].mean()
+
+
+def test_missing_numbers_of_a_row_are_drawn_together():
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(400, 1))
+    X = common + 0.1 * rng.normal(size=(400, 3))
+    draws = TreeImputer(random_state=0).fit(X).sample(np.full((300, 3), np.nan))[0]
+    assert np.corrcoef(draws.T)[0, 1] > 0.9
+
+
+def test_probabilities_of_levels_use_an_interaction():
+    X = product(800, 0)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "sign": np.where(X[:, 2] > 0, "plus", "minus")})
+    fitted = TreeImputer(random_state=0).fit(frame)
+    rows = pd.DataFrame({"a": [0.7, 0.7], "b": [0.7, -0.7], "sign": [None, None]}, dtype=object)
+    rows = rows.astype({"a": float, "b": float})
+    assert fitted.transform(rows)["sign"].tolist() == ["plus", "minus"]
+    assert fitted.class_probabilities(rows)["sign"].max(axis=1).min() > 0.8
+
+
+@pytest.mark.parametrize("matching", [True, "auto"])
+def test_matched_draws_are_observed_values(matching):
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=300)
+    counts = np.where(first > 0, rng.poisson(4 + 2 * np.abs(first)), 0).astype(float)
+    X = np.column_stack([first, counts * 1.5, rng.normal(size=300)])
+    draws = TreeImputer(1, matching=matching, random_state=0).fit(X).sample(np.full((200, 3), np.nan))[0]
+    assert set(draws[:, 1]) <= set(X[:, 1])
+    assert set(draws[:, 0]) <= set(X[:, 0]) or matching == "auto"
+    assert len(set(draws[:, 2])) > 100 or matching is True
+
+
+def test_without_rounds_it_is_a_gaussian_imputer():
+    X = product(200, 0)
+    X[::5, 2] = np.nan
+    trees, gaussian = TreeImputer(0, random_state=0).fit(X), GaussianImputer(random_state=0).fit(X)
+    np.testing.assert_allclose(trees.transform(X), gaussian.transform(X), rtol=1e-9)
+    for one, other in zip(trees.interval(X), gaussian.interval(X), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_each_draw_comes_from_its_own_fit_to_rows_drawn_with_replacement():
+    X = product(120, 0)
+    X[::4, 2] = np.nan
+    fitted = TreeImputer(1, max_iter=3, n_posterior_draws=2, random_state=0).fit(X)
+    first, second = fitted.model_.posterior
+    assert not torch.equal(first.gaussian.gaussian.loc, second.gaussian.gaussian.loc)
+    draws = fitted.sample(X, n_draws=3)
+    fitted.model_ = first
+    np.testing.assert_array_equal(fitted.sample(X, n_draws=3)[[0, 2]], draws[[0, 2]])
+    assert not np.array_equal(fitted.sample(X, n_draws=3)[1], draws[1])
+
+
+def test_wide_tables_use_the_columns_that_correlate_most():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 12))
+    X[:, 7] = X[:, 0] + 0.1 * rng.normal(size=200)
+    fitted = TreeImputer(1, max_iter=2, max_predictors=3, random_state=0).fit(X)
+    heads = fitted.model_.rounds[0]
+    assert all(len(head.predictors) == 3 for head in heads.values())
+    assert 7 in heads[0].predictors
+    assert 0 in heads[7].predictors
+    assert _choose_predictors(fitted.model_, 0, 40).tolist() == list(range(1, 12))
+
+
+def test_trees_are_grown_on_at_most_so_many_rows():
+    X = product(400, 0)
+    few = TreeImputer(1, max_iter=2, max_rows=30, random_state=0).fit(X)
+    assert few.model_.rounds == ()  # too few for any tree
+    assert np.isfinite(few.transform([[0.1, np.nan, np.nan]])).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_leaf_nodes": 65}, "max_leaf_nodes must be at most 64, got 65"),
+        ({"max_leaf_nodes": 1}, "max_leaf_nodes must be at least 2, got 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive and at most 1, got 0.0"),
+        ({"matching": "values"}, "matching must be 'auto', True or False, got 'values'"),
+        ({"n_rounds": -1}, "n_rounds must be at least 0, got -1"),
+        ({"n_posterior_draws": 1.5}, "n_posterior_draws must be a whole number of at least 0, got 1.5"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TreeImputer(**settings).fit(product(50, 0))
+
+
+def test_a_file_whose_trees_ask_for_columns_that_there_are_not_is_refused(imputer, tmp_path):
+    state = imputer._state()
+    imputer.save(tmp_path / "model")
+    assert halfseen.load(tmp_path / "model").model_.rounds[1][2].predictors.tolist() == [0, 1]
+    for name, change, message in (
+        ("trees.feature", lambda t: torch.where(t > 0, t + 9, t), "more inputs than there are"),
+        ("head.0.2.predictors", lambda t: t + 7, "no columns"),
+        ("head.1.0.atoms", lambda t: t[1:], "does not fit together"),
+        ("n_trees", lambda t: t + 1, "not those of the columns"),
+        ("rounds", lambda t: t + 5, "out of order"),
+        ("grid", lambda t: t * 0, "does not fit the columns"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            imputer._model_from_state(state | {name: change(state[name])})
