@@ -102,13 +102,6 @@ IMPUTERS = (
         for missingness in ("self-masking-probit", "self-masking-gaussian")
     ),
     ImputerRow("trees", made("trees", **_SMALL_TREES), {"max_iter": [2, 4]}, **_NO_DENSITY),
-    ImputerRow(
-        "trees-posterior",
-        made("trees", n_posterior_draws=2, n_rounds=1, **_SMALL_TREES),
-        {"n_posterior_draws": [2, 4]},
-        draws_have_the_mean=False,
-        **_NO_DENSITY,
-    ),
     ImputerRow("mean", made("mean"), {"random_state": [0, 1]}),
     ImputerRow(
         "bootstrap",

@@ -7,6 +7,7 @@ import torch
 
 import halfseen
 from halfseen import GaussianImputer, TreeImputer
+from halfseen.data.incomplete import Incomplete
 from halfseen.estimators._tree_fit import _choose_predictors
 
 
@@ -85,16 +86,17 @@ def test_without_rounds_it_is_a_gaussian_imputer():
         np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
-def test_each_draw_comes_from_its_own_fit_to_rows_drawn_with_replacement():
+def test_resamples_for_multiple_imputation_repeat_no_row():
+    """A repeated row could be both grown on and held out, and residuals would be too small."""
     X = product(120, 0)
     X[::4, 2] = np.nan
-    fitted = TreeImputer(1, max_iter=3, n_posterior_draws=2, random_state=0).fit(X)
-    first, second = fitted.model_.posterior
-    assert not torch.equal(first.gaussian.gaussian.loc, second.gaussian.gaussian.loc)
-    draws = fitted.sample(X, n_draws=3)
-    fitted.model_ = first
-    np.testing.assert_array_equal(fitted.sample(X, n_draws=3)[[0, 2]], draws[[0, 2]])
-    assert not np.array_equal(fitted.sample(X, n_draws=3)[1], draws[1])
+    tables = halfseen.multiple_imputation(X, TreeImputer(1, max_iter=2), n_draws=2, random_state=0)
+    assert tables.reservations == ()
+    assert not np.array_equal(tables[0], tables[1])
+    with pytest.raises(AttributeError, match="'BootstrapImputer' has no attribute 'score_samples'"):
+        tables.imputer.score_samples(X)
+    rows = tables.imputer._resample(Incomplete.from_array(X), np.random.default_rng(0))
+    assert len(set(rows)) == len(rows) == 60
 
 
 def test_wide_tables_use_the_columns_that_correlate_most():
@@ -124,7 +126,7 @@ def test_trees_are_grown_on_at_most_so_many_rows():
         ({"learning_rate": 0.0}, "learning_rate must be positive and at most 1, got 0.0"),
         ({"matching": "values"}, "matching must be 'auto', True or False, got 'values'"),
         ({"n_rounds": -1}, "n_rounds must be at least 0, got -1"),
-        ({"n_posterior_draws": 1.5}, "n_posterior_draws must be a whole number of at least 0, got 1.5"),
+        ({"max_rows": 1.5}, "max_rows must be a whole number of at least 1, got 1.5"),
     ],
 )
 def test_parameters_out_of_range_are_refused(settings, message):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """
 
     model_: Any
-    _density: ClassVar[bool] = True  # whether there is one, so that rows can be scored
+    _density: bool = True  # whether there is one, so that rows can be scored
+
+    @property
+    def _holds_out_rows(self) -> bool:
+        """Whether `fit` holds out rows, which must then not be repeated."""
+        return hasattr(self, "validation_fraction")
 
     @all_or_nothing
     @task_threads()

@@ -92,12 +92,13 @@ def fit_trees(
     training = _hide(model, codes, settings, generator)
     rounds: list[Round] = []
     for r in range(settings.n_rounds):
-        fit = partial(_fit_column, model, training, settings=settings)
+        is_last = r + 1 == settings.n_rounds
+        fit = partial(_fit_column, model, training, settings=settings, is_last=is_last)
         found = [one for one in map_in_threads(fit, range(len(columns))) if one is not None]
         if not found:
             break
         rounds.append({one.head.column: one.head for one in found})
-        if r + 1 < settings.n_rounds:
+        if not is_last:
             training = _advance(training, found)
     return replace(model, rounds=tuple(rounds))
 
@@ -167,7 +168,9 @@ class _Examples:
             yield self.fold != f, self.fold == f
 
 
-def _fit_column(model: TabularTrees, training: Training, c: int, settings: TreeSettings) -> _Grown | None:
+def _fit_column(
+    model: TabularTrees, training: Training, c: int, settings: TreeSettings, *, is_last: bool
+) -> _Grown | None:
     """Returns what trees say of a column, None if it has too few observed cells or too many levels."""
     n_groups = model.blocks[c].n_groups if c in model.blocks else 0
     if (training.hidden_in[:, c] >= 0).sum() < MIN_EXAMPLES or n_groups > MAX_LEVELS:
@@ -175,7 +178,7 @@ def _fit_column(model: TabularTrees, training: Training, c: int, settings: TreeS
     examples = _Examples.of(model, training, c, settings.max_predictors)
     if n_groups:
         return _fit_levels(examples, n_groups, settings.growth)
-    return _fit_numbers(examples, settings)
+    return _fit_numbers(examples, settings, is_last=is_last)
 
 
 def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
@@ -196,18 +199,24 @@ def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
     return np.sort(others[np.argsort(-best, kind="stable")[:most]])
 
 
-def _fit_numbers(examples: _Examples, settings: TreeSettings) -> _Grown:
+def _fit_numbers(examples: _Examples, settings: TreeSettings, *, is_last: bool) -> _Grown:
+    """Returns what trees say of numbers; only those of the last round are asked for a distribution."""
     inputs, target, growth = examples.inputs, examples.target, settings.growth
     unit = float(target.std()) or 1.0
     error = (target - inputs[:, -2]) / unit
     change, forests, constants = _cross_fit(examples, error, growth)
-    calm = replace(growth, max_iter=-(-growth.max_iter // 2), min_samples_leaf=2 * growth.min_samples_leaf)
-    spread, spreads, typical = _cross_fit(examples, np.abs(error - change), calm)
-    typical = np.maximum(typical, 1e-12)
+    size = np.abs(error - change)
+    typical, spreads = np.full(N_FOLDS, max(float(size.mean()), 1e-12)), [Forest.empty()] * N_FOLDS
+    if is_last:  # the trees of other rounds give locations only
+        calm = replace(
+            growth, max_iter=-(-growth.max_iter // 2), min_samples_leaf=2 * growth.min_samples_leaf
+        )
+        spread, spreads, constant = _cross_fit(examples, size, calm)
+        typical = np.maximum(constant, 1e-12)
+        size = np.clip(spread, SMALLEST_SPREAD * typical.mean(), LARGEST_SPREAD * typical.mean())
     matched = _is_matched(target) if settings.matching is None else settings.matching
     location = inputs[:, -2] + unit * change
-    size = unit * np.clip(spread, SMALLEST_SPREAD * typical.mean(), LARGEST_SPREAD * typical.mean())
-    windows = _windows(location, (target - location) / size, target, matched)
+    windows = _windows(location, (target - location) / (unit * np.maximum(size, 1e-12)), target, matched)
     column, predictors = examples.column, examples.predictors
     folds = [
         NumberHead(column, predictors, unit, np.array(pair), one, other, *windows, matched)

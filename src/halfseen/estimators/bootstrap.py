@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators.imputers import GaussianImputer
 from halfseen.estimators.model_file import rebuild
-from halfseen.models.tabular import LevelProbabilities, TabularModel
+from halfseen.models.tabular import LevelProbabilities, TabularCompletion, TabularModel
 
 RESAMPLINGS = ("auto", "bootstrap", "half-sample")
 N_TRIES = 100
@@ -94,6 +94,10 @@ class BootstrapImputer(BaseImputer):
         return GaussianImputer() if self.imputer is None else self.imputer
 
     @property
+    def _density(self) -> bool:  # type: ignore[override]
+        return self._template._density
+
+    @property
     def _knows_limits(self) -> bool:
         return self._template._knows_limits
 
@@ -132,7 +136,7 @@ class BootstrapImputer(BaseImputer):
         """Returns positions of rows in which each column varies if it does in the table."""
         n_rows, varies = len(codes), _varies(codes)
         halves = self.resampling == "half-sample" or (
-            self.resampling == "auto" and hasattr(self._template, "validation_fraction")
+            self.resampling == "auto" and self._template._holds_out_rows
         )
         for _ in range(N_TRIES):
             if halves and n_rows >= 4:
@@ -147,7 +151,7 @@ class BootstrapImputer(BaseImputer):
         )
 
     @property
-    def _answers(self) -> TabularModel | None:
+    def _answers(self) -> TabularCompletion | None:
         fitted = self.fitted_._answers
         if fitted is None:
             return None
@@ -205,14 +209,14 @@ class ResampledModel:
 
     Parameters
     ----------
-    fitted : TabularModel
+    fitted : TabularCompletion
         Fitted to all rows.
-    resamples : sequence of TabularModel
+    resamples : sequence of TabularCompletion
         Fitted to resamples.
     """
 
-    fitted: TabularModel
-    resamples: Sequence[TabularModel]
+    fitted: TabularCompletion
+    resamples: Sequence[TabularCompletion]
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
@@ -245,7 +249,7 @@ class ResampledModel:
 
     def log_prob(self, codes: Incomplete) -> Tensor:
         """Returns the log density (N) of the observed cells."""
-        return self.fitted.log_prob(codes)
+        return cast("TabularModel", self.fitted).log_prob(codes)
 
     def state(self) -> dict[str, Tensor]:
         """Returns nothing: the estimators keep the tensors."""

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from halfseen._random import torch_generator
@@ -39,7 +38,8 @@ class TreeImputer(BaseImputer):
 
     Draws follow the chain rule: missing levels are drawn one after the other, then the missing numbers
     together, which depend on each other as under the Gaussian. The conditional distributions are not those of
-    one joint density, so there is no `score_samples`.
+    one joint density, so there is no `score_samples`. For proper multiple imputation, which includes the
+    uncertainty of the fit, use `multiple_imputation` or `BootstrapImputer` with this imputer.
 
     Parameters
     ----------
@@ -63,10 +63,6 @@ class TreeImputer(BaseImputer):
         Predictive mean matching: whether draws of numbers are observed values of rows with a similar
         prediction, in place of the prediction plus a residual. ``"auto"`` matches columns with at most 30
         distinct values, and columns in which one value, such as zero, is found in a tenth of the rows.
-    n_posterior_draws : int, default=0
-        The number of times that the whole imputer is fitted again, to rows drawn with replacement. Set this
-        to at least the `n_draws` passed to `sample` for proper multiple imputation: draws and intervals then
-        include the uncertainty of the fit. With 0 they are conditional on one fit.
     schema : dict, optional
         As in `GaussianImputer`.
     random_state : int, numpy generator or None, default=None
@@ -104,7 +100,11 @@ class TreeImputer(BaseImputer):
     array([ 1., -1.])
     """
 
-    _density: ClassVar[bool] = False
+    _density = False
+
+    @property
+    def _holds_out_rows(self) -> bool:
+        return True
 
     def __init__(
         self,
@@ -117,7 +117,6 @@ class TreeImputer(BaseImputer):
         max_predictors: int = 40,
         max_rows: int = 10_000,
         matching: bool | str = "auto",
-        n_posterior_draws: int = 0,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -129,29 +128,17 @@ class TreeImputer(BaseImputer):
         self.max_predictors = max_predictors
         self.max_rows = max_rows
         self.matching = matching
-        self.n_posterior_draws = n_posterior_draws
         self.schema = schema
         self.random_state = random_state
 
     def _fit_model(self, codes: Incomplete) -> TabularTrees:
         settings = self._settings()
-        generator = torch_generator(self.seed_)
-        model = self._fit_once(codes, settings, generator)
-        posterior = []
-        for _ in range(self.n_posterior_draws):
-            rows = torch.randint(len(codes), (len(codes),), generator=generator)
-            posterior.append(self._fit_once(codes[rows], settings, generator))
-        return replace(model, posterior=tuple(posterior))
-
-    def _fit_once(
-        self, codes: Incomplete, settings: TreeSettings, generator: torch.Generator
-    ) -> TabularTrees:
         start = GaussianImputer()
-        start.schema_ = self.schema_
-        start.seed_ = int(torch.randint(2**31, (), generator=generator))
+        start.schema_, start.seed_ = self.schema_, self.seed_
         gaussian = start._fit_model(codes)
         width = max([block.n_groups for block in gaussian.features.blocks], default=1)
-        growth = replace(settings.growth, n_categories=width, seed=start.seed_)
+        growth = replace(settings.growth, n_categories=width, seed=self.seed_)
+        generator = torch_generator(self.seed_)
         return fit_trees(self._modelled, codes, gaussian, replace(settings, growth=growth), generator)
 
     def _settings(self) -> TreeSettings:
@@ -162,7 +149,6 @@ class TreeImputer(BaseImputer):
             "min_samples_leaf": 1,
             "max_predictors": 1,
             "max_rows": 1,
-            "n_posterior_draws": 0,
         }
         for name, lowest in whole.items():
             check_whole(name, getattr(self, name), lowest)

@@ -35,7 +35,6 @@ Round = Mapping[int, Head]
 LEVEL_STREAM = 1 << 16  # noise that chooses levels, a stream for each column
 GRID = 2.0**-24  # of the inputs of trees, in units of their scale
 MAX_LEVELS = 40  # of an ordered column; with more, trees do not predict it
-POOLED_QUANTILES = 40  # of each of several distributions whose mixture is asked for quantiles
 
 
 @dataclass
@@ -95,15 +94,12 @@ class TabularTrees:
     grid : array of shape (C,)
         What trees see is rounded to multiples of this: a computation in another order must not bring a row
         to the other side of a threshold.
-    posterior : sequence of TabularTrees
-        Models fitted to rows drawn with replacement; when there are any, draws and intervals use them.
     """
 
     columns: Sequence[Column]
     gaussian: TabularGaussian
     rounds: Sequence[Round]
     grid: Floats
-    posterior: Sequence["TabularTrees"] = ()
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
@@ -127,26 +123,6 @@ class TabularTrees:
         asked = np.asarray(probabilities)[:, None]
         result = self.gaussian.quantiles(codes, probabilities)
         point = self.point(codes)
-        if not self.posterior:
-            self._set_quantiles(codes, asked, result)
-        else:
-            grid = (np.arange(POOLED_QUANTILES)[:, None] + 0.5) / POOLED_QUANTILES
-            parts = []
-            for model in self.posterior:
-                part = model.gaussian.quantiles(codes, grid[:, 0].tolist())
-                model._set_quantiles(codes, grid, part)
-                parts.append(part)
-            numbers = [c for c in range(len(self.columns)) if c not in self.blocks]
-            pooled = torch.cat(parts)[..., numbers]
-            result[..., numbers] = torch.quantile(pooled, torch.from_numpy(asked[:, 0]), dim=0)
-        if len(probabilities) == 2 and probabilities[1] - probabilities[0] > 0.5:  # an interval has the point
-            result = torch.stack([torch.minimum(result[0], point), torch.maximum(result[1], point)])
-        for c in self.blocks:
-            result[..., c] = point[:, c]
-        return torch.where(codes.observed, codes.x, result)
-
-    def _set_quantiles(self, codes: Incomplete, asked: Floats, result: Tensor) -> None:
-        """Writes the quantiles of numbers that have trees into a result (Q, N, C)."""
         missing = ~codes.observed.numpy()
         basis = self._refined(self.start(codes), missing, len(self.rounds) - 1)
         for c, head in self._last.items():
@@ -154,16 +130,32 @@ class TabularTrees:
             if isinstance(head, NumberHead) and len(rows):
                 found = head.quantiles(basis.inputs(c, head.predictors, rows), asked)
                 result[:, torch.from_numpy(rows), c] = torch.from_numpy(found)
+        if len(probabilities) == 2 and probabilities[1] - probabilities[0] > 0.5:  # an interval has the point
+            result = torch.stack([torch.minimum(result[0], point), torch.maximum(result[1], point)])
+        for c in self.blocks:
+            result[..., c] = point[:, c]
+        return torch.where(codes.observed, codes.x, result)
 
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
-        """Returns completed codes (S, N, C) drawn jointly; draw s uses the s-th model of the posterior."""
-        if not self.posterior:
-            return self._draws(codes, keys, range(n_draws))
-        parts = [
-            self.posterior[s % len(self.posterior)]._draws(codes, keys, range(s, s + 1))
-            for s in range(n_draws)
-        ]
-        return torch.cat(parts) if parts else codes.x.new_empty(0, *codes.x.shape)
+        """Returns completed codes (S, N, C) drawn jointly."""
+        values = codes.x.expand(n_draws, -1, -1).clone()
+        observed = codes.observed.clone()
+        for c, block in self.blocks.items():
+            rows = (~codes.observed[:, c]).nonzero().squeeze(1)
+            if len(rows) and n_draws:
+                own = keys[rows.numpy()]
+                uniforms = [row_uniforms(own, s, 1, LEVEL_STREAM + c)[:, 0] for s in range(n_draws)]
+                groups = self._level_given(values[:, rows], observed[rows], c)  # (S, R, G)
+                values[:, rows, c] = block.draw(groups, torch.from_numpy(np.stack(uniforms))).double()
+                observed[rows, c] = True
+        drawn = (observed != codes.observed).any(dim=1)  # rows whose draws differ in levels
+        for differ in (drawn, ~drawn):
+            rows = (differ & ~observed.all(dim=1)).nonzero().squeeze(1)
+            if len(rows) and n_draws:
+                some = values[:, rows]
+                self._draw_numbers(some, observed[rows], keys[rows.numpy()], shared=differ is not drawn)
+                values[:, rows] = some
+        return torch.where(codes.observed, codes.x, values)
 
     @classmethod
     def without_trees(
@@ -220,22 +212,6 @@ class TabularTrees:
             basis = refine(basis, heads, missing)
         return basis
 
-    def _draws(self, codes: Incomplete, keys: Keys, which: range) -> Tensor:
-        values = codes.x.expand(len(which), -1, -1).clone()
-        observed = codes.observed.clone()
-        for c, block in self.blocks.items():
-            rows = (~codes.observed[:, c]).nonzero().squeeze(1)
-            if len(rows) == 0:
-                continue
-            uniforms = np.stack(
-                [row_uniforms(keys[rows.numpy()], s, 1, LEVEL_STREAM + c)[:, 0] for s in which]
-            )
-            groups = self._level_given(values[:, rows], observed[rows], c)  # (S, R, G)
-            values[:, rows, c] = block.draw(groups, torch.from_numpy(uniforms)).double()
-            observed[rows, c] = True
-        self._draw_numbers(values, observed, keys, which)
-        return torch.where(codes.observed, codes.x, values)
-
     def _level_given(self, values: Tensor, observed: Tensor, column: int) -> Tensor:
         """Returns the probabilities (S, R, G) of a missing level given the cells that are seen or drawn."""
         found = []
@@ -249,37 +225,29 @@ class TabularTrees:
             found.append(predict_cell(head, inputs))
         return torch.from_numpy(np.stack(found))
 
-    def _draw_numbers(self, values: Tensor, observed: Tensor, keys: Keys, which: range) -> None:
-        """Replaces the missing numbers of values (S, N, C) by joint draws."""
-        missing = ~observed.numpy()
-        rows = np.flatnonzero(missing.any(axis=1))
-        if len(rows) == 0:
-            return
-        kept = torch.from_numpy(rows)
-        some, seen, hidden = values[:, kept], observed[kept], missing[rows]
-        features = self.gaussian.features
-        batches = [features.encode(Incomplete(one, seen)) for one in some]
+    def _draw_numbers(self, values: Tensor, observed: Tensor, keys: Keys, *, shared: bool) -> None:
+        """Replaces missing numbers of values (S, N, C) by joint draws; `shared` if all draws see the same."""
+        features, missing = self.gaussian.features, ~observed.numpy()
+        given = values[:1] if shared else values
+        batches = [features.encode(Incomplete(one, observed)) for one in given]
         x, shown = torch.stack([batch.x for batch in batches]), batches[0].observed
-        drawn = self.gaussian.complete_scores(x, shown, keys[rows], which)
-        mean = self.gaussian.gaussian.complete(x, shown)
-        variance = self.gaussian.scores(batches[0])[1]
+        mean, variance = self.gaussian.gaussian.complete(x, shown), self.gaussian.scores(batches[0])[1]
+        x = x[0] if shared else x
+        drawn = self.gaussian.complete_scores(x, shown, keys, range(len(values)))
         uniforms = ndtr((drawn - mean) / variance.clamp(min=1e-300).sqrt())
-        for s in range(len(which)):
-            basis = self._as_basis(Incomplete(some[s], seen), mean[s], variance)
-            basis = self._refined(basis, hidden, len(self.rounds) - 1)
-            numbers = features.numbers(drawn[s])
+        for s, one in enumerate(given.clone()):
+            part = slice(None) if shared else slice(s, s + 1)
+            basis = self._as_basis(Incomplete(one, observed), mean[s], variance)
+            basis = self._refined(basis, missing, len(self.rounds) - 1)
             for i, c in enumerate(features.numeric):
-                cells = np.flatnonzero(hidden[:, c])
-                head = self._last.get(c)
-                if not len(cells):
-                    continue
+                cells = np.flatnonzero(missing[:, c])
+                head, rows = self._last.get(c), torch.from_numpy(cells)
                 if isinstance(head, NumberHead):
                     inputs = basis.inputs(c, head.predictors, cells)
-                    found = head.quantiles(inputs, uniforms[s][cells, i].numpy()[None])[0]
-                    some[s, torch.from_numpy(cells), c] = torch.from_numpy(found)
+                    found = head.quantiles(inputs, uniforms[part][:, rows, i].numpy())
+                    values[part, rows, c] = torch.from_numpy(found)
                 else:
-                    some[s, torch.from_numpy(cells), c] = numbers[cells, i]
-        values[:, kept] = some
+                    values[part, rows, c] = features.numbers(drawn[part])[:, rows, i]
 
     def _bases(self, values: Tensor, observed: Tensor) -> list[Basis]:
         """Returns the rows of several draws (S, N, C) that share what is seen (N, C)."""
@@ -304,8 +272,6 @@ class TabularTrees:
         for r, head in heads:
             for name, array in head.arrays().items():
                 tensors[f"head.{r}.{head.column}.{name}"] = torch.from_numpy(np.ascontiguousarray(array))
-        for s, model in enumerate(self.posterior):
-            tensors |= {f"posterior.{s}.{name}": tensor for name, tensor in model.state().items()}
         return tensors
 
     @classmethod
@@ -334,9 +300,7 @@ class TabularTrees:
                 rounds[r][c] = LevelHead.rebuilt(c, len(columns), n_groups, arrays, parts)
             else:
                 rounds[r][c] = NumberHead.rebuilt(c, len(columns), arrays, parts)
-        n_posterior = len({name.split(".")[1] for name in state if name.startswith("posterior.")})
-        posterior = [cls.from_state(columns, _within(state, f"posterior.{s}.")) for s in range(n_posterior)]
-        return replace(model, rounds=tuple(rounds), posterior=tuple(posterior))
+        return replace(model, rounds=tuple(rounds))
 
 
 def refine(basis: Basis, heads: Round, missing: npt.NDArray[np.bool_]) -> Basis:
