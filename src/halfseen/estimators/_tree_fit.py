@@ -137,7 +137,8 @@ class _Examples:
     Shapes
     ------
     inputs : (N, D), of which `categorical` are groups of levels
-    target : (N), numbers or groups of levels
+    target : (N), numbers in units of the scale of their column, or groups of levels
+    cells : (N), in the units of the table
     fold : (N), of the row of each cell
     """
 
@@ -145,6 +146,7 @@ class _Examples:
     predictors: Integers
     inputs: Floats
     target: npt.NDArray[Any]
+    cells: Floats
     fold: Integers
     categorical: Sequence[int]
 
@@ -155,12 +157,13 @@ class _Examples:
         predictors = _choose_predictors(model, c, max_predictors)
         parts = np.stack([basis.inputs(c, predictors, rows) for basis in training.bases])
         inputs = parts[training.hidden_in[rows, c], np.arange(len(rows))]
-        target: npt.NDArray[Any] = training.codes.x[:, c].numpy()[rows]
+        cells = training.codes.x[:, c].numpy()[rows]
+        target: npt.NDArray[Any] = cells / model.scale[c]
         if c in model.blocks:
             target = model.blocks[c].group.numpy()[target.astype(np.int64)]
         unordered = {block.column for block in model.gaussian.features.blocks}
         categorical = [i for i, j in enumerate(predictors) if j in unordered]
-        return cls(c, predictors, inputs, target, training.fold[rows], categorical)
+        return cls(c, predictors, inputs, target, cells, training.fold[rows], categorical)
 
     def folds(self) -> Iterator[tuple[Booleans, Booleans]]:
         """Yields which examples trees are grown on, and which are held out."""
@@ -216,7 +219,9 @@ def _fit_numbers(examples: _Examples, settings: TreeSettings, *, is_last: bool) 
         size = np.clip(spread, SMALLEST_SPREAD * typical.mean(), LARGEST_SPREAD * typical.mean())
     matched = _is_matched(target) if settings.matching is None else settings.matching
     location = inputs[:, -2] + unit * change
-    windows = _windows(location, (target - location) / (unit * np.maximum(size, 1e-12)), target, matched)
+    windows = _windows(
+        location, (target - location) / (unit * np.maximum(size, 1e-12)), examples.cells, matched
+    )
     column, predictors = examples.column, examples.predictors
     folds = [
         NumberHead(column, predictors, unit, np.array(pair), one, other, *windows, matched)
@@ -238,7 +243,7 @@ def _cross_fit(examples: _Examples, target: Floats, growth: Growth) -> tuple[Flo
     return predicted, forests, np.array(constants)
 
 
-def _windows(location: Floats, residual: Floats, target: Floats, matched: bool) -> tuple[Floats, Floats]:
+def _windows(location: Floats, residual: Floats, values: Floats, matched: bool) -> tuple[Floats, Floats]:
     """Returns windows of held-out cells with similar locations: centres (W) and atoms (W, K)."""
     order = np.argsort(location, kind="stable")
     n = len(order)
@@ -250,7 +255,7 @@ def _windows(location: Floats, residual: Floats, target: Floats, matched: bool) 
         cells = order[start : start + width]
         centres.append(float(location[cells].mean()))
         if matched:
-            atoms.append(np.quantile(target[cells], places, method="inverted_cdf"))
+            atoms.append(np.quantile(values[cells], places, method="inverted_cdf"))
         else:
             found = np.quantile(residual[cells], places)
             atoms.append(found - found.mean())

@@ -55,10 +55,10 @@ class TreeImputer(BaseImputer):
     min_samples_leaf : int, default=20
         Minimum number of values in a leaf.
     max_predictors : int, default=40
-        In wide tables, a column is predicted from so many other columns, those that correlate with it most.
+        The number of columns from which a column is predicted, at most: those that correlate with it most.
     max_rows : int, default=10000
-        Trees are grown on at most so many rows, chosen at random, and on at most two million cells. The
-        Gaussian is fitted to all rows.
+        Maximum number of rows on which trees are grown, chosen at random; they have at most two million
+        cells. The Gaussian is fitted to all rows.
     matching : {"auto"} or bool, default="auto"
         Predictive mean matching: whether draws of numbers are observed values of rows with a similar
         prediction, in place of the prediction plus a residual. ``"auto"`` matches columns with at most 30

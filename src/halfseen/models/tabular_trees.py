@@ -33,7 +33,7 @@ Integers = npt.NDArray[np.int64]
 Round = Mapping[int, Head]
 
 LEVEL_STREAM = 1 << 16  # noise that chooses levels, a stream for each column
-GRID = 2.0**-24  # of the inputs of trees, in units of their scale
+GRID = 2.0**-24  # to multiples of which the inputs of trees are rounded
 MAX_LEVELS = 40  # of an ordered column; with more, trees do not predict it
 
 
@@ -46,29 +46,36 @@ class Basis:
     values : (N, C), numbers, positions of ordered levels, and groups of levels
     spread : (N, C), the standard deviation of the score of a missing number
     probabilities : by column with levels, (N, G)
-    grid : (C), what trees see is rounded to multiples of this
+    seen : (N), the share of the cells of a row that are not missing
+    scale : (C), by which trees see the values divided
     """
 
     values: Floats
     spread: Floats
     probabilities: dict[int, Floats]
-    grid: Floats
+    seen: Floats
+    scale: Floats
 
     def inputs(self, head_column: int, predictors: Integers, rows: Integers) -> Floats:
         """Returns the inputs (R, D) of the trees of a column, for some rows."""
-        others = _rounded(self.values[rows][:, predictors], self.grid[predictors])
+        others = self._scaled(rows, predictors)
         if head_column in self.probabilities:
-            own = _rounded(self.probabilities[head_column][rows], GRID)
+            own = self.probabilities[head_column][rows]
         else:
-            steps = np.array([self.grid[head_column], GRID])
-            own = np.stack([self.values[rows, head_column], self.spread[rows, head_column]], axis=1)
-            own = _rounded(own, steps)
-        return np.concatenate([others, own], axis=1)
+            mean = self._scaled(rows, np.array([head_column]))
+            own = np.concatenate([mean, self.spread[rows, head_column, None]], axis=1)
+        inputs = np.concatenate([others, self.seen[rows, None], own], axis=1)
+        rounded: Floats = np.round(inputs / GRID) * GRID
+        return rounded
+
+    def _scaled(self, rows: Integers, columns: Integers) -> Floats:
+        found: Floats = self.values[rows][:, columns] / self.scale[columns]
+        return found
 
     def copy(self) -> "Basis":
         """Returns rows that can be updated."""
         found = {c: array.copy() for c, array in self.probabilities.items()}
-        return Basis(self.values.copy(), self.spread, found, self.grid)
+        return Basis(self.values.copy(), self.spread, found, self.seen, self.scale)
 
     def update(self, column: int, rows: Integers, found: Floats) -> None:
         """Replaces what is said of the cells of a column: locations (R), or probabilities (R, G)."""
@@ -76,7 +83,7 @@ class Basis:
             self.probabilities[column][rows] = found
             self.values[rows, column] = found.argmax(axis=1)
         else:
-            self.values[rows, column] = found
+            self.values[rows, column] = found * self.scale[column]
 
 
 @dataclass(frozen=True)
@@ -91,15 +98,15 @@ class TabularTrees:
         Where the chain starts, and how missing numbers of a row depend on each other.
     rounds : sequence of mappings
         The heads of each round by column. A column without a head is left to the Gaussian.
-    grid : array of shape (C,)
-        What trees see is rounded to multiples of this: a computation in another order must not bring a row
-        to the other side of a threshold.
+    scale : array of shape (C,)
+        Trees see numbers divided by their scales. Their inputs are also rounded: a computation in another
+        order must not bring a row to the other side of a threshold.
     """
 
     columns: Sequence[Column]
     gaussian: TabularGaussian
     rounds: Sequence[Round]
-    grid: Floats
+    scale: Floats
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
@@ -129,7 +136,9 @@ class TabularTrees:
             rows = np.flatnonzero(missing[:, c])
             if isinstance(head, NumberHead) and len(rows):
                 found = head.quantiles(basis.inputs(c, head.predictors, rows), asked)
-                result[:, torch.from_numpy(rows), c] = torch.from_numpy(found)
+                result[:, torch.from_numpy(rows), c] = torch.from_numpy(
+                    found if head.matched else found * self.scale[c]
+                )
         if len(probabilities) == 2 and probabilities[1] - probabilities[0] > 0.5:  # an interval has the point
             result = torch.stack([torch.minimum(result[0], point), torch.maximum(result[1], point)])
         for c in self.blocks:
@@ -161,12 +170,15 @@ class TabularTrees:
     def without_trees(
         cls, columns: Sequence[Column], codes: Incomplete, gaussian: TabularGaussian
     ) -> "TabularTrees":
-        """Returns the Gaussian by itself, with the grid of the codes (N, C) that it was fitted to."""
-        grid = np.full(len(columns), GRID)
+        """Returns the Gaussian by itself, with the scales of the codes (N, C) that it was fitted to."""
+        scale = np.ones(len(columns))
         for c, column in enumerate(columns):
-            scale = float(codes.x[codes.observed[:, c], c].std()) if column.levels is None else 1.0
-            grid[c] *= 2.0 ** np.floor(np.log2(scale)) if 0 < scale < np.inf else 1.0
-        return cls(columns, gaussian, (), np.maximum(grid, np.finfo(np.float64).tiny))
+            if column.levels is None:
+                x = codes.x[codes.observed[:, c], c].numpy()
+                largest = np.abs(x).max(initial=0.0) or 1.0
+                spread = float((x / largest).std()) * largest
+                scale[c] = spread if spread > 0 else largest
+        return cls(columns, gaussian, (), scale)
 
     def start(self, codes: Incomplete) -> Basis:
         """Returns rows as the Gaussian completes them."""
@@ -204,7 +216,8 @@ class TabularTrees:
             group = block.group[torch.where(seen, codes.x[:, c], 0.0).long()]
             values[:, c] = torch.where(seen, group, found.argmax(dim=1)).double()
             probabilities[c] = found.numpy()
-        return Basis(values.numpy(), spread.numpy(), probabilities, self.grid)
+        share = codes.observed.double().mean(dim=1).numpy()
+        return Basis(values.numpy(), spread.numpy(), probabilities, share, self.scale)
 
     def _refined(self, basis: Basis, missing: npt.NDArray[np.bool_], n_rounds: int) -> Basis:
         """Returns rows after the first rounds; all columns of a round see the rows before it."""
@@ -245,7 +258,7 @@ class TabularTrees:
                 if isinstance(head, NumberHead):
                     inputs = basis.inputs(c, head.predictors, cells)
                     found = head.quantiles(inputs, uniforms[part][:, rows, i].numpy())
-                    values[part, rows, c] = torch.from_numpy(found)
+                    values[part, rows, c] = torch.from_numpy(found if head.matched else found * self.scale[c])
                 else:
                     values[part, rows, c] = features.numbers(drawn[part])[:, rows, i]
 
@@ -263,7 +276,7 @@ class TabularTrees:
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
         tensors = {f"gaussian.{name}": tensor for name, tensor in self.gaussian.state().items()}
-        tensors["grid"] = torch.from_numpy(self.grid)
+        tensors["scale"] = torch.from_numpy(self.scale)
         heads = [(r, head) for r, heads in enumerate(self.rounds) for head in heads.values()]
         tensors["rounds"] = torch.tensor([[r, head.column] for r, head in heads]).reshape(-1, 2)
         forests = [forest for _, head in heads for forest in head.forests]
@@ -278,9 +291,10 @@ class TabularTrees:
     def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "TabularTrees":
         """Rebuilds the model from its columns and what `state` returned."""
         gaussian = TabularGaussian.from_state(columns, _within(state, "gaussian."))
-        model = cls(columns, gaussian, (), state["grid"].numpy())
-        if model.grid.shape != (len(columns),) or model.grid.dtype != np.float64 or (model.grid <= 0).any():
-            raise ValueError("The grid of the inputs of trees does not fit the columns.")
+        scale = state["scale"].numpy()
+        if scale.shape != (len(columns),) or scale.dtype != np.float64 or (scale <= 0).any():
+            raise ValueError("The scales of the inputs of trees do not fit the columns.")
+        model = cls(columns, gaussian, (), scale)
         forest = Forest.from_state(_within(state, "trees."))
         edges = np.cumsum([0, *state["n_trees"].tolist()])
         if (np.diff(edges) < 0).any() or edges[-1] != forest.n_trees:
@@ -311,12 +325,6 @@ def refine(basis: Basis, heads: Round, missing: npt.NDArray[np.bool_]) -> Basis:
         if len(rows):
             refined.update(c, rows, predict_cell(head, basis.inputs(c, head.predictors, rows)))
     return refined
-
-
-def _rounded(values: Floats, step: Floats | float) -> Floats:
-    with np.errstate(over="ignore", invalid="ignore"):
-        on_grid = np.round(values / step) * step
-    return np.where(np.isfinite(on_grid), on_grid, values)
 
 
 def _within(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

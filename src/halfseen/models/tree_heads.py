@@ -1,8 +1,9 @@
 r"""What trees say of one column: a number given the rest of its row, or a level given the rest of its row.
 
-The inputs of the trees are the other columns of the row, completed, and what the previous step says of the
-cell itself: of a number its mean and the standard deviation of its score, of a level the probabilities. Trees
-correct this, so that without trees nothing is changed.
+The inputs of the trees are the other columns of the row, completed, the share of its cells that are seen, and
+what the previous step says of the cell itself: of a number its mean and the standard deviation of its score,
+of a level the probabilities. Trees correct this, so that without trees nothing is changed. Numbers are in
+units of the scale of their column.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ class NumberHead:
 
     Location and spread are sums of trees. The residuals are those of held-out cells with a similar location:
     there are windows of locations, and each has an empirical distribution with mean zero. With `matched`, a
-    window has observed values in place of residuals (predictive mean matching).
+    window has observed values, in the units of the table, in place of residuals (predictive mean matching).
 
     Shapes
     ------
@@ -220,5 +221,5 @@ def _check_inputs(
     if not right or (len(predictors) and (predictors.min() < 0 or predictors.max() >= n_columns)):
         raise ValueError(f"The trees of column {column} have inputs that are no columns.")
     for forest in forests:
-        if forest.feature.max(initial=-1) >= len(predictors) + n_own:
+        if forest.feature.max(initial=-1) >= len(predictors) + 1 + n_own:
             raise ValueError(f"The trees of column {column} have more inputs than there are.")
