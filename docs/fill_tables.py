@@ -7,7 +7,11 @@ A page says where, and of which scores:
 
 For each score a table has a line for each model and a column for each setting, or the other way round if
 there are more settings; with the mean over runs, in brackets the paper's number, if there is one, and a word
-where runs failed.
+where runs failed. Results with one setting can be one table instead, with a line for each model and a column
+for each score:
+
+    <!-- scores of results/NAME-SCALE.json: SCORE; SCORE -->
+    <!-- end of table -->
 """
 
 import json
@@ -18,7 +22,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PLACE = re.compile(
-    r"(<!-- table of (results/[\w.-]+\.json): (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL
+    r"(<!-- (table|scores) of (results/[\w.-]+\.json): (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL
 )
 
 
@@ -26,9 +30,13 @@ def fill(page: str, root: Path = ROOT) -> str:
     """Return a page with its tables as the results are now."""
 
     def table(found: re.Match[str]) -> str:
-        start, file, scores, stop = found.groups()
+        start, form, file, named, stop = found.groups()
         results = json.loads((root / file).read_text(encoding="utf-8"))
-        tables = [_table(results, score.strip()) for score in scores.split(";")]
+        scores = [score.strip() for score in named.split(";")]
+        if form == "scores":
+            tables = [_score_table(results, scores)]
+        else:
+            tables = [_table(results, score) for score in scores]
         return start + "\n\n".join([*tables, _origin(results)]) + "\n" + stop
 
     return PLACE.sub(table, page)
@@ -45,7 +53,22 @@ def _table(results: dict[str, Any], score: str) -> str:
     if len(settings) > len(models):
         cells = {(setting, model): text for (model, setting), text in cells.items()}
         down, across = settings, models
-    lines = [[score, *across], ["---"] * (len(across) + 1)]
+    return _lines(score, down, across, cells)
+
+
+def _score_table(results: dict[str, Any], scores: list[str]) -> str:
+    rows = [row for row in results["summary"] if row["metric"] in scores]
+    if len({_name(row["setting"]) for row in rows}) != 1 or {row["metric"] for row in rows} != set(scores):
+        raise ValueError(f"{results['experiment']} must have one setting and the scores {scores}.")
+    heads = {score.partition(", ")[0] for score in scores}
+    shared = f"{heads.pop()}, " if len(heads) == 1 else ""
+    cells = {(row["model"], row["metric"].removeprefix(shared)): _cell(row) for row in rows}
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    return _lines(shared.removesuffix(", "), models, [score.removeprefix(shared) for score in scores], cells)
+
+
+def _lines(corner: str, down: list[str], across: list[str], cells: dict[tuple[str, str], str]) -> str:
+    lines = [[corner, *across], ["---"] * (len(across) + 1)]
     lines += [[one, *(cells.get((one, other), "") for other in across)] for one in down]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from halfseen.experiments import EXPERIMENTS, Cell, Results, missvae, missvae_images, notmiwae
+from halfseen.experiments import EXPERIMENTS, Cell, Results, convac_mnist, missvae, missvae_images, notmiwae
 from halfseen.experiments.missvae import MISSSVAE, MVAE, N_SEEN, POSTERIORS, SCORE, TRUTH
 from halfseen.experiments.missvae_methods import DECODER_SNR, ENCODER_SNR
 from halfseen.report.experiment_figures import FIGURES, enclosing_level, sheet_of
@@ -24,6 +24,36 @@ def missvae_results(**arrays):
 
 def test_figures_belong_to_known_experiments():
     assert set(FIGURES) <= set(EXPERIMENTS)
+
+
+def digits_results(*cells):
+    return Results(convac_mnist.EXPERIMENT, "small", cells, {}, Path("convac-mnist-small.json"))
+
+
+def test_curves_of_digits_have_the_masks_that_a_model_was_scored_under():
+    setting, some = {"plan": "small"}, {convac_mnist.of_pixels(0.9): 0.8, convac_mnist.of_squares(3, 15): 0.6}
+    every = dict.fromkeys(map(convac_mnist.of_pixels, convac_mnist.RATES), 0.9)
+    cells = [
+        Cell(setting, convac_mnist.CIRCUIT, 0, every),
+        Cell(setting, convac_mnist.MIWAE, 0, some),
+        Cell(setting, convac_mnist.DENSITY, 0, {convac_mnist.BITS: 2.0}),
+    ]
+    left, right = FIGURES["convac-mnist"]["curves"](digits_results(*cells)).axes
+    assert [len(line.get_xdata()) for line in left.get_lines()] == [7, 1]
+    assert [list(line.get_xdata()) for line in right.get_lines()] == [[], [8]]
+    assert FIGURES["convac-mnist"]["curves"](digits_results(cells[2])) is None
+
+
+def test_digits_that_a_circuit_draws_are_shown_by_class():
+    arrays = {"drawn": np.zeros((10, 8, 28, 28), np.float32), "channels": np.zeros((16, 28, 28), np.float32)}
+    arrays["drawn"][3, 5] = 1.0
+    cell = Cell({"plan": "small"}, convac_mnist.CIRCUIT, 0, {}, arrays=arrays)
+    drawn, channels = FIGURES["convac-mnist"]["pictures"](digits_results(cell)).axes
+    sheet = drawn.get_images()[0].get_array()
+    assert sheet.shape == (300, 240)
+    assert sheet[91:119, 151:179].min() == sheet.max() == 1.0
+    assert channels.get_images()[0].get_array().shape == (120, 120)
+    assert FIGURES["convac-mnist"]["pictures"](digits_results()) is None
 
 
 def test_posteriors_are_plotted_for_the_runs_that_stored_them():

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from halfseen.experiments import Cell, Results, missvae, missvae_images, notmiwae
 from halfseen.experiments import notmiwae_toys as toys
 from halfseen.experiments.missvae_methods import DECODER_SNR, ENCODER_SNR
+from halfseen.report.circuit_figures import accuracy_curves, drawn_digits
 from halfseen.report.experiment_plot import GRID, OURS, QUIET, THEIRS, new_figure, plot_metrics
 from halfseen.report.sparsity_figures import drift_curves
 from halfseen.research.latent_diagnostics import Divergences
@@ -207,6 +208,7 @@ def _draw_points(axes: Axes, X: Floats, hidden: npt.NDArray[np.bool_], points: F
 
 FIGURES: Mapping[str, Mapping[str, Callable[[Results], Figure | None]]] = MappingProxyType(
     {
+        "convac-mnist": {"curves": accuracy_curves, "pictures": drawn_digits},
         "missvae": {"posteriors": missvae_posteriors, "snr": missvae_snr},
         "missvae-images": {"grid": imputed_images},
         "notmiwae": {"masks": notmiwae_masks},
