@@ -1,18 +1,26 @@
-"""The cost of an epoch of AutoRec at the sizes of MovieLens, beside dense loops with a mask.
+"""The cost of an epoch of AutoRec at the sizes of MovieLens 1M and 10M, beside dense loops with a mask.
 
-    python benchmarks/recommend.py [--threads 1] [--size ml-1m] [--batch 128]
-    python benchmarks/recommend.py --size ml-10m --no-dense --threads 2
+    python benchmarks/recommend.py
+    python benchmarks/recommend.py --size ml-1m [--threads 1] [--batch 128] [--no-dense]
 
 Ratings are synthetic, with a popularity of items and an activity of users that fall as in such data. All
-loops make the same steps: the same batches of rows, the same network, the same penalty and Adam. The dense
-loop is the one usually written, with ``torch.optim.Adam`` as it is by default; "dense, fused" has its fused
-implementation. Times are CPU seconds of the process, which other programs on the machine disturb less; the
-loops are timed in turns. The last line is the time of recommendations for one user, in a fitted model.
+loops make the same steps, from the same start: the same batches of rows, the same network, the same penalty
+and Adam; so their errors are the same, and are printed. The dense loop is the one usually written: rows with
+zeros, a mask, the penalty as a term of the loss, and ``torch.optim.Adam``. "dense, decay" hands the penalty
+to Adam as its weight decay, and "dense, fused" also uses the fused implementation of Adam. Seconds are CPU
+seconds of the process, which other programs on the machine disturb less, and the loops are timed in turns;
+wall-clock seconds are beside them. The last line is the time of recommendations for one user, in a fitted
+model. Without ``--size`` each size is measured in a process of its own, MovieLens 10M with two threads and
+without dense loops, and results/recommend.json is written. Run with `make bench`.
 """
 
 import argparse
+import json
 import resource
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +32,7 @@ from halfseen.models.autorec import SparseAutoencoder
 from halfseen.objectives.ratings import RatedRows, RatingError
 from halfseen.training.step import Optimiser
 
+ROOT = Path(__file__).parent.parent
 SIZES = {
     "ml-100k": (943, 1_682, 100_000),
     "ml-1m": (6_040, 3_706, 1_000_209),
@@ -46,15 +55,12 @@ def make_ratings(n_users, n_items, n_ratings, seed=0):
 
 
 class DenseAutoencoder(torch.nn.Module):
-    """The network on dense rows, as it is usually written."""
+    """The network on dense rows, as it is usually written, with the weights of a sparse one."""
 
-    def __init__(self, n_columns, mean_count):
+    def __init__(self, start, mean_count):
         super().__init__()
-        generator = torch.Generator().manual_seed(0)
-        self.encoder = torch.nn.Parameter(0.03 * torch.randn(n_columns, N_HIDDEN, generator=generator))
-        self.decoder = torch.nn.Parameter(0.03 * torch.randn(n_columns, N_HIDDEN, generator=generator))
-        self.hidden_bias = torch.nn.Parameter(torch.zeros(N_HIDDEN))
-        self.output_bias = torch.nn.Parameter(torch.full((n_columns,), 3.5))
+        for name, weight in start.named_parameters():
+            self.register_parameter(name, torch.nn.Parameter(weight.detach().clone()))
         self.mean_count = mean_count
 
     def forward(self, x, mask):
@@ -63,59 +69,93 @@ class DenseAutoencoder(torch.nn.Module):
         return hidden @ self.decoder.T + self.output_bias
 
 
-def dense_stepper(matrix, mean_count, **options):
-    """A step of the dense loop."""
-    n_rows, n_columns = matrix.shape
-    x = torch.from_numpy(matrix.toarray())
-    mask = (x != 0).float()
-    model = DenseAutoencoder(n_columns, mean_count)
-    weights, biases = [model.encoder, model.decoder], [model.hidden_bias, model.output_bias]
-    groups = [{"params": weights, "weight_decay": PENALTY / n_rows}, {"params": biases}]
-    adam = torch.optim.Adam(groups, lr=RATE, **options)
+class DenseLoop:
+    """The steps of a dense loop; the penalty is a term of the loss, or the weight decay of Adam."""
 
-    def step(rows):
-        adam.zero_grad()
-        batch, seen = x[rows], mask[rows]
-        loss = ((model(batch, seen) - batch) * seen).square().sum() / len(batch)
+    def __init__(self, matrix, start, mean_count, *, decay=False, fused=None):
+        self.x = torch.from_numpy(matrix.toarray())
+        self.mask = (self.x != 0).float()
+        self.model = DenseAutoencoder(start, mean_count)
+        self.penalty = 0.0 if decay else PENALTY / len(self.x)
+        self.weights = [self.model.encoder, self.model.decoder]
+        biases = [self.model.hidden_bias, self.model.output_bias]
+        groups = [{"params": self.weights, "weight_decay": decay * PENALTY / len(self.x)}, {"params": biases}]
+        self.adam = torch.optim.Adam(groups, lr=RATE, fused=fused)
+
+    def step(self, rows):
+        self.adam.zero_grad()
+        batch, seen = self.x[rows], self.mask[rows]
+        loss = ((self.model(batch, seen) - batch) * seen).square().sum() / len(batch)
+        if self.penalty:
+            loss = loss + self.penalty / 2 * sum(weight.square().sum() for weight in self.weights)
         loss.backward()
-        adam.step()
+        self.adam.step()
 
-    return step
+    @torch.no_grad()
+    def error(self):
+        total = 0.0
+        for rows in torch.arange(len(self.x)).split(512):
+            batch, seen = self.x[rows], self.mask[rows]
+            total += float(((self.model(batch, seen) - batch) * seen).square().sum())
+        return (total / float(self.mask.sum())) ** 0.5
 
 
-def sparse_stepper(matrix, mean_count):
-    """A step of the library."""
+class SparseLoop:
+    """The steps of the library."""
+
+    def __init__(self, rows, start):
+        self.model = start
+        self.rated = RatedRows(rows, rows)
+        penalties = dict.fromkeys(("encoder", "decoder"), PENALTY / len(rows))
+        self.optimiser = Optimiser(self.model, RatingError(), penalties=penalties)
+
+    def step(self, rows):
+        self.optimiser.step(self.rated[rows], (), RATE)
+
+    @torch.no_grad()
+    def error(self):
+        parts = (self.rated[rows] for rows in torch.arange(len(self.rated)).split(512))
+        total = sum(float(RatingError()(self.model, part, ()).sum()) for part in parts)
+        return (total / len(self.rated.inputs.values)) ** 0.5
+
+
+def make_loops(matrix, dense):
+    """All loops, from one start."""
+    counts = np.diff(matrix.indptr)
+    mean_count = float(counts[counts > 0].mean())
     rows = SparseRows.from_scipy(matrix)
-    model = SparseAutoencoder(rows.n_columns, N_HIDDEN, mean_count=mean_count)
-    model.reset_parameters(rows, torch.Generator().manual_seed(0))
-    penalties = dict.fromkeys(("encoder", "decoder"), PENALTY / len(rows))
-    optimiser = Optimiser(model, RatingError(), penalties=penalties)
-    rated = RatedRows(rows, rows)
-    return lambda chosen: optimiser.step(rated[chosen], (), RATE)
+    start = SparseAutoencoder(rows.n_columns, N_HIDDEN, mean_count=mean_count)
+    start.reset_parameters(rows, torch.Generator().manual_seed(0))
+    loops = {}
+    if dense:
+        loops["dense"] = DenseLoop(matrix, start, mean_count)
+        loops["dense, decay"] = DenseLoop(matrix, start, mean_count, decay=True)
+        loops["dense, fused"] = DenseLoop(matrix, start, mean_count, decay=True, fused=True)
+    return {"sparse": SparseLoop(rows, start)} | loops
 
 
-def epoch(step, n_rows, batch_size, generator):
-    """CPU seconds of one pass."""
-    began = time.process_time()
-    for rows in torch.randperm(n_rows, generator=generator).split(batch_size):
-        step(rows)
-    return time.process_time() - began
+def epoch(loop, batches):
+    """CPU and wall-clock seconds of one pass."""
+    began = time.process_time(), time.perf_counter()
+    for rows in batches:
+        loop.step(rows)
+    return time.process_time() - began[0], time.perf_counter() - began[1]
 
 
 def time_epochs(matrix, options):
-    """The fewest CPU seconds of an epoch, by loop; the first epoch is not counted."""
-    counts = np.diff(matrix.indptr)
-    mean_count = float(counts[counts > 0].mean())
-    loops = {"sparse": sparse_stepper(matrix, mean_count)}
-    if not options.no_dense:
-        loops["dense"] = dense_stepper(matrix, mean_count)
-        loops["dense, fused"] = dense_stepper(matrix, mean_count, fused=True)
+    """The fewest seconds of an epoch and the final error, by loop; the first epoch is not counted."""
+    loops = make_loops(matrix, dense=not options.no_dense)
     generator = torch.Generator().manual_seed(0)
     times = {name: [] for name in loops}
     for _ in range(options.repeats + 1):
-        for name, step in loops.items():
-            times[name].append(epoch(step, matrix.shape[0], options.batch, generator))
-    return {name: min(found[1:]) for name, found in times.items()}
+        batches = torch.randperm(matrix.shape[0], generator=generator).split(options.batch)
+        for name, loop in loops.items():
+            times[name].append(epoch(loop, batches))
+    found = {}
+    for name, loop in loops.items():
+        cpu, wall = (min(values) for values in zip(*times[name][1:], strict=True))
+        found[name] = {"cpu_seconds": cpu, "seconds": wall, "rmse": loop.error()}
+    return found
 
 
 def time_recommendation(matrix, n_calls=20):
@@ -129,22 +169,66 @@ def time_recommendation(matrix, n_calls=20):
     return float(np.median(times))
 
 
+def measure(options):
+    """What one size costs."""
+    torch.set_num_threads(options.threads)
+    matrix = make_ratings(*SIZES[options.size])
+    loops = time_epochs(matrix, options)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {
+        "size": options.size,
+        "rows": matrix.shape[0],
+        "columns": matrix.shape[1],
+        "ratings": matrix.nnz,
+        "threads": options.threads,
+        "batch": options.batch,
+        "loops": loops,
+        "peak_gib": peak,
+        "recommend_ms": time_recommendation(matrix),
+    }
+
+
+def show(found):
+    """Prints the costs of a size."""
+    print("{size}: {rows:,} rows, {columns:,} columns, {ratings:,} ratings".format(**found))
+    least = found["loops"]["sparse"]["cpu_seconds"]
+    for name, loop in found["loops"].items():
+        times = f"{loop['cpu_seconds']:.3f} CPU s, {loop['seconds']:.3f} s an epoch"
+        print(f"{name:>12}: {times}, {loop['cpu_seconds'] / least:.1f} times sparse, RMSE {loop['rmse']:.4f}")
+    print(f"{'recommend':>12}: {found['recommend_ms']:.1f} ms")
+    print(f"{'peak':>12}: {found['peak_gib']:.2f} GiB, all loops together")
+
+
+def measure_all():
+    """Measures each size in a process of its own and stores the results."""
+    settings = {"ml-1m": [], "ml-10m": ["--threads", "2", "--no-dense", "--repeats", "1"]}
+    sizes = []
+    for size, more in settings.items():
+        command = [sys.executable, __file__, "--json", "--size", size, *more]
+        sizes.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+        show(sizes[-1])
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
+    results = {"commit": commit.stdout.strip(), "sizes": sizes}
+    (ROOT / "results" / "recommend.json").write_text(json.dumps(results, indent=2) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--size", choices=SIZES, default="ml-1m")
+    parser.add_argument("--size", choices=SIZES, help="one size only; nothing is written")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--no-dense", action="store_true", help="leave out the dense loops")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    matrix = make_ratings(*SIZES[options.size])
-    print(f"{options.size}: {matrix.shape[0]:,} rows, {matrix.shape[1]:,} columns, {matrix.nnz:,} ratings")
-    seconds = time_epochs(matrix, options)
-    for name, found in seconds.items():
-        print(f"{name:>12}: {found:.3f} CPU s an epoch, {found / seconds['sparse']:.1f} times sparse")
-    print(f"{'recommend':>12}: {time_recommendation(matrix):.1f} ms")
-    print(f"{'peak':>12}: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+    if options.size is None:
+        measure_all()
+        return
+    found = measure(options)
+    if options.json:
+        print(json.dumps(found))
+    else:
+        show(found)
 
 
 if __name__ == "__main__":
