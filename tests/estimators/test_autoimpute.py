@@ -38,6 +38,18 @@ def test_an_annotated_matrix_is_read_and_gives_an_array(cells):
     np.testing.assert_array_equal(model.fit(annotated).transform(annotated), expected)
 
 
+def test_a_layer_of_an_annotated_matrix_may_be_read_in_its_place(cells):
+    _, shown = cells
+    expected = AutoImpute(4, max_epochs=1, random_state=0).fit_transform(shown)
+    annotated = SimpleNamespace(X=np.ones((2, 2)), layers={"logs": scipy.sparse.csr_matrix(shown)})
+    model = AutoImpute(4, layer="logs", max_epochs=1, random_state=0)
+    np.testing.assert_array_equal(model.fit_transform(annotated), expected)
+    with pytest.raises(ValueError, match="The data have no layer 'counts'; their layers are 'logs'"):
+        AutoImpute(layer="counts").fit(annotated)
+    with pytest.raises(ValueError, match="layer='logs' is for an AnnData, got ndarray"):
+        model.transform(shown)
+
+
 def test_a_cell_without_detected_genes_is_predicted_from_biases(cells):
     model = AutoImpute(4, max_epochs=2, random_state=0).fit(cells[1])
     assert np.isfinite(model.transform(np.zeros((1, 25)))).all()

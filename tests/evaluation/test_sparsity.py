@@ -10,7 +10,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from halfseen import GaussianRegressor, vsp_curve
+from halfseen import AutoRec, GaussianRegressor, vsp_curve
 from halfseen.report.experiment_plot import to_svg
 from halfseen.report.vsp_plot import plot_vsp
 
@@ -130,3 +130,23 @@ def test_a_figure_shows_one_or_two_curves(X):
     curve = vsp_curve(total, X, n_draws=2)
     assert "mean prediction" in to_svg(plot_vsp(curve))
     assert "without" in to_svg(plot_vsp({"with": vsp_curve(average, X, n_draws=2), "without": curve}))
+
+
+def test_a_recommender_is_followed_by_its_mean_prediction_for_a_new_user():
+    rng = np.random.default_rng(0)
+    table = np.where(rng.random((30, 12)) < 0.5, rng.integers(1, 6, size=(30, 12)), np.nan)
+    table[0] = 3.0
+    user, item = np.nonzero(~np.isnan(table))
+    ratings = pd.DataFrame({"user": user, "item": item, "rating": table[user, item]})
+    model = AutoRec("user", n_hidden=5, max_epochs=2, random_state=0).fit(ratings)
+    curve = vsp_curve(model, table, n_draws=2, n_levels=4)
+    complete = np.mean([model.predict_new(*_given(row)).mean() for row in table])
+    assert curve.means[-1] == pytest.approx(complete)
+    assert curve.means[0] != curve.means[-1]
+    with pytest.raises(ValueError, match="a column for each of the 12 items"):
+        vsp_curve(model, table[:, :5])
+
+
+def _given(row):
+    items = np.flatnonzero(~np.isnan(row))
+    return items, row[items]

@@ -12,7 +12,9 @@ FEWEST_CELLS, LOWEST_COUNT = 3, 2  # a gene is kept if more cells than this have
 MAD_SCALE = 1.4826  # from the median absolute deviation to the standard deviation of a normal distribution
 
 
-def read_expression(X: Any, n_genes: int | None = None) -> scipy.sparse.csr_array:
+def read_expression(
+    X: Any, n_genes: int | None = None, *, layer: str | None = None
+) -> scipy.sparse.csr_array:
     """Returns cells by genes as a CSR matrix without stored zeros, which stand for values that were missed.
 
     Parameters
@@ -21,8 +23,10 @@ def read_expression(X: Any, n_genes: int | None = None) -> scipy.sparse.csr_arra
         Not negative; NaN counts as missed.
     n_genes : int, optional
         The number of genes that a fitted estimator expects.
+    layer : str, optional
+        The layer of an AnnData that is read in place of ``X``.
     """
-    content: Any = X.X if hasattr(X, "X") and not hasattr(X, "to_numpy") else X
+    content: Any = _content(X, layer)
     matrix: Any
     if hasattr(content, "tocsr"):
         matrix = scipy.sparse.csr_array(content.tocsr().astype(np.float64, copy=True))
@@ -53,7 +57,23 @@ def read_expression(X: Any, n_genes: int | None = None) -> scipy.sparse.csr_arra
     return result
 
 
-def normalise_counts(counts: Any, n_genes: int = 1000) -> tuple[Floats, npt.NDArray[np.int64]]:
+def _content(X: Any, layer: str | None) -> Any:
+    """Returns the matrix of an AnnData, or one of its layers; anything else is a matrix itself."""
+    is_annotated = hasattr(X, "X") and not hasattr(X, "to_numpy")
+    if layer is None:
+        return X.X if is_annotated else X
+    layers = getattr(X, "layers", None) if is_annotated else None
+    if layers is None:
+        raise ValueError(f"layer={layer!r} is for an AnnData, got {type(X).__name__}. Leave out the layer.")
+    if layer not in layers:
+        known = ", ".join(map(repr, layers)) or "none"
+        raise ValueError(f"The data have no layer {layer!r}; their layers are {known}.")
+    return layers[layer]
+
+
+def normalise_counts(
+    counts: Any, n_genes: int = 1000, *, layer: str | None = None
+) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Returns log expression of the most variable genes, and their positions: the preparation of AutoImpute.
 
     Genes with more than two counts in more than three cells are kept; cells are divided by the ratio of their
@@ -67,6 +87,8 @@ def normalise_counts(counts: Any, n_genes: int = 1000) -> tuple[Floats, npt.NDAr
         Raw counts.
     n_genes : int, default=1000
         How many genes to keep, in descending order of normalised dispersion.
+    layer : str, optional
+        The layer of an AnnData that holds the counts, often ``"counts"``; by default its ``X``.
 
     References
     ----------
@@ -80,7 +102,7 @@ def normalise_counts(counts: Any, n_genes: int = 1000) -> tuple[Floats, npt.NDAr
     >>> expression.shape, len(genes)
     ((20, 50), 50)
     """
-    matrix = read_expression(counts)
+    matrix = read_expression(counts, layer=layer)
     n_cells = np.asarray((matrix > LOWEST_COUNT).sum(axis=0)).ravel()
     kept = np.flatnonzero(n_cells > FEWEST_CELLS)
     if not len(kept):

@@ -35,6 +35,7 @@ DESCRIPTIONS = {
     "alpha": ("float", "The exponent of the normalisation; 1 is the published one."),
     "centre": ("bool", "Whether the mean of all observed values is subtracted from the input."),
     "penalty": ("float", "The factor of the squared weights of the encoder and the decoder."),
+    "layer": ("str or None", "The layer of an AnnData that is read; None reads its ``X``."),
     "max_epochs": ("int", "Maximum number of epochs."),
     "batch_size": ("int", "Cells per training step."),
     "learning_rate": ("float", "Initial learning rate; it falls to zero along half a cosine."),
@@ -87,6 +88,7 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
         alpha: float = 1.0,
         centre: bool = True,
         penalty: float = 100.0,
+        layer: str | None = None,
         max_epochs: int = 300,
         batch_size: int = 64,
         learning_rate: float = 3e-3,
@@ -100,6 +102,7 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
         self.alpha = alpha
         self.centre = centre
         self.penalty = penalty
+        self.layer = layer
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -116,11 +119,11 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_cells, n_genes), or an AnnData
-            Log expression; zeros and NaN are missing. Of an AnnData, ``X`` is read.
+            Log expression; zeros and NaN are missing. Of an AnnData, ``X`` or a layer is read.
         y : Ignored
         """
         self._check_parameters()
-        matrix = read_expression(X)
+        matrix = read_expression(X, layer=self.layer)
         if not matrix.nnz:
             raise ValueError("All values of X are zero or missing: nothing can be learned.")
         self.n_features_in_, self.seed_ = matrix.shape[1], seed_from(self.random_state)
@@ -163,7 +166,7 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
         Of an AnnData the result belongs into a layer: ``adata.layers["imputed"] = model.transform(adata)``.
         """
         check_is_fitted(self)
-        matrix = read_expression(X, self.n_features_in_)
+        matrix = read_expression(X, self.n_features_in_, layer=self.layer)
         completed = self._predict(matrix)
         cells = matrix.tocoo()
         completed[cells.row, cells.col] = cells.data
@@ -172,7 +175,7 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
     def predict_all(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns predictions, at least 0, of all values, also of those that are observed."""
         check_is_fitted(self)
-        return self._predict(read_expression(X, self.n_features_in_))
+        return self._predict(read_expression(X, self.n_features_in_, layer=self.layer))
 
     @task_threads()
     @torch.no_grad()

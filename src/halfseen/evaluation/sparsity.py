@@ -110,10 +110,11 @@ def vsp_curve(
     Parameters
     ----------
     model : estimator or callable
-        A fitted regressor or classifier of any library that accepts missing values, or a function from a
-        table to predictions.
+        A fitted regressor or classifier of any library that accepts missing values, a function from a table
+        to predictions, or a fitted recommender, whose mean prediction for a new user is followed.
     X : data frame, array-like of shape (n_samples, n_features), or array (n_samples, n_steps, n_features)
-        Rows, or sequences, to predict, with NaN, None or null where values are missing.
+        Rows, or sequences, to predict, with NaN, None or null where values are missing. For a recommender
+        an array of ratings, with a row for each user and a column for each of its ``items_``.
     y : array-like of shape (n_samples,), optional
         Numeric targets, of which the standard deviation scales the index. By default it is that of the
         predictions.
@@ -192,6 +193,8 @@ def _check_parameters(n_levels: int, n_draws: int, n_rows: int, level: float) ->
 
 def _predictor(model: Any, output: Any) -> Callable[[Any], Floats]:
     """Returns a function from tables to one number per row."""
+    if hasattr(model, "predict_new"):
+        return lambda X: _mean_ratings(model, np.asarray(X, dtype=np.float64))
     if hasattr(model, "predict_proba"):
         classes = list(model.classes_)
         if output is None and len(classes) != 2:
@@ -213,6 +216,22 @@ def _predictor(model: Any, output: Any) -> Callable[[Any], Floats]:
         return answer[:, output or 0]
 
     return predict
+
+
+def _mean_ratings(model: Any, ratings: Floats) -> Floats:
+    """Returns the mean prediction of a recommender, over all items, for new users with these ratings."""
+    if ratings.ndim != 2 or ratings.shape[1] != len(model.items_):
+        raise ValueError(
+            f"X must have a column for each of the {len(model.items_)} items of the recommender, in "
+            f"the order of items_, got the shape {ratings.shape}."
+        )
+    known = ~np.isnan(ratings)
+    return np.array(
+        [
+            model.predict_new(model.items_[of_row], row[of_row]).mean()
+            for row, of_row in zip(ratings, known, strict=True)
+        ]
+    )
 
 
 def _flat(predict: Callable[[Any], Floats], shape: tuple[int, ...]) -> Callable[[Any], Floats]:
