@@ -23,7 +23,7 @@ from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation import Observation, Part
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.initialisation import random_weights
-from halfseen.models.circuits.layers import LogMatmulExp, SumLayer
+from halfseen.models.circuits.layers import LogMatmulExp, Messages, SumLayer
 from halfseen.models.circuits.structure import Level, Structure
 from halfseen.models.mixture import DiagonalMixture
 
@@ -406,3 +406,34 @@ def test_marginal_probabilities_are_those_of_bayes_if_values_are_missing_at_rand
         corrected = marginal * of_mask
         torch.testing.assert_close(corrected / corrected.sum(dim=1, keepdim=True), bayes)
         assert (marginal - bayes).abs().max() > 0.01
+
+
+def test_sums_follow_a_constant_that_all_their_inputs_gain_and_a_shift_is_such_a_constant(generator):
+    layer = random_circuit("shallow").sums[0]
+    x = torch.randn(4, 6, 3, generator=generator, dtype=torch.float64)
+    constant = 50 * torch.randn(4, 6, generator=generator, dtype=torch.float64)
+    plain, gained, shifted = (
+        layer(Messages(x, torch.zeros_like(constant))),
+        layer(Messages(x + constant[..., None], torch.zeros_like(constant))),
+        layer(Messages(x, constant)),
+    )
+    expected = plain.values + (plain.shift + constant)[..., None]
+    for found in (gained, shifted):
+        torch.testing.assert_close(found.values + found.shift[..., None], expected, rtol=EXACT, atol=1e-11)
+
+
+def test_pixels_around_an_image_are_missing_pixels_of_a_larger_one(generator):
+    padded, whole = (
+        Circuit(Structure.image((side, side), 3, [2, 2], n_classes=2), gaussian(4)).double()
+        for side in (3, 4)
+    )
+    random_weights(whole, generator)
+    with torch.no_grad():
+        whole.leaves.theta.normal_(generator=generator)
+    padded.load_state_dict(whole.state_dict())
+    images = torch.randn(5, 3, 3, generator=generator, dtype=torch.float64)
+    frames, seen = torch.zeros(5, 4, 4, dtype=torch.float64), torch.zeros(5, 4, 4, dtype=torch.bool)
+    frames[:, :3, :3], seen[:, :3, :3] = images, True
+    complete = Incomplete(images.flatten(1), torch.ones(5, 9, dtype=torch.bool))
+    found = whole.class_log_likelihood(Incomplete(frames.flatten(1), seen.flatten(1)))
+    torch.testing.assert_close(padded.class_log_likelihood(complete), found, rtol=EXACT, atol=EXACT)
