@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 import halfseen
-from halfseen.cli import options
+from halfseen.cli import impute_options, options
 from halfseen.cli.errors import TableError, print_error
-from halfseen.cli.methods import COMPARED, DEFAULT_METHOD, QUICK, Method, explain_missingness, parse_methods
+from halfseen.cli.methods import COMPARED, DEFAULT_METHOD, QUICK, parse_methods
 from halfseen.cli.progress import Reporter
-from halfseen.vocabulary import Missingness
 
 app = typer.Typer(
     name="halfseen", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
@@ -23,12 +22,6 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"halfseen {halfseen.__version__}")
         raise typer.Exit
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    """Tell whether an option is on the command line, rather than at its default."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _check_level(level: float) -> float:
@@ -51,34 +44,14 @@ def _root(
 def impute_command(
     context: typer.Context,
     source: options.Source,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output."),
-    ] = None,
-    method: Annotated[Method, typer.Option(help="The imputation model.")] = DEFAULT_METHOD,
-    missingness: Annotated[
-        Missingness | None,
-        typer.Option(help=explain_missingness()),
-    ] = None,
-    draws: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="M", help="Write M completed tables, stacked, for multiple imputation."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal values.")] = 0,
-    schema: Annotated[
-        str | None,
-        typer.Option(
-            metavar="S.json", help='Kinds and bounds of columns: {"columns": {"sex": "categorical"}}.'
-        ),
-    ] = None,
+    output: impute_options.Output = None,
+    method: impute_options.ImputationMethod = DEFAULT_METHOD,
+    missingness: impute_options.Assumption = None,
+    draws: impute_options.Draws = None,
+    seed: impute_options.Seed = 0,
+    schema: impute_options.SchemaFile = None,
     report: options.Report = None,
-    evaluate: Annotated[
-        bool,
-        typer.Option(
-            "--evaluate",
-            help="Evaluate the method on removed known values, beside simple methods, in the report.",
-        ),
-    ] = False,
+    evaluate: impute_options.Evaluate = False,
     level: Annotated[
         float, typer.Option(callback=_check_level, help="Probability of the intervals in the report.")
     ] = 0.9,
@@ -90,42 +63,12 @@ def impute_command(
     date_order: options.DateOrders = None,
     source_format: options.SourceFormat = None,
     output_format: options.OutputFormat = None,
-    save_model: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Save the fitted model to this file.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL", help="Apply an imputer that was saved by --save-model, without fitting it again."
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Keep the state of training here, so that the same command resumes after an interruption.",
-        ),
-    ] = None,
-    in_place: Annotated[
-        bool,
-        typer.Option(
-            "--in-place", help="Replace the input file; without this option it is never overwritten."
-        ),
-    ] = False,
-    fill_all: Annotated[
-        bool,
-        typer.Option(
-            "--fill-all",
-            help="Also impute identifiers, free text, and columns with one observed value or none.",
-        ),
-    ] = False,
-    no_skip_rules: Annotated[
-        bool,
-        typer.Option(
-            "--no-skip-rules",
-            help="Do not detect columns that do not apply to some rows; impute them there too.",
-        ),
-    ] = False,
+    save_model: impute_options.SaveModel = None,
+    model: impute_options.Model = None,
+    checkpoint: impute_options.Checkpoint = None,
+    in_place: impute_options.InPlace = False,
+    fill_all: impute_options.FillAll = False,
+    no_skip_rules: impute_options.NoSkipRules = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Impute the missing values of a table; observed values are returned unchanged.
@@ -136,48 +79,18 @@ def impute_command(
     from halfseen.cli.impute import Request, impute
 
     if model is not None:
-        for name in ("method", "missingness", "schema", "save_model", "checkpoint", "fill_all",
-                     "no_skip_rules", "evaluate"):  # fmt: skip
-            if _is_given(context, name):
-                option = f"--{name.replace('_', '-')}"
-                raise typer.BadParameter(
-                    "--model applies an imputer that is fitted already: leave this option out",
-                    param_hint=option,
-                )
-    if output is None and not in_place:
-        raise typer.BadParameter(
-            "state where to write with --output, or use --in-place", param_hint="--output"
-        )
-    if in_place and source == "-":
-        raise typer.BadParameter("--in-place cannot be used with standard input", param_hint="--in-place")
+        impute_options.check_for_model(context)
+    impute_options.check_target(source, output, in_place)
     request = Request(
-        source=source,
-        output=source if output is None else output,
-        method=method.value,
-        missingness=missingness,
-        draws=draws,
-        seed=seed,
-        schema=schema,
-        report=report,
-        evaluate=evaluate,
-        level=level,
-        delimiter=delimiter,
-        encoding=encoding,
-        nulls=tuple(null or ()),
-        default_nulls=not no_default_nulls,
-        number_formats=tuple(number_format or ()),
-        date_orders=tuple(date_order or ()),
-        source_format=source_format,
-        output_format=output_format,
-        model=save_model,
-        checkpoint=checkpoint,
-        in_place=in_place,
-        fill_all=fill_all,
-        skip_rules=not no_skip_rules,
-        command=context.obj or "",
-        saved=model,
-        new_seed=_is_given(context, "seed"),
-    )
+        source=source, output=source if output is None else output, method=method.value,
+        missingness=missingness, draws=draws, seed=seed, schema=schema, report=report, evaluate=evaluate,
+        level=level, delimiter=delimiter, encoding=encoding, nulls=tuple(null or ()),
+        default_nulls=not no_default_nulls, number_formats=tuple(number_format or ()),
+        date_orders=tuple(date_order or ()), source_format=source_format, output_format=output_format,
+        model=save_model, checkpoint=checkpoint, in_place=in_place, fill_all=fill_all,
+        skip_rules=not no_skip_rules, command=context.obj or "", saved=model,
+        new_seed=impute_options.is_given(context, "seed"),
+    )  # fmt: skip
     impute(request, Reporter(quiet=quiet))
 
 

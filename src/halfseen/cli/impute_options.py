@@ -1,0 +1,91 @@
+"""The options of ``halfseen impute`` that no other command has, and which of them exclude each other."""
+
+from typing import Annotated
+
+import typer
+
+from halfseen.cli.methods import Method, explain_missingness
+from halfseen.vocabulary import Missingness
+
+Output = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")
+]
+ImputationMethod = Annotated[Method, typer.Option(help="The imputation model.")]
+Assumption = Annotated[Missingness | None, typer.Option(help=explain_missingness())]
+Draws = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="M", help="Write M completed tables, stacked, for multiple imputation."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal values.")]
+SchemaFile = Annotated[
+    str | None,
+    typer.Option(metavar="S.json", help='Kinds and bounds of columns: {"columns": {"sex": "categorical"}}.'),
+]
+Evaluate = Annotated[
+    bool,
+    typer.Option(
+        "--evaluate",
+        help="Evaluate the method in the report: remove known values, and compare with simple methods.",
+    ),
+]
+SaveModel = Annotated[str | None, typer.Option(metavar="PATH", help="Save the fitted model to this file.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL", help="Apply an imputer that was saved by --save-model, without fitting it again."
+    ),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Keep the state of training here, so that the same command resumes after an interruption.",
+    ),
+]
+InPlace = Annotated[
+    bool,
+    typer.Option("--in-place", help="Replace the input file; without this option it is never overwritten."),
+]
+FillAll = Annotated[
+    bool,
+    typer.Option(
+        "--fill-all", help="Also impute identifiers, free text, and columns with one observed value or none."
+    ),
+]
+NoSkipRules = Annotated[
+    bool,
+    typer.Option(
+        "--no-skip-rules", help="Do not detect columns that do not apply to some rows; impute them there too."
+    ),
+]
+
+OF_FITTING = (
+    "method", "missingness", "schema", "save_model", "checkpoint", "fill_all", "no_skip_rules", "evaluate"
+)  # fmt: skip
+"""Parameters that only a fit has; a saved model has been fitted already."""
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Tell whether an option is on the command line, rather than at its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def check_for_model(context: typer.Context) -> None:
+    """Raise an error if an option is given that cannot be combined with ``--model``."""
+    for name in OF_FITTING:
+        if is_given(context, name):
+            raise typer.BadParameter(
+                "--model applies an imputer that is fitted already: leave this option out",
+                param_hint=f"--{name.replace('_', '-')}",
+            )
+
+
+def check_target(source: str, output: str | None, in_place: bool) -> None:
+    """Raise an error unless it is clear where to write."""
+    if output is None and not in_place:
+        raise typer.BadParameter(
+            "state where to write with --output, or use --in-place", param_hint="--output"
+        )
+    if in_place and source == "-":
+        raise typer.BadParameter("--in-place cannot be used with standard input", param_hint="--in-place")
