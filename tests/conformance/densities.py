@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.families import Part
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.mask_factors import GaussianMaskFactor
-from halfseen.distributions.observation import Observation, Part
+from halfseen.distributions.observation import Observation
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Structure, pair_columns

@@ -8,10 +8,11 @@ from tolerances import EXACT
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
+from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf, LogNormalLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_counts import NegativeBinomialLeaf, PoissonLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf
-from halfseen.distributions.observation import Observation, Part
+from halfseen.distributions.observation import Observation
 
 N_ROWS = 200
 LIKELIHOODS = {"visits": "negative-binomial", "income": "log-normal", "order": "ordinal"}

@@ -8,10 +8,11 @@ from tolerances import EXACT, QUADRATURE
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.families import Part
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.observation import Observation, Part
+from halfseen.distributions.observation import Observation
 from halfseen.models.latent.initialisation import Factors, start_from_factors
 from halfseen.models.latent.mask_term import HiddenCells, integrated_log_prob, log_missing
 from halfseen.models.latent.model import LatentModel, LatentNoise

@@ -12,9 +12,10 @@ from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 from torch.distributions import Categorical, MixtureSameFamily, Normal
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import SharedGaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.observation import Observation, Part
+from halfseen.distributions.observation import Observation
 from halfseen.models.latent.completions import CompletedRows, Completions, Limits, posterior_of
 from halfseen.models.latent.model import LatentModel, LatentNoise
 from halfseen.nn.residual import ResidualMLP

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from halfseen.data.columns import Column
 from halfseen.data.pixels import n_shades
-from halfseen.distributions.observation import Observation, RealFamily
+from halfseen.distributions.families import RealFamily
+from halfseen.distributions.observation import Observation
 
 
 def pixel_observation(columns: Sequence[Column], numeric: RealFamily) -> Observation:

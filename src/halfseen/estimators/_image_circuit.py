@@ -23,8 +23,9 @@ from halfseen.models.circuits.structure import Structure
 from halfseen.models.image_circuit import ImageCircuit, Pixels, patch_likelihood, seen_through, shifted_grids
 from halfseen.objectives.circuits import UNKNOWN, HybridLikelihood
 from halfseen.objectives.supervised import Labelled
-from halfseen.training.loop import Schedule, fit_module
+from halfseen.training.loop import fit_module
 from halfseen.training.progress import Progress
+from halfseen.training.schedule import Schedule
 
 BLOCK = 4  # the side of the squares of pixels that training leaves out, in every second image
 SHAPES = ("deep", "shallow")

@@ -34,8 +34,8 @@ from halfseen.models.image_circuit import (
 from halfseen.nn.weights import module_state
 from halfseen.objectives.circuits import UNKNOWN
 from halfseen.objectives.supervised import Labelled
-from halfseen.training.loop import Schedule
 from halfseen.training.progress import Progress
+from halfseen.training.schedule import Schedule
 
 
 @documented_images

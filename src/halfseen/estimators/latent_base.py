@@ -17,8 +17,8 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.margin_choice import bounded_margin
 from halfseen.data.margins import Margin
 from halfseen.data.pixels import pixel_features
+from halfseen.distributions.families import FAMILIES_OF_VALUES
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.distributions.observation import FAMILIES_OF_VALUES
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._holdout import RowsT, split_rows
 from halfseen.estimators.latent_choices import (

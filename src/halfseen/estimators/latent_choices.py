@@ -10,7 +10,7 @@ from torch import Tensor
 
 from halfseen.data.features import FeatureMap
 from halfseen.data.schema import Schema
-from halfseen.distributions.observation import FAMILIES_OF_VALUES, KINDS_OF_FAMILY
+from halfseen.distributions.families import FAMILIES_OF_VALUES, KINDS_OF_FAMILY
 from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.models.latent.architecture import OFFERED
 from halfseen.nn.mask_models import KnownMask, MaskModel

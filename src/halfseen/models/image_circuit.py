@@ -14,10 +14,11 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.pixels import n_shades
 from halfseen.data.schema import Column
+from halfseen.distributions.families import Part
 from halfseen.distributions.leaf import Leaf
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
-from halfseen.distributions.observation import Observation, Part
+from halfseen.distributions.observation import Observation
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import NOTHING, Structure
 from halfseen.models.tabular import LevelProbabilities

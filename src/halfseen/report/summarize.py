@@ -103,23 +103,15 @@ def summarize(
     """
     empty = np.column_stack([_nulls(column) for column in table.columns])  # (N, D)
     n_left = np.array([column.null_count for column in filled.columns])
-    per_column = empty.sum(axis=0)
     known = {column.name: column for column in schema.columns}
     columns = [
         _summarize_column(name, table[name], known.get(name), int(missing), int(still))
-        for name, missing, still in zip(table.column_names, per_column, n_left, strict=True)
+        for name, missing, still in zip(table.column_names, empty.sum(axis=0), n_left, strict=True)
     ]
     return {
         "source": source,
-        "n_rows": table.num_rows,
-        "n_columns": table.num_columns,
-        "n_cells": int(empty.size),
-        "n_missing": int(per_column.sum()),
-        "n_left": int(n_left.sum()),
+        **_count(empty, n_left),
         "left": _summarize_left(columns, left or {}),
-        "n_left_columns": int((n_left > 0).sum()),
-        "n_complete_rows": int((~empty.any(axis=1)).sum()),
-        "n_complete_columns": int((per_column == 0).sum()),
         "method": method,
         "seed": seed,
         "seconds": float(seconds),
@@ -141,6 +133,21 @@ def summarize(
             for name in _emptiest(columns)
             if name in known
         ],
+    }
+
+
+def _count(empty: np.ndarray, n_left: np.ndarray) -> dict[str, int]:
+    """Return counts of cells, rows and columns, from the missing cells (N, D) and those left empty (D)."""
+    per_column = empty.sum(axis=0)
+    return {
+        "n_rows": len(empty),
+        "n_columns": len(n_left),
+        "n_cells": int(empty.size),
+        "n_missing": int(per_column.sum()),
+        "n_left": int(n_left.sum()),
+        "n_left_columns": int((n_left > 0).sum()),
+        "n_complete_rows": int((~empty.any(axis=1)).sum()),
+        "n_complete_columns": int((per_column == 0).sum()),
         "n_incomplete_columns": int((per_column > 0).sum()),
         "n_filled_columns": int((per_column > n_left).sum()),
     }

@@ -23,16 +23,12 @@ from halfseen.training.checkpoint import (
     write_checkpoint,
 )
 from halfseen.training.progress import Backoff, History, Progress, Stopped
+from halfseen.training.schedule import Schedule, rate_factor
 from halfseen.training.step import Optimiser
 from halfseen.training.stopping import EarlyStopping
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 RowsT = TypeVar("RowsT", bound=Rows)
-
-Schedule = Literal["constant", "cosine", "linear", "step"]
-
-LATE = 0.8
-"""The share of the steps after which the schedules "linear" and "step" change the learning rate."""
 
 COMPILE_FROM_STEPS = 20_000
 """Planned steps from which ``compile="auto"`` compiles: compiling costs as much as some 10,000 steps."""
@@ -295,7 +291,7 @@ class _Run(Generic[ModuleT, RowsT]):
 
     @torch.no_grad()
     def _validate(self) -> tuple[float, ...]:
-        """Returns the mean loss of the held-out rows, or None if there are none."""
+        """Returns the mean loss of the held-out rows, or an empty tuple if there are none."""
         if not self.validation or self.held_out is None:
             return ()
         self.module.eval()
@@ -396,23 +392,6 @@ class _Run(Generic[ModuleT, RowsT]):
             "validation rows": 0 if validation is None else len(validation),
             "generator": hashlib.sha256(entry).hexdigest()[:16],
         }
-
-
-def rate_factor(schedule: Schedule, share: float) -> float:
-    """Returns by what the learning rate is multiplied after a share of the steps.
-
-    Examples
-    --------
-    >>> [round(rate_factor("linear", share), 2) for share in (0.0, 0.8, 0.9, 1.0)]
-    [1.0, 1.0, 0.5, 0.0]
-    >>> [rate_factor("step", share) for share in (0.79, 0.8)]
-    [1.0, 0.1]
-    """
-    if schedule == "cosine":
-        return 0.5 * (1.0 + math.cos(math.pi * share))
-    if schedule == "constant" or share < LATE:
-        return 1.0
-    return 0.1 if schedule == "step" else (1.0 - share) / (1.0 - LATE)
 
 
 def _weights(module: nn.Module) -> Tensors:

@@ -2,9 +2,10 @@
 
 import torch
 
+from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.observation import Observation, Part
+from halfseen.distributions.observation import Observation
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Structure, pair_columns
 

@@ -19,8 +19,9 @@ from scipy import stats
 from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.observation import Observation, Part
+from halfseen.distributions.observation import Observation
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.initialisation import random_weights
 from halfseen.models.circuits.layers import LogMatmulExp, Messages, SumLayer

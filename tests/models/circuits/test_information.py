@@ -6,8 +6,9 @@ from models.circuits.cases import column_masks, complete_rows, random_circuit, r
 from tolerances import EXACT
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import StudentTLeaf
-from halfseen.distributions.observation import Observation, Part
+from halfseen.distributions.observation import Observation
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.information import information_gain
 from halfseen.models.circuits.structure import Structure

@@ -63,7 +63,7 @@ class Circuit(nn.Module):
     Examples
     --------
     >>> from halfseen.distributions.leaves_levels import CategoricalLeaf
-    >>> from halfseen.distributions.observation import Part
+    >>> from halfseen.distributions.families import Part
     >>> observation = Observation([Part(CategoricalLeaf([2, 2]), [0, 1], [0, 1, 2, 3])])
     >>> circuit = Circuit(Structure.shallow(n_columns=2, n_leaves=2, n_channels=3), observation)
     >>> row = torch.tensor([[1.0, 0.0, 0.0, 1.0]])

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
-from halfseen.distributions.observation import Observation, RealFamily
+from halfseen.distributions.families import RealFamily
+from halfseen.distributions.observation import Observation
 from halfseen.distributions.pixel_likelihood import pixel_observation
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import PreimputedFill
