@@ -9,10 +9,10 @@ INSTALLED := $(VENV)/.installed
 SOURCES := src tests docs examples $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-laws check format bench tables docs clean
+.PHONY: help venv demo test test-slow test-laws check format bench tables screenshots docs clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED)  ## make .venv with everything for development (PYTHON=python3.12 chooses another python)
 
@@ -66,6 +66,9 @@ bench: venv  ## run every benchmark: cost and accuracy beside scikit-learn's
 
 tables: venv  ## write tables of stored results into README and the guides
 	$(BIN)/python docs/fill_tables.py
+
+screenshots: venv  ## write the pictures of reports that the guide shows (needs chromium)
+	$(BIN)/python docs/report_screenshots.py
 
 docs: venv  ## build the documentation; a warning is an error
 	@rm -rf docs/api/generated  # pages of names that are gone

@@ -68,6 +68,7 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
     if request.report is not None:
         from halfseen.report.describe import render_diagnosis, summarize_diagnosis
 
+        check = _check_fill(diagnosis, request, file, reporter)
         summary = summarize_diagnosis(
             diagnosis,
             source=Path(file.source).name,
@@ -78,6 +79,7 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
             version=halfseen.__version__,
             model=None if drift is None else drift.to_dict(),
             sensitivities=[found.to_dict() for found in what_if],
+            check=check,
         )
         with write_atomically(request.report) as target:
             target.write(render_diagnosis(summary).encode("utf-8"))
@@ -123,6 +125,25 @@ def _analyse_sensitivity(request: Request, file: TableFile, reporter: Reporter) 
                 sensitivity(None, table, text, reference=request.reference, random_state=request.seed)
             )
     return found
+
+
+def _check_fill(
+    diagnosis: Diagnosis, request: Request, file: TableFile, reporter: Reporter
+) -> dict[str, Any] | None:
+    """Return how well a quick model fills hidden known values of a sample of rows."""
+    from halfseen.cli.known_values import check_known_values
+
+    if file.n_missing in (0, file.table.num_rows * file.table.num_columns):
+        return None
+
+    def build(settings: dict[str, Any]) -> Any:
+        return halfseen.GaussianImputer(schema=settings or None, random_state=request.seed)
+
+    with reporter.progress("checking", "how well hidden known values can be filled"):
+        check = check_known_values(
+            file.table, diagnosis.columns, build, settings=file.settings, seed=request.seed, method="Gaussian"
+        )
+    return None if check is None else check.to_dict()
 
 
 def _check_paths(request: Request) -> None:

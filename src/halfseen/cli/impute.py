@@ -133,6 +133,7 @@ class Work:
     method: str
     proper: bool
     rows: NewRows | None = None
+    seconds: float = 0.0  # of fitting
 
 
 def _fit(request: Request, reporter: Reporter) -> Work:
@@ -142,10 +143,12 @@ def _fit(request: Request, reporter: Reporter) -> Work:
     unit = find_method(request.method).steps or "step"
     kept = nullcontext() if request.checkpoint is None else halfseen.checkpoints(request.checkpoint)
     with kept, reporter.progress("fitting", request.named_method, unit) as callback:
+        started = time.perf_counter()
         imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
+        seconds = time.perf_counter() - started
     _say_kinds(imputer.schema_.columns, reporter)
     proper = request.draws_parameter is not None and request.draws is not None
-    return Work(imputer, file, file.table, request.named_method, proper)
+    return Work(imputer, file, file.table, request.named_method, proper, seconds=seconds)
 
 
 def _load(request: Request, reporter: Reporter) -> Work:
@@ -278,6 +281,7 @@ def _make_page(
             filled, draws = imputer.transform(table), [shown.take(one) for one in completed]
         low, high = imputer.interval(some, level=request.level)
         probabilities = imputer.top_probabilities(some)
+    check = _check_fill(request, reporter, work)
     summary = summarize(
         table,
         filled,
@@ -299,6 +303,7 @@ def _make_page(
         proper=work.proper,
         training_drift=None if work.rows is None else work.rows.drift.to_dict(),
         structure=_structure(imputer),
+        check=None if check is None else check.to_dict(),
     )
     if not request.evaluate:
         return render(summary)
@@ -314,6 +319,24 @@ def _structure(imputer: Any) -> dict[str, Any] | None:
     if structure is None:
         return None
     return summarize_structure(structure, [column.name for column in imputer.schema_ if column.modelled])
+
+
+def _check_fill(request: Request, reporter: Reporter, work: Work) -> Any:
+    """Return how well hidden known values are filled; a saved model is not fitted again."""
+    from halfseen.cli.known_values import check_known_values
+
+    def build(settings: dict[str, Any]) -> Any:
+        return build_imputer(request, settings or None, _ignore)
+
+    with reporter.progress("checking", "hidden known values"):
+        return check_known_values(
+            work.table, work.imputer.schema_.columns, build if work.rows is None else None, work.imputer,
+            seconds=work.seconds, settings=work.file.settings, seed=request.seed, level=request.level,
+        )  # fmt: skip
+
+
+def _ignore(step: Any) -> None:
+    """Take no notice of a step of fitting."""
 
 
 def _evaluate(request: Request, reporter: Reporter, file: TableFile) -> tuple[dict[str, Any], Any]:

@@ -107,7 +107,7 @@ def pair_words(pair: Association) -> str:
 def read(diagnosis: "Diagnosis") -> tuple[str, ...]:
     """Returns the sentences on all parts, the verdict on MCAR first."""
     if diagnosis.n_missing == 0:
-        return ("Nothing is missing.", *_read_drift(diagnosis))
+        return ("Nothing is missing.", *read_drift(diagnosis))
     return (
         *_read_verdict(diagnosis),
         *read_little(diagnosis.little),
@@ -115,7 +115,7 @@ def read(diagnosis: "Diagnosis") -> tuple[str, ...]:
         *_read_target(diagnosis),
         *_read_predictability(diagnosis.predictability),
         *_read_together(diagnosis.patterns),
-        *_read_drift(diagnosis),
+        *read_drift(diagnosis),
     )
 
 
@@ -253,7 +253,8 @@ def _read_together(patterns: PatternTable) -> Iterable[str]:
         yield f"The missingness is nearly monotone: {nesting.share:.1%} of the rows fit an order of columns."
 
 
-def _read_drift(diagnosis: "Diagnosis") -> Iterable[str]:
+def read_drift(diagnosis: "Diagnosis") -> Iterable[str]:
+    """Yields the sentences on changes against the reference table."""
     drift = diagnosis.drift
     if drift is None:
         return

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from halfseen.evaluation.comparison import SCORES, Comparison, Standing
 from halfseen.evaluation.trial import PARTS
 from halfseen.report import svg
+from halfseen.report.compare_lines import compare_lines, judge_compared
 from halfseen.report.render import _environment
 
 MAX_COLUMNS = 40
@@ -164,7 +165,10 @@ def show(score: Summary, value: float | None) -> str:
 def render_comparison(summary: Summary) -> str:
     """Return the page of a comparison: one HTML file, no script, no request."""
     environment = _compare_environment()
-    return environment.get_template("compare.html.jinja").render(summary=summary, **_pictures(summary))
+    verdicts = judge_compared(summary)
+    opening = {"lines": compare_lines(summary, verdicts), "verdicts": verdicts}
+    template = environment.get_template("compare.html.jinja")
+    return str(template.render(summary=summary, **opening, **_pictures(summary)))
 
 
 def render_scores(summary: Summary) -> Markup:

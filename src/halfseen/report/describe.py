@@ -8,8 +8,9 @@ from markupsafe import Markup
 
 from halfseen.diagnosis.association import Association
 from halfseen.diagnosis.summary import Diagnosis
-from halfseen.diagnosis.wording import ALPHA, effect_words, p_words, pair_words, shift_words
+from halfseen.diagnosis.wording import ALPHA, effect_words, p_words, pair_words, read_drift, shift_words
 from halfseen.report import curve_svg, describe_svg, svg
+from halfseen.report.describe_lines import describe_lines, explain_missingness, judge_missingness
 from halfseen.report.render import _environment
 
 MAX_COLUMNS = 60
@@ -31,6 +32,7 @@ def summarize_diagnosis(
     version: str = "",
     model: Summary | None = None,
     sensitivities: Sequence[Summary] = (),
+    check: Summary | None = None,
 ) -> Summary:
     """Return what a page shows: counts, effect sizes and sentences, and no row of the table.
 
@@ -51,6 +53,8 @@ def summarize_diagnosis(
         ``followed``.
     sensitivities : sequence of dict
         The dicts of `Sensitivity`: how estimates depend on the assumption of missing at random.
+    check : dict, optional
+        How well hidden known values were filled: the dict of a `FillCheck`.
 
     Returns
     -------
@@ -87,6 +91,9 @@ def summarize_diagnosis(
         "shift": shift_words(diagnosis.little),
         "model": model,
         "sensitivities": list(sensitivities),
+        "check": check,
+        "reasons": explain_missingness(diagnosis),
+        "drift_readings": list(read_drift(diagnosis)),
     }
 
 
@@ -174,7 +181,11 @@ def render_diagnosis(summary: Summary) -> str:
     environment = _environment()
     environment.filters["p_words"] = lambda p: p_words(float("nan") if p is None else p)
     heat, blocks = summary["heat"], summary["blocks"]
+    verdicts = judge_missingness(summary)
     pictures = {
+        "lines": describe_lines(summary, verdicts),
+        "verdicts": verdicts[:MAX_COLUMNS],
+        "n_verdicts": len(verdicts),
         "key": Markup(describe_svg.key((0.03, 0.1, 0.3, 1.0))),
         "strips": [
             (name, Markup(svg.strip(shares, blocks["edges"], name)))

@@ -8,7 +8,10 @@ from markupsafe import Markup
 from halfseen.estimators.catalogue import find_method
 from halfseen.report import svg
 from halfseen.report.circuit_tree import draw_tree
+from halfseen.report.verdicts import impute_lines, judge_columns, sentence
 from halfseen.vocabulary import Missingness
+
+MAX_COLUMNS = 60
 
 _HIDING = (
     " The probability that a value is missing is modelled too, as a function of the value itself, so "
@@ -36,11 +39,15 @@ def render(
         One page; every name and value of the table is escaped.
     """
     name, assumption, hiding = _explain(summary["method"])
+    verdicts = judge_columns(summary)
     return (
         _environment()
         .get_template("report.html.jinja")
         .render(
             summary=summary,
+            lines=impute_lines(summary, verdicts),
+            verdicts=verdicts[:MAX_COLUMNS],
+            n_verdicts=len(verdicts),
             comparison=comparison,
             comparison_panel=comparison_panel,
             method=name,
@@ -82,17 +89,13 @@ def _environment() -> Environment:
         "percent": svg.percent,
         "count": _count,
         "duration": _duration,
-        "sentence": _sentence,
+        "sentence": lambda words: sentence(words) if words else "",
     }
     return environment
 
 
 def _count(value: int) -> str:
     return svg.number(value, 16)
-
-
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
 def _duration(seconds: float) -> str:

@@ -58,6 +58,7 @@ def summarize(
     proper: bool = False,
     training_drift: Summary | None = None,
     structure: Summary | None = None,
+    check: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Count what was missing and compare what was filled with what was observed.
 
@@ -95,6 +96,8 @@ def summarize(
         The missing rates beside those of the training table, if a saved model was applied.
     structure : dict, optional
         The structure of a circuit, made by `halfseen.report.circuit_tree.summarize_structure`.
+    check : mapping, optional
+        The outcome of a check on hidden known values: the dict of a `FillCheck`.
 
     Returns
     -------
@@ -121,6 +124,7 @@ def summarize(
         "proper": bool(proper),
         "training_drift": training_drift,
         "structure": structure,
+        "check": None if check is None else dict(check),
         "command": command,
         "notes": list(notes),
         "columns": columns,

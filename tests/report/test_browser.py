@@ -1,0 +1,62 @@
+"""The pages of all commands in a browser: nothing is wider than a phone, and every word can be read."""
+
+from importlib.resources import files
+
+import pytest
+from report.browser import measure, needs_browser
+
+from halfseen.cli.main import main
+
+PENGUINS = files("halfseen.data") / "samples" / "penguins.csv"
+READABLE = 4.5  # the contrast that WCAG 2 asks of text, level AA
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Reports on penguins with long names."""
+    folder = tmp_path_factory.mktemp("pages")
+    long = PENGUINS.read_text(encoding="utf-8").replace(
+        "bill_length_mm", "a_column_with_a_name_that_is_" + 9 * "very_" + "long", 1
+    )
+    source = folder / "penguins_of_the_palmer_archipelago_with_a_long_name.csv"
+    source.write_text(long, encoding="utf-8")
+    commands = {
+        "impute": ("-o", str(folder / "o.csv"), "--evaluate"),
+        "describe": ("--against", str(source), "--target", "species"),
+        "compare": ("--methods", "gaussian,mean,median,iterative", "--repeats", "2", "--draws", "5"),
+    }
+    for name, options in commands.items():
+        report = str(folder / f"{name}.html")
+        assert main([name, str(source), *options, "--report", report, "--quiet"]) == 0
+    return {f"{name}.html": (folder / f"{name}.html").read_text(encoding="utf-8") for name in commands}
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+def test_pages_fit_a_phone_and_can_be_read(pages, tmp_path, dark):
+    found = measure(tmp_path, pages, width=360, dark=dark)
+    assert set(found) == set(pages)
+    for name, one in found.items():
+        assert one["width"] == 360
+        assert one["dark"] == dark
+        assert one["outside"] == [], name
+        assert one["scroll"] <= 360, name
+        assert one["contrast"] >= READABLE, (name, one["faintest"])
+        assert one["scrolling"] > 0, name  # wide tables scroll in their own container,
+        assert one["unreachable"] == 0, name  # which the keyboard reaches
+
+
+@needs_browser
+@pytest.mark.slow
+def test_what_is_too_wide_or_too_faint_is_found(tmp_path):
+    page = '<!DOCTYPE html><meta name="viewport" content="width=device-width"><body>{}</body>'
+    wide = page.format('<p style="width:600px">wide</p>')
+    faint = page.format('<p style="color:#ddd">faint</p><div class="wide" style="overflow-x:auto"><pre>'
+                        f"{'x' * 500}</pre></div>")  # fmt: skip
+    found = measure(tmp_path, {"wide.html": wide, "faint.html": faint})
+    assert found["wide.html"]["outside"]
+    assert found["wide.html"]["scroll"] > 360
+    assert found["faint.html"]["contrast"] < READABLE
+    assert (found["faint.html"]["scrolling"], found["faint.html"]["unreachable"]) == (1, 1)
+    assert found["faint.html"]["outside"] == []

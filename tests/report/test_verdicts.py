@@ -1,0 +1,156 @@
+"""The first lines of the pages, and the verdict on each column."""
+
+import pytest
+
+from halfseen.report.compare_lines import compare_lines, judge_compared
+from halfseen.report.describe_lines import describe_lines, judge_missingness
+from halfseen.report.verdicts import grade, impute_lines, judge_columns
+
+
+@pytest.mark.parametrize(
+    ("skill", "low", "verdict"),
+    [
+        (0.9, 0.8, "good"),
+        (0.5, 0.1, "good"),
+        (0.5, 0.05, "fair"),
+        (0.3, 0.01, "fair"),
+        (0.3, 0.0, "poor"),
+        (0.09, 0.08, "poor"),
+        (-2.0, -3.0, "poor"),
+    ],
+)
+def test_skill_and_its_certainty_decide(skill, low, verdict):
+    assert grade(skill, low) == verdict
+
+
+def column(name, n_missing, n_left=0):
+    return {"name": name, "n_missing": n_missing, "n_left": n_left, "share": n_missing / 100}
+
+
+def checked(measure, value, baseline, skill):
+    return {
+        "measure": measure,
+        "value": value,
+        "baseline": baseline,
+        "skill": skill,
+        "skill_low": skill,
+        "n_cells": 40,
+    }
+
+
+@pytest.fixture
+def summary():
+    return {
+        "columns": [
+            column("a", 10), column("b", 20), column("c", 5, 5),
+            column("d", 0), column("e", 9, 3), column("f", 1),
+        ],
+        "fills": [{"name": "e", "relative_width": 1.0}, {"name": "f"}],
+        "left": [{"name": "c", "why": "has no observed value"}, {"name": "e", "why": "does not apply"}],
+        "check": {
+            "columns": {"a": checked("error", 0.3, 1.0, 0.91), "b": checked("accuracy", 0.6, 0.58, 0.05)},
+            "covered": 0.7,
+            "level": 0.9,
+        },
+        "level": 0.9,
+        "n_missing": 45,
+        "n_left": 8,
+        "n_cells": 600,
+        "n_columns": 6,
+        "n_incomplete_columns": 5,
+    }  # fmt: skip
+
+
+def test_each_column_with_missing_values_has_a_verdict(summary):
+    found = {one["name"]: one for one in judge_columns(summary)}
+    assert {name: one["verdict"] for name, one in found.items()} == {
+        "b": "poor", "a": "good", "e": "good", "c": "left", "f": "unchecked",
+    }  # fmt: skip
+    assert found["a"]["why"] == (
+        "Typical error 0.30 standard deviations, against 1.00 for the mean (40 hidden known values)."
+    )
+    assert found["b"]["label"] == "barely better than the most frequent level: better leave it"
+    assert found["b"]["why"] == "60% right, against 58% for the most frequent level (40 hidden known values)."
+    assert found["c"]["why"] == "Has no observed value."
+    assert "90% interval is 1.00 standard deviations wide" in found["e"]["why"]
+    assert found["e"]["why"].endswith("3 values left empty: does not apply.")
+
+
+def test_the_first_lines_say_what_was_missing_how_well_it_is_filled_and_what_not_to_trust(summary):
+    lines = impute_lines(summary, judge_columns(summary))
+    assert (
+        lines[0]
+        == "45 values of this table (7.5%) were missing, in 5 of 6 columns: 37 were filled, 8 left empty."
+    )
+    assert lines[1] == (
+        "Of the columns with missing values, 2 are filled well, 1 is filled hardly better than by the mean "
+        "or the most frequent level, 1 is filled but could not be checked and 1 is not filled."
+    )
+    assert lines[2].startswith(
+        "Do not rely on the filled values of b. The 90% intervals are too narrow: they contained 70%"
+    )
+    assert "because of what they are" in lines[2]
+
+
+def test_intervals_that_cover_are_not_blamed(summary):
+    summary["check"]["covered"] = 0.86
+    assert "too narrow" not in " ".join(impute_lines(summary, judge_columns(summary)))
+
+
+def test_a_diagnosis_begins_with_the_change(summary):
+    diagnosis = summary | {
+        "n_rows": 100,
+        "n_complete_rows": 60,
+        "evidence": True,
+        "drift_readings": ["The rate changed.", "And patterns."],
+        "reasons": {name: f"{name} is missing more often" for name in "abcef"},
+        "columns": [one | {"kind": "text" if one["name"] == "c" else "count"} for one in summary["columns"]],
+    }
+    diagnosis["check"]["method"] = "Gaussian"
+    verdicts = judge_missingness(diagnosis)
+    assert {one["name"]: one["verdict"] for one in verdicts} == {
+        "a": "good", "b": "poor", "c": "left", "e": "unchecked", "f": "unchecked",
+    }  # fmt: skip
+    assert verdicts[0]["reason"] == "B is missing more often."
+    lines = describe_lines(diagnosis, verdicts)
+    assert lines[0] == "The rate changed."
+    assert "would lose 40% of the rows, and the remaining rows may not be representative." in lines[1]
+    assert "2 incomplete columns were filled: 1 well and 1 hardly better than by the mean." in lines[2]
+    assert describe_lines(diagnosis | {"n_missing": 0}, []) == ["The rate changed.", "Nothing is missing."]
+
+
+@pytest.fixture
+def comparison():
+    return {
+        "methods": [{"name": "mean", "n_failed": 0}, {"name": "new", "n_failed": 2}],
+        "columns": [
+            {"name": "a", "score": "RMSE", "values": [1.0, 0.5], "best": 0.5},
+            {"name": "b", "score": "accuracy", "values": [0.60, 0.61], "best": 0.61},
+            {"name": "c", "score": "RMSE", "values": [None, 0.5], "best": 0.5},
+        ],
+        "scores": [
+            {"name": "rmse", "best": "new", "tied": ["mean"]},
+            {"name": "mae", "best": "new", "tied": []},
+            {"name": "accuracy", "best": None, "tied": []},
+        ],
+        "settings": {"n_rows": 300, "n_repeats": 5},
+        "n_hidden": [40],
+    }  # fmt: skip
+
+
+def test_a_comparison_says_which_columns_are_worth_filling(comparison):
+    found = judge_compared(comparison)
+    assert [(one["name"], one["verdict"], one["method"]) for one in found] == [
+        ("a", "good", "new"), ("b", "poor", "new"),
+    ]  # fmt: skip
+    assert found[0]["why"] == "RMSE: 0.50 against 1.00 for the mean."
+    lines = compare_lines(comparison, found)
+    assert lines[0].startswith("40 known values of 300 rows were hidden, filled by 2 methods")
+    assert lines[1] == "Best for numbers: new (mean cannot be told apart from it)."
+    assert lines[2].startswith("No method fills b much better")
+    assert "new failed in some repetitions" in lines[2]
+
+
+def test_without_the_mean_there_is_nothing_to_judge_by(comparison):
+    comparison["methods"][0]["name"] = "median"
+    assert judge_compared(comparison) == []
