@@ -80,7 +80,7 @@ def test_only_known_values_of_the_named_columns_are_hidden(table):
 def test_the_interval_of_the_skill_covers_it():
     """The lower limit exceeds the known skill in about 2.5% of checks.
 
-    With 100 hidden values the approximation gives 3.5%, so more than 17 of 200 have a probability below 0.001.
+    With 100 hidden values the approximation gives 3.5%, so more than 17 of 200 have a probability < 0.001.
     """
     generator = np.random.default_rng(0)
     too_high = 0
