@@ -1,6 +1,7 @@
 """Further figures of experiments, from the arrays that their runs have stored."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from halfseen.experiments import EXPERIMENTS, Cell, Results, convac_mnist, missvae, missvae_images, notmiwae
 from halfseen.experiments.missvae import MISSSVAE, MVAE, N_SEEN, POSTERIORS, SCORE, TRUTH
 from halfseen.experiments.missvae_methods import DECODER_SNR, ENCODER_SNR
+from halfseen.experiments.sparsity_series import CURVE
 from halfseen.report.experiment_figures import FIGURES, enclosing_level, sheet_of
+from halfseen.report.sparsity_figures import drift_curves
 
 KEPT = np.full((len(N_SEEN), 3, 16, 16), 1 / 256, dtype=np.float16)
 
@@ -122,3 +125,11 @@ def test_each_column_has_its_learned_curve_and_the_step_at_the_mean():
 @pytest.mark.parametrize("other", [{"seed": 1}, {"table": "red"}, {"model": "MIWAE"}, {"arrays": {}}])
 def test_no_missingness_is_plotted_for_other_runs(other):
     assert masks(**({"arrays": {notmiwae.CURVES: np.zeros((len(notmiwae.VALUES), 4))}} | other)) is None
+
+
+def test_a_curve_without_an_interval_is_drawn_at_equal_shares():
+    cells = [Cell({"rows": "item"}, "AutoRec", seed, arrays={CURVE: np.array([1.0, 2.0])}) for seed in (0, 1)]
+    (axes,) = drift_curves(SimpleNamespace(cells=cells)).axes
+    assert axes.get_title(loc="left") == "AutoRec · item"
+    assert len(axes.lines) == 2
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [[0.5, 1.0], [1.0, 2.0]])

@@ -213,7 +213,9 @@ FIGURES: Mapping[str, Mapping[str, Callable[[Results], Figure | None]]] = Mappin
         "missvae-images": {"grid": imputed_images},
         "notmiwae": {"masks": notmiwae_masks},
         "notmiwae-toys": {"draws": toy_draws},
+        "sparsity": {"drift": drift_curves},
         "sparsity-cells": {"drift": drift_curves},
+        "sparsity-health": {"drift": drift_curves},
         "sparsity-series": {"drift": drift_curves},
     }
 )

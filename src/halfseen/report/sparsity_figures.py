@@ -12,14 +12,14 @@ from halfseen.report.experiment_plot import GRID, OURS, new_figure
 def drift_curves(results: Results) -> Figure | None:
     """Plot the mean prediction against the share of known values that is shown; None without stored curves.
 
-    There is a panel for each model and setting, with a line for each seed and the bootstrap interval of the
-    first one.
+    There is a panel for each model and setting, with a line for each seed and, where it is stored, the
+    bootstrap interval of the first one.
     """
     panels: dict[str, list[np.ndarray]] = {}
     for cell in results.cells:
         if CURVE in cell.arrays:
             name = " · ".join([cell.model, *(str(value) for value in cell.setting.values())])
-            panels.setdefault(name, []).append(cell.arrays[CURVE])
+            panels.setdefault(name, []).append(_lines(cell.arrays[CURVE]))
     if not panels:
         return None
     n_columns = min(3, len(panels))
@@ -39,3 +39,11 @@ def drift_curves(results: Results) -> Figure | None:
     figure.supxlabel("known values that are shown", fontsize=8)
     figure.supylabel("mean prediction", fontsize=8)
     return figure
+
+
+def _lines(curve: np.ndarray) -> np.ndarray:
+    """Return shares, means and the ends of their interval (4, L); means alone (L) are at equal shares."""
+    if curve.ndim == 2:
+        return curve
+    shares = np.arange(1, len(curve) + 1) / len(curve)
+    return np.stack([shares, curve, curve, curve])
