@@ -8,13 +8,13 @@ missing.
 The circuit leaves out pixels and squares of 4 x 4 pixels in training and integrates them out, as the paper's
 code does, so that patterns like these are not new to it. "complete images only" is the same circuit without
 that, both trained for a few epochs ("short"). The rivals are the five nearest neighbours by the distance over
-the observed pixels among 20,000 training images; LeNet, trained on complete images, after missing pixels were
-replaced by zero, by the mean of the pixel, by their conditional mean under a circuit that is a density
-(`ConvAC`), or by the imputation of `MIWAEImputer`; LeNet with the mask as a second input, trained on masks of
-one kind (figure 3: six rates of missing pixels, all rates, squares of all sizes of the test); and the same
-trained on a mixture of single pixels at all rates and squares of all sizes. That last one has seen masks of
-the kinds of the test and is the strongest rival that we know of. Of discretised pixels, the bits that the
-density needs for a pixel of complete test images are reported as well.
+the observed pixels; LeNet, trained on complete images, after missing pixels were replaced by zero, by the
+mean of the pixel, by their conditional mean under a circuit that is a density (`ConvAC`), or by the
+imputation of `MIWAEImputer`; LeNet with the mask as a second input, trained on masks of one kind (figure 3:
+six rates of missing pixels, all rates, squares of all sizes of the test); and the same trained on a mixture
+of single pixels at all rates and squares of all sizes. That last one has seen masks of the kinds of the test
+and is the strongest rival that we know of. Of discretised pixels, the bits that the density needs for a pixel
+of complete test images are reported as well.
 
 The scale "small" tests 2,000 images; the circuit and LeNet are trained on all 60,000, the short circuits, the
 densities and the networks of figure 3 on a third of them, MIWAE on 10,000. Some rivals are scored under some

@@ -15,7 +15,8 @@ from halfseen.objectives.supervised import Labelled
 from halfseen.training.loop import TrainingSettings, fit_module
 
 SIDE = 28
-N_NEIGHBOURS, MOST_NEIGHBOURS_FROM = 5, 20_000
+N_NEIGHBOURS = 5
+AT_ONCE = 500  # images whose distances are in memory
 SOME_SQUARES, WIDTHS, MOST_MISSING = 3, (7, 15), 0.99  # of masks in training
 
 Images = npt.NDArray[np.float64]
@@ -34,21 +35,24 @@ class NearestObserved:
     """The nearest neighbours of an image by the distance over its observed pixels."""
 
     def fit(self, images: Images, digits: Digits) -> "NearestObserved":
-        """Keeps the first images."""
-        kept = images[:MOST_NEIGHBOURS_FROM].reshape(-1, SIDE * SIDE)
+        """Keeps the images."""
+        kept = images.reshape(-1, SIDE * SIDE)
         self.images = torch.tensor(kept, dtype=torch.float32) / 255
-        self.digits = torch.tensor(digits[:MOST_NEIGHBOURS_FROM])
+        self.digits = torch.tensor(digits)
         return self
 
     def predict(self, images: Images) -> Digits:
         """Returns the digit that most of the neighbours show."""
         rows = Incomplete.from_array(images.reshape(len(images), -1) / 255)
         x, seen = rows.filled(0.0).float(), rows.observed.float()
-        distance = seen @ self.images.square().T - 2 * x @ self.images.T
-        n_neighbours = min(N_NEIGHBOURS, len(self.images))
-        nearest = self.digits[distance.topk(n_neighbours, largest=False).indices]
-        votes: Digits = nearest.mode(dim=1).values.numpy()
-        return votes
+        n_neighbours, squares = min(N_NEIGHBOURS, len(self.images)), self.images.square()
+        votes = []
+        for shades, mask in zip(x.split(AT_ONCE), seen.split(AT_ONCE), strict=True):
+            distance = mask @ squares.T - 2 * shades @ self.images.T
+            nearest = self.digits[distance.topk(n_neighbours, largest=False).indices]
+            votes.append(nearest.mode(dim=1).values)
+        chosen: Digits = torch.cat(votes).numpy()
+        return chosen
 
 
 @dataclass(frozen=True)
