@@ -21,6 +21,7 @@ CURVES = (
 """The models whose accuracy is shown; those of figure 3 of the paper are in the table."""
 
 _MARKS = "osv^<>D"
+_COLORS = (OURS, "#d95f02", "#1b9e77", "#7570b3", "#e7298a", "#66a61e", "#a6761d")
 
 Shades = npt.NDArray[np.float32]
 
@@ -34,8 +35,8 @@ def accuracy_curves(results: Results) -> Figure | None:
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2, sharey=True)
     squares = [convac_mnist.of_squares(*square) for square in convac_mnist.SQUARES]
-    for mark, name in zip(_MARKS, shown, strict=False):
-        color = OURS if name == convac_mnist.CIRCUIT else None
+    for name in shown:
+        mark, color = _MARKS[CURVES.index(name)], _COLORS[CURVES.index(name)]
         style = {"marker": mark, "ms": 3.5, "lw": 1.2, "color": color, "label": name}
         rates = [rate for rate in convac_mnist.RATES if convac_mnist.of_pixels(rate) in runs[name].scores]
         left.plot(rates, [runs[name].scores[convac_mnist.of_pixels(rate)] for rate in rates], **style)
@@ -70,11 +71,11 @@ def drawn_digits(results: Results) -> Figure | None:
 
 
 def _show(axes: Axes, images: Shades, title: str) -> None:
-    """Show images (lines, columns, H, W) side by side; the darkest are white on paper."""
+    """Show images (lines, columns, H, W) side by side; their background is white, as on paper."""
     spaced = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=float(images.min()))
     lines, columns, height, width = spaced.shape
     sheet = spaced.transpose(0, 2, 1, 3).reshape(lines * height, columns * width)
-    low, high = np.quantile(sheet, (0.05, 0.98))
+    low, high = np.quantile(sheet, (0.5, 0.98))
     axes.imshow(sheet, cmap="Greys", vmin=low, vmax=high, interpolation="nearest")
     axes.set_title(title, loc="left", fontsize=8, color=QUIET)
     axes.set_axis_off()
