@@ -7,18 +7,19 @@ missing.
 
 The circuit leaves out pixels and squares of 4 x 4 pixels in training and integrates them out, as the paper's
 code does, so that patterns like these are not new to it. "complete images only" is the same circuit without
-that, both trained for a few epochs ("short"). The rivals are the five nearest neighbours by the distance over
-the observed pixels; LeNet, trained on complete images, after missing pixels were replaced by zero, by the
-mean of the pixel, by their conditional mean under a circuit that is a density (`ConvAC`), or by the
-imputation of `MIWAEImputer`; LeNet with the mask as a second input, trained on masks of one kind (figure 3:
-six rates of missing pixels, all rates, squares of all sizes of the test); and the same trained on a mixture
-of single pixels at all rates and squares of all sizes. That last one has seen masks of the kinds of the test
-and is the strongest rival that we know of. Of discretised pixels, the bits that the density needs for a pixel
-of complete test images are reported as well.
+that, both trained for a few epochs and without shifts ("short"). The rivals are the five nearest neighbours
+by the distance over the observed pixels; LeNet, trained on complete images, after missing pixels were
+replaced by zero, by the mean of the pixel, by their conditional mean under a circuit that is a density
+(`ConvAC`), or by the imputation of `MIWAEImputer`; LeNet with the mask as a second input, trained on masks of
+one kind (figure 3: six rates of missing pixels, all rates, squares of all sizes of the test); and the same
+trained on a mixture of single pixels at all rates and squares of all sizes. That last one has seen masks of
+the kinds of the test and is the strongest rival that we know of. Of discretised pixels, the bits that the
+density needs for a pixel of complete test images are reported as well.
 
-The scale "small" tests 2,000 images; the circuit and LeNet are trained on all 60,000, the short circuits, the
-densities and the networks of figure 3 on a third of them, MIWAE on 10,000. Some rivals are scored under some
-of the masks, MIWAE only where many pixels are missing. The paper shows its results as curves without numbers.
+The scale "small" tests 2,000 images; the circuit, LeNet and the network that knows all masks are trained on
+all 60,000, the latter two for two epochs; the short circuits, the densities and the networks of figure 3 on
+10,000, MIWAE on 5,000. Some rivals are scored under some of the masks; MIWAE, which takes long, only where
+many pixels are missing, on the first 500 test images. The paper shows its results as curves without numbers.
 The claims are those of the issue that asked for the experiment. The weight of the likelihood, the learning
 rate and the shifts were chosen by short trainings that were scored on 1,000 test images. The run of "ConvAC"
 at the scale "small" is older than those of its rivals.
@@ -80,7 +81,7 @@ class Plan:
 
 PLANS = {
     "smoke": Plan(300, 300, 300, 20, 1, 1, 1, 1),
-    "small": Plan(60_000, 20_000, 10_000, 2_000, 5, 3, 2, 5),
+    "small": Plan(60_000, 10_000, 5_000, 2_000, 5, 3, 2, 5),
     "paper": Plan(60_000, 60_000, 60_000, 10_000, 60, 10, 20, 50),
 }
 
@@ -142,10 +143,11 @@ def make_task(setting: Setting, seed: int) -> Task:
 
 @dataclass(frozen=True)
 class Candidate:
-    """How a model is trained, and the masks under which it classifies; all by default."""
+    """How a model is trained, and the masks under which it classifies how many images; all by default."""
 
     train: Callable[[Task], Any]
     masks: Sequence[str] | None = None
+    n_test: int | None = None
 
 
 def score(candidate: Candidate, task: Task) -> dict[str, Any]:
@@ -153,8 +155,9 @@ def score(candidate: Candidate, task: Task) -> dict[str, Any]:
     model = candidate.train(task)
     if isinstance(model, ConvAC):
         return {BITS: float(model.bits_per_dimension(task.test[of_pixels(0.0)]).mean())}
+    digits = task.test_digits[: candidate.n_test]
     found: dict[str, Any] = {
-        name: float(np.mean(model.predict(task.test[name]) == task.test_digits))
+        name: float(np.mean(model.predict(task.test[name][: candidate.n_test]) == digits))
         for name in candidate.masks or task.test
     }
     return found | (_pictures(model) if isinstance(model, ConvACClassifier) else {})
@@ -174,7 +177,7 @@ def _circuit(task: Task) -> ConvACClassifier:
 
 def _short_circuit(task: Task, max_dropped: float) -> ConvACClassifier:
     epochs = task.plan.short_epochs
-    model = ConvACClassifier(shifts=1, max_epochs=epochs, max_dropped=max_dropped, random_state=0)
+    model = ConvACClassifier(max_epochs=epochs, max_dropped=max_dropped, random_state=0)
     return model.fit(*task.few)
 
 
@@ -188,7 +191,7 @@ def _trained_on(task: Task, masks: Masks) -> Classifier:
 
 
 def _trained_on_all(task: Task) -> Classifier:
-    return LeNet(2 * task.plan.network_epochs, Masks()).fit(task.train, task.train_digits)
+    return LeNet(task.plan.network_epochs, Masks()).fit(task.train, task.train_digits)
 
 
 def _after_circuit(task: Task) -> Classifier:
@@ -224,10 +227,10 @@ MODELS: dict[str, Callable[[], Candidate]] = {
     MEAN: lambda: Candidate(lambda task: Imputed(task.lenet, task.train.mean(axis=0))),
     MIXED: lambda: Candidate(_trained_on_all),
     CONDITIONAL: lambda: Candidate(_after_circuit, SOME_MASKS),
-    MIWAE: lambda: Candidate(_after_miwae, MANY_MISSING),
     SHORT: lambda: Candidate(partial(_short_circuit, max_dropped=0.9), SOME_MASKS),
     COMPLETE: lambda: Candidate(partial(_short_circuit, max_dropped=0.0), SOME_MASKS),
     DENSITY: lambda: Candidate(_density),
+    MIWAE: lambda: Candidate(_after_miwae, MANY_MISSING, n_test=500),
     **{name: partial(Candidate, partial(_trained_on, masks=masks)) for name, masks in _figure_3().items()},
 }
 
