@@ -67,6 +67,7 @@ def impute_command(
     model: impute_options.Model = None,
     checkpoint: impute_options.Checkpoint = None,
     in_place: impute_options.InPlace = False,
+    derived: impute_options.Derived = None,
     fill_all: impute_options.FillAll = False,
     no_skip_rules: impute_options.NoSkipRules = False,
     quiet: options.Quiet = False,
@@ -88,6 +89,7 @@ def impute_command(
         default_nulls=not no_default_nulls, number_formats=tuple(number_format or ()),
         date_orders=tuple(date_order or ()), source_format=source_format, output_format=output_format,
         model=save_model, checkpoint=checkpoint, in_place=in_place, fill_all=fill_all,
+        derived=tuple(derived or ()),
         skip_rules=not no_skip_rules, command=context.obj or "", saved=model,
         new_seed=impute_options.is_given(context, "seed"),
     )  # fmt: skip

@@ -56,6 +56,7 @@ class Request:
     checkpoint: str | None = None
     in_place: bool = False
     fill_all: bool = False
+    derived: tuple[str, ...] = ()
     skip_rules: bool = True
     command: str = ""
     saved: str | None = None
@@ -83,9 +84,26 @@ def build_imputer(request: Request, overrides: dict[str, Any] | None, callback: 
     return build(request.named_method, **common)
 
 
+def parse_derived(text: str) -> tuple[str, str]:
+    """Return the column and the formula of ``"bmi = weight / height ** 2"``.
+
+    Examples
+    --------
+    >>> parse_derived("bmi = weight / height ** 2")
+    ('bmi', 'weight / height ** 2')
+    """
+    name, equals, formula = (part.strip() for part in text.partition("="))
+    if not name or not equals or not formula:
+        raise TableError(f"--derived {text!r} is not of the form 'bmi = weight / height ** 2'")
+    return name.strip("`"), formula
+
+
 def read_overrides(request: Request) -> dict[str, Any] | None:
     """Return the settings of columns: those of the schema file, and what options say of every column."""
     overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else {}
+    for text in request.derived:
+        name, formula = parse_derived(text)
+        overrides[name] = (dict(overrides.get(name, {})) if name in overrides else {}) | {"derived": formula}
     every = {"fill": True} if request.fill_all else {}
     every |= {} if request.skip_rules else {"skip": False}
     return (overrides | {"*": every | overrides.get("*", {})} if every else overrides) or None

@@ -46,6 +46,13 @@ InPlace = Annotated[
     bool,
     typer.Option("--in-place", help="Replace the input file; without this option it is never overwritten."),
 ]
+Derived = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=FORMULA",
+        help="A column that follows from others: 'bmi = weight / height ** 2'; may be repeated.",
+    ),
+]
 FillAll = Annotated[
     bool,
     typer.Option(
@@ -60,7 +67,8 @@ NoSkipRules = Annotated[
 ]
 
 OF_FITTING = (
-    "method", "missingness", "schema", "save_model", "checkpoint", "fill_all", "no_skip_rules", "evaluate"
+    "method", "missingness", "schema", "save_model", "checkpoint", "fill_all", "derived", "no_skip_rules",
+    "evaluate",
 )  # fmt: skip
 """Parameters that only a fit has; a saved model has been fitted already."""
 

@@ -51,6 +51,8 @@ class Tally(NamedTuple):
 def infer_column(raw: RawColumn, overrides: dict[str, Any], *, named: bool) -> Column:
     """Returns what a column is, given the user's settings and whether its name means something."""
     check_finite(raw)
+    if "derived" in overrides:
+        overrides = {"kind": "continuous"} | overrides
     if raw.storage == "label" and overrides.get("kind") in NUMERIC:
         raw = replace(raw, values=parse_numbers(raw), labels=(), declared=False)
     seen = raw.values[~np.isnan(raw.values)]
@@ -68,6 +70,14 @@ def infer_column(raw: RawColumn, overrides: dict[str, Any], *, named: bool) -> C
         skip=overrides.get("skip"),
     )
     column = _with_values(column, raw, seen, tally, overrides)
+    if "derived" in overrides:
+        return replace(
+            column,
+            derived=overrides["derived"],
+            predictor=bool(overrides.get("predictor")),
+            integer="int" in column.dtype.lower(),
+            reason=f"Derived: {overrides['derived']}.",
+        )
     return replace(column, left=find_cause(column, len(tally.distinct), named=named))
 
 

@@ -62,11 +62,13 @@ class Column:
     firm: bool = False  # the bounds are the user's or natural ones, which distributions keep to
     censored_below: float | None = None  # of a code below, only that it is below is known
     censored_above: float | None = None
+    derived: str | None = None  # the formula of other columns from which missing cells follow
+    predictor: bool = False  # whether models see a derived column
 
     @property
     def modelled(self) -> bool:
         """Whether the column is used by models."""
-        return self.kind not in UNMODELLED
+        return self.kind not in UNMODELLED and (self.derived is None or self.predictor)
 
     def encode(self, raw: RawColumn) -> Floats:
         """Returns codes, NaN where missing.

@@ -76,6 +76,8 @@ def announcements(columns: Sequence[Column], *, named: bool) -> list[str]:
     """
     groups: dict[tuple[Cause, str], list[Column]] = {}
     for column in columns:
+        if column.derived is not None:
+            continue
         cause, how = _fate(column)
         if cause in (None, "asked") or not column.n_missing or (cause == "single" and not named):
             continue

@@ -12,6 +12,7 @@ import numpy as np
 
 from halfseen.data._inference import infer_column
 from halfseen.data.columns import KINDS, Column, Kind, SkipRule
+from halfseen.data.derived import check_derived
 from halfseen.data.frames import RawColumn, Table
 from halfseen.data.skip_rules import check_rules
 from halfseen.errors import SchemaError, warn_user
@@ -20,7 +21,7 @@ __all__ = ["KINDS", "Column", "Kind", "Schema", "SkipRule"]
 
 OVERRIDES = (
     "kind", "minimum", "maximum", "firm", "integer", "levels", "fill", "skip",
-    "censored_below", "censored_above",
+    "censored_below", "censored_above", "derived", "predictor",
 )  # fmt: skip
 EVERY, FOR_EVERY = "*", ("fill", "skip")  # settings of the entry that holds for every column
 MOSTLY_NUMBERS = 0.9  # of the cells of a column of text, the share that is worth a word
@@ -54,13 +55,15 @@ class Schema:
             The table.
         overrides : mapping, optional
             From the name or position of a column to a kind, or to settings: kind, minimum, maximum, firm,
-            integer, levels, censored_below, censored_above, fill, skip. Bounds of dates may be ISO text. They
-            apply to imputed values only: the distribution is restricted to them or, with ``firm`` False,
-            values are clipped. Values below ``censored_below`` are known only to be below it. With ``fill``
-            True or False, missing values are imputed or left empty, whatever the kind of the column. ``skip``
-            is a rule ``{"column": name, "values": [...]}`` that says where the column does not apply, or
-            False if no rule is to be inferred. The name ``"*"`` stands for all columns that are not named; it
-            accepts ``fill`` and ``skip`` only.
+            integer, levels, censored_below, censored_above, fill, skip, derived, predictor. Bounds of dates
+            may be ISO text. They apply to imputed values only: the distribution is restricted to them or,
+            with ``firm`` False, values are clipped. Values below ``censored_below`` are known only to be
+            below it. With ``fill`` True or False, missing values are imputed or left empty, whatever the kind
+            of the column. ``skip`` is a rule ``{"column": name, "values": [...]}`` that says where the column
+            does not apply, or False if no rule is to be inferred. ``derived`` is a formula of other columns,
+            such as ``"weight / height ** 2"``, from which missing values follow; models do not see such a
+            column unless ``predictor`` is True. The name ``"*"`` stands for all columns that are not named;
+            it accepts ``fill`` and ``skip`` only.
 
         Raises
         ------
@@ -80,6 +83,7 @@ class Schema:
         """Creates a schema of inferred columns, whose skip rules are checked."""
         schema = cls(tuple(columns))
         check_rules(schema.columns)
+        check_derived(schema.columns)
         return schema
 
     @staticmethod
@@ -212,7 +216,7 @@ def _check_settings(name: str, value: Any) -> dict[str, Any]:
         raise SchemaError(
             f"Column {name!r}: unknown kind {settings['kind']!r}; known are {', '.join(KINDS)}."
         )
-    for key in ("integer", "fill", "firm"):
+    for key in ("integer", "fill", "firm", "predictor"):
         if not isinstance(settings.get(key, False), bool):
             raise SchemaError(f"Column {name!r}: {key} must be true or false, got {settings[key]!r}.")
     if "skip" in settings:

@@ -22,6 +22,7 @@ from halfseen.data.leaving import announcements, explain
 from halfseen.data.schema import Schema
 from halfseen.data.skip_rules import Applicability, find_rules, rule_announcements
 from halfseen.errors import warn_user
+from halfseen.estimators._derived import DerivedCells, derive, enclose
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators._transaction import all_or_nothing
@@ -35,6 +36,9 @@ def _has_density(imputer: "BaseImputer") -> bool:
             "of one joint distribution. GaussianImputer, MixtureImputer and CircuitImputer have a density."
         )
     return True
+
+
+DERIVED_DRAWS = 200  # of the inputs of derived columns, for the ends of their intervals
 
 
 class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
@@ -165,7 +169,13 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         quantiles = self._by_chunk(read, 2, lambda model, codes, rows: model.quantiles(codes, ends))
         rules = self._rules(read)
         empty = rules.empty_cells(self._point(read) if rules.undecided else quantiles[0])
-        low, high = (read.restored(self._write(read, completed, empty)) for completed in quantiles)
+        derived: Sequence[Any] = (None, None)
+        if any(column.derived is not None for column in self.schema_):
+            derived = self._derived_ends(read, ends)
+        low, high = (
+            read.restored(self._write(read, completed, empty, cells))
+            for completed, cells in zip(quantiles, derived, strict=True)
+        )
         return low, high
 
     @task_threads()
@@ -326,6 +336,20 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         (completed,) = self._by_chunk(read, 1, lambda model, codes, rows: model.point(codes)[None])
         return completed
 
+    def _derived_ends(self, read: ReadTable, ends: tuple[float, float]) -> Sequence[Any]:
+        """Returns the ends of the intervals of derived cells, from draws of the columns they follow from."""
+        keys, rules, columns = (
+            row_keys(read.codes.to_array(), self.seed_),
+            self._rules(read),
+            self.schema_.columns,
+        )
+        drawn = self._by_chunk(
+            read, DERIVED_DRAWS, lambda model, codes, rows: model.draws(codes, keys[rows], DERIVED_DRAWS)
+        )
+        cells = [derive(columns, read, one, rules.empty_cells(one)) for one in drawn]
+        point = self._point(read)
+        return enclose(derive(columns, read, point, rules.empty_cells(point)), cells, ends)
+
     def _rules(self, read: ReadTable) -> Applicability:
         return Applicability.of(self.schema_.columns, read.table, read.missing)
 
@@ -334,17 +358,18 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         read: ReadTable,
         completed: Sequence[npt.NDArray[np.float64]],
         empty: Mapping[int, npt.NDArray[np.bool_]],
+        derived: Mapping[int, DerivedCells] | None = None,
     ) -> Any:
         """Decodes the codes of each modelled column into its missing cells.
 
         Columns that are left empty stay so, and so do the rows (N) that are `empty`, by position of the
-        column.
+        column. Derived columns follow from the completed ones unless their cells are given.
         """
         cells = {}
         position = -1
         for j, column in enumerate(self.schema_):
             position += column.modelled
-            if column.left is not None:
+            if column.left is not None or column.derived is not None:
                 continue
             rows = np.flatnonzero(read.missing[:, j])
             codes = completed[position] if column.modelled else np.full(len(rows), column.fill_code)
@@ -353,6 +378,11 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
                 rows, codes = rows[applies], codes[applies]
             if len(rows):
                 cells[j] = rows, column.decode(column.constrain(codes) if column.modelled else codes)
+        given = derive(self.schema_.columns, read, completed, empty) if derived is None else derived
+        for j, (rows, values) in given.items():
+            known = ~np.isnan(values)
+            if known.any():
+                cells[j] = rows[known], self.schema_.columns[j].decode(values[known])
         return read.table.filled(cells)
 
     def _find_rules_and_announce(self, read: ReadTable) -> None:

@@ -15,6 +15,7 @@ from halfseen._random import seed_from
 from halfseen.config import memory_budget
 from halfseen.data.codes import infer_codes, read_codes
 from halfseen.data.columns import KINDS
+from halfseen.data.derived import check_derived
 from halfseen.data.frames import Storage, Table, is_frame
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.masked import unmask
@@ -180,6 +181,7 @@ def _check_schema(schema: Schema, n_features: Any) -> None:
     """Raises if columns are not described as `Schema.to_dict` describes them."""
     if n_features != len(schema):
         raise ValueError(f"it has {len(schema)} columns and n_features_in_ is {n_features!r}")
+    check_derived(schema.columns)
     for column in schema:
         for name, kinds in {"name": str, "dtype": str, "reason": str, "integer": bool}.items():
             if not isinstance(getattr(column, name), kinds):

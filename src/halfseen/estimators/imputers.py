@@ -85,8 +85,8 @@ class GaussianImputer(BaseImputer):
     schema : dict, optional
         Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of
         ``kind``, ``minimum``, ``maximum``, ``firm``, ``integer``, ``levels``, ``censored_below``,
-        ``censored_above``, ``fill``, ``skip``. Columns that are not named are inferred. The name ``"*"``
-        stands for all columns and accepts ``fill`` and ``skip``.
+        ``censored_above``, ``fill``, ``skip``, ``derived``, ``predictor``. Columns that are not named
+        are inferred. The name ``"*"`` stands for all columns and accepts ``fill`` and ``skip``.
     random_state : int, numpy generator or None, default=None
         Seeds fitting and draws. Pass an integer for reproducible results.
 
