@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.departures.sweep import sensitivity
     from halfseen.diagnosis.summary import Diagnosis, describe
     from halfseen.estimators.autoimpute import AutoImpute
+    from halfseen.estimators.boosting import BoostingClassifier, BoostingRegressor
     from halfseen.estimators.bootstrap import BootstrapImputer
     from halfseen.estimators.cfnade import CFNADE
     from halfseen.estimators.circuit_imputer import CircuitImputer
@@ -62,6 +63,8 @@ __all__ = [
     "MADE",
     "AutoImpute",
     "AutoRec",
+    "BoostingClassifier",
+    "BoostingRegressor",
     "BootstrapImputer",
     "CircuitClassifier",
     "CircuitImputer",

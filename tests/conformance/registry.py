@@ -140,6 +140,7 @@ IMPUTERS = (
 
 _SMALL_CIRCUIT = {"n_leaves": 6, "n_channels": 6, "max_epochs": 12, "learning_rate": 0.1}
 SMALL_NETWORKS = {"n_networks": 2, "width": 16, "max_epochs": 5}
+SMALL_TREES = {"max_iter": 10, "min_samples_leaf": 2, "max_leaf_nodes": 8}
 SMALL_MLP = {"width": 16, "max_epochs": 25, "dropout": 0.1}
 SMALL_NETWORK = {"depth": 3, "width": 16, "max_epochs": 10}
 REGRESSORS = (
@@ -147,6 +148,7 @@ REGRESSORS = (
     Row("circuit-regressor", made("circuit-regressor", **_SMALL_CIRCUIT), {"n_leaves": [2, 4]}),
     Row("neumiss-regressor", made("neumiss-regressor", **SMALL_NETWORKS), {"head": ["linear", "auto"]}),
     Row("neumiss-network-regressor", made("neumiss-network-regressor", **SMALL_NETWORK), {"depth": [0, 2]}),
+    Row("boosting-regressor", made("boosting-regressor", **SMALL_TREES), {"max_leaf_nodes": [4, 8]}),
     Row("sparsity-norm-regressor", made("sparsity-norm-regressor", **SMALL_MLP), {"alpha": [0.5, 1.0]}),
 )
 CLASSIFIERS = (
@@ -156,6 +158,9 @@ CLASSIFIERS = (
     ),
     ClassifierRow(
         "neumiss-network-classifier", made("neumiss-network-classifier", **SMALL_NETWORK), {"depth": [0, 2]}
+    ),
+    ClassifierRow(
+        "boosting-classifier", made("boosting-classifier", **SMALL_TREES), {"max_leaf_nodes": [4, 8]}
     ),
     ClassifierRow(
         "sparsity-norm-classifier", made("sparsity-norm-classifier", **SMALL_MLP), {"alpha": [0.5, 1.0]}

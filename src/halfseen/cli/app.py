@@ -96,6 +96,82 @@ def impute_command(
     impute(request, Reporter(quiet=quiet))
 
 
+@app.command("fit")
+def fit_command(
+    context: typer.Context,
+    source: options.Source,
+    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.")],
+    save_model: Annotated[str, typer.Option(metavar="PATH", help="Save the fitted predictor to this file.")],
+    method: Annotated[
+        options.Predictor,
+        typer.Option(help="The predictor; auto chooses one by cross-validation."),
+    ] = options.Predictor.auto,
+    task: options.TaskOption = options.TaskName.auto,
+    budget: Annotated[float, typer.Option(help="Seconds that auto may take to choose.")] = 120.0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal predictors.")] = 0,
+    schema: options.SchemaFile = None,
+    report: options.Report = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    null: options.Nulls = None,
+    no_default_nulls: options.NoDefaultNulls = False,
+    number_format: options.NumberFormats = None,
+    date_order: options.DateOrders = None,
+    source_format: options.SourceFormat = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fit a predictor of one column to a table with missing values, and save it; nothing is imputed first.
+
+    Rows without a target are left out. `halfseen predict` applies the saved predictor to new files.
+    """
+    from halfseen.cli.fit import Request, fit
+
+    request = Request(
+        source, target, save_model, method.value, task.value, budget, report, seed, schema, context.obj or "",
+        {
+            "format": source_format, "delimiter": delimiter, "encoding": encoding, "nulls": tuple(null or ()),
+            "default_nulls": not no_default_nulls, "number_formats": tuple(number_format or ()),
+            "date_orders": tuple(date_order or ()),
+        },
+    )  # fmt: skip
+    fit(request, Reporter(quiet=quiet))
+
+
+@app.command("predict")
+def predict_command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A predictor saved by halfseen fit.")],
+    source: options.Source,
+    output: options.Output,
+    level: Annotated[
+        float, typer.Option(callback=_check_level, help="Probability of the intervals of numbers.")
+    ] = 0.9,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    null: options.Nulls = None,
+    no_default_nulls: options.NoDefaultNulls = False,
+    number_format: options.NumberFormats = None,
+    date_order: options.DateOrders = None,
+    source_format: options.SourceFormat = None,
+    output_format: options.OutputFormat = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict the rows of a table by a saved predictor: all columns, and after them the predictions.
+
+    A column of the training table that is not there counts as missing; other columns are passed through.
+    """
+    from halfseen.cli.predict import Request, predict
+
+    request = Request(
+        model, source, output, level, output_format,
+        {
+            "format": source_format, "delimiter": delimiter, "encoding": encoding, "nulls": tuple(null or ()),
+            "default_nulls": not no_default_nulls, "number_formats": tuple(number_format or ()),
+            "date_orders": tuple(date_order or ()),
+        },
+    )  # fmt: skip
+    predict(request, Reporter(quiet=quiet))
+
+
 @app.command("describe")
 def describe_command(
     context: typer.Context,
@@ -188,9 +264,30 @@ def compare_command(
             metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."
         ),
     ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Compare predictors of this column instead: is it worth while to impute?"
+        ),
+    ] = None,
     methods: Annotated[
-        str, typer.Option(metavar="A,B,...", help=f"The methods to compare, out of {', '.join(COMPARED)}.")
-    ] = ",".join(QUICK),
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help=f"The methods to compare, out of {', '.join(COMPARED)}; by default {','.join(QUICK)}. "
+            f"With --target out of {', '.join(options.COMPARED_PREDICTORS)}; all by default.",
+        ),
+    ] = None,
+    task: options.TaskOption = options.TaskName.auto,
+    folds: Annotated[int, typer.Option(min=2, help="With --target: the number of folds.")] = 5,
+    rates: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            help="With --target: shares of known values that are removed before predicting.",
+        ),
+    ] = "0.1,0.3,0.5",
+    budget: Annotated[float, typer.Option(help="With --target: seconds for everything.")] = 300.0,
     rate: Annotated[float, typer.Option(help="The fraction of known values to remove, with mcar.")] = 0.2,
     mechanism: Annotated[
         str, typer.Option(help="mcar: completely at random; learned: like the table's own missing values.")
@@ -202,7 +299,10 @@ def compare_command(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Store results and finished runs; a second run resumes."
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Store results and finished runs; a second run resumes. With --target: a JSON file.",
         ),
     ] = None,
     report: Annotated[
@@ -214,8 +314,12 @@ def compare_command(
     draws: Annotated[int, typer.Option(min=1, help="The number of draws for CRPS and energy distance.")] = 20,
     test_fraction: Annotated[float, typer.Option(help="The fraction of rows held out.")] = 0.3,
     max_rows: Annotated[
-        int, typer.Option(min=4, help="Longer tables are subsampled to this many rows.")
-    ] = 10_000,
+        int | None,
+        typer.Option(
+            min=4,
+            help="Longer tables are subsampled to this many rows: 10,000 by default, 5,000 with --target.",
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Parallel runs; times are comparable with 1 only.")] = 1,
     schema: Annotated[str | None, typer.Option(metavar="S.json", help="Kinds and bounds of columns.")] = None,
     delimiter: options.Delimiter = None,
@@ -227,7 +331,29 @@ def compare_command(
     source_format: options.SourceFormat = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except errors.")] = False,
 ) -> None:
-    """Compare imputers on known values that are removed from the table; failed runs are counted."""
+    """Compare imputers on known values that are removed from the table; failed runs are counted.
+
+    With --target, predictors of this column are compared by cross-validation: on the incomplete table, with
+    constants and missingness indicators, and after imputation.
+    """
+    reading = {
+        "format": source_format, "delimiter": delimiter, "encoding": encoding, "nulls": tuple(null or ()),
+        "default_nulls": not no_default_nulls, "number_formats": tuple(number_format or ()),
+        "date_orders": tuple(date_order or ()),
+    }  # fmt: skip
+    if target is not None:
+        from halfseen.cli import compare_target
+        from halfseen.cli.predictors import parse_predictors
+
+        names = options.COMPARED_PREDICTORS if methods is None else parse_predictors(methods)
+        compare_target.run_compare_target(
+            compare_target.Request(
+                source, target, names, task.value, folds, options.parse_rates(rates), budget,
+                max_rows or 5_000, seed, output, report, schema, context.obj or "", reading,
+            ),
+            Reporter(quiet=quiet),
+        )  # fmt: skip
+        return
     from halfseen.cli.compare import Request, run_compare
 
     for name, value in (("--level", level), ("--test-fraction", test_fraction)):
@@ -236,13 +362,8 @@ def compare_command(
     if jobs == 0:
         raise TableError("--jobs must not be 0; -1 means one per processor")
     request = Request(
-        source, parse_methods(methods), rate, mechanism, repeats, seed, output, report,
-        level, draws, test_fraction, max_rows, jobs, schema, context.obj or "",
-        {
-            "format": source_format, "delimiter": delimiter, "encoding": encoding, "nulls": tuple(null or ()),
-            "default_nulls": not no_default_nulls, "number_formats": tuple(number_format or ()),
-            "date_orders": tuple(date_order or ()),
-        },
+        source, QUICK if methods is None else parse_methods(methods), rate, mechanism, repeats, seed, output,
+        report, level, draws, test_fraction, max_rows or 10_000, jobs, schema, context.obj or "", reading,
     )  # fmt: skip
     run_compare(request, Reporter(quiet=quiet))
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from halfseen.cli.errors import TableError
 from halfseen.vocabulary import Missingness
 
 
@@ -31,6 +32,31 @@ class Mechanism(StrEnum):
     dropout = "dropout"
 
 
+class Predictor(StrEnum):
+    """The predictors that ``halfseen fit`` offers."""
+
+    auto = "auto"
+    boosting = "boosting"
+    neumiss = "neumiss"
+    circuit = "circuit"
+    sparsity_norm = "sparsity-norm"
+
+
+COMPARED_PREDICTORS = (
+    "baseline", "constant+linear", "boosting", "constant+boosting", "gaussian+linear", "gaussian+boosting",
+    "multiple+linear", "multiple+boosting", "sparsity-norm", "neumiss", "circuit",
+)  # fmt: skip
+"""What ``halfseen compare --target`` compares, the quickest first."""
+
+
+class TaskName(StrEnum):
+    """What a target asks for."""
+
+    auto = "auto"
+    classification = "classification"
+    regression = "regression"
+
+
 class RatingRows(StrEnum):
     """What a row of a recommender is."""
 
@@ -54,6 +80,13 @@ Output = Annotated[
     str, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")
 ]
 Report = Annotated[str | None, typer.Option(metavar="R.html", help="Write a self-contained HTML report.")]
+TaskOption = Annotated[
+    TaskName, typer.Option(help="Whether the target is classes or numbers; auto decides by its values.")
+]
+SchemaFile = Annotated[
+    str | None,
+    typer.Option(metavar="S.json", help='Kinds and bounds of columns: {"columns": {"sex": "categorical"}}.'),
+]
 Delimiter = Annotated[
     str | None, typer.Option(help="The delimiter of a csv file: one character or 'tab'. Detected by default.")
 ]
@@ -96,3 +129,18 @@ OutputFormat = Annotated[
     Format | None, typer.Option("--to", help="The format of OUT, if its name does not end in it.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except errors.")]
+
+
+def parse_rates(text: str) -> tuple[float, ...]:
+    """Return the rates in a list with commas, sorted, and 0 before them.
+
+    Examples
+    --------
+    >>> parse_rates("0.5, 0.1")
+    (0.0, 0.1, 0.5)
+    """
+    try:
+        rates = {float(part) for part in text.split(",") if part.strip()}
+    except ValueError:
+        raise TableError(f"--rates must be numbers with commas between them, got {text!r}") from None
+    return tuple(sorted(rates | {0.0}))

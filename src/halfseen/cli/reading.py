@@ -72,7 +72,9 @@ def _overrides(schema: Schema, kept: dict[str, Any]) -> dict[str, dict[str, Any]
     columns = kept.get("columns", {})
     if not isinstance(columns, dict):
         raise TableError("the model file does not say in a readable way how cells are read (columns)")
-    overrides = {}
+    overrides: dict[str, dict[str, Any]] = {}
+    if isinstance(kept.get("target"), str) and isinstance(columns.get(kept["target"], {}), dict):
+        overrides[kept["target"]] = columns.get(kept["target"], {})
     for column in schema:
         entry = columns.get(column.name, {})
         readable = isinstance(entry, dict) and all(

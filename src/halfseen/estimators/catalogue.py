@@ -253,6 +253,20 @@ CATALOGUE = (
         )
         for kind in ("regressor", "classifier")
     ),
+    *(
+        Method(
+            f"boosting-{kind}",
+            f"Boosting{kind.title()}",
+            "boosting",
+            Family.TABLE_PREDICTOR,
+            f"Boosted trees, {kind}",
+            "Boosted trees that send missing values to the side of each split where they reduce the loss; "
+            "nothing is imputed.",
+            steps=None,
+            on_command_line=False,
+        )
+        for kind in ("regressor", "classifier")
+    ),
     Method(
         "autorec",
         "AutoRec",

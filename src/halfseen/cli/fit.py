@@ -1,0 +1,201 @@
+"""The steps of ``halfseen fit``: read, choose a predictor, fit it, save it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import halfseen
+from halfseen.cli.atomic import check_apart, check_report, check_writable, write_atomically
+from halfseen.cli.compare_target import compare_on, describe_comparison
+from halfseen.cli.options import Predictor
+from halfseen.cli.predictors import SAVED, build_predictor
+from halfseen.cli.progress import Reporter
+from halfseen.cli.reading import describe_reading
+from halfseen.cli.tables import TableError, TableFile, read_table
+from halfseen.data.target import Target, read_target
+from halfseen.diagnosis.wording import plural
+from halfseen.estimators.catalogue import find_method
+from halfseen.evaluation.prediction_result import PredictionComparison
+from halfseen.evaluation.prediction_words import say_best, say_expected
+from halfseen.report.shown_cells import take_rows
+
+MAX_ROWS = 5_000
+"""Longer tables are subsampled to choose a predictor; it is then fitted to all rows."""
+
+_SHOWN_CLASSES = 6
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked for; see ``halfseen fit --help``."""
+
+    source: str
+    target: str
+    model: str
+    method: str = Predictor.auto.value
+    task: str = "auto"
+    budget: float = 120.0
+    report: str | None = None
+    seed: int = 0
+    schema: str | None = None
+    command: str = ""
+    reading: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A table of inputs with a target, of the rows whose target is known."""
+
+    file: TableFile
+    inputs: pa.Table
+    target: Target
+    settings: dict[str, Any] | None
+    everything: tuple[pa.Table, Target]
+
+
+def fit(request: Request, reporter: Reporter) -> None:
+    """Fit a predictor to a table file and save it.
+
+    Parameters
+    ----------
+    request : Request
+        The table, the target, the method, and where to save.
+    reporter : Reporter
+        The reporter of progress.
+    """
+    started = time.perf_counter()
+    check_writable(request.model)
+    check_report(request.report)
+    check_apart(
+        {"IN": request.source, "--schema": request.schema},
+        {"--save-model": request.model, "--report": request.report},
+    )
+    with reporter.noting_warnings():
+        training = read_training(
+            request.source, request.target, request.task, reporter, request.schema, **request.reading
+        )
+        method, comparison = _choose(request, training, reporter)
+        model = _fit(request, training, method, reporter)
+        model.reading_ = describe_reading(training.file) | {"target": request.target}
+        model.save(request.model)
+        reporter.say("model", f"{request.model}: {type(model).__name__}")
+        if request.report is not None and comparison is not None:
+            _report(request, training, comparison, reporter, time.perf_counter() - started)
+    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+
+
+def read_training(
+    source: str, name: str, task: str, reporter: Reporter, schema: str | None = None, **reading: Any
+) -> Training:
+    """Read a table file with a target; leave out rows without it, and say so.
+
+    Parameters
+    ----------
+    source, name : str
+        The file, and the column to predict.
+    task : {"auto", "classification", "regression"}
+        What to predict.
+    reporter : Reporter
+        Told what was read and decided.
+    schema : str, optional
+        A schema file.
+    **reading : object
+        Options of `read_table`.
+    """
+    overrides = halfseen.Schema.read_overrides(schema) if schema is not None else None
+    file = read_table(source, overrides=overrides, **reading)
+    reporter.say("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
+    for note in file.notes:
+        reporter.note(note)
+    target = read_target(file.table, name, task)
+    reporter.say("target", _target_words(target))
+    inputs = file.table.drop_columns([name])
+    if inputs.num_columns == 0:
+        raise TableError(f"{file.source} has no column besides the target {name!r} to predict from")
+    known = np.flatnonzero(target.known)
+    n_unknown = len(target.known) - len(known)
+    if n_unknown:
+        reporter.note(f"{plural(n_unknown, 'row')} without a value of {name!r}: left out")
+    settings = {key: value for key, value in file.settings.items() if key != name} or None
+    kept = Target(name, target.task, target.values[known], target.known[known], target.reason)
+    return Training(file, take_rows(inputs, known), kept, settings, (inputs, target))
+
+
+def _target_words(target: Target) -> str:
+    if target.task == "regression":
+        return f"{target.name}: regression ({target.reason}); --task classification predicts classes instead"
+    classes = [str(one) for one in target.classes]
+    more = ", ..." if len(classes) > _SHOWN_CLASSES else ""
+    shown = ", ".join(classes[:_SHOWN_CLASSES]) + more
+    return f"{target.name}: classification ({target.reason}: {shown}); --task says otherwise"
+
+
+def _choose(
+    request: Request, training: Training, reporter: Reporter
+) -> tuple[str, PredictionComparison | None]:
+    """Return the method: the one that was named, or the best one by cross-validation."""
+    names: Sequence[str] = SAVED if request.method == Predictor.auto else (request.method, "baseline")
+    if request.method != Predictor.auto and request.report is None:
+        return request.method, None
+    comparison = compare_on(
+        training.inputs, training.target, names, reporter,
+        settings=training.settings, budget=request.budget, max_rows=MAX_ROWS, seed=request.seed,
+    )  # fmt: skip
+    if request.method != Predictor.auto:
+        return request.method, comparison
+    places = comparison.places()
+    if not places:
+        raise TableError(
+            f"no predictor finished within {request.budget:g} s; give more by --budget, or name one by "
+            "--method"
+        )
+    reporter.say("chosen", f"{places[0].method}: {say_best(comparison)}", "bold green")
+    expected = say_expected(comparison)
+    if expected is not None:
+        reporter.say("expect", expected)
+    return places[0].method, comparison
+
+
+def _fit(request: Request, training: Training, method: str, reporter: Reporter) -> Any:
+    """Fit a predictor; circuits also learn from the inputs of rows without a target."""
+    task = training.target.task
+    inputs, values = training.inputs, training.target.values
+    every, target = training.everything
+    if method == Predictor.circuit and not target.known.all():
+        inputs, values = every, target.values
+        if task == "classification":
+            values = target.values.astype(object)
+            values[~target.known] = None
+        n_unknown = plural(int((~target.known).sum()), "row")
+        reporter.note(f"the circuit also learns from the inputs of {n_unknown} without a target")
+    entry = find_method(f"{method}-{'regressor' if task == 'regression' else 'classifier'}")
+    settings: dict[str, Any] = {"schema": training.settings, "random_state": request.seed}
+    with reporter.progress("fitting", f"{method}, {inputs.num_rows:,} rows", entry.steps or "step") as move:
+        if entry.steps is not None:
+            settings["callback"] = move
+        return build_predictor(method, task, **settings).fit(inputs, values)
+
+
+def _report(
+    request: Request,
+    training: Training,
+    comparison: PredictionComparison,
+    reporter: Reporter,
+    seconds: float,
+) -> None:
+    from halfseen.report.prediction import render_prediction
+
+    assert request.report is not None
+    summary = describe_comparison(
+        comparison, training.inputs, training.target,
+        source=Path(training.file.source).name, command=request.command, seconds=seconds,
+        notes=reporter.notes,
+    )  # fmt: skip
+    with write_atomically(request.report) as file:
+        file.write(render_prediction(summary).encode("utf-8"))
+    reporter.say("report", request.report)

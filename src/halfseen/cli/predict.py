@@ -1,0 +1,125 @@
+"""The steps of ``halfseen predict``: load, read new rows, predict, write."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from halfseen.cli.applying import NewRows, load_model, naming, read_new_rows
+from halfseen.cli.atomic import check_apart
+from halfseen.cli.cells import format_cells, kind_of, style_of
+from halfseen.cli.progress import Reporter
+from halfseen.cli.tables import TableFile, check_cells, check_output, write_tables
+
+PREDICTION = "prediction"
+"""The name of the first new column; the others begin with it, or with ``probability``."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked for; see ``halfseen predict --help``."""
+
+    model: str
+    source: str
+    output: str
+    level: float = 0.9
+    output_format: str | None = None
+    reading: dict[str, Any] = field(default_factory=dict)
+
+
+def predict(request: Request, reporter: Reporter) -> None:
+    """Predict the target of the rows of a table file by a saved model.
+
+    Parameters
+    ----------
+    request : Request
+        The model, the new rows, and where to write.
+    reporter : Reporter
+        The reporter of progress.
+    """
+    started = time.perf_counter()
+    check_output(request.output, request.output_format)
+    check_apart({"IN": request.source, "MODEL": request.model}, {"--output": request.output})
+    model = load_model(
+        request.model, "predict", "not a predictor; `halfseen impute --model` applies imputers"
+    )
+    reporter.say("model", f"{request.model}: {type(model).__name__}")
+    with reporter.noting_warnings():
+        predict_file(request, model, reporter)
+    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+
+
+def predict_file(request: Request, model: Any, reporter: Reporter) -> None:
+    """Predict the rows of one file and write it with new columns."""
+    target = (getattr(model, "reading_", None) or {}).get("target")
+    rows = read_new_rows(request.source, model, reporter, target=target, **request.reading)
+    check_cells(rows.file.table, request.output, request.output_format)
+    with naming(rows.file.source), reporter.progress("predicting", f"{rows.inputs.num_rows:,} rows"):
+        columns = predicted_columns(model, rows.inputs, request.level)
+    file = _with_columns(_without_dropped(rows), columns)
+    write_tables([file.table], request.output, file, format=request.output_format)
+    where = "standard output" if request.output == "-" else request.output
+    reporter.say("wrote", f"{where} (new columns {', '.join(file.table.column_names[-len(columns) :])})")
+    if target is not None and target in rows.file.table.column_names:
+        _say_score(model, rows, target, reporter)
+
+
+def predicted_columns(model: Any, inputs: pa.Table, level: float) -> dict[str, pa.Array]:
+    """Return the prediction of each row, and probabilities of classes or the ends of an interval."""
+    predicted = np.asarray(model.predict(inputs))
+    columns = {PREDICTION: pa.array(predicted.tolist())}
+    if hasattr(model, "predict_proba"):
+        probabilities = model.predict_proba(inputs)
+        for place, label in enumerate(model.classes_.tolist()):
+            columns[f"probability_{label}"] = pa.array(probabilities[:, place])
+    elif hasattr(model, "predict_interval"):
+        low, high = model.predict_interval(inputs, level=level)
+        columns |= {f"{PREDICTION}_low": pa.array(low), f"{PREDICTION}_high": pa.array(high)}
+    return columns
+
+
+def _say_score(model: Any, rows: NewRows, target: str, reporter: Reporter) -> None:
+    """Say how good the predictions are where the target is known already."""
+    known = rows.file.table[target].is_valid().to_numpy()
+    n_known = int(known.sum())
+    if n_known < 2:
+        return
+    truth = np.array(rows.file.table[target].filter(pa.array(known)).to_pylist())
+    inputs = rows.inputs.filter(pa.array(known))
+    if hasattr(model, "classes_"):
+        share = float((model.predict(inputs).astype(str) == truth.astype(str)).mean())
+        reporter.say("score", f"{target!r} is known in {n_known:,} rows: accuracy {share:.1%}")
+    elif truth.dtype.kind in "if" and np.ptp(truth) > 0:
+        errors = model.predict(inputs) - truth
+        r2 = 1 - float((errors**2).mean() / truth.var())
+        reporter.say(
+            "score",
+            f"{target!r} is known in {n_known:,} rows: R\N{SUPERSCRIPT TWO} {r2:.3f}, mean absolute error "
+            f"{np.abs(errors).mean():.4g}",
+        )
+
+
+def _without_dropped(rows: NewRows) -> TableFile:
+    """Return the file with the columns that it had."""
+    file, dropped = rows.file, list(rows.dropped)
+    text = None if file.text is None else file.text.drop_columns(dropped)
+    return replace(file, table=file.table.drop_columns(dropped), text=text)
+
+
+def _with_columns(file: TableFile, columns: Mapping[str, pa.Array]) -> TableFile:
+    """Return a file with further columns; names that are taken get a number."""
+    table, text, styles = file.table, file.text, dict(file.styles)
+    for name, cells in columns.items():
+        taken = table.column_names
+        free = next(
+            one for one in (name, *(f"{name}_{n}" for n in range(2, len(taken) + 3))) if one not in taken
+        )
+        table = table.append_column(free, cells)
+        if text is not None:
+            style = style_of(kind_of(cells.type), pa.array([], pa.large_string()))
+            styles[free] = style
+            text = text.append_column(free, format_cells(cells, style))
+    return replace(file, table=table, text=text, styles=styles)

@@ -1,0 +1,109 @@
+"""The predictors that commands know by name: those that can be saved, and those that are compared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import GridSearchCV
+
+from halfseen.cli.errors import TableError
+from halfseen.cli.options import COMPARED_PREDICTORS, Predictor
+from halfseen.data.schema import Column
+from halfseen.data.target import Task
+from halfseen.estimators.catalogue import find_method
+from halfseen.evaluation.pipelines import OnCompleted
+from halfseen.evaluation.prediction_words import Treatment
+
+N_DRAWS = 5
+"""Draws of multiple imputation in a comparison of predictors."""
+
+_KINDS: dict[Task, str] = {"classification": "classifier", "regression": "regressor"}
+
+
+SAVED = tuple(one.value for one in Predictor if one != Predictor.auto)
+"""The predictors that can be saved, the quickest first."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method of a comparison: what it does with missing values, and in words."""
+
+    treatment: Treatment
+    description: str
+
+
+_ENTRIES = {
+    "baseline": Entry(Treatment.BASELINE, "the mean, or the shares of the classes, whatever the inputs"),
+    "constant+linear": Entry(Treatment.CONSTANT, "column means and missingness indicators, linear model"),
+    "boosting": Entry(Treatment.NONE, "boosted trees in which missing values are a branch"),
+    "constant+boosting": Entry(Treatment.CONSTANT, "column means and missingness indicators, boosted trees"),
+    "gaussian+linear": Entry(Treatment.IMPUTED, "Gaussian imputation and indicators, linear model"),
+    "gaussian+boosting": Entry(Treatment.IMPUTED, "Gaussian imputation and indicators, boosted trees"),
+    "multiple+linear": Entry(
+        Treatment.IMPUTED, f"{N_DRAWS} Gaussian draws, a linear model for each, predictions averaged"
+    ),
+    "multiple+boosting": Entry(
+        Treatment.IMPUTED, f"{N_DRAWS} Gaussian draws, boosted trees for each, predictions averaged"
+    ),
+    "sparsity-norm": Entry(Treatment.NONE, "a network with rows normalised by their known values"),
+    "neumiss": Entry(Treatment.NONE, "a Gaussian prediction for each pattern, corrected by networks"),
+    "circuit": Entry(Treatment.NONE, "a probabilistic circuit, exact for each pattern"),
+}
+COMPARED = {name: _ENTRIES[name] for name in COMPARED_PREDICTORS}
+"""What ``halfseen compare --target`` compares, in the order of its runs."""
+
+
+def build_predictor(name: str, task: Task, **settings: Any) -> Any:
+    """Return a predictor that can be saved.
+
+    Examples
+    --------
+    >>> build_predictor("boosting", "regression", random_state=0)
+    BoostingRegressor(random_state=0)
+    """
+    return find_method(f"{name}-{_KINDS[task]}").estimator(**settings)
+
+
+def build_compared(names: Sequence[str], task: Task, columns: Sequence[Column]) -> dict[str, Any]:
+    """Return the methods of a comparison, for codes with these columns."""
+    return {name: _build(name, task, columns) for name in names}
+
+
+def treatments(names: Sequence[str]) -> Mapping[str, Treatment]:
+    """Return what each method does with missing values."""
+    return {name: COMPARED[name].treatment for name in names}
+
+
+def parse_predictors(text: str) -> tuple[str, ...]:
+    """Return the names in a list with commas, or say which is unknown."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in COMPARED]
+    if unknown or not names:
+        what = f"unknown method {unknown[0]!r}" if unknown else "--methods is empty"
+        raise TableError(f"{what}; with --target choose from {', '.join(COMPARED)}")
+    return names
+
+
+def _build(name: str, task: Task, columns: Sequence[Column]) -> Any:
+    if name == "baseline":
+        return DummyRegressor() if task == "regression" else DummyClassifier(strategy="prior")
+    treatment, _, last = name.rpartition("+")
+    if not treatment:
+        return build_predictor(name, task)
+    predictor = _linear(task) if last == "linear" else build_predictor(last, task)
+    n_draws = N_DRAWS if treatment == "multiple" else 0
+    gaussian = find_method("gaussian").estimator(n_posterior_draws=n_draws)
+    imputer = None if treatment == "constant" else gaussian
+    return OnCompleted(predictor, tuple(columns), imputer=imputer, n_draws=n_draws)
+
+
+def _linear(task: Task) -> Any:
+    """Return a linear model whose penalty is chosen by cross-validation on its training rows."""
+    if task == "regression":
+        return RidgeCV(alphas=np.logspace(-2, 4, 7))
+    return GridSearchCV(
+        LogisticRegression(max_iter=500), {"C": [0.01, 0.1, 1.0, 10.0]}, scoring="neg_log_loss", cv=3
+    )

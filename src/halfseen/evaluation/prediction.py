@@ -1,0 +1,242 @@
+"""Cross-validation of predictors on an incomplete table, also with more values missing than in training."""
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.model_selection import KFold, StratifiedKFold
+from threadpoolctl import threadpool_limits
+
+from halfseen._random import seed_from
+from halfseen.data.target import Target
+from halfseen.errors import SchemaError
+from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.resources import peak_memory
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+
+MAX_MESSAGE = 300
+SMALLEST_PROBABILITY = 1e-6  # in log-losses: no single row decides
+
+
+class OutOfBudgetError(RuntimeError):
+    """Raised inside a training that is still going on when the time is over."""
+
+
+@dataclass(frozen=True)
+class PredictionRecord:
+    """The result of one method in one fold.
+
+    Attributes
+    ----------
+    method : str
+        The name of the method.
+    fold : int
+        The number of the fold, from 0.
+    status : {"ok", "failed", "out of budget"}
+        What happened.
+    error : str
+        Type and message of what was raised, if it failed.
+    fit_seconds, predict_seconds : float
+        The time to fit to the training rows, and to predict the test rows once.
+    memory : float
+        The growth of memory while fitting and predicting, in bytes; see `peak_memory`.
+    scores : tuple of dict
+        For each rate of additional missingness, the scores on the test rows.
+    """
+
+    method: str
+    fold: int
+    status: str
+    error: str = ""
+    fit_seconds: float = math.nan
+    predict_seconds: float = math.nan
+    memory: float = math.nan
+    scores: tuple[dict[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The rows of one fold, and the inputs of its test rows with more and more values missing."""
+
+    number: int
+    train: Rows
+    test: Rows
+    shown: tuple[Floats, ...]
+
+
+def run_folds(
+    table: CodedTable,
+    target: Target,
+    methods: Mapping[str, Any],
+    *,
+    n_splits: int = 5,
+    rates: Sequence[float] = (0.0,),
+    budget: float = math.inf,
+    random_state: Any = 0,
+    callback: Callable[[PredictionRecord], None] | None = None,
+) -> tuple[PredictionRecord, ...]:
+    """Fits every method to the training rows of every fold and scores it on the test rows.
+
+    Whatever a method tunes, it tunes on the training rows of the fold; test rows only score it. The folds and
+    the values that are removed from test rows are the same for all methods.
+
+    Parameters
+    ----------
+    table : CodedTable
+        The inputs. Methods are fitted to arrays of codes; those with a parameter ``schema`` are told what the
+        columns are.
+    target : Target
+        The target, known in every row.
+    methods : mapping of str to estimator
+        Regressors or classifiers; the first ones are run first in every fold.
+    n_splits : int
+        The number of folds, stratified for classes.
+    rates : sequence of float
+        Shares of the known values of test rows that are removed at random before predicting; 0 first.
+    budget : float
+        Seconds for all runs. A run does not start if, by earlier folds, it would take longer than what is
+        left; a training that reports its progress is stopped at the end.
+    random_state : int, numpy generator or None
+        Seeds folds, methods and what is removed.
+    callback : callable, optional
+        Called with every record.
+    """
+    seed = seed_from(random_state)
+    deadline = time.perf_counter() + budget
+    folds = list(_folds(table, target, n_splits, rates, seed))
+    longest = dict.fromkeys(methods, 0.0)
+    records = []
+    for fold in folds:
+        for name, method in methods.items():
+            started = time.perf_counter()
+            if started + longest[name] > deadline:
+                record = PredictionRecord(name, fold.number, "out of budget")
+            else:
+                fresh = prepared(method, table, seed + fold.number, deadline)
+                record = _run(name, fresh, table, target, fold)
+            longest[name] = max(longest[name], time.perf_counter() - started)
+            records.append(record)
+            if callback is not None:
+                callback(record)
+    return tuple(records)
+
+
+def prepared(method: Any, table: CodedTable, seed: int, deadline: float = math.inf) -> Any:
+    """Returns a copy of a method that is seeded, knows the columns, and stops when the time is over."""
+    fresh = clone(method)
+    names = fresh.get_params()
+    settings: dict[str, Any] = {}
+    for name in names:
+        last = name.rpartition("__")[2]
+        if last == "random_state":
+            settings[name] = seed % 2**31
+        elif name in ("schema", "imputer__schema"):
+            settings[name] = table.array_schema()
+        elif last == "callback" and math.isfinite(deadline):
+            settings[name] = _Deadline(deadline)
+    return fresh.set_params(**settings)
+
+
+@dataclass(frozen=True)
+class _Deadline:
+    """A callback of a training that ends it when the time is over."""
+
+    moment: float
+
+    def __call__(self, progress: Any) -> None:
+        if time.perf_counter() > self.moment:
+            raise OutOfBudgetError
+
+
+def _folds(
+    table: CodedTable, target: Target, n_splits: int, rates: Sequence[float], seed: int
+) -> Iterator[Fold]:
+    classes = target.task == "classification"
+    smallest = int(np.unique(target.values, return_counts=True)[1].min()) if classes else len(table.codes)
+    if len(table.codes) < 2 * n_splits:
+        raise SchemaError(f"{len(table.codes)} rows are too few for {n_splits} folds.")
+    kind = StratifiedKFold if classes and smallest >= n_splits else KFold
+    splitter = kind(n_splits, shuffle=True, random_state=seed % 2**31)
+    for number, (train, test) in enumerate(splitter.split(table.codes, target.values)):
+        generator = np.random.default_rng([seed % 2**63, number])
+        chance = generator.random((len(test), table.codes.shape[1]))  # nested: what is removed stays removed
+        shown = tuple(np.where(chance < rate, np.nan, table.codes[test]) for rate in rates)
+        yield Fold(number, train, test, shown)
+
+
+def _run(name: str, method: Any, table: CodedTable, target: Target, fold: Fold) -> PredictionRecord:
+    record = PredictionRecord(name, fold.number, "ok")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with threadpool_limits(1), peak_memory() as peak:  # libraries that share cores disturb each other
+                started = time.perf_counter()
+                method.fit(table.codes[fold.train], target.values[fold.train])
+                fitted = time.perf_counter()
+                first = score_rows(method, fold.shown[0], target, fold.test)
+                seconds = fitted - started, time.perf_counter() - fitted
+            scores = (first, *(score_rows(method, one, target, fold.test) for one in fold.shown[1:]))
+        except OutOfBudgetError:
+            return replace(record, status="out of budget")
+        except Exception as error:  # a method may fail in any way, and each is a result
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            return replace(record, status="failed", error=text[:MAX_MESSAGE])
+    return replace(
+        record, fit_seconds=seconds[0], predict_seconds=seconds[1], memory=peak.bytes, scores=scores
+    )
+
+
+def score_rows(method: Any, codes: Floats, target: Target, rows: Rows) -> dict[str, float]:
+    """Returns the scores of a fitted method on rows of codes (N, C) whose targets are known."""
+    truth = target.values[rows]
+    losses = row_losses(method, codes, target, rows)
+    if target.task == "regression":
+        mse = float(losses.mean())
+        predicted = np.asarray(method.predict(codes), dtype=np.float64)
+        return {
+            "r2": float(r2_score(truth, predicted)),
+            "rmse": math.sqrt(mse),
+            "mae": float(np.abs(truth - predicted).mean()),
+        }
+    probabilities = _probabilities(method, codes, target.classes)
+    chosen = np.array(target.classes)[probabilities.argmax(axis=1)]
+    scores = {"log_loss": float(losses.mean()), "accuracy": float((chosen == truth).mean())}
+    if len(target.classes) == 2 and len(np.unique(truth)) == 2:
+        scores["auc"] = float(roc_auc_score(truth == target.classes[1], probabilities[:, 1]))
+    return scores
+
+
+def row_losses(method: Any, codes: Floats, target: Target, rows: Rows) -> Floats:
+    """Returns the squared error or the log-loss (N) of each row."""
+    truth = target.values[rows]
+    if target.task == "regression":
+        predicted = np.asarray(method.predict(codes), dtype=np.float64)
+        if not np.isfinite(predicted).all():
+            raise ValueError(f"{(~np.isfinite(predicted)).sum()} predictions are not finite")
+        squared: Floats = (truth - predicted) ** 2
+        return squared
+    probabilities = _probabilities(method, codes, target.classes)
+    place = np.searchsorted(target.classes, truth)
+    losses: Floats = -np.log(probabilities[np.arange(len(truth)), place])
+    return losses
+
+
+def _probabilities(method: Any, codes: Floats, classes: Sequence[Any]) -> Floats:
+    """Returns the probabilities (N, K) of all classes, also of those that the training rows lacked."""
+    found = np.asarray(method.predict_proba(codes), dtype=np.float64)
+    if not np.isfinite(found).all():
+        raise ValueError("some probabilities are not finite")
+    every = np.zeros((len(found), len(classes)))
+    every[:, np.searchsorted(classes, method.classes_)] = found
+    every = every.clip(SMALLEST_PROBABILITY)
+    normalised: Floats = every / every.sum(axis=1, keepdims=True)
+    return normalised

@@ -1,0 +1,104 @@
+"""A comparison of predictors in sentences: which is best, whether that is clear, and whether to impute."""
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+
+from halfseen.evaluation.comparison import Estimate
+from halfseen.evaluation.prediction_result import SCORES, PredictionComparison
+
+_SHOWN = 4
+
+
+class Treatment(StrEnum):
+    """What a method does with missing values."""
+
+    NONE = "predicts from the incomplete rows"
+    CONSTANT = "puts in constants and marks them"
+    IMPUTED = "imputes, then predicts"
+    BASELINE = "does not look at the inputs"
+
+
+def say_best(comparison: PredictionComparison) -> str:
+    """Returns which method is best, and which cannot be told from it."""
+    places = comparison.places()
+    if not places:
+        return "No method finished a fold."
+    best = places[0]
+    words = f"{best.method} predicts best: {score_words(comparison, best.estimate)}"
+    tied = [place.method for place in places if place.tied]
+    if not tied and len(places) > 1:
+        return f"{words}. All other methods are clearly worse."
+    if tied:
+        shown = ", ".join(tied[:_SHOWN]) + (f" and {len(tied) - _SHOWN} more" if len(tied) > _SHOWN else "")
+        verb = "is" if len(tied) == 1 else "are"
+        return f"{words}. Statistically tied with it {verb} {shown}: such differences are noise."
+    return f"{words}."
+
+
+def say_whether_to_impute(
+    comparison: PredictionComparison, treatments: Mapping[str, Treatment], n_missing: int
+) -> str:
+    """Returns whether imputing first helps the prediction, does harm, or makes no clear difference."""
+    without = [name for name, one in treatments.items() if one in (Treatment.NONE, Treatment.CONSTANT)]
+    imputing = [name for name, one in treatments.items() if one == Treatment.IMPUTED]
+    best = [next(iter(comparison.places(among=names)), None) for names in (without, imputing)]
+    if best[0] is None or best[1] is None:
+        return "Whether to impute cannot be said: too few methods finished."
+    plain, imputed = best[0].method, best[1].method
+    gap = comparison.difference(plain, imputed)
+    label = SCORES[comparison.main][0]
+    numbers = f"{label} differs by {abs(gap.mean):.3g}"
+    numbers += (
+        "" if math.isnan(gap.low) else f" (95% interval of the difference {gap.low:+.3g} to {gap.high:+.3g})"
+    )
+    if n_missing == 0:
+        start = "Nothing is missing in this table, so there is nothing to impute"
+        return f"{start}; the methods differ in how they predict only."
+    if gap.low > 0:
+        return f"Impute first: {imputed} predicts better than {plain}, the best without; {numbers}."
+    if gap.high < 0:
+        return f"Do not impute for this prediction: {plain} predicts better than {imputed}; {numbers}."
+    return (
+        f"There is no need to impute for this prediction: {plain} and the best method that imputes, "
+        f"{imputed}, cannot be told apart; {numbers}."
+    )
+
+
+def say_missingness(comparison: PredictionComparison) -> str | None:
+    """Returns what happens if more values are missing at prediction time, None if that was not tried."""
+    if len(comparison.rates) < 2:
+        return None
+    last = len(comparison.rates) - 1
+    first, late = comparison.places(0), comparison.places(last)
+    if not first or not late:
+        return None
+    rate, before = f"{comparison.rates[last]:.0%}", first[0].method
+    now = next(place for place in late if place.method == before) if before != late[0].method else late[0]
+    lost = score_words(comparison, now.estimate)
+    start = f"With {rate} of the known values of new rows removed, {before} has {lost}"
+    if late[0].method == before:
+        return f"{start} and stays the best."
+    if now.tied:
+        return f"{start}; {late[0].method} is then ahead, but statistically tied with it."
+    better = score_words(comparison, late[0].estimate)
+    return f"{start}; {late[0].method} then predicts clearly better, with {better}."
+
+
+def say_expected(comparison: PredictionComparison) -> str | None:
+    """Returns the score to expect of the choice, None if there are too few folds to say."""
+    expected = comparison.after_choice()
+    if expected.n == 0:
+        return None
+    return (
+        f"Expect {score_words(comparison, expected)} on new rows of this kind: in each fold, the score of "
+        "the method that is best in the other folds."
+    )
+
+
+def score_words(comparison: PredictionComparison, estimate: Estimate) -> str:
+    """Returns the main score with its interval."""
+    label = SCORES[comparison.main][0]
+    if math.isnan(estimate.low):
+        return f"{label} {estimate.mean:.3f}"
+    return f"{label} {estimate.mean:.3f} (95% interval {estimate.low:.3f} to {estimate.high:.3f})"

@@ -1,0 +1,213 @@
+"""`halfseen fit`, `halfseen predict` and `halfseen compare --target`, with the real predictors."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import halfseen
+from halfseen.cli.main import main
+
+
+@pytest.fixture
+def command(capfd, tmp_path, monkeypatch):
+    """Runs the command line in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def training(tmp_path):
+    """A file with decimal commas, a null code, missing inputs and missing targets."""
+    rng = np.random.default_rng(0)
+    lines = ["size;colour;code;price;kind"]
+    for i in range(160):
+        size, colour = rng.normal(1500, 300), rng.choice(["red", "blue"])
+        shown = "-9" if i % 9 == 1 else f"{size:,.1f}".translate(str.maketrans(",.", ".,"))
+        price = "" if i % 20 == 5 else f"{2 * size + 500 * (colour == 'red'):.0f}"
+        kind = "large" if size > 1500 else "small"
+        lines.append(f"{shown};{'' if i % 7 == 2 else colour};0{rng.integers(1, 4)};{price};{kind}")
+    (tmp_path / "train.csv").write_text("\n".join(lines) + "\n")
+    return "train.csv"
+
+
+def read_rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter=";"))
+
+
+def test_a_regressor_is_fitted_saved_and_applied(command, training, tmp_path):
+    code, out, err = command(
+        "fit", training, "--target", "price", "--save-model", "m.half", "--method", "boosting",
+        "--null", "size=-9",
+    )  # fmt: skip
+    assert (code, out) == (0, ""), err
+    assert "price: regression (numbers); --task classification predicts classes instead" in err
+    assert "8 rows without a value of 'price': left out" in err
+    (tmp_path / "new.csv").write_text(
+        "who;code;size;colour\nann;2;1.100,0;blue\nbob;1;2.000;blue\ncy;3;-9;\n"
+    )
+    code, out, err = command("predict", "m.half", "new.csv", "-o", "out.csv", "--level", 0.8)
+    assert (code, out) == (0, ""), err
+    assert "column 'kind' is not in new.csv: counted as missing in every row" in err
+    assert "column 'who': not known to the model and passed through unchanged" in err
+    rows = read_rows(tmp_path / "out.csv")
+    assert list(rows[0]) == [
+        "who",
+        "code",
+        "size",
+        "colour",
+        "prediction",
+        "prediction_low",
+        "prediction_high",
+    ]
+    assert [row["size"] for row in rows] == ["1.100,0", "2.000", "-9"]
+    predicted = [float(row["prediction"]) for row in rows]
+    assert predicted[1] > predicted[0] + 200  # 2.000 was read as 2000, as in training
+    assert all(float(row["prediction_low"]) < float(row["prediction"]) for row in rows)
+
+
+def test_a_classifier_gives_probabilities_and_is_scored_where_the_target_is_known(
+    command, training, tmp_path
+):
+    code, _, err = command(
+        "fit", training, "--target", "kind", "--save-model", "m.half", "--method", "boosting"
+    )
+    assert code == 0
+    assert "kind: classification (two distinct values: large, small)" in err
+    code, _, err = command("predict", "m.half", training, "-o", "out.parquet")
+    assert code == 0
+    table = pa.parquet.read_table(tmp_path / "out.parquet")
+    assert table.column_names[-3:] == ["prediction", "probability_large", "probability_small"]
+    sums = np.add(table["probability_large"].to_numpy(), table["probability_small"].to_numpy())
+    np.testing.assert_allclose(sums, 1)
+    share = np.mean([a == b for a, b in zip(table["prediction"], table["kind"], strict=True)])
+    assert f"'kind' is known in 160 rows: accuracy {share:.1%}" in err
+    assert "missing rates do not differ from training" in err
+
+
+def test_names_that_are_taken_get_a_number_and_classes_may_be_numbers(command, tmp_path):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=80)
+    rows = "".join(f"{a:.3f},{int(a > 0)},k\n" for a in x)
+    (tmp_path / "t.csv").write_text(f"x,y,prediction\n{rows}")
+    command("fit", "t.csv", "--target", "y", "--save-model", "m.half", "--method", "boosting", "-q")
+    code, out, err = command("predict", "m.half", "t.csv", "-o", "-", "-q")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "x,y,prediction,prediction_2,probability_0,probability_1"
+    assert {line.split(",")[3] for line in out.splitlines()[1:]} == {"0", "1"}
+
+
+def test_rows_without_a_target_teach_a_circuit_what_the_inputs_are_like(command, training, monkeypatch):
+    seen = {}
+
+    class Recorder(halfseen.BoostingRegressor):
+        def __init__(self, schema=None, random_state=None, callback=None):
+            super().__init__(schema=schema, random_state=random_state)
+            self.callback = callback
+
+        def fit(self, X, y):
+            seen.update(rows=X.num_rows, unknown=int(np.isnan(y).sum()))
+            return super().fit(X, np.where(np.isnan(y), 0, y))
+
+    monkeypatch.setattr(halfseen, "CircuitRegressor", Recorder)
+    code, _, err = command("fit", training, "--target", "price", "--save-model", "m", "--method", "circuit")
+    assert code == 0, err
+    assert seen == {"rows": 160, "unknown": 8}
+    assert "the circuit also learns from the inputs of 8 rows without a target" in err
+
+
+def test_auto_says_why_and_makes_a_report(command, training, tmp_path, monkeypatch):
+    from halfseen.cli import fit
+
+    monkeypatch.setattr(fit, "SAVED", ("boosting", "baseline"))
+    code, _, err = command(
+        "fit", training, "--target", "kind", "--save-model", "m.half", "--report", "r.html"
+    )
+    assert code == 0, err
+    assert "chosen  boosting: boosting predicts best: log-loss" in err
+    assert "expect  Expect log-loss" in err
+    assert isinstance(halfseen.load(tmp_path / "m.half"), halfseen.BoostingClassifier)
+    assert "boosting predicts best" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "gone"], "The table has no column 'gone' to predict"),
+        (["--target", "colour", "--task", "regression"], "Column 'colour' contains text"),
+        (["--target", "price", "--method", "forest"], "'forest' is not one of"),
+        (["--target", "price", "--save-model", "train.csv"], "--save-model would overwrite the input"),
+        (["--target", "price", "--budget", "1e-9"], "no predictor finished within 1e-09 s"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(command, training, tmp_path, arguments, message):
+    code, out, err = command("fit", training, "--save-model", "m.half", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not (tmp_path / "m.half").exists()
+
+
+def test_what_cannot_be_predicted_is_refused(command, training, tmp_path):
+    halfseen.MeanImputer().fit(pa.table({"size": [1.0, 2.0]})).save(tmp_path / "imputer.half")
+    command("fit", training, "--target", "price", "--save-model", "m.half", "--method", "boosting", "-q")
+    (tmp_path / "new.csv").write_text("size;colour\nmuch;red\n")
+    cases = {
+        "imputer.half": "contains a MeanImputer, not a predictor; `halfseen impute --model` applies imputers",
+        "train.csv": "'train.csv' is not a halfseen model file",
+        "m.half": "new.csv: Column 'size' contained numbers when the model was fitted, but now it contains",
+    }
+    for model, message in cases.items():
+        code, out, err = command("predict", model, "new.csv", "-o", "out.csv")
+        assert (code, out) == (2, "")
+        assert message in err
+    assert not (tmp_path / "out.csv").exists()
+
+
+# -------------------------------------------------------------------------------- compare --target
+
+
+def test_predictors_are_compared_and_the_answer_is_in_words(command, training, tmp_path):
+    code, out, err = command(
+        "compare", training, "--target", "kind",
+        "--methods", "baseline,boosting,constant+linear,gaussian+linear", "--folds", 3,
+        "--rates", "0.5", "--null", "size=-9", "-o", "c.json", "--report", "c.html",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "Predicting kind (classification): mean and 95% CI over 3 folds" in out
+    assert "predicts best: log-loss" in out
+    assert "impute for this prediction" in out or "Impute first" in out
+    content = json.loads((tmp_path / "c.json").read_text())
+    assert {m["name"]: m["n_done"] for m in content["methods"]} == {
+        "baseline": 3, "boosting": 3, "constant+linear": 3, "gaussian+linear": 3,
+    }  # fmt: skip
+    assert content["rates"] == [0.0, 0.5]
+    page = (tmp_path / "c.html").read_text(encoding="utf-8")
+    assert content["sentences"][0].replace("²", "") in page.replace("²", "")
+    assert "50% removed" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--methods", "mice"], "unknown method 'mice'; with --target choose from baseline, constant+linear"),
+        (["--methods", ","], "--methods is empty; with --target choose from"),
+        (["--rates", "a"], "--rates must be numbers with commas between them, got 'a'"),
+        (["--rates", "1.5"], "--rates must be at least 0 and below 1, got 1.5"),
+        (["--budget", "0"], "--budget must be positive, got 0"),
+        (["--report", "train.csv"], "--report would overwrite the input"),
+    ],
+)
+def test_wrong_options_of_a_comparison_of_predictors_are_refused(command, training, arguments, message):
+    code, out, err = command("compare", training, "--target", "kind", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err

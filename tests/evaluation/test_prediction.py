@@ -1,0 +1,249 @@
+"""The comparison of predictors: folds, intervals, ties, budgets and sentences."""
+
+import math
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t as student_t
+from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from halfseen import GaussianImputer
+from halfseen.data.target import read_target
+from halfseen.errors import SchemaError
+from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.pipelines import OnCompleted
+from halfseen.evaluation.prediction import PredictionRecord, run_folds
+from halfseen.evaluation.prediction_result import PredictionComparison, corrected_mean
+from halfseen.evaluation.prediction_words import (
+    Treatment,
+    say_best,
+    say_missingness,
+    say_whether_to_impute,
+)
+
+
+def make_table(n_rows=200, missing=0.2):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 3))
+    frame = pd.DataFrame(X, columns=list("abc"))
+    frame["y"] = X.sum(axis=1) + 0.1 * rng.normal(size=n_rows)
+    frame["big"] = np.where(frame["y"] > 0, "yes", "no")
+    inputs = frame[list("abc")].mask(rng.random((n_rows, 3)) < missing)
+    return CodedTable.read(inputs), frame
+
+
+def linear(table, **settings):
+    return OnCompleted(LinearRegression(), table.columns, **settings)
+
+
+def make_comparison(losses, rates=(0.0,), **records):
+    """A comparison whose log-losses by method and fold are given; NaN is a fold that ran out of time."""
+    found = []
+    for method, values in losses.items():
+        for fold, value in enumerate(values):
+            status = "out of budget" if math.isnan(value) else "ok"
+            scores = tuple({"log_loss": value + rate} for rate in rates) if status == "ok" else ()
+            found.append(PredictionRecord(method, fold, status, "", 1.0, 0.1, 2**20, scores))
+    n_splits = len(next(iter(losses.values())))
+    return PredictionComparison("classification", tuple(losses), tuple(found), rates, n_splits)
+
+
+# ------------------------------------------------------------------------------------------- the target
+
+
+def test_the_kind_of_the_target_decides_the_task():
+    frame = pd.DataFrame(
+        {"x": np.linspace(0, 1, 30), "s": list("ab") * 15, "n": range(0, 90, 3), "b": [True, False] * 15}
+    )
+    assert [read_target(frame, name).task for name in "xsnb"] == [
+        "regression", "classification", "regression", "classification",
+    ]  # fmt: skip
+    assert read_target(frame, "b").values.dtype == bool
+    assert read_target(frame, "n", "classification").classes == list(range(0, 90, 3))
+    assert "set the task" in read_target(pd.DataFrame({"y": [1, 2, 3, 4, 5] * 6}), "y").reason
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "message"),
+    [
+        ("gone", "auto", "The table has no column 'gone' to predict; its columns are s, one"),
+        ("one", "auto", "Column 'one' has the same value in every row: there is nothing to predict"),
+        ("none", "auto", "Column 'none' is empty: there is nothing to predict"),
+        ("day", "auto", "Column 'day' is of kind datetime"),
+        ("s", "regression", "Column 's' contains text: it cannot be predicted as numbers"),
+        ("name", "auto", "Column 'name' has 30 distinct values, which are too many for classes"),
+        ("s", "ranking", "task must be one of auto, classification, regression, got 'ranking'"),
+    ],
+)
+def test_a_target_that_cannot_be_predicted_is_refused_by_name(name, task, message):
+    frame = pd.DataFrame(
+        {
+            "s": list("ab") * 15,
+            "one": 1,
+            "none": [None] * 30,
+            "day": pd.date_range("2020-01-01", periods=30),
+            "name": [f"person {i}" for i in range(30)],
+        }
+    )
+    with pytest.raises(SchemaError, match=message):
+        read_target(frame, name, task)
+
+
+# ------------------------------------------------------------------------------------------- pipelines
+
+
+def test_constants_with_indicators_are_column_means_and_flags():
+    table, frame = make_table()
+    y = frame["y"].to_numpy()
+    model = linear(table).fit(table.codes, y)
+    missing = np.isnan(table.codes)
+    filled = np.where(missing, np.nanmean(table.codes, axis=0), table.codes)
+    twin = LinearRegression().fit(np.c_[filled, missing], y)
+    np.testing.assert_allclose(model.predict(table.codes), twin.predict(np.c_[filled, missing]))
+
+
+def test_multiple_imputation_averages_the_predictions_of_each_draw():
+    table, frame = make_table()
+    y = frame["big"].to_numpy()
+    imputer = GaussianImputer(n_posterior_draws=3, random_state=0)
+    model = OnCompleted(LogisticRegression(), table.columns, imputer=imputer, n_draws=3, indicators=False)
+    model.fit(table.codes, y)
+    draws = imputer.fit(table.codes).sample(table.codes, n_draws=3)
+    first = (draws[0] - draws[0].mean(axis=0)) / draws[0].std(axis=0)  # the features are scaled by it
+    scaled = [(one - draws[0].mean(axis=0)) / draws[0].std(axis=0) for one in draws]
+    assert np.allclose(first, scaled[0])
+    twins = [LogisticRegression().fit(one, y).predict_proba(one) for one in scaled]
+    np.testing.assert_allclose(model.predict_proba(table.codes), np.mean(twins, axis=0), atol=1e-3)
+    assert set(model.predict(table.codes)) == {"no", "yes"}
+
+
+# ------------------------------------------------------------------------------------------- folds
+
+
+def test_every_method_sees_the_same_folds_and_is_scored_at_every_rate():
+    table, frame = make_table()
+    target = read_target(frame, "y")
+    methods = {"mean": DummyRegressor(), "one": linear(table), "two": linear(table)}
+    records = run_folds(table, target, methods, n_splits=3, rates=(0.0, 0.5), random_state=1)
+    assert [(r.method, r.fold, r.status) for r in records[:3]] == [
+        ("mean", 0, "ok"), ("one", 0, "ok"), ("two", 0, "ok"),
+    ]  # fmt: skip
+    comparison = PredictionComparison("regression", tuple(methods), records, (0.0, 0.5), 3)
+    values = comparison.values("r2")
+    np.testing.assert_array_equal(values["one"], values["two"])
+    assert comparison.scores == ("r2", "rmse", "mae")
+    assert (values["one"] > 0.5).all()
+    assert (comparison.values("r2", 1)["one"] < values["one"]).all()
+
+
+def test_failures_are_counted_and_classes_without_training_rows_are_scored():
+    class Failing(BaseEstimator):
+        def fit(self, X, y):
+            raise RuntimeError("no such luck")
+
+    table, frame = make_table()
+    labels = np.where(np.arange(200) == 0, "rare", frame["big"])
+    target = read_target(pd.DataFrame({"y": labels}), "y")
+    methods = {"prior": DummyClassifier(strategy="prior"), "failing": Failing()}
+    records = run_folds(table, target, methods, n_splits=4)
+    comparison = PredictionComparison("classification", tuple(methods), records, (0.0,), 4)
+    assert comparison.count("prior", "ok") == 4
+    assert comparison.errors("failing") == {"RuntimeError: no such luck": 4}
+    assert math.isnan(comparison.cost("failing")["fit_seconds"])
+    assert [place.method for place in comparison.places()] == ["prior"]
+
+
+def test_a_budget_stops_trainings_and_later_folds():
+    class Slow(BaseEstimator):
+        def __init__(self, callback=None):
+            self.callback = callback
+
+        def fit(self, X, y):
+            for _ in range(100):
+                time.sleep(0.02)
+                self.callback(None)
+
+    table, frame = make_table()
+    started = time.perf_counter()
+    methods = {"mean": DummyRegressor(), "slow": Slow()}
+    records = run_folds(table, read_target(frame, "y"), methods, n_splits=2, budget=0.2)
+    assert time.perf_counter() - started < 1.5  # all trainings to their ends take 4 seconds
+    assert [r.status for r in records if r.method == "slow"] == ["out of budget"] * 2
+    assert records[0].status == "ok"
+
+
+def test_too_few_rows_for_the_folds_are_refused():
+    table, frame = make_table(8)
+    with pytest.raises(SchemaError, match="8 rows are too few for 5 folds"):
+        run_folds(table, read_target(frame, "y"), {"mean": DummyRegressor()}, n_splits=5)
+
+
+# ------------------------------------------------------------------------------------------- results
+
+
+def test_the_interval_of_a_mean_over_folds_allows_for_shared_training_rows():
+    values = np.array([0.1, 0.4, 0.2, 0.3, 0.5])
+    found = corrected_mean([*values, np.nan], test_ratio=0.25)
+    half = student_t.ppf(0.975, 4) * values.std(ddof=1) * math.sqrt(1 / 5 + 1 / 4)
+    assert (found.mean, found.n) == (pytest.approx(0.3), 5)
+    assert found.high - found.mean == pytest.approx(half)
+    assert math.isnan(corrected_mean([1.0], 0.25).low)
+
+
+def test_the_best_method_and_those_tied_with_it_come_first():
+    comparison = make_comparison(
+        {"far": [0.9, 0.92, 0.91, 0.9], "best": [0.3, 0.5, 0.4, 0.6], "near": [0.35, 0.46, 0.43, 0.6]}
+    )
+    places = comparison.places()
+    assert [(p.method, p.best, p.tied) for p in places] == [
+        ("best", True, False), ("near", False, True), ("far", False, False),
+    ]  # fmt: skip
+    assert say_best(comparison).startswith("best predicts best: log-loss 0.450 (95% interval ")
+    assert "Statistically tied with it is near: such differences are noise" in say_best(comparison)
+    assert say_best(make_comparison({"a": [0.1, 0.12, 0.11], "b": [0.5, 0.52, 0.51]})).endswith(
+        "All other methods are clearly worse."
+    )
+    assert say_best(make_comparison({"a": [math.nan] * 3})) == "No method finished a fold."
+
+
+def test_a_method_that_ran_out_of_time_is_compared_where_it_ran():
+    losses = {"whole": [0.2, 0.4, 0.6, 0.8], "quick": [0.1, 0.3, math.nan, math.nan]}
+    places = make_comparison(losses).places()
+    assert places[0].method == "quick"  # though its mean over all folds is not known
+    assert places[1].gap.mean == pytest.approx(0.1)
+    once = make_comparison({"whole": [0.2, 0.4], "once": [0.1, math.nan]})
+    assert [place.method for place in once.places()] == ["whole"]
+
+
+def test_the_expected_score_is_that_of_the_choice_in_other_folds():
+    losses = {"a": [0.0, 1.0, 1.0], "b": [0.9, 0.8, 0.1]}
+    # Without fold 0 b is best, without fold 1 a and b have 1.0 each, without fold 2 a has 1.0 and b 1.7.
+    assert make_comparison(losses).after_choice().mean == pytest.approx((0.9 + 1.0 + 1.0) / 3)
+    assert make_comparison({"a": [0.1, 0.2]}).after_choice().n == 0
+
+
+@pytest.mark.parametrize(
+    ("imputing", "n_missing", "start"),
+    [
+        ([0.5, 0.6, 0.55, 0.5], 9, "Impute first: imputes predicts better than plain"),
+        ([1.5, 1.6, 1.55, 1.5], 9, "Do not impute for this prediction: plain predicts better than imputes"),
+        ([1.05, 0.95, 1.0, 1.02], 9, "There is no need to impute for this prediction: plain and the best"),
+        ([1.05, 0.95, 1.0, 1.02], 0, "Nothing is missing in this table"),
+    ],
+)
+def test_whether_to_impute_is_said_in_words(imputing, n_missing, start):
+    comparison = make_comparison({"plain": [1.0, 1.0, 1.01, 0.99], "imputes": imputing})
+    treatments = {"plain": Treatment.NONE, "imputes": Treatment.IMPUTED}
+    assert say_whether_to_impute(comparison, treatments, n_missing).startswith(start)
+
+
+def test_more_missing_values_at_prediction_time_are_said_in_words():
+    losses = {"a": [0.1, 0.11, 0.12], "b": [0.5, 0.51, 0.52]}
+    words = say_missingness(make_comparison(losses, rates=(0.0, 0.5)))
+    assert words.startswith("With 50% of the known values of new rows removed, a has log-loss 0.610")
+    assert words.endswith("and stays the best.")
+    assert say_missingness(make_comparison(losses)) is None
