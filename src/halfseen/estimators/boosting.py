@@ -151,7 +151,8 @@ class BoostingRegressor(RegressorMixin, _Boosting):
     .. math:: \hat y = c + \sum_t f_t(x)
 
     Nothing is imputed: whether a missing value goes left or right is learned with each split, so missingness
-    itself may predict the target. This is valid under any missingness mechanism that stays the same. The
+    itself may predict the target. Values may be missing at random or not, if new rows are missing values for
+    the same reasons as training rows. The
     trees are grown by scikit-learn's histogram gradient boosting, with early stopping on a tenth of the rows
     from 400 rows on, and are kept as arrays.
 
@@ -231,8 +232,8 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
 
     .. math:: p(y = k \mid x) \propto \exp\Big(c_k + \sum_t f_{tk}(x)\Big)
 
-    Nothing is imputed, as in `BoostingRegressor`, and missingness itself may predict the class. This is valid
-    under any missingness mechanism that stays the same.
+    Nothing is imputed, as in `BoostingRegressor`, and missingness itself may predict the class. Values may be
+    missing at random or not, if new rows are missing values for the same reasons as training rows.
 
     Attributes
     ----------
