@@ -4,11 +4,11 @@ The step is that of the paper's network for digits (HT, 1.6 million weights) on 
 time of the matrix products of forward and backward pass at these sizes, measured one by one, plus the time of
 the exponentials and logarithms of all messages. The step is timed with the gradient of a sum written out, as
 the library has it, with the one that autograd derives, and compiled; then the same structure in SPFlow 1.1,
-with its own convolutional layers and sums, with loss, gradient and update, if it is installed (its leaves are
-not shared, so it has a little more to compute). The memory of a step is how much the peak of the process
-grows with the first step. Predictions are those of `ConvACClassifier` for 10,000 images of which a quarter of
-the pixels is missing, in double precision, without shifts. The fit is that of `CircuitImputer` with its
-defaults to the table california with 30% of its cells hidden at random, if the table is there.
+with its own convolutional layers and sums, with loss, gradient and update, if it is installed (extra `peers`;
+its leaves are not shared, so it has a little more to compute). The memory of a step is how much the peak of
+the process grows with the first step. Predictions are those of `ConvACClassifier` for 10,000 images of which
+a quarter of the pixels is missing, in double precision, without shifts. The fit is that of `CircuitImputer`
+with its defaults to the table california with 30% of its cells hidden at random, if the table is there.
 
 Steps are in milliseconds of processor time with one thread, which depends little on how busy the machine is,
 and all are medians, those of SPFlow of two steps. Predictions and the fit are in seconds of the clock and
