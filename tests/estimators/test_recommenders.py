@@ -13,6 +13,7 @@ import torch
 import halfseen
 from halfseen import CFNADE, AutoRec, MatrixFactorization, RatingEnsemble
 from halfseen.data.sparse import SparseRows
+from halfseen.estimators._recommender import hold_out
 
 SMALL = {"n_hidden": 16, "max_epochs": 60, "penalty": 2.0, "learning_rate": 1e-2, "random_state": 0}
 FACTORS = {"n_factors": 2, "n_warmup": 20, "n_draws": 5}
@@ -155,6 +156,15 @@ def test_text_and_whole_floats_are_identifiers(quick):
     np.testing.assert_array_equal(floats.predict(101, np.arange(10)), expected)
     text = make().fit(ratings.assign(user="u" + ratings["user"].astype(str)))
     np.testing.assert_array_equal(text.predict("u101", np.arange(10)), expected)
+
+
+@pytest.mark.parametrize(("n_ratings", "expected"), [(40, 0), (1_000, 50), (300_000, 10_000)])
+def test_a_share_of_the_ratings_is_held_out_but_not_more_than_are_needed(n_ratings, expected):
+    starts = torch.tensor([0, n_ratings], dtype=torch.int32)
+    row = SparseRows(starts, torch.arange(n_ratings, dtype=torch.int32), torch.zeros(n_ratings), n_ratings)
+    train, held = hold_out(row, 0.05, torch.Generator().manual_seed(0))
+    assert len(train.values) == n_ratings - expected
+    assert (0 if held is None else len(held.values)) == expected
 
 
 @pytest.mark.parametrize(("n_ratings", "expected"), [(1_000, 6.0), (100_000, 6.0), (400_000, 12.0)])
