@@ -101,4 +101,6 @@ class SparseAutoencoder(nn.Module):
     def forward(self, rows: SparseRows, wanted: SparseRows) -> Tensor:
         """Returns predictions of the entries of `wanted`, in their order, from the entries of `rows`."""
         hidden = self.hidden(rows)
-        return sampled_product(wanted, hidden, self.decoder) + self.output_bias[wanted.columns.long()]
+        return sampled_product(wanted, hidden, self.decoder) + self.output_bias.index_select(
+            0, wanted.columns
+        )

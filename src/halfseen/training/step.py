@@ -170,18 +170,27 @@ class Optimiser(Generic[ModuleT, RowsT]):
 def _make_adams(
     named: Mapping[str, nn.Parameter], weight_decay: float, penalties: Mapping[str, float]
 ) -> list[torch.optim.Optimizer]:
-    """Returns AdamW for parameters with decay, and Adam, whose decay is a penalty, for those with one."""
+    """Returns AdamW for parameters with decay, and Adam, whose decay is a penalty, for those with one.
+
+    Without decay both are the same, so that one Adam updates all parameters of a module with penalties.
+    """
     unknown = set(penalties) - set(named)
     if unknown:
         raise ValueError(f"There are penalties of {sorted(unknown)}, which are no parameters of the module.")
     options: dict[str, Any] = {"betas": (BETA_1, BETA_2), "eps": EPSILON, "fused": True}
+    if penalties and weight_decay == 0.0:
+        penalties = dict.fromkeys(named, 0.0) | dict(penalties)
     adams: list[torch.optim.Optimizer] = []
     decayed = [parameter for name, parameter in named.items() if name not in penalties]
     if decayed:
         adams.append(torch.optim.AdamW(decayed, weight_decay=weight_decay, **options))
     if penalties:
-        groups = [{"params": [named[name]], "weight_decay": value} for name, value in penalties.items()]
-        adams.append(torch.optim.Adam(groups, **options))
+        groups: dict[float, list[nn.Parameter]] = {}
+        for name, value in penalties.items():
+            groups.setdefault(value, []).append(named[name])
+        adams.append(
+            torch.optim.Adam([{"params": own, "weight_decay": v} for v, own in groups.items()], **options)
+        )
     return adams
 
 
