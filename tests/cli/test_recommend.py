@@ -73,3 +73,32 @@ def test_a_file_without_a_header_is_refused(run, tmp_path):
     code, _, err = run("recommend", tmp_path / "u.data", "--from", "csv", "--user", "22", "--quiet")
     assert code == 2
     assert "header" in err
+
+
+def test_ratings_are_fitted_and_predicted_as_files(run, ratings, tmp_path):
+    saved, pairs, out = tmp_path / "m.halfseen", tmp_path / "pairs.csv", tmp_path / "out.csv"
+    code, _, err = run("fit", ratings, "--recommender", "matrix-factorisation", "--save-model", saved)
+    assert code == 0, err
+    assert "MatrixFactorization" in err
+    pairs.write_text("item,note,user,rating\ni1,a,7,5\ni2,b,7,2\nnew,c,8,\n")
+    code, _, err = run("predict", saved, pairs, "-o", out)
+    assert code == 0, err
+    assert "an item without ratings in the training" in err
+    header, *lines = out.read_text().splitlines()
+    assert header == "item,note,user,rating,prediction"
+    expected = halfseen.load(saved).predict([7, 7, 8], ["i1", "i2", "new"])
+    np.testing.assert_allclose([float(line.split(",")[-1]) for line in lines], expected, rtol=1e-6)
+    error = np.sqrt(np.mean((expected[:2] - [5, 2]) ** 2))
+    assert f"'rating' is known in 2 rows: root mean squared error {error:.4f}" in err
+
+
+def test_a_file_without_pairs_and_a_target_beside_a_recommender_are_refused(run, ratings, tmp_path):
+    saved, wrong = tmp_path / "m.halfseen", tmp_path / "wrong.csv"
+    code, _, err = run("fit", ratings, "--save-model", saved)
+    assert code == 2
+    assert "--recommender" in err
+    run("fit", ratings, "--recommender", "autorec", "--save-model", saved, "--quiet")
+    wrong.write_text("user,movie\n7,i1\n")
+    code, _, err = run("predict", saved, wrong, "-o", tmp_path / "out.csv")
+    assert code == 2
+    assert "The table has no column for the items" in err

@@ -100,13 +100,19 @@ def impute_command(
 def fit_command(
     context: typer.Context,
     source: options.Source,
-    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.")],
     save_model: Annotated[str, typer.Option(metavar="PATH", help="Save the fitted predictor to this file.")],
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column to predict; not with --recommender.")
+    ] = None,
     method: Annotated[
         options.Predictor,
         typer.Option(help="The predictor; auto chooses one by cross-validation."),
     ] = options.Predictor.auto,
     task: options.TaskOption = options.TaskName.auto,
+    recommender: Annotated[
+        options.RecommenderName | None,
+        typer.Option(help="Fit a recommender: the table has the columns user, item and rating."),
+    ] = None,
     budget: Annotated[float, typer.Option(help="Seconds that auto may take to choose.")] = 120.0,
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal predictors.")] = 0,
     schema: options.SchemaFile = None,
@@ -125,14 +131,24 @@ def fit_command(
     Rows without a target are left out. `halfseen predict` applies the saved predictor to new files.
     """
     from halfseen.cli.fit import Request, fit
+    from halfseen.cli.ratings import save_recommender
 
+    if (target is None) == (recommender is None):
+        raise typer.BadParameter(
+            "give the column to predict by --target, or --recommender for a table of ratings",
+            param_hint="--target",
+        )
+    reading = {
+        "format": source_format, "delimiter": delimiter, "encoding": encoding, "nulls": tuple(null or ()),
+        "default_nulls": not no_default_nulls, "number_formats": tuple(number_format or ()),
+        "date_orders": tuple(date_order or ()),
+    }  # fmt: skip
+    if target is None:
+        save_recommender(source, str(recommender), save_model, seed, Reporter(quiet=quiet), reading)
+        return
     request = Request(
         source, target, save_model, method.value, task.value, budget, report, seed, schema, context.obj or "",
-        {
-            "format": source_format, "delimiter": delimiter, "encoding": encoding, "nulls": tuple(null or ()),
-            "default_nulls": not no_default_nulls, "number_formats": tuple(number_format or ()),
-            "date_orders": tuple(date_order or ()),
-        },
+        reading,
     )  # fmt: skip
     fit(request, Reporter(quiet=quiet))
 

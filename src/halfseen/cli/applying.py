@@ -66,7 +66,11 @@ def load_model(path: str, needs: str, instead: str) -> Any:
     instead : str
         What to do with a model that lacks the method.
     """
-    model = halfseen.load(path)
+    return check_model(halfseen.load(path), path, needs, instead)
+
+
+def check_model(model: Any, path: str, needs: str, instead: str) -> Any:
+    """Return a model that is loaded already, if a command can use it; see `load_model`."""
     if not hasattr(model, needs) or not hasattr(model, "schema_"):
         raise TableError(f"{path} contains a {type(model).__name__}, {instead}")
     if not hasattr(model, "feature_names_in_"):

@@ -57,6 +57,15 @@ class TaskName(StrEnum):
     regression = "regression"
 
 
+class RecommenderName(StrEnum):
+    """The recommenders of ``halfseen fit``."""
+
+    autorec = "autorec"
+    cfnade = "cfnade"
+    factorisation = "matrix-factorisation"
+    ensemble = "ensemble"
+
+
 class RatingRows(StrEnum):
     """What a row of a recommender is."""
 

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from halfseen.cli.applying import NewRows, load_model, naming, read_new_rows
+import halfseen
+from halfseen.cli.applying import NewRows, check_model, naming, read_new_rows
 from halfseen.cli.atomic import check_apart
 from halfseen.cli.cells import format_cells, kind_of, style_of
 from halfseen.cli.progress import Reporter
-from halfseen.cli.tables import TableFile, check_cells, check_output, write_tables
+from halfseen.cli.ratings import predict_pairs
+from halfseen.cli.tables import TableFile, check_cells, check_output, read_table, write_tables
+from halfseen.estimators._recommender import Recommender
 
 PREDICTION = "prediction"
 """The name of the first new column; the others begin with it, or with ``probability``."""
@@ -43,13 +46,24 @@ def predict(request: Request, reporter: Reporter) -> None:
     started = time.perf_counter()
     check_output(request.output, request.output_format)
     check_apart({"IN": request.source, "MODEL": request.model}, {"--output": request.output})
-    model = load_model(
-        request.model, "predict", "not a predictor; `halfseen impute --model` applies imputers"
-    )
+    model = halfseen.load(request.model)
     reporter.say("model", f"{request.model}: {type(model).__name__}")
     with reporter.noting_warnings():
-        predict_file(request, model, reporter)
+        if isinstance(model, Recommender):
+            predict_ratings(request, model, reporter)
+        else:
+            instead = "not a predictor; `halfseen impute --model` applies imputers"
+            predict_file(request, check_model(model, request.model, "predict", instead), reporter)
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+
+
+def predict_ratings(request: Request, model: Recommender, reporter: Reporter) -> None:
+    """Predict the ratings of pairs of users and items in a file and write it with a new column."""
+    read = read_table(request.source, **request.reading)
+    reporter.say("read", f"{read.source}: {read.table.num_rows:,} pairs")
+    check_cells(read.table, request.output, request.output_format)
+    file = _with_columns(read, {PREDICTION: predict_pairs(model, read, reporter)})
+    _write(request, file, 1, reporter)
 
 
 def predict_file(request: Request, model: Any, reporter: Reporter) -> None:
@@ -60,9 +74,7 @@ def predict_file(request: Request, model: Any, reporter: Reporter) -> None:
     with naming(rows.file.source), reporter.progress("predicting", f"{rows.inputs.num_rows:,} rows"):
         columns = predicted_columns(model, rows.inputs, request.level)
     file = _with_columns(_without_dropped(rows), columns)
-    write_tables([file.table], request.output, file, format=request.output_format)
-    where = "standard output" if request.output == "-" else request.output
-    reporter.say("wrote", f"{where} (new columns {', '.join(file.table.column_names[-len(columns) :])})")
+    _write(request, file, len(columns), reporter)
     if target is not None and target in rows.file.table.column_names:
         _say_score(model, rows, target, reporter)
 
@@ -79,6 +91,14 @@ def predicted_columns(model: Any, inputs: pa.Table, level: float) -> dict[str, p
         low, high = model.predict_interval(inputs, level=level)
         columns |= {f"{PREDICTION}_low": pa.array(low), f"{PREDICTION}_high": pa.array(high)}
     return columns
+
+
+def _write(request: Request, file: TableFile, n_new: int, reporter: Reporter) -> None:
+    """Write a table and say which columns are new, the last ones."""
+    write_tables([file.table], request.output, file, format=request.output_format)
+    where = "standard output" if request.output == "-" else request.output
+    names = file.table.column_names[-n_new:]
+    reporter.say("wrote", f"{where} (new column{'s' * (n_new > 1)} {', '.join(names)})")
 
 
 def _say_score(model: Any, rows: NewRows, target: str, reporter: Reporter) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import halfseen
 from halfseen.cli.atomic import check_apart, check_writable
+from halfseen.cli.options import RecommenderName
 from halfseen.cli.progress import Reporter
-from halfseen.cli.tables import TableError, read_table
+from halfseen.cli.ratings import fit_recommender
+from halfseen.cli.tables import TableError
 from halfseen.estimators._recommender import Recommender
-from halfseen.estimators.recommenders import AutoRec
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def recommend(request: Request, reporter: Reporter) -> None:
     started = time.perf_counter()
     _check_paths(request)
     origin = request.source if request.model is None else request.model
-    model = _fit(request, reporter) if request.model is None else _load(request.model)
+    model = _load(request.model) if request.model is not None else _fit(request, reporter)
     try:
         items, ratings = model.recommend(_identifier(request.user, model), request.k)
     except ValueError as error:
@@ -59,15 +60,9 @@ def _check_paths(request: Request) -> None:
 
 
 def _fit(request: Request, reporter: Reporter) -> Recommender:
-    file = read_table(str(request.source), **request.reading or {})
-    reporter.say("read", f"{file.source}: {file.table.num_rows:,} ratings")
-    with reporter.noting_warnings(), reporter.progress("fitting", "AutoRec") as move:
-        model = AutoRec(request.rows, random_state=request.seed, callback=move)
-        try:
-            model.fit(file.table)
-        except ValueError as error:
-            raise TableError(f"{file.source}: {error}") from error
-    return model.set_params(callback=None)
+    settings = {"rows": request.rows, "random_state": request.seed}
+    source, reading = str(request.source), request.reading or {}
+    return fit_recommender(source, RecommenderName.autorec, reporter, reading, **settings)
 
 
 def _load(path: str) -> Recommender:

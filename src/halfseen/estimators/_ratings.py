@@ -135,7 +135,7 @@ def _from_matrix(matrix: Any) -> Ratings:
 
 
 def _from_frame(table: Table) -> Ratings:
-    positions = {what: _find_column(table, what) for what in NAMES}
+    positions = {what: find_column(table.names, what) for what in NAMES}
     values = table.column(positions["rating"])
     if values.storage != "number":
         raise SchemaError(f"Column {values.name!r} ({values.dtype}) must hold numbers, the ratings.")
@@ -148,12 +148,13 @@ def _from_frame(table: Table) -> Ratings:
     return Ratings(users, items, matrix)
 
 
-def _find_column(table: Table, what: str) -> int:
-    found = [position for position, name in enumerate(table.names) if name in NAMES[what]]
+def find_column(names: Sequence[str], what: str) -> int:
+    """Returns the position of the column of users, items or ratings in a table; raises if there is none."""
+    found = [position for position, name in enumerate(names) if name in NAMES[what]]
     if len(found) == 1:
         return found[0]
-    listed = ", ".join(map(repr, table.names[:8]))
-    if all(name.replace(".", "", 1).isdigit() for name in table.names):
+    listed = ", ".join(map(repr, names[:8]))
+    if all(name.replace(".", "", 1).isdigit() for name in names):
         raise SchemaError(
             f"The columns are named {listed}, so the table seems to have no header. Name the columns "
             "user, item and rating."
