@@ -1,0 +1,152 @@
+"""Does `halfseen compare --target` choose well? Its winner beside the best method on rows that it never saw.
+
+Each table is split: the command compares predictors on one part within its budget; then every method is
+fitted to that part and scored on the other. The choice is good if its mean loss on the other part is within
+one standard error of the paired difference from the lowest one. Writes results/compare_target.json.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from halfseen.cli.compare_target import RATES, compare_on
+from halfseen.cli.predictors import COMPARED, build_compared
+from halfseen.cli.progress import Reporter
+from halfseen.data.target import Target, read_target
+from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.prediction import prepared, row_losses
+from halfseen.evaluation.provenance import provenance
+from halfseen.missingness import MCAR, LogisticSelfMasking
+
+ROOT = Path(__file__).parent.parent
+BUDGET = 120.0
+COMPARED_ROWS, HELD_OUT_ROWS = 1500, 5000
+RATE = 0.3
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file, its target, columns that are no inputs, and why values are missing."""
+
+    file: str
+    target: str
+    mechanism: str
+    dropped: tuple[str, ...] = ()
+
+
+TABLES = {
+    "abalone": Table("abalone/abalone.csv.gz", "rings", "mcar"),
+    "california": Table("california_housing/california_housing.csv.gz", "SalePrice", "self-masking"),
+    "adult": Table("adult/adult.csv.gz", "income", "self-masking", ("split",)),
+    "bank": Table("bank_marketing/bank_marketing.csv.gz", "y", "mcar"),
+    "pima": Table("pima_diabetes/pima_diabetes.csv.gz", "diabetes", "original"),
+}
+
+
+def read(folder: Path, table: Table) -> tuple[pd.DataFrame, Target]:
+    """Inputs with missing values, in a random order, and the target."""
+    frame = pd.read_csv(folder / table.file).drop(columns=list(table.dropped)).dropna(subset=[table.target])
+    frame = frame.sample(min(len(frame), COMPARED_ROWS + HELD_OUT_ROWS), random_state=0)
+    frame = frame.reset_index(drop=True)
+    target = read_target(frame, table.target)
+    X = frame.drop(columns=table.target)
+    numbers = list(X.select_dtypes("number").columns)
+    X = X.astype(dict.fromkeys(numbers, float))
+    if table.mechanism == "mcar":
+        return MCAR(rate=RATE).fit(X).amputate(X, random_state=1), target
+    if table.mechanism == "self-masking":
+        rule = LogisticSelfMasking(rate=RATE, columns=numbers)
+        return rule.fit(X).amputate(X, random_state=1), target
+    return X, target
+
+
+def part(target: Target, rows: np.ndarray) -> Target:
+    """The target of some rows."""
+    return Target(target.name, target.task, target.values[rows], target.known[rows], target.reason)
+
+
+def measure(name: str, folder: Path, budget: float) -> dict[str, object]:
+    """The choice of the command, and the losses of all methods on the rows that it did not see."""
+    import pyarrow as pa
+
+    X, target = read(folder, TABLES[name])
+    n_compared = min(COMPARED_ROWS, len(X) // 2)
+    inputs = pa.Table.from_pandas(X.iloc[:n_compared], preserve_index=False)
+    began = time.perf_counter()
+    comparison = compare_on(
+        inputs, part(target, np.arange(n_compared)), tuple(COMPARED), Reporter(quiet=True),
+        settings=None, budget=budget, max_rows=n_compared, seed=0, rates=RATES,
+    )  # fmt: skip
+    seconds = time.perf_counter() - began
+    table = CodedTable.read(X)
+    rows = np.arange(n_compared, len(X))
+    losses, failed = {}, {}
+    for method, estimator in build_compared(tuple(COMPARED), target.task, table.columns).items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                fitted = prepared(estimator, table, 0)
+                fitted.fit(table.codes[:n_compared], target.values[:n_compared])
+                losses[method] = row_losses(fitted, table.codes[rows], target, rows)
+            except (RuntimeError, ValueError) as error:
+                failed[method] = str(error)
+    means = {method: float(loss.mean()) for method, loss in losses.items()}
+    best = min(means, key=means.get)
+    places = comparison.places()
+    difference = losses[places[0].method] - losses[best]
+    error = float(difference.std(ddof=1) / np.sqrt(len(difference)))
+    return {
+        "task": target.task,
+        "mechanism": TABLES[name].mechanism,
+        "n_compared": n_compared,
+        "n_held_out": len(rows),
+        "budget": budget,
+        "seconds": seconds,
+        "n_failed": sum(record.status == "failed" for record in comparison.records),
+        "n_out_of_budget": sum(record.status == "out of budget" for record in comparison.records),
+        "winner": places[0].method,
+        "tied": [place.method for place in places if place.tied],
+        "best": best,
+        "held_out_losses": means,
+        "failed_on_held_out": failed,
+        "excess": float(difference.mean()),
+        "standard_error": error,
+        "within_one_standard_error": bool(difference.mean() <= error),
+    }
+
+
+def main() -> None:
+    """Measures all tables, prints a line for each, and stores the result if none is left out."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds for each comparison")
+    parser.add_argument("--only", default="", help="names of tables, with commas; then nothing is stored")
+    arguments = parser.parse_args()
+    folder = Path(os.environ["HALFSEEN_DATA"])
+    names = [name for name in arguments.only.split(",") if name] or list(TABLES)
+    results = {}
+    for name in names:
+        results[name] = measure(name, folder, arguments.budget)
+        one = results[name]
+        print(
+            f"{name}: winner {one['winner']}, best on held-out rows {one['best']}, excess {one['excess']:.4f} "
+            f"(standard error {one['standard_error']:.4f}), {one['seconds']:.0f} s of {one['budget']:.0f}, "
+            f"{one['n_out_of_budget']} runs out of budget, {one['n_failed']} failed",
+            flush=True,
+        )
+    good = sum(one["within_one_standard_error"] for one in results.values())
+    print(f"within one standard error of the best: {good} of {len(results)}")
+    if len(names) == len(TABLES):
+        content = {"provenance": provenance(), "tables": results, "n_good": good}
+        path = ROOT / "results" / "compare_target.json"
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
