@@ -26,7 +26,7 @@ from halfseen.evaluation.provenance import provenance
 from halfseen.missingness import MCAR, LogisticSelfMasking
 
 ROOT = Path(__file__).parent.parent
-BUDGET = 120.0
+BUDGET = 300.0
 COMPARED_ROWS, HELD_OUT_ROWS = 1500, 5000
 RATE = 0.3
 
@@ -135,7 +135,7 @@ def main() -> None:
         results[name] = measure(name, folder, arguments.budget)
         one = results[name]
         print(
-            f"{name}: winner {one['winner']}, best on held-out rows {one['best']}, excess {one['excess']:.4f} "
+            f"{name}: winner {one['winner']}, best on new rows {one['best']}, excess {one['excess']:.4f} "
             f"(standard error {one['standard_error']:.4f}), {one['seconds']:.0f} s of {one['budget']:.0f}, "
             f"{one['n_out_of_budget']} runs out of budget, {one['n_failed']} failed",
             flush=True,

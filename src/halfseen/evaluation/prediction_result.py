@@ -142,7 +142,8 @@ class PredictionComparison:
         """Returns the result of each method with a finished fold, the best first.
 
         Methods are ranked by their mean difference, over common folds, from the best one of those that
-        finished most folds. So a method that ran out of time is compared where it ran.
+        finished most folds. So a method that ran out of time is compared where it ran; it is the best only if
+        it is better by more than chance.
         """
         losses = {name: one for name, one in self.losses(rate).items() if among is None or name in among}
         n_done = {name: int((~np.isnan(one)).sum()) for name, one in losses.items()}
@@ -157,13 +158,14 @@ class PredictionComparison:
             for name, one in losses.items()
             if n_done[name] >= needed
         }
-        best = min((name for name in gaps if not math.isnan(gaps[name].mean)), key=lambda n: gaps[n].mean)
+        clear = [name for name in gaps if name in whole or gaps[name].high < 0]
+        best = min(clear, key=lambda name: gaps[name].mean)
         found = []
         for name in gaps:
             gap = corrected_mean(losses[name] - losses[best], self._ratio)
             tied = name != best and not gap.low > 0
             found.append(Place(name, self.estimate(name, self.main, rate), gap, name == best, tied))
-        return sorted(found, key=lambda place: (place.gap.mean, not place.best))
+        return sorted(found, key=lambda place: (not place.best, place.gap.mean))
 
     def after_choice(self) -> Estimate:
         """Returns the main score to expect of the chosen method, without the optimism of choosing.
