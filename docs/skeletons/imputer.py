@@ -27,6 +27,9 @@ class DiagonalImputer(BaseImputer):
         At most so many passes over the table.
     learning_rate : float, default=0.05
         Step size of the optimiser at the start.
+    add_indicator : bool, default=False
+        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
+        values in `fit`, which tells where they were.
     schema : dict, optional
         As in `GaussianImputer`.
     random_state : int, numpy generator or None, default=None
@@ -53,11 +56,13 @@ class DiagonalImputer(BaseImputer):
         *,
         max_epochs: int = 300,
         learning_rate: float = 0.05,
+        add_indicator: bool = False,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
         self.max_epochs = max_epochs  # __init__ only stores: scikit-learn's clone and grid search rely on it
         self.learning_rate = learning_rate
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 

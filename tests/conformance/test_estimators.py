@@ -241,6 +241,32 @@ def test_set_output_keeps_names_and_values_of_a_mixed_frame(row, library, kind):
     assert bits(filled) == bits(imputer.transform(penguins))
 
 
+def with_indicators(imputer):
+    return copy.deepcopy(imputer).set_params(add_indicator=True)
+
+
+def test_indicators_follow_the_completed_columns_of_a_frame(row):
+    penguins, imputer = PENGUINS.make(), fitted(row, PENGUINS)
+    incomplete = [name for name in penguins.columns if penguins[name].isna().any()]
+    found = with_indicators(imputer).transform(penguins)
+    added = [f"missingindicator_{name}" for name in incomplete]
+    assert names(found) == [*names(penguins), *added]
+    assert with_indicators(imputer).get_feature_names_out().tolist() == names(found)
+    assert bits(found[names(penguins)]) == bits(imputer.transform(penguins))
+    for name, indicator in zip(incomplete, added, strict=True):
+        assert found[indicator].tolist() == penguins[name].isna().tolist()
+    few = with_indicators(imputer).transform(penguins.dropna().head(2))  # the columns are those of `fit`
+    assert names(few) == names(found)
+    assert not few[added].to_numpy().any()
+
+
+def test_indicators_follow_the_completed_columns_of_an_array(row):
+    array, imputer = ARRAY.make(), fitted(row, ARRAY)
+    found = with_indicators(imputer).transform(array)
+    missing = np.isnan(array)
+    np.testing.assert_array_equal(found, np.c_[imputer.transform(array), missing[:, missing.any(axis=0)]])
+
+
 def test_feature_names_go_in_and_out(row):
     imputer = fitted_to_frame(row)
     assert imputer.n_features_in_ == 4

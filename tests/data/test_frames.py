@@ -567,3 +567,18 @@ def test_empty_cells_are_found_without_reading_the_values(library):
     assert expected.sum() == 5
     np.testing.assert_array_equal(table.missing(), expected)
     np.testing.assert_array_equal(Table(np.array([[1.0, np.nan]])).missing(), [[False, True]])
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_flags_are_appended_in_the_library_of_the_table(make):
+    native = make({"a": [1.0, 2.0], "b": ["x", "y"]})
+    if isinstance(native, pd.DataFrame):
+        native.index = [7, 5]
+    flags = np.array([[True], [False]])
+    found = Table(native).appended(native, ["missing_a"], flags)
+    assert type(found) is type(native)
+    assert list(Table(found).names) == ["a", "b", "missing_a"]
+    assert Table(found).column(2).storage == "boolean"
+    assert Table(found).column(2).values.tolist() == [1, 0]
+    with pytest.raises(SchemaError, match="The table has a column 'b' already"):
+        Table(native).appended(native, ["b"], flags)

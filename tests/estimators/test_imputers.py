@@ -404,3 +404,11 @@ def test_the_mean_of_a_wide_table_needs_no_matrix_of_its_columns():
     imputer = MeanImputer(random_state=0).fit(array)
     assert max(tensor.numel() for tensor in imputer._state().values()) <= 200
     np.testing.assert_allclose(imputer.transform(array)[:5, 0], np.nanmean(array[:, 0]))
+
+
+def test_add_indicator_is_refused_for_images_and_unless_it_is_true_or_false():
+    X = np.array([[0.0, 1.0, 0.5, 1.0], [1.0, np.nan, 0.0, 0.2]])
+    with pytest.raises(ValueError, match="add_indicator must be True or False, got 'yes'"):
+        halfseen.MeanImputer(add_indicator="yes").fit(X)
+    with pytest.raises(ValueError, match="Images have no columns for missing-indicators"):
+        halfseen.MIWAEImputer(image_shape=(2, 2), add_indicator=True).fit(X)

@@ -5,7 +5,7 @@ Missing is None, NaN, NaT, pd.NA and polars null alike. Only cells that were mis
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -119,6 +119,27 @@ class Table:
             for position, (rows, values) in cells.items()
         }
         return put_columns(self._frame, columns)
+
+    def appended(self, native: Any, names: Sequence[str], flags: npt.NDArray[np.bool_]) -> Any:
+        """Returns a completed copy of the table with columns of flags (N, K) after its own.
+
+        In an array, flags are 1 and 0.
+        """
+        if self._frame is None:
+            return np.concatenate([native, flags.astype(native.dtype)], axis=1)
+        taken = [name for name in names if name in self.names]
+        if taken:
+            raise SchemaError(
+                f"The table has a column {taken[0]!r} already. Rename it, or use no indicators."
+            )
+        if self._frame.implementation.is_pandas_like():
+            return native.assign(**{name: flags[:, k] for k, name in enumerate(names)})
+        frame = nw.from_native(native, eager_only=True)
+        columns = [
+            nw.new_series(name, flags[:, k], nw.Boolean, backend=self._frame.implementation)
+            for k, name in enumerate(names)
+        ]
+        return frame.with_columns(columns).to_native() if columns else native
 
     def replaced(self, values: Floats) -> Any:
         """Returns a frame of the same library, names and index with other numbers (N, P) in all columns."""

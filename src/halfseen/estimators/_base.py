@@ -40,6 +40,8 @@ def _has_density(imputer: "BaseImputer") -> bool:
 
 DERIVED_DRAWS = 200  # of the inputs of derived columns, for the ends of their intervals
 
+INDICATOR = "missingindicator_"  # before the names of columns of `add_indicator`, as in scikit-learn
+
 
 class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """Fits a model to an incomplete table and imputes missing values of tables with the same columns.
@@ -79,6 +81,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self
             The fitted imputer.
         """
+        if not isinstance(self.add_indicator, bool | np.bool_):
+            raise ValueError(f"add_indicator must be True or False, got {self.add_indicator!r}.")
+        if self.add_indicator and self._takes_images:
+            raise ValueError("Images have no columns for missing-indicators: add_indicator must be False.")
         read = self._read(X, reset=True)
         self._find_rules_and_announce(read)
         self._fit_codes(read.codes)
@@ -105,11 +111,37 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         Returns
         -------
         table or array
-            The completed table, of the same type as `X`. Observed values are unchanged.
+            The completed table, of the same type as `X`. Observed values are unchanged. With `add_indicator`,
+            columns follow that tell which values were missing: True and False in a data frame, 1 and 0 in an
+            array.
         """
         read = self._read(X, reset=False)
         point = self._point(read)
-        return read.restored(self._write(read, point, self._rules(read).empty_cells(point)))
+        filled = self._write(read, point, self._rules(read).empty_cells(point))
+        if not self.add_indicator:
+            return read.restored(filled)
+        marked = self._indicated
+        return read.table.appended(
+            filled, [INDICATOR + self.schema_.columns[j].name for j in marked], read.missing[:, marked]
+        )
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[Any]:
+        """Returns the names of the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            The names of the input columns; those of `fit` if not given.
+        """
+        names = super().get_feature_names_out(input_features)
+        if not self.add_indicator:
+            return names
+        return np.array([*names, *(f"{INDICATOR}{names[j]}" for j in self._indicated)], dtype=object)
+
+    @property
+    def _indicated(self) -> list[int]:
+        """The positions of the columns that have missing values in `fit`."""
+        return [j for j, column in enumerate(self.schema_) if column.n_missing]
 
     def sample(self, X: Any, n_draws: int = 1) -> Any:
         """Draws completed tables from the conditional distribution of the missing values.

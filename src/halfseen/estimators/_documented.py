@@ -11,6 +11,11 @@ Descriptions = Mapping[str, tuple[str, str]]
 HEADINGS = ("Attributes", "Notes", "References", "Examples")  # sections that follow the parameters
 
 COMMON: Descriptions = {
+    "add_indicator": (
+        "bool",
+        "Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing "
+        "values in `fit`, which tells where they were.",
+    ),
     "schema": (
         "dict",
         "Kinds, bounds and levels of columns, as in `GaussianImputer`. Columns that are not named are "

@@ -42,6 +42,9 @@ class BootstrapImputer(BaseImputer):
         How rows are resampled: with replacement, or a random half of them without. Both give parameters the
         right variance, :math:`\sigma^2 / N`. Imputers that hold out rows to decide when to stop need
         half-samples, in which no row is both trained on and held out; ``"auto"`` chooses accordingly.
+    add_indicator : bool, default=False
+        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
+        values in `fit`, which tells where they were.
     schema : dict, optional
         As in `GaussianImputer`; by default that of the imputer.
     random_state : int, numpy generator or None, default=None
@@ -80,12 +83,14 @@ class BootstrapImputer(BaseImputer):
         n_resamples: int = 20,
         *,
         resampling: str = "auto",
+        add_indicator: bool = False,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
         self.imputer = imputer
         self.n_resamples = n_resamples
         self.resampling = resampling
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 

@@ -77,6 +77,7 @@ class CircuitImputer(BaseImputer):
         patience: int = 10,
         validation_fraction: float = 0.1,
         callback: Callable[[Progress], None] | None = None,
+        add_indicator: bool = False,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -91,6 +92,7 @@ class CircuitImputer(BaseImputer):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.callback = callback
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 

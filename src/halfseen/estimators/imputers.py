@@ -82,6 +82,9 @@ class GaussianImputer(BaseImputer):
         EM stops when an iteration increases the log-likelihood per row and feature by less than this.
     callback : callable, optional
         Called with a progress record after each EM iteration.
+    add_indicator : bool, default=False
+        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
+        values in `fit`, which tells where they were.
     schema : dict, optional
         Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of
         ``kind``, ``minimum``, ``maximum``, ``firm``, ``integer``, ``levels``, ``censored_below``,
@@ -156,6 +159,7 @@ class GaussianImputer(BaseImputer):
         max_iter: int = 200,
         tol: float = 2e-5,
         callback: Callable[[EMProgress], None] | None = None,
+        add_indicator: bool = False,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -166,6 +170,7 @@ class GaussianImputer(BaseImputer):
         self.max_iter = max_iter
         self.tol = tol
         self.callback = callback
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 
@@ -251,6 +256,9 @@ class MeanImputer(BaseImputer):
 
     Parameters
     ----------
+    add_indicator : bool, default=False
+        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
+        values in `fit`, which tells where they were.
     schema : dict, optional
         As in `GaussianImputer`.
     random_state : int, numpy generator or None, default=None
@@ -263,7 +271,8 @@ class MeanImputer(BaseImputer):
     array([1.5, 2.5, 2. ])
     """
 
-    def __init__(self, *, schema: Any = None, random_state: Any = None) -> None:
+    def __init__(self, *, add_indicator: bool = False, schema: Any = None, random_state: Any = None) -> None:
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 
@@ -303,6 +312,9 @@ class MixtureImputer(BaseImputer):
         The fraction of rows held out to decide when to stop. Tables with fewer than 50 rows hold out none.
     callback : callable, optional
         Called with a progress record after each epoch.
+    add_indicator : bool, default=False
+        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
+        values in `fit`, which tells where they were.
     schema : dict, optional
         As in `GaussianImputer`.
     random_state : int, numpy generator or None, default=None
@@ -338,6 +350,7 @@ class MixtureImputer(BaseImputer):
         patience: int = 20,
         validation_fraction: float = 0.1,
         callback: Callable[[Progress], None] | None = None,
+        add_indicator: bool = False,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -348,6 +361,7 @@ class MixtureImputer(BaseImputer):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.callback = callback
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 

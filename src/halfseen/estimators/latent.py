@@ -89,6 +89,7 @@ class LatentImputer(BaseLatentImputer):
         chain_kernel: str = "mwg",
         image_shape: Any = None,
         callback: Callable[[Progress], None] | None = None,
+        add_indicator: bool = False,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -118,6 +119,7 @@ class LatentImputer(BaseLatentImputer):
         self.chain_kernel = chain_kernel
         self.image_shape = image_shape
         self.callback = callback
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 
@@ -142,6 +144,7 @@ class _GaussianPreset(BaseLatentImputer):
         n_imputation_draws: int = 200,
         image_shape: Any = None,
         callback: Callable[[Progress], None] | None = None,
+        add_indicator: bool = False,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -159,6 +162,7 @@ class _GaussianPreset(BaseLatentImputer):
         self.n_imputation_draws = n_imputation_draws
         self.image_shape = image_shape
         self.callback = callback
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 
@@ -226,6 +230,7 @@ class NotMIWAEImputer(BaseLatentImputer):
         n_imputation_draws: int = 200,
         image_shape: Any = None,
         callback: Callable[[Progress], None] | None = None,
+        add_indicator: bool = False,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -246,6 +251,7 @@ class NotMIWAEImputer(BaseLatentImputer):
         self.n_imputation_draws = n_imputation_draws
         self.image_shape = image_shape
         self.callback = callback
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 
@@ -273,6 +279,7 @@ class _MixturePreset(BaseLatentImputer):
         n_imputation_draws: int = 200,
         image_shape: Any = None,
         callback: Callable[[Progress], None] | None = None,
+        add_indicator: bool = False,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -291,6 +298,7 @@ class _MixturePreset(BaseLatentImputer):
         self.n_imputation_draws = n_imputation_draws
         self.image_shape = image_shape
         self.callback = callback
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 

@@ -63,6 +63,9 @@ class TreeImputer(BaseImputer):
         Predictive mean matching: whether draws of numbers are observed values of rows with a similar
         prediction, in place of the prediction plus a residual. ``"auto"`` matches columns with at most 30
         distinct values, and columns in which one value, such as zero, is found in a tenth of the rows.
+    add_indicator : bool, default=False
+        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
+        values in `fit`, which tells where they were.
     schema : dict, optional
         As in `GaussianImputer`.
     random_state : int, numpy generator or None, default=None
@@ -117,6 +120,7 @@ class TreeImputer(BaseImputer):
         max_predictors: int = 40,
         max_rows: int = 10_000,
         matching: bool | str = "auto",
+        add_indicator: bool = False,
         schema: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -128,6 +132,7 @@ class TreeImputer(BaseImputer):
         self.max_predictors = max_predictors
         self.max_rows = max_rows
         self.matching = matching
+        self.add_indicator = add_indicator
         self.schema = schema
         self.random_state = random_state
 
