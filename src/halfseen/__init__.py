@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
         pool_chi_squares,
         pool_estimates,
     )
+    from halfseen.report.imputation_plot import plot_imputed, plot_trace
     from halfseen.training.checkpoint import checkpoints
 
 __version__ = version("halfseen")
@@ -117,6 +118,8 @@ __all__ = [
     "multiple_imputation",
     "nn",
     "normalise_counts",
+    "plot_imputed",
+    "plot_trace",
     "pool",
     "pool_chi_squares",
     "pool_estimates",
@@ -141,6 +144,7 @@ _MODULES = {
         "pool_chi_squares",
         "pool_estimates",
     ),
+    "report.imputation_plot": ("plot_imputed", "plot_trace"),
     "training.checkpoint": ("checkpoints",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names} | {

@@ -19,7 +19,7 @@ from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.models.tabular_gaussian import TabularGaussian, with_room_for_noise
 from halfseen.models.tabular_mixture import TabularMixture
 from halfseen.objectives.likelihood import NegativeLogLikelihood
-from halfseen.samplers.data_augmentation import sample_posterior
+from halfseen.samplers.data_augmentation import Trace, sample_posterior
 from halfseen.training.em_self_masked import fit_masked_gaussian
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.margins import fit_features, redraw_margins
@@ -110,6 +110,9 @@ class GaussianImputer(BaseImputer):
         The number of EM iterations.
     ridge_ : float
         The ridge that was used.
+    trace_ : Trace
+        With `n_posterior_draws`, means and standard deviations at every step of the data augmentation; see
+        `plot_trace`. It is not saved.
 
     Notes
     -----
@@ -211,9 +214,13 @@ class GaussianImputer(BaseImputer):
         drawn = [
             redraw_margins(features, self._modelled, codes, generator) for _ in range(self.n_posterior_draws)
         ]
+        steps: list[Gaussian] = []
         posterior = sample_posterior(
-            (one.encode(codes) for one in drawn), joint, ridge=self.ridge_, generator=generator
+            (one.encode(codes) for one in drawn), joint, ridge=self.ridge_, generator=generator, steps=steps
         )
+        if steps:
+            names = [self._modelled[c].name for c in features.numeric]
+            self.trace_ = Trace.of(names, steps, len(posterior))
         models = (
             TabularGaussian(self._modelled, one, with_room_for_noise(draw, one))
             for one, draw in zip(drawn, posterior, strict=True)

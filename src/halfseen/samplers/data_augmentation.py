@@ -1,7 +1,10 @@
 r"""Draws of the parameters of a Gaussian given incomplete data, so that multiple imputation is proper."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,9 +17,43 @@ BURN_IN = 20  # the chain starts at the maximum of the likelihood, so it need on
 STEPS_BETWEEN = 5  # draws correlate as the fraction of missing information to this power
 
 
+@dataclass(frozen=True)
+class Trace:
+    """The parameters at every step of a data augmentation.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The numeric columns.
+    mean, std : ndarray of shape (n_steps, n_columns)
+        Their means and standard deviations, as scores of the columns.
+    kept : list of int
+        The steps whose parameters are kept.
+    """
+
+    names: tuple[str, ...]
+    mean: npt.NDArray[np.float64]
+    std: npt.NDArray[np.float64]
+    kept: list[int]
+
+    @classmethod
+    def of(cls, names: Sequence[str], steps: Sequence[Gaussian], n_kept: int) -> "Trace":
+        """Reads the first features of all steps, which are the numeric columns."""
+        width = len(names)
+        mean = torch.stack([one.loc[:width] for one in steps]).numpy()
+        std = torch.stack([one.covariance.diagonal()[:width].sqrt() for one in steps]).numpy()
+        last = range(BURN_IN + STEPS_BETWEEN - 1, len(steps), STEPS_BETWEEN)
+        return cls(tuple(names), mean, std, list(last)[:n_kept])
+
+
 @task_threads()
 def sample_posterior(
-    batches: Iterable[Incomplete], start: Gaussian, *, ridge: float, generator: torch.Generator
+    batches: Iterable[Incomplete],
+    start: Gaussian,
+    *,
+    ridge: float,
+    generator: torch.Generator,
+    steps: list[Gaussian] | None = None,
 ) -> list[Gaussian]:
     r"""Draws parameters from their posterior by data augmentation, one for each batch.
 
@@ -39,6 +76,8 @@ def sample_posterior(
         The pseudo-rows :math:`\lambda` of the fit.
     generator : torch.Generator
         The source of all noise.
+    steps : list, optional
+        The parameters of every step are appended to it.
 
     References
     ----------
@@ -51,6 +90,8 @@ def sample_posterior(
             normals = torch.randn(batch.x.shape, generator=generator, dtype=batch.x.dtype)
             completed = gaussian.complete(batch.x, batch.observed, normals, buckets)
             gaussian = _draw_parameters(completed, ridge, generator)
+            if steps is not None:
+                steps.append(gaussian)
         kept.append(gaussian)
     return kept
 
