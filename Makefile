@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 SOURCES := src tests docs examples $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-laws check format bench tables screenshots docs clean
+.PHONY: help venv demo test test-slow test-laws check format bench bench-peers tables screenshots docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench: venv  ## run every benchmark: cost and accuracy beside scikit-learn's
 	@set -e; for file in benchmarks/*.py; do \
 	  echo "== $$file"; $(BIN)/python $$file; \
 	done
+
+bench-peers: venv  ## compare with other tools, each in its own environment (.venv-peers; SCALE=smoke, small or large)
+	$(BIN)/python benchmarks/peers/peers.py --scale $(or $(SCALE),small)
 
 tables: venv  ## write tables of stored results into README and the guides
 	$(BIN)/python docs/fill_tables.py
