@@ -105,7 +105,7 @@ def average(draws, n_levels):
 
 
 def processor_time():
-    """Return the seconds of processor time so far, with finished child processes; load does not change them."""
+    """Return the seconds of processor time so far; the load of the machine does not change them."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

@@ -1,8 +1,8 @@
 """halfseen beside other tools on real tables: ``make bench-peers``.
 
-Each tool has an environment and a process of its own and reads the same files. Ten tables, of which at most some
-rows are used, lose 30% of their values completely at random, at random given other columns, or by their own
-size; 70% of the rows are fitted. A tool that crashes or does not finish within its processor time has failed.
+Each tool has an environment and a process of its own and reads the same files. Ten tables, of which at most
+some rows are used, lose 30% of their values completely at random, at random given other columns, or by their
+own size; 70% of the rows are fitted. A tool that crashes or needs more than its processor time has failed.
 """
 
 import argparse
