@@ -81,7 +81,7 @@ class Plan:
 
 PLANS = {
     "smoke": Plan(300, 300, 300, 20, 1, 1, 1, 1),
-    "small": Plan(60_000, 10_000, 5_000, 2_000, 5, 3, 2, 5),
+    "small": Plan(60_000, 10_000, 5_000, 2_000, 5, 2, 2, 5),
     "paper": Plan(60_000, 60_000, 60_000, 10_000, 60, 10, 20, 50),
 }
 
@@ -226,10 +226,10 @@ MODELS: dict[str, Callable[[], Candidate]] = {
     ZERO: lambda: Candidate(lambda task: Imputed(task.lenet, np.zeros((SIDE, SIDE)))),
     MEAN: lambda: Candidate(lambda task: Imputed(task.lenet, task.train.mean(axis=0))),
     MIXED: lambda: Candidate(_trained_on_all),
-    CONDITIONAL: lambda: Candidate(_after_circuit, SOME_MASKS),
     SHORT: lambda: Candidate(partial(_short_circuit, max_dropped=0.9), SOME_MASKS),
     COMPLETE: lambda: Candidate(partial(_short_circuit, max_dropped=0.0), SOME_MASKS),
     DENSITY: lambda: Candidate(_density),
+    CONDITIONAL: lambda: Candidate(_after_circuit, SOME_MASKS),
     MIWAE: lambda: Candidate(_after_miwae, MANY_MISSING, n_test=500),
     **{name: partial(Candidate, partial(_trained_on, masks=masks)) for name, masks in _figure_3().items()},
 }
