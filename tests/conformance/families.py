@@ -24,9 +24,9 @@ class ArrayData:
     def fit(self, estimator):
         return estimator.fit(self.X, self.y, **self.extra)
 
-    def ask(self, estimator):
+    def ask(self, estimator, questions=QUESTIONS):
         """All answers, with the rows on their first axis."""
-        asked = [name for name in QUESTIONS if hasattr(estimator, name)]
+        asked = [name for name in questions if hasattr(estimator, name)]
         return {name: np.asarray(getattr(estimator, name)(self.X, **self.extra)) for name in asked}
 
     def take(self, rows):
@@ -57,7 +57,7 @@ class RatingData:
     def fit(self, estimator):
         return estimator.fit(self.frame)
 
-    def ask(self, estimator):
+    def ask(self, estimator, questions=("predict",)):
         return {"predict": np.asarray(estimator.predict(self.frame["user"], self.frame["item"]))}
 
     def take(self, rows):
@@ -106,10 +106,13 @@ def expression(seed=0, n_rows=30):
 
 
 def ratings(seed=0, n_rows=80):
+    """Ratings of ten items or, of more than a thousand rows, of as many items as a user rates on average."""
     rng = np.random.default_rng(seed)
-    pairs = rng.permutation(12 * 10)[:n_rows]
-    users, items = pairs // 10, pairs % 10
-    rating = np.clip(np.round(3 + 0.2 * items - 1 + rng.normal(size=n_rows)), 1, 5)
+    n_items = 10 if n_rows <= 1000 else round(n_rows**0.5)
+    n_users = 12 if n_rows <= 1000 else 10 * n_items
+    pairs = rng.permutation(n_users * n_items)[:n_rows]
+    users, items = pairs // n_items, pairs % n_items
+    rating = np.clip(np.round(3 + 2 * items / n_items - 1 + rng.normal(size=n_rows)), 1, 5)
     return RatingData(
         pd.DataFrame({"user": [f"u{u}" for u in users], "item": [f"i{i}" for i in items], "rating": rating})
     )

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from conformance.registry import ESTIMATORS, PREDICTORS
+from conformance.families import DATA, QUESTIONS
+from conformance.registry import ESTIMATORS, OTHERS, PREDICTORS
 from conformance.tables import gaussian_array
 
 import halfseen
+from halfseen.estimators.catalogue import Family
 
 N_COLUMNS, N_DRAWS = 12, 10
 LIBRARY = ctypes.CDLL(None)
@@ -67,9 +69,33 @@ def tables(n_rows, n_levels):
     return table
 
 
+def family_calls(estimator, data):
+    """Each call of an estimator of other data than tables, by name."""
+    yield "fit", lambda: data.fit(estimator)
+    for name in ("predict",) if hasattr(data, "frame") else QUESTIONS:
+        if hasattr(estimator, name):
+            yield name, lambda name=name: data.ask(estimator, (name,))[name]
+
+
+def measure_family(row, *sizes):
+    """Prints the peaks of an estimator of other data than tables; latent-variable models take fewer rows."""
+    estimator = row.make(random_state=0)
+    for n_rows in (100, *sizes):  # the first are to load code and to start threads
+        data = DATA[row.family](n_rows=n_rows)
+        for call, answer in family_calls(estimator, data):
+            peak = peak_of(answer)[1]
+            if n_rows != 100:
+                print(json.dumps({"call": f"{row}.{call}", "n_rows": n_rows, "peak": peak}))
+
+
 def main(name, budget, n_levels, *sizes):
     torch.set_num_threads(2)
     halfseen.config.set(memory_budget=budget)
+    if name in list(Family):
+        for row in OTHERS:
+            if row.family == name and "skeleton" not in row.name:
+                measure_family(row, *([size // 30 for size in sizes] if "miwae" in row.name else sizes))
+        return
     row = next(row for row in ESTIMATORS if row.name == name)
     levels = list(range(n_levels))
     schema = {f"x{j}": {"kind": "categorical", "levels": levels} for j in range(2)} if n_levels else None

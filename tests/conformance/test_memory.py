@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conformance.registry import ESTIMATORS, IMPUTERS
+from conformance.registry import ESTIMATORS, IMPUTERS, OTHERS
 
 BUDGET = 128 * 2**20
 N_ROWS = 5_000
@@ -52,6 +52,16 @@ def test_every_call_stays_within_the_budget_whatever_the_number_of_rows(row):
     n_rows = SLOW_ROWS if row.slow else N_ROWS
     found = peaks(row.name, 0, n_rows, 4 * n_rows)
     assert {one["n_rows"] for one in found} == {n_rows, 4 * n_rows}
+    assert beyond(found) == []
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("family", sorted({row.family for row in OTHERS}))
+def test_calls_on_other_data_than_tables_stay_within_the_budget(family):
+    found = peaks(family, 0, 4 * N_ROWS)
+    measured = {one["call"].partition(".")[0] for one in found}
+    assert measured == {row.name for row in OTHERS if row.family == family and "skeleton" not in row.name}
     assert beyond(found) == []
 
 
