@@ -1,5 +1,7 @@
 """Files as spreadsheets and instruments export them: what is not part of the table is kept and not read."""
 
+from datetime import date
+
 import numpy as np
 import pytest
 
@@ -141,6 +143,14 @@ def test_dates_that_stand_for_something_else_do_not_move_the_others(tmp_path, ca
     assert "10 cells contain '9999-12-31', far from the other dates: kept and not used by the model" in said
     assert lines[1] == "9999-12-31,0"
     assert lines[-1].startswith("201")
+    assert main(["describe", str(tmp_path / "in.csv")]) == 0
+    assert f"{N + 1} rows, 2 columns, 1 missing cell" in " ".join(capsys.readouterr().out.split())
+    assert main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.parquet")]) == 0
+    dates = read_table(str(tmp_path / "out.parquet")).table["until"]
+    assert dates.type == "date32"
+    assert dates[0].as_py() == date(9999, 12, 31)
+    assert dates[-1].as_py().year < 2030
+    capsys.readouterr()
     lines, _ = impute(tmp_path, text, capsys, "--null", "until=9999-12-31")
     assert lines[1].startswith("201")
     low, said = impute(tmp_path, text.replace("9999-12-31", "1900-01-01"), capsys)

@@ -121,6 +121,7 @@ def read_csv(
         ),
         rules,
         Surroundings(tuple(header), preamble, rows if aside is not None else None, aside),
+        {name: out.placeholders for name, out in outcomes.items() if out.placeholders is not None},
     )
 
 
@@ -168,8 +169,12 @@ def _put_back(records: pa.Array, name: str, around: Surroundings) -> pa.Array:
 
 def spell_limits(table: pa.Table, like: TableFile) -> pa.Table:
     """Return a table in which columns with cells that no number holds, such as ``<0.05``, are text."""
+    table = like.with_placeholders(table)
     for place, name in enumerate(table.column_names):
         style, kept = like.styles.get(name), like.kept.get(name)
+        dates = like.placeholders.get(name)
+        if dates is not None and kept is not None and kept.true_count == len(dates) - dates.null_count:
+            continue  # of type date again
         if like.text is not None and style is not None and (style.limits or kept is not None):
             texts = _splice(like.text[name], like.table[name], table[name], style, kept)
             table = table.set_column(place, name, texts)

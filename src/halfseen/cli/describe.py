@@ -50,13 +50,13 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
     """Describe a table file: read, describe, print, report."""
     started = time.perf_counter()
     _check_paths(request)
-    file = read_table(request.source, format=source_format, **request.reading or {})
+    file = read_table(request.source, format=source_format, **request.reading or {}).with_all_dates()
     reporter.say("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
     reference: TableFile | None = None
     if request.against is not None:
-        reference = read_table(request.against, **request.reading or {})
+        reference = read_table(request.against, **request.reading or {}).with_all_dates()
         reporter.say("against", f"{reference.source}: {reference.table.num_rows:,} rows")
     with reporter.noting_warnings(), reporter.progress("testing", "associations with missingness"):
         diagnosis = describe(

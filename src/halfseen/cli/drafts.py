@@ -91,6 +91,8 @@ class Outcome:
         How its cells are written.
     kept : pyarrow.Array or None
         The cells whose text stays although models do not see it.
+    placeholders : pyarrow.Array or None
+        Dates that models do not see, such as 9999-12-31; null elsewhere.
     settings : dict
         What the schema is told of it.
     formats : tuple of str
@@ -102,6 +104,7 @@ class Outcome:
     typed: pa.Array
     style: Style
     kept: pa.Array | None = None
+    placeholders: pa.Array | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     formats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

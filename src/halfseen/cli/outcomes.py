@@ -149,6 +149,7 @@ def _hide_placeholders(draft: Draft, outcome: Outcome) -> Outcome:
         outcome,
         typed=pc.if_else(held, pa.scalar(None, outcome.typed.type), outcome.typed),
         kept=held if outcome.kept is None else pc.or_(held, outcome.kept),
+        placeholders=pc.if_else(held, outcome.typed, pa.scalar(None, outcome.typed.type)),
         notes=(*outcome.notes, note),
     )
 

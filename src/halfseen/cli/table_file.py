@@ -1,9 +1,10 @@
 """A table that was read from a file, and what is needed to write it back in its own style."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from halfseen.cli.cells import Style
 from halfseen.cli.dialect import Dialect
@@ -63,6 +64,8 @@ class TableFile:
         What the user said about cells.
     surroundings : Surroundings or None
         What else the text of a csv holds.
+    placeholders : dict of str to pyarrow.Array
+        Dates that are kept and that no model sees, such as 9999-12-31; null elsewhere.
     """
 
     table: pa.Table
@@ -76,9 +79,25 @@ class TableFile:
     settings: dict[str, Any] = field(default_factory=dict)
     rules: Rules = field(default_factory=Rules)
     surroundings: Surroundings | None = None
+    placeholders: dict[str, pa.Array] = field(default_factory=dict)
 
     @property
     def n_missing(self) -> int:
         """The number of missing cells."""
         n_kept = sum(kept.true_count for kept in self.kept.values())
         return sum(column.null_count for column in self.table.columns) - n_kept
+
+    def with_placeholders(self, table: pa.Table) -> pa.Table:
+        """Return a table of these columns with the dates that no model sees."""
+        for name, dates in self.placeholders.items():
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, pc.coalesce(dates, table[name]))
+        return table
+
+    def with_all_dates(self) -> "TableFile":
+        """Return the file with a table in which dates such as 9999-12-31 are values like others."""
+        kept = {
+            name: pc.and_not(kept, self.placeholders[name].is_valid()) if name in self.placeholders else kept
+            for name, kept in self.kept.items()
+        }
+        return replace(self, table=self.with_placeholders(self.table), kept=kept, placeholders={})
