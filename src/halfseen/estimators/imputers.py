@@ -112,7 +112,7 @@ class GaussianImputer(BaseImputer):
         The ridge that was used.
     trace_ : Trace
         With `n_posterior_draws`, means and standard deviations at every step of the data augmentation; see
-        `plot_trace`. It is not saved.
+        `plot_trace`.
 
     Notes
     -----
@@ -218,9 +218,10 @@ class GaussianImputer(BaseImputer):
         posterior = sample_posterior(
             (one.encode(codes) for one in drawn), joint, ridge=self.ridge_, generator=generator, steps=steps
         )
+        self.__dict__.pop("trace_", None)  # of an earlier fit
         if steps:
             names = [self._modelled[c].name for c in features.numeric]
-            self.trace_ = Trace.of(names, steps, len(posterior))
+            self.trace_ = Trace.of(names, steps)
         models = (
             TabularGaussian(self._modelled, one, with_room_for_noise(draw, one))
             for one, draw in zip(drawn, posterior, strict=True)
@@ -246,6 +247,18 @@ class GaussianImputer(BaseImputer):
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularGaussian:
         return TabularGaussian.from_state(self._modelled, state)
+
+    def _state(self) -> dict[str, Tensor]:
+        if not hasattr(self, "trace_"):
+            return super()._state()
+        trace = {name: torch.from_numpy(getattr(self.trace_, name)) for name in ("mean", "std")}
+        return super()._state() | {f"trace.{name}": values for name, values in trace.items()}
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        super()._restore(state)
+        if self.model_ is not None and "trace.mean" in state:
+            names = tuple(self._modelled[c].name for c in self.model_.features.numeric)
+            self.trace_ = Trace(names, state["trace.mean"].numpy(), state["trace.std"].numpy())
 
 
 def _may_hide(features: FeatureMap) -> Tensor:

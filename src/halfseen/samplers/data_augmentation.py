@@ -27,23 +27,24 @@ class Trace:
         The numeric columns.
     mean, std : ndarray of shape (n_steps, n_columns)
         Their means and standard deviations, as scores of the columns.
-    kept : list of int
-        The steps whose parameters are kept.
     """
 
     names: tuple[str, ...]
     mean: npt.NDArray[np.float64]
     std: npt.NDArray[np.float64]
-    kept: list[int]
+
+    @property
+    def kept(self) -> list[int]:
+        """The steps whose parameters are kept."""
+        return list(range(BURN_IN + STEPS_BETWEEN - 1, len(self.mean), STEPS_BETWEEN))
 
     @classmethod
-    def of(cls, names: Sequence[str], steps: Sequence[Gaussian], n_kept: int) -> "Trace":
+    def of(cls, names: Sequence[str], steps: Sequence[Gaussian]) -> "Trace":
         """Reads the first features of all steps, which are the numeric columns."""
         width = len(names)
         mean = torch.stack([one.loc[:width] for one in steps]).numpy()
         std = torch.stack([one.covariance.diagonal()[:width].sqrt() for one in steps]).numpy()
-        last = range(BURN_IN + STEPS_BETWEEN - 1, len(steps), STEPS_BETWEEN)
-        return cls(tuple(names), mean, std, list(last)[:n_kept])
+        return cls(tuple(names), mean, std)
 
 
 @task_threads()
