@@ -236,6 +236,8 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
     True
     """
 
+    add_indicator = False  # images have no columns for missing-indicators
+
     def __init__(
         self,
         n_leaves: int = 32,
