@@ -142,7 +142,8 @@ def find_placeholders(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunk
     None is one if the others are not all between the years 1000 and 2300.
     """
     years = pc.year(values)
-    held = pc.fill_null(pc.or_(pc.less(years, 2), pc.greater(years, 2500)), False)
+    late = pc.and_(pc.greater(years, 2500), pc.less(years, 10_000))
+    held = pc.fill_null(pc.or_(pc.equal(years, 1), late), False)
     ends = pc.min_max(years.filter(pc.invert(held))).as_py()
     if ends["min"] is None or ends["min"] < 1000 or ends["max"] > 2300:
         return pc.and_(held, False)
