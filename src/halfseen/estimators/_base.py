@@ -26,6 +26,7 @@ from halfseen.estimators._derived import DerivedCells, derive, enclose
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators._transaction import all_or_nothing
+from halfseen.estimators._weights import repeat_rows
 from halfseen.models.tabular import TabularCompletion, TabularModel
 
 
@@ -66,7 +67,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     @all_or_nothing
     @task_threads()
-    def fit(self, X: Any, y: Any = None) -> "BaseImputer":
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "BaseImputer":
         """Infers the kinds of the columns and fits the model.
 
         Parameters
@@ -75,6 +76,9 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             The incomplete table. Missing values are None, NaN, NaT, NA or null.
         y : ignored
             Not used; present for compatibility with scikit-learn.
+        sample_weight : array-like of shape (n_samples,), optional
+            Whole numbers that say how often each row counts: a weight of 2 equals a row that occurs twice.
+            Rows with zero weight are used for schema inference only.
 
         Returns
         -------
@@ -87,7 +91,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             raise ValueError("Images have no columns for missing-indicators: add_indicator must be False.")
         read = self._read(X, reset=True)
         self._find_rules_and_announce(read)
-        self._fit_codes(read.codes)
+        self._fit_codes(repeat_rows(read.codes, sample_weight))
         return self
 
     @property
