@@ -12,6 +12,11 @@ for each score:
 
     <!-- scores of results/NAME-SCALE.json: SCORE; SCORE -->
     <!-- end of table -->
+
+The benchmark against other tools has tables of its own, of all scores:
+
+    <!-- peers of results/peers-SCALE.json: MECHANISM; MECHANISM -->
+    <!-- end of table -->
 """
 
 import json
@@ -20,9 +25,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from peers_table import peers_tables
+
 ROOT = Path(__file__).parents[1]
 PLACE = re.compile(
-    r"(<!-- (table|scores) of (results/[\w.-]+\.json): (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL
+    r"(<!-- (table|scores|peers) of (results/[\w.-]+\.json): (.+?) -->\n).*?(<!-- end of table -->)",
+    re.DOTALL,
 )
 
 
@@ -33,6 +41,9 @@ def fill(page: str, root: Path = ROOT) -> str:
         start, form, file, named, stop = found.groups()
         results = json.loads((root / file).read_text(encoding="utf-8"))
         scores = [score.strip() for score in named.split(";")]
+        if form == "peers":
+            chosen = [record for record in results["records"] if record["mechanism"] in scores]
+            return start + peers_tables(results | {"records": chosen}) + "\n" + stop
         if form == "scores":
             tables = [_score_table(results, scores)]
         else:

@@ -1,0 +1,35 @@
+"""
+Standard errors that account for missing values
+===============================================
+
+Values of one column are removed from the penguins. A regression on a single completed table is too
+confident; pooled over twenty completed tables, its standard errors include what is not known.
+"""
+
+# %%
+# Flipper lengths of four in ten birds are removed.
+import numpy as np
+
+import halfseen
+
+penguins = halfseen.datasets.load_penguins("pandas").dropna().drop(columns="year")
+rng = np.random.default_rng(0)
+incomplete = penguins.copy()
+incomplete.loc[rng.random(len(penguins)) < 0.4, "flipper_length_mm"] = np.nan
+
+# %%
+# Twenty proper draws and Rubin's rules.
+formula = "body_mass_g ~ flipper_length_mm + C(sex)"
+tables = halfseen.multiple_imputation(incomplete, n_draws=20, random_state=0)
+pooled = halfseen.pool(formula, tables)
+print(pooled)
+
+# %%
+# The same regression on the complete table, for comparison.
+import statsmodels.formula.api as smf
+
+print(smf.ols(formula, penguins).fit().summary().tables[1])
+
+# %%
+# Observed and imputed values of the column.
+halfseen.plot_imputed(incomplete, tables)

@@ -1,0 +1,30 @@
+"""The table of the benchmark against other tools counts failures and compares on common tables only."""
+
+from peers_table import peers_tables
+
+
+def record(method, table, rmse=None, error=""):
+    answer = {} if rmse is None else {"test": {"rmse": rmse}, "seconds": 1.0, "megabytes": 100.0}
+    return {"method": method, "table": table, "mechanism": "MCAR", "error": error} | answer
+
+
+def test_failures_are_counted_and_means_are_over_common_tables():
+    records = [
+        *(record("a", table, rmse) for table, rmse in (("t1", 1.0), ("t2", 2.0), ("t3", 6.0))),
+        *(record("b", table, rmse) for table, rmse in (("t1", 0.5), ("t2", 0.5))),
+        record("b", "t3", error="crashed"),
+        record("c", "t1", 0.1),
+        record("c", "t2", error="not finished"),
+        record("c", "t3", error="not finished"),
+    ]
+    settings = {"max_rows": 10, "rate": 0.3, "processor_seconds": 5, "n_draws": 9}
+    text = peers_tables({"records": records, "settings": settings, "scale": "small", "commit": "0123456789"})
+    assert "| MCAR, new rows of 2 of 3 tables |" in text
+    lines = {line.split(" |")[0][2:]: line for line in text.splitlines() if line.startswith("| ")}
+    assert "| 1.500 |" in lines["a"]
+    assert lines["a"].endswith("0 of 3 |")
+    assert "| 0.500 |" in lines["b"]
+    assert lines["b"].endswith("1 of 3 |")
+    assert "0.100" not in lines["c"]
+    assert lines["c"].endswith("2 of 3 |")
+    assert "commit 0123456" in text
