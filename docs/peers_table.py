@@ -28,8 +28,8 @@ def peers_tables(results: dict[str, Any]) -> str:
     parts.append(
         f"At most {settings['max_rows']} rows of each table, {settings['rate']:.0%} of the values missing, "
         f"{settings['processor_seconds']} s of processor time for an answer; {settings['n_draws']} draws, "
-        f"whose extremes should enclose 80% of the values. Written by `make bench-peers SCALE={results['scale']}`, "
-        f"commit {results['commit'][:7]}."
+        "whose extremes should enclose 80% of the values. Written by "
+        f"`make bench-peers SCALE={results['scale']}`, commit {results['commit'][:7]}."
     )
     return "\n\n".join(parts)
 
