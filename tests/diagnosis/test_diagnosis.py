@@ -257,7 +257,7 @@ def test_a_test_with_low_power_is_described_as_such():
     x[generator.random(x.shape) < 0.45] = np.nan
     readings = halfseen.describe(x).readings
     assert re.match(
-        r"But \d+ of \d+ rows share their pattern with no other: the test sees little", readings[2]
+        r"But \d+ of \d+ rows share their pattern with no other: the test has little power", readings[2]
     )
 
 

@@ -144,14 +144,17 @@ def test_missing_values_of_a_determined_column_still_make_patterns():
     assert little_test(np.column_stack([x, twin])).p_value < FAILURE_RATE
 
 
-def test_a_table_with_a_pattern_for_each_row_keeps_the_level_and_reports_low_power():
-    p_values = []
-    for seed in range(3):
-        test = little_test(mcar(seed, n_rows=50, n_features=8, rate=0.45))
-        assert test.df > 0
-        p_values.append(test.p_value)
-    assert any("sees little" in note for note in test.notes)
-    assert binom.sf(np.sum(np.array(p_values) < 0.05) - 1, 3, 0.05) > FAILURE_RATE
+def test_low_power_is_reported_for_a_table_with_a_pattern_for_each_row():
+    test = little_test(mcar(0, n_rows=50, n_features=8, rate=0.45))
+    assert test.df > 0
+    assert any("has little power" in note for note in test.notes)
+
+
+@pytest.mark.slow
+def test_the_test_keeps_its_level_on_tables_with_a_pattern_for_each_row():
+    tests = [little_test(mcar(seed, n_rows=50, n_features=8, rate=0.45)) for seed in range(10)]
+    rejected = sum(test.p_value < 0.05 for test in tests)
+    assert binom.sf(rejected - 1, len(tests), 0.05) > FAILURE_RATE
 
 
 REASONS = {

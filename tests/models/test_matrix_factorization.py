@@ -18,7 +18,13 @@ def rows():
     return SparseRows.from_scipy(sp.csr_array(matrix))
 
 
-@pytest.mark.parametrize("cells", [1, 2**21], ids=["a chunk for each row", "one chunk"])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pytest.param(1, id="a chunk for each row", marks=pytest.mark.slow),
+        pytest.param(2**21, id="one chunk"),
+    ],
+)
 def test_factors_of_a_row_have_their_gaussian_posterior(rows, generator, monkeypatch, cells):
     """1,000 draws: the mean is within 5 standard errors, which fails by chance in one of a million runs."""
     monkeypatch.setattr(matrix_factorization, "CELLS", cells)

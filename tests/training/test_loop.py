@@ -120,7 +120,7 @@ def test_a_mixture_finds_two_clusters_despite_missing_values(generator):
     batch = Incomplete(x, torch.rand(400, 4, generator=generator) < 0.6)
     model = DiagonalMixture(n_features=4, n_components=2).double()
     model.reset_parameters(batch, generator)
-    settings = TrainingSettings(max_epochs=200, batch_size=100, learning_rate=0.05)
+    settings = TrainingSettings(max_epochs=80, batch_size=100, learning_rate=0.05)
 
     fit_module(
         model,
@@ -138,7 +138,7 @@ def test_a_mixture_finds_two_clusters_despite_missing_values(generator):
 def test_rows_with_labels_are_fitted_to_the_least_squares_solution(generator):
     data, module = labelled_rows(generator), Linear(3)
     settings = TrainingSettings(
-        max_epochs=2000, learning_rate=0.1, schedule="cosine", patience=2000, compile=False
+        max_epochs=600, learning_rate=0.1, schedule="cosine", patience=600, compile=False
     )
     fit_module(module, NoisySquare(), data, generator=generator, settings=settings)
     np.testing.assert_allclose(module.weights.detach(), [1.0, 2.0, 3.0], atol=1e-6)

@@ -329,7 +329,7 @@ def _compare(
     if (single := counts[counts == 1].sum()) > RARELY_SHARED * n_rows:
         notes = (
             *notes,
-            f"{single:,} of {n_rows:,} rows share their pattern with no other: the test sees little.",
+            f"{single:,} of {n_rows:,} rows share their pattern with no other: the test has little power.",
         )
     statistic = model.factor * distance
     shifts = (means - loc) / np.sqrt(np.diag(model.covariance))

@@ -147,7 +147,7 @@ def read_little(test: LittleTest) -> Iterable[str]:
     robust = f"{p_words(test.p_value_robust)} adjusted for the tails of the data"
     if test.p_value_robust >= ALPHA:
         yield f"Little's test finds no evidence against MCAR ({numbers}; {robust})."
-        yield from (f"But {note}" for note in test.notes if note.endswith("sees little."))
+        yield from (f"But {note}" for note in test.notes if note.endswith("has little power."))
         return
     yield (
         f"Little's test gives evidence against MCAR ({numbers}; {robust}). The means of rows with different "

@@ -153,9 +153,9 @@ class CircuitRegressor(RegressorMixin, CircuitPredictor):
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(600, 2))
-    >>> y = X[:, 0] ** 2 + 0.1 * rng.normal(size=600)
-    >>> model = CircuitRegressor(n_leaves=12, n_channels=16, max_epochs=30, random_state=0).fit(X, y)
+    >>> X = rng.uniform(-1, 1, size=(400, 2))
+    >>> y = X[:, 0] ** 2 + 0.1 * rng.normal(size=400)
+    >>> model = CircuitRegressor(n_leaves=8, n_channels=8, max_epochs=12, random_state=0).fit(X, y)
     >>> bool(model.predict([[0.9, 0.0]])[0] > 0.6), bool(model.predict([[0.0, 0.0]])[0] < 0.2)
     (True, True)
     >>> low, high = model.predict_interval([[0.9, 0.0], [np.nan, 0.0]])

@@ -52,10 +52,10 @@ class LatentImputer(BaseLatentImputer):
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> first = rng.normal(size=200)
-    >>> X = np.column_stack([first, 2 * first + 0.1 * rng.normal(size=200)])
+    >>> first = rng.normal(size=100)
+    >>> X = np.column_stack([first, 2 * first + 0.1 * rng.normal(size=100)])
     >>> X[::5, 1] = np.nan
-    >>> imputer = LatentImputer(max_epochs=10, random_state=0).fit(X)
+    >>> imputer = LatentImputer(max_epochs=4, random_state=0).fit(X)
     >>> bool(abs(imputer.transform([[1.5, np.nan]])[0, 1] - 3.0) < 0.3)
     True
     """

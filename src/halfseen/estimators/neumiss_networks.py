@@ -124,10 +124,10 @@ class NeuMissNetworkClassifier(NetworkClassifier, _NeuMissNetwork):
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(1000, 2))
+    >>> X = rng.normal(size=(400, 2))
     >>> y = X[:, 0] + X[:, 1] > 0
     >>> X[rng.random(X.shape) < 0.2] = np.nan
-    >>> model = NeuMissNetworkClassifier(max_epochs=30, random_state=0).fit(X, y)
+    >>> model = NeuMissNetworkClassifier(max_epochs=10, random_state=0).fit(X, y)
     >>> bool(model.score(X, y) > 0.8)
     True
     """
