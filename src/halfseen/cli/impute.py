@@ -200,7 +200,10 @@ def _complete(request: Request, reporter: Reporter, imputer: Any, table: pa.Tabl
     """Return what is to be written: the requested draws, or one table with means and most probable levels."""
     if request.draws is not None:
         with reporter.progress("drawing", f"{request.draws:,} tables"):
-            return imputer.sample(table, n_draws=request.draws)
+            drawn = imputer.sample(table, n_draws=request.draws)
+        for sentence in getattr(drawn, "reservations", ()):
+            reporter.note(sentence)
+        return drawn
     with reporter.progress("imputing", "means and most probable levels"):
         return [imputer.transform(table)]
 
