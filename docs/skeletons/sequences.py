@@ -139,6 +139,7 @@ class RecurrentClassifier(ClassifierMixin, Saveable, BaseEstimator):
         return Classes.from_plain(self._plain_classes).labels
 
     @task_threads()
+    @torch.no_grad()
     def predict_proba(self, X: Any, lengths: Any = None) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each sequence, in the order of ``classes_``."""
         check_is_fitted(self)

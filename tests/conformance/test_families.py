@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from conformance.families import DATA, ArrayData
+from conformance.gradients import calls_with_gradients, tensors
 from conformance.registry import OTHERS
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -69,6 +71,18 @@ def test_the_data_of_a_user_are_never_changed(other):
     data.ask(data.fit(other.make(random_state=0)))
     for cells, old in zip(data.cells(), before.cells(), strict=True):
         np.testing.assert_array_equal(cells, old)
+
+
+def test_two_threads_answer_without_gradients_and_parameters_ask_for_none(fitted, data):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with calls_with_gradients() as found:
+            assert data.ask(fitted)
+    finally:
+        torch.set_num_threads(before)
+    assert found == []
+    assert not any(tensor.requires_grad for tensor in tensors(fitted, set()))
 
 
 def test_a_loaded_model_is_the_saved_one(fitted, data, tmp_path):

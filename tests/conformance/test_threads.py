@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from conformance.gradients import calls_with_gradients, tensors
 from conformance.registry import ESTIMATORS, PREDICTORS
 from conformance.tables import gaussian_array
-from torch import nn
 
 import halfseen
 
@@ -18,21 +18,6 @@ def two_threads():
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def calls_with_gradients():
-    """The modules that were called while gradients were on, though no input asked for one."""
-    found = []
-
-    def watch(module, inputs):
-        asked = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
-        if torch.is_grad_enabled() and not asked:
-            found.append(type(module).__name__)
-
-    handle = nn.modules.module.register_module_forward_pre_hook(watch)
-    yield found
-    handle.remove()
 
 
 def fitted(row, table):
@@ -54,31 +39,13 @@ def answers(estimator, table):
         yield estimator.sample(table, n_draws=2)
 
 
-def tensors(value, seen):
-    """Yields the tensors that an object holds, in whatever attributes, containers and modules."""
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, torch.Tensor):
-        yield value
-        return
-    if isinstance(value, dict):
-        parts = value.values()
-    elif isinstance(value, list | tuple | set):
-        parts = value
-    else:
-        parts = vars(value).values() if hasattr(value, "__dict__") else ()
-    for part in list(parts):
-        yield from tensors(part, seen)
-
-
 @pytest.mark.parametrize("row", ESTIMATORS, ids=str)
-def test_two_threads_answer_without_gradients(row, two_threads, calls_with_gradients):
+def test_two_threads_answer_without_gradients(row, two_threads):
     table = gaussian_array(N_ROWS)
     estimator = fitted(row, table)
-    calls_with_gradients.clear()  # training needs them
-    assert all(np.shape(answer)[-1] for answer in answers(estimator, table))
-    assert calls_with_gradients == []
+    with calls_with_gradients() as found:
+        assert all(np.shape(answer)[-1] for answer in answers(estimator, table))
+    assert found == []
 
 
 @pytest.mark.parametrize("row", ESTIMATORS, ids=str)
