@@ -235,7 +235,7 @@ MODELS: dict[str, Callable[[], Candidate]] = {
     **{name: partial(Candidate, partial(_trained_on, masks=masks)) for name, masks in _figure_3().items()},
 }
 
-AT_SMALL_SCALE = (CIRCUIT, NEIGHBOURS, ZERO, MEAN, MIXED, SHORT, COMPLETE)
+AT_SMALL_SCALE = (CIRCUIT, NEIGHBOURS, ZERO, MEAN, MIXED, SHORT, COMPLETE, DENSITY, CONDITIONAL)
 ONE_OF_EACH_KIND = (CIRCUIT, NEIGHBOURS, ZERO, MIXED, CONDITIONAL, MIWAE, DENSITY)
 
 EXPERIMENT = Experiment(
