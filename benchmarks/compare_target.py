@@ -27,7 +27,7 @@ from halfseen.missingness import MCAR, LogisticSelfMasking
 
 ROOT = Path(__file__).parent.parent
 BUDGET = 300.0
-COMPARED_ROWS, HELD_OUT_ROWS = 1500, 5000
+COMPARED_ROWS, HELD_OUT_ROWS = 1000, 4000
 RATE = 0.3
 
 

@@ -1,0 +1,85 @@
+"""The time of one row: transform of an imputer, predict of a predictor, on a row of a mixed data frame.
+
+Twelve columns, two of them with levels, a fifth of the values missing; pandas and numpy rows. The median over
+200 calls on one thread, after ten calls, in wall-clock time and in processor time, which other programs do
+not disturb. Writes results/single_row.json.
+"""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+import halfseen
+from halfseen.evaluation.provenance import provenance
+
+ROOT = Path(__file__).parent.parent
+N_ROWS, N_CALLS = 1000, 200
+LIMIT = 10.0  # milliseconds
+
+
+def make_table() -> tuple[pd.DataFrame, np.ndarray]:
+    """Correlated numbers, two columns with levels, and a target."""
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(N_ROWS, 4)) @ rng.normal(size=(4, 10))
+    frame = pd.DataFrame(factors + 0.3 * rng.normal(size=(N_ROWS, 10)), columns=[f"x{i}" for i in range(10)])
+    frame["sex"] = np.where(frame["x0"] > 0, "f", "m")
+    frame["group"] = rng.choice(["a", "b", "c"], N_ROWS)
+    y = frame["x0"].to_numpy() + frame["x1"].to_numpy() ** 2
+    return frame.mask(rng.random(frame.shape) < 0.2), y
+
+
+def fit_all(X, y) -> dict[str, object]:
+    """The fitted estimators; how long they were trained does not matter for the time of a row."""
+    return {
+        "GaussianImputer": halfseen.GaussianImputer(random_state=0).fit(X),
+        "CircuitImputer": halfseen.CircuitImputer(random_state=0, max_epochs=3).fit(X),
+        "NeuMissRegressor": halfseen.NeuMissRegressor(random_state=0, max_epochs=3).fit(X, y),
+        "NeuMissClassifier": halfseen.NeuMissClassifier(random_state=0, max_epochs=3).fit(X, y > 0),
+        "BoostingRegressor": halfseen.BoostingRegressor(random_state=0).fit(X, y),
+        "BoostingClassifier": halfseen.BoostingClassifier(random_state=0).fit(X, y > 0),
+        "CircuitRegressor": halfseen.CircuitRegressor(random_state=0, max_epochs=3).fit(X, y),
+        "CircuitClassifier": halfseen.CircuitClassifier(random_state=0, max_epochs=3).fit(X, y > 0),
+        "SparsityNormRegressor": halfseen.SparsityNormRegressor(random_state=0, max_epochs=3).fit(X, y),
+    }
+
+
+def measure(model, rows) -> dict[str, float]:
+    """Milliseconds of a call with one row, the median over calls: wall clock and processor."""
+    ask = model.transform if hasattr(model, "transform") else model.predict
+    wall, processor = [], []
+    for call in range(N_CALLS + 10):
+        row = rows[call % len(rows)]
+        started, began = time.perf_counter(), time.process_time()
+        ask(row)
+        processor.append(1e3 * (time.process_time() - began))
+        wall.append(1e3 * (time.perf_counter() - started))
+    return {
+        "wall_ms": round(float(np.median(wall[10:])), 3),
+        "processor_ms": round(float(np.median(processor[10:])), 3),
+    }
+
+
+def main() -> None:
+    """Measures all estimators, prints a line for each, and stores the result."""
+    torch.set_num_threads(1)
+    X, y = make_table()
+    numbers = X.select_dtypes("number").to_numpy()
+    frames = [X.iloc[[i]] for i in range(50)]
+    arrays = [numbers[[i]] for i in range(50)]
+    results = {}
+    for kind, inputs, rows in (("data frame", X, frames), ("array", numbers, arrays)):
+        for name, model in fit_all(inputs, y).items():
+            results.setdefault(name, {})[kind] = measure(model, rows)
+    for name, one in results.items():
+        slow = max(kind["processor_ms"] for kind in one.values()) >= LIMIT
+        print(f"{name}: {one}{'  SLOW' if slow else ''}", flush=True)
+    content = {"provenance": provenance(), "limit_ms": LIMIT, "results": results}
+    (ROOT / "results" / "single_row.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
