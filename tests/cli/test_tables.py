@@ -375,7 +375,7 @@ BAD_FILES = {
     "sheet.csv": (b"PK\x03\x04" + bytes(20), "spreadsheet"),
     "bad.parquet": (b"PAR1junkPAR1", "not a readable parquet file"),
     "bad.feather": (b"ARROW1junk", "not a readable feather file"),
-    "table.xlsx": (b"PK", "unknown extension '.xlsx'"),
+    "table.xls": (b"PK", "unknown extension '.xls'"),
     "table": (b"a,b\n1,2\n", "no extension"),
 }
 

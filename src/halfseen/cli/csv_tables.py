@@ -142,7 +142,7 @@ def write_csv(
     for number, table in enumerate(tables, start=1):
         columns = [
             _put_back(
-                _splice(text[name], like.table[name], table[name], styles[name], like.kept.get(name)),
+                splice(text[name], like.table[name], table[name], styles[name], like.kept.get(name)),
                 name,
                 around,
             )
@@ -176,7 +176,7 @@ def spell_limits(table: pa.Table, like: TableFile) -> pa.Table:
         if dates is not None and kept is not None and kept.true_count == len(dates) - dates.null_count:
             continue  # of type date again
         if like.text is not None and style is not None and (style.limits or kept is not None):
-            texts = _splice(like.text[name], like.table[name], table[name], style, kept)
+            texts = splice(like.text[name], like.table[name], table[name], style, kept)
             table = table.set_column(place, name, texts)
     return table
 
@@ -193,7 +193,7 @@ def _spell_out(table: pa.Table) -> tuple[pa.Table, dict[str, Style]]:
     return pa.table(columns, names=table.column_names), styles
 
 
-def _splice(
+def splice(
     text: pa.ChunkedArray,
     given: pa.ChunkedArray,
     filled: pa.ChunkedArray,

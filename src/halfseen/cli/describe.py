@@ -18,6 +18,7 @@ from halfseen.cli.atomic import check_apart, check_report, write_atomically
 from halfseen.cli.errors import one_line
 from halfseen.cli.model_drift import ModelDrift, measure_model
 from halfseen.cli.progress import Reporter
+from halfseen.cli.sources import expand, read_all
 from halfseen.cli.tables import TableError, TableFile, read_table
 from halfseen.diagnosis.summary import Diagnosis, describe
 from halfseen.diagnosis.text import headline
@@ -50,7 +51,11 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
     """Describe a table file: read, describe, print, report."""
     started = time.perf_counter()
     _check_paths(request)
-    file = read_table(request.source, format=source_format, **request.reading or {}).with_all_dates()
+
+    def read(source: str) -> TableFile:
+        return read_table(source, format=source_format, **request.reading or {}).with_all_dates()
+
+    file = read_all(expand(request.source), read)
     reporter.say("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)

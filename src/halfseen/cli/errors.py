@@ -7,6 +7,7 @@ EXTRAS = {
     "typer": "cli",
     "rich": "cli",
     "pyarrow": "cli",
+    "openpyxl": "xlsx",
     "jinja2": "report",
     "markupsafe": "report",
     "matplotlib": "report",

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from halfseen.cli.options import Predictor
 from halfseen.cli.predictors import SAVED, build_predictor
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
+from halfseen.cli.sources import expand, read_all
 from halfseen.cli.tables import TableError, TableFile, read_table
 from halfseen.data.target import Target, read_target
 from halfseen.diagnosis.wording import plural
@@ -108,7 +110,7 @@ def read_training(
         Options of `read_table`.
     """
     overrides = halfseen.Schema.read_overrides(schema) if schema is not None else None
-    file = read_table(source, overrides=overrides, **reading)
+    file = read_all(expand(source), partial(read_table, overrides=overrides, **reading))
     reporter.say("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from halfseen.cli.errors import debugging, explain, is_expected
 from halfseen.cli.methods import DEFAULT_METHOD, build, method_of, offered
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
+from halfseen.cli.sources import plan_outputs, read_all
 from halfseen.cli.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
 from halfseen.data.skip_rules import why_empty
 from halfseen.estimators.catalogue import find_method
@@ -120,6 +121,14 @@ def impute(request: Request, reporter: Reporter) -> None:
         The reporter of progress.
     """
     started = time.perf_counter()
+    planned = [(request.source, request.output)]
+    if not request.in_place:
+        planned = plan_outputs(request.source, request.output, "imputed", request.output_format)
+    if len(planned) > 1:
+        _impute_several(request, planned, reporter)
+        reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+        return
+    request = replace(request, source=planned[0][0], output=planned[0][1])
     _check_targets(request)
     with reporter.noting_warnings():
         work = _fit(request, reporter) if request.saved is None else _load(request, reporter)
@@ -139,6 +148,43 @@ def impute(request: Request, reporter: Reporter) -> None:
                     target.write(page.encode("utf-8"))
             reporter.say("report", request.report)
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+
+
+def _impute_several(request: Request, planned: Sequence[tuple[str, str]], reporter: Reporter) -> None:
+    """Impute several files by one imputer: a saved one, or one that is fitted to all of them together."""
+    if request.report is not None:
+        raise TableError(f"--report describes one table, and {request.source} names {len(planned)} files")
+    each = [replace(request, source=source, output=output, model=None) for source, output in planned]
+    for one in each:
+        _check_targets(one)
+    if request.model is not None:
+        check_writable(request.model)
+    with reporter.noting_warnings():
+        if request.saved is None:
+            imputer = _fit_together(request, [source for source, _ in planned], reporter)
+        else:
+            imputer = _load_imputer(request, reporter)
+        for one in each:
+            work = _apply(one, imputer, reporter)
+            with naming(work.file.source):
+                completed = _complete(one, reporter, imputer, work.table)
+            assert work.rows is not None
+            _write(one, reporter, work.file, [work.rows.completed(table) for table in completed])
+        if request.model is not None:
+            with _after_the_table("the model", request):
+                imputer.save(request.model)
+            reporter.say("model", request.model)
+
+
+def _fit_together(request: Request, sources: Sequence[str], reporter: Reporter) -> Any:
+    """Return an imputer that is fitted to the rows of all files."""
+    overrides = read_overrides(request)
+    file = read_all(sources, lambda source: _read(replace(request, source=source), overrides, reporter))
+    unit = find_method(request.method).steps or "step"
+    with reporter.progress("fitting", f"{request.named_method}, {file.source}", unit) as callback:
+        imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
+    imputer.reading_ = describe_reading(file)
+    return imputer
 
 
 @dataclass(frozen=True)
@@ -171,12 +217,20 @@ def _fit(request: Request, reporter: Reporter) -> Work:
 
 def _load(request: Request, reporter: Reporter) -> Work:
     """Load an imputer and read a file as the one that it was fitted to."""
+    return _apply(request, _load_imputer(request, reporter), reporter)
+
+
+def _load_imputer(request: Request, reporter: Reporter) -> Any:
     assert request.saved is not None
     imputer = load_model(request.saved, "transform", "not an imputer; `halfseen predict` applies predictors")
     if request.new_seed:
         imputer.seed_ = request.seed
-    method = method_of(imputer)
     reporter.say("model", f"{request.saved}: {type(imputer).__name__}, fitted before and not fitted again")
+    return imputer
+
+
+def _apply(request: Request, imputer: Any, reporter: Reporter) -> Work:
+    method = method_of(imputer)
     rows = read_new_rows(
         request.source, imputer, reporter,
         format=request.source_format, delimiter=request.delimiter, encoding=request.encoding,

@@ -15,6 +15,8 @@ class Format(StrEnum):
     csv = "csv"
     parquet = "parquet"
     feather = "feather"
+    jsonl = "jsonl"
+    xlsx = "xlsx"
 
 
 class Mechanism(StrEnum):
@@ -83,7 +85,9 @@ class ExperimentScale(StrEnum):
 
 Source = Annotated[
     str,
-    typer.Argument(metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."),
+    typer.Argument(
+        metavar="IN", help="csv, tsv (also .gz), parquet, feather, jsonl or xlsx file; - is standard input."
+    ),
 ]
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")

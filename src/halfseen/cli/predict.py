@@ -14,6 +14,7 @@ from halfseen.cli.atomic import check_apart
 from halfseen.cli.cells import format_cells, kind_of, style_of
 from halfseen.cli.progress import Reporter
 from halfseen.cli.ratings import predict_pairs
+from halfseen.cli.sources import plan_outputs
 from halfseen.cli.tables import TableFile, check_cells, check_output, read_table, write_tables
 from halfseen.estimators._recommender import Recommender
 
@@ -44,16 +45,19 @@ def predict(request: Request, reporter: Reporter) -> None:
         The reporter of progress.
     """
     started = time.perf_counter()
-    check_output(request.output, request.output_format)
-    check_apart({"IN": request.source, "MODEL": request.model}, {"--output": request.output})
+    planned = plan_outputs(request.source, request.output, "predicted", request.output_format)
+    requests = [replace(request, source=source, output=output) for source, output in planned]
+    for one in requests:
+        check_output(one.output, one.output_format)
+        check_apart({"IN": one.source, "MODEL": one.model}, {"--output": one.output})
     model = halfseen.load(request.model)
     reporter.say("model", f"{request.model}: {type(model).__name__}")
     with reporter.noting_warnings():
-        if isinstance(model, Recommender):
-            predict_ratings(request, model, reporter)
-        else:
+        if not isinstance(model, Recommender):
             instead = "not a predictor; `halfseen impute --model` applies imputers"
-            predict_file(request, check_model(model, request.model, "predict", instead), reporter)
+            check_model(model, request.model, "predict", instead)
+        for one in requests:
+            (predict_ratings if isinstance(model, Recommender) else predict_file)(one, model, reporter)
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 

@@ -11,7 +11,7 @@ from halfseen.cli.dialect import Dialect
 from halfseen.cli.preamble import Preamble
 from halfseen.cli.rules import Rules
 
-Format = Literal["csv", "parquet", "feather"]
+Format = Literal["csv", "parquet", "feather", "jsonl", "xlsx"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TableFile:
         The typed columns; a missing cell is null.
     source : str
         The name of the file, or ``standard input``.
-    format : {"csv", "parquet", "feather"}
+    format : {"csv", "parquet", "feather", "jsonl", "xlsx"}
         What the file was.
     dialect : Dialect
         How its text was laid out; the default one for a binary format.

@@ -1,4 +1,4 @@
-"""Table files: csv, Parquet and feather in and out, plain or through gzip, files or standard streams."""
+"""Table files: csv, Parquet, feather, JSON lines and xlsx in and out, files or standard streams."""
 
 import gzip
 import io
@@ -6,6 +6,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -17,8 +18,12 @@ from halfseen.cli.atomic import check_writable, write_atomically
 from halfseen.cli.csv_tables import check_names, read_csv, spell_limits, write_csv
 from halfseen.cli.dialect import Dialect
 from halfseen.cli.errors import TableError
+from halfseen.cli.json_lines import parse_json_lines, write_json_lines
 from halfseen.cli.nulls import blank_codes, spell_nulls, suspect_codes
+from halfseen.cli.outcomes import describe_outcomes
+from halfseen.cli.recognition import read_columns
 from halfseen.cli.rules import DEFAULT_NULLS, make_rules, merge_settings
+from halfseen.cli.spreadsheet import parse_spreadsheet, write_spreadsheet
 from halfseen.cli.table_file import Format, TableFile
 
 __all__ = [
@@ -26,28 +31,32 @@ __all__ = [
     "write_tables",
 ]  # fmt: skip
 
-_EXTENSIONS: dict[str, Format] = {
+EXTENSIONS: dict[str, Format] = {
     ".csv": "csv", ".tsv": "csv", ".tab": "csv", ".txt": "csv", ".psv": "csv", ".data": "csv",
     ".parquet": "parquet", ".pq": "parquet",
     ".feather": "feather", ".arrow": "feather", ".ipc": "feather",
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".xlsx": "xlsx",
 }  # fmt: skip
+"""The formats of files by the ends of their names."""
+
+_FORMATS = ("csv", "parquet", "feather", "jsonl", "xlsx")
 _TABBED = (".tsv", ".tab")
 
 
 def find_format(path: str, given: str | None, option: str) -> Format:
     """Return the format of a file: the one given, else what its name says, else csv for a standard stream."""
     if given is not None:
-        if given not in ("csv", "parquet", "feather"):
-            raise TableError(f"unknown format {given!r} for {option}; choose csv, parquet or feather")
+        if given not in _FORMATS:
+            raise TableError(f"unknown format {given!r} for {option}; choose from {', '.join(_FORMATS)}")
         return cast(Format, given)
     if path == "-":
         return "csv"
     suffix = _suffix(path)
-    if suffix not in _EXTENSIONS:
-        known = " ".join(_EXTENSIONS)
+    if suffix not in EXTENSIONS:
+        known = " ".join(EXTENSIONS)
         what = f"unknown extension {suffix!r}" if suffix else "no extension"
         raise TableError(f"{path}: {what}; known are {known} (csv also with .gz), or say {option} csv")
-    return _EXTENSIONS[suffix]
+    return EXTENSIONS[suffix]
 
 
 def _suffix(path: str) -> str:
@@ -73,7 +82,7 @@ def read_table(
     ----------
     path : str
         The file; ``-`` is standard input.
-    format : {"csv", "parquet", "feather"}, optional
+    format : {"csv", "parquet", "feather", "jsonl", "xlsx"}, optional
         Taken from the name if not given.
     delimiter, encoding : str, optional
         Found in the text if not given.
@@ -110,6 +119,8 @@ def read_table(
     }  # fmt: skip
     if kind == "csv":
         file = read_csv(data, source, delimiter, encoding, given)
+    elif kind in ("jsonl", "xlsx"):
+        file = _read_cells(data, source, kind, given)
     else:
         table = spell_nulls(_read_binary(data, source, kind))
         check_names(table.column_names, source)
@@ -122,6 +133,29 @@ def read_table(
     if file.table.num_rows == 0:
         raise TableError(f"{source}: the table has a header but no rows")
     return file
+
+
+def _read_cells(data: bytes, source: str, kind: Format, given: dict[str, Any]) -> TableFile:
+    """Return the table of a format whose cells are recognised as those of a text file are."""
+    notes: list[str] = []
+    if kind == "xlsx":
+        cells, notes = parse_spreadsheet(data, source)
+    else:
+        cells = parse_json_lines(data, source)
+    rules = make_rules(cells.column_names, **given)
+    outcomes = read_columns(cells, rules, ",", lambda record: record + 2)
+    found = {name: one.settings for name, one in outcomes.items() if one.settings}
+    return TableFile(
+        pa.table([one.typed for one in outcomes.values()], names=cells.column_names),
+        source,
+        kind,
+        text=cells,
+        styles={name: one.style for name, one in outcomes.items()},
+        notes=(*notes, *rules.notes, *describe_outcomes(outcomes)),
+        kept={name: one.kept for name, one in outcomes.items() if one.kept is not None},
+        settings=merge_settings(found, given["overrides"]),
+        rules=rules,
+    )
 
 
 def _read_bytes(path: str, source: str) -> bytes:
@@ -164,22 +198,25 @@ def _read_binary(data: bytes, source: str, kind: Format) -> pa.Table:
 def check_output(path: str, format: str | None = None) -> None:
     """Refuse an output that could not be written, before the work begins."""
     kind = find_format(path, format, "--to")
-    if kind != "csv" and path.lower().endswith(".gz"):
+    if kind not in ("csv", "jsonl") and path.lower().endswith(".gz"):
         raise TableError(f"{path}: only csv is written through gzip; {kind} files are compressed already")
+    if kind == "xlsx":
+        import_module("openpyxl")  # of an extra; if it is missing, `main` says what to install
     if path != "-":
         check_writable(path)
 
 
 def check_cells(table: pa.Table, path: str, format: str | None = None) -> None:
     """Refuse a table with cells that the output cannot hold, before the work begins."""
-    if find_format(path, format, "--to") != "csv":
+    kind = find_format(path, format, "--to")
+    if kind in ("parquet", "feather", "jsonl"):
         return
     for column in table.schema:
         if pa.types.is_nested(column.type) or _is_bytes(column.type):
             raise TableError(
-                f"{path}: column {column.name!r} has the type {column.type}, which a csv file cannot store; "
-                "write parquet "
-                "or feather instead"
+                f"{path}: column {column.name!r} has the type {column.type}, which "
+                f"{'a csv' if kind == 'csv' else 'an xlsx'} file cannot store; "
+                "write parquet or feather instead"
             )
 
 
@@ -206,7 +243,7 @@ def write_tables(
         The file; ``-`` is standard output.
     like : TableFile
         The table that was read.
-    format : {"csv", "parquet", "feather"}, optional
+    format : {"csv", "parquet", "feather", "jsonl", "xlsx"}, optional
         Taken from the name if not given.
     draw : str, optional
         The name of a first column that counts the tables from 1.
@@ -220,6 +257,10 @@ def write_tables(
             file = cast(BinaryIO, stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0)))
         if kind == "csv":
             write_csv(tables, file, like, _output_dialect(path, like), draw)
+        elif kind == "jsonl":
+            write_json_lines(tables, file, like, draw)
+        elif kind == "xlsx":
+            write_spreadsheet(tables, file, like, draw)
         else:
             _write_binary(tables, file, like, kind, draw)
         file.flush()

@@ -155,7 +155,9 @@ class Table:
 
 def is_frame(native: Any) -> bool:
     """Tells whether narwhals knows the object as an eager or lazy table."""
-    if isinstance(native, np.ndarray) or nw.dependencies.is_into_dataframe(native):  # the usual cases, quickly
+    if isinstance(native, np.ndarray) or nw.dependencies.is_into_dataframe(
+        native
+    ):  # the usual cases, quickly
         return not isinstance(native, np.ndarray)
     try:
         frame = nw.from_native(native, pass_through=True)

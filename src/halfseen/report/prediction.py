@@ -133,7 +133,7 @@ def _picture(comparison: PredictionComparison, order: Sequence[str], rate: int) 
         estimate = comparison.estimate(name, comparison.main, rate)
         lines.append(
             {
-                "method": name,
+                "method": _shortened(name),
                 **_plain(estimate),
                 "best": place is not None and place.best,
                 "tied": place is not None and place.tied,
@@ -147,6 +147,13 @@ def _picture(comparison: PredictionComparison, order: Sequence[str], rate: int) 
         "target": None,
         "parts": {"out": lines},
     }
+
+
+def _shortened(name: str) -> str:
+    """Return a name that fits beside a picture."""
+    first, plus, last = name.partition("+")
+    short = {"constant": "const", "gaussian": "gauss", "multiple": "multi", "boosting": "boost"}
+    return f"{short.get(first, first)}+{short.get(last, last)}" if plus else name
 
 
 def _plain(estimate: Estimate) -> Summary:
