@@ -62,6 +62,12 @@ def test_a_public_name_is_imported_on_first_use_and_listed_before():
         halfseen.Nothing  # noqa: B018
 
 
+def test_every_public_name_is_in_the_reference():
+    listed = (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8")
+    names = [name for name in halfseen.__all__ if not inspect.ismodule(getattr(halfseen, name))]
+    assert [name for name in names if not re.search(rf"^ +{name}$", listed, flags=re.MULTILINE)] == []
+
+
 def test_public_names_are_listed_once():
     assert len(halfseen.__all__) == len(set(halfseen.__all__))
 
