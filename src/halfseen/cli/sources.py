@@ -100,8 +100,8 @@ def read_all(sources: Sequence[str], read: Callable[[str], TableFile]) -> TableF
         raise TableError(_explain_types(files)) from None
     named = f"{len(files)} files, {first.source} to {files[-1].source}"
     return replace(
-        first, table=table, source=named, styles=styles, notes=notes, settings=settings, kept={}, text=None, placeholders={},
-        surroundings=None,
+        first, table=table, source=named, styles=styles, notes=notes, settings=settings, kept={}, text=None,
+        placeholders={},        surroundings=None,
     )  # fmt: skip
 
 
