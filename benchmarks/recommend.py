@@ -202,14 +202,14 @@ def show(found):
 def measure_all():
     """Measures each size in a process of its own and stores the results."""
     settings = {"ml-1m": [], "ml-10m": ["--threads", "2", "--no-dense", "--repeats", "1"]}
-    sizes = []
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
+    results = {"commit": commit.stdout.strip(), "sizes": []}
     for size, more in settings.items():
         command = [sys.executable, __file__, "--json", "--size", size, *more]
-        sizes.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-        show(sizes[-1])
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
-    results = {"commit": commit.stdout.strip(), "sizes": sizes}
-    (ROOT / "results" / "recommend.json").write_text(json.dumps(results, indent=2) + "\n")
+        found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        results["sizes"].append(json.loads(found))
+        show(results["sizes"][-1])
+        (ROOT / "results" / "recommend.json").write_text(json.dumps(results, indent=2) + "\n")
 
 
 def main():
