@@ -240,6 +240,7 @@ def test_the_sensitivity_of_a_mean_is_described(run, survey, monkeypatch):
     assert "self-masking-probit" in page
 
 
+@pytest.mark.slow
 def test_the_sensitivity_of_a_share_is_described_as_json(run, survey):
     code, out, _ = run("describe", survey, "--sensitivity", "smoker=yes", "--json", "-q")
     assert code == 0

@@ -80,11 +80,11 @@ class TabularGaussian:
         """Returns completed codes (S, N, C) drawn jointly; draw s uses the s-th posterior parameters."""
         if not self.posterior:
             return self._draws(codes, keys, range(n_draws))
-        parts = [
-            self.posterior[s % len(self.posterior)]._draws(codes, keys, range(s, s + 1))
-            for s in range(n_draws)
-        ]
-        return torch.cat(parts) if parts else codes.x.new_empty(0, *codes.x.shape)
+        n_parameters = len(self.posterior)
+        drawn = codes.x.new_empty(n_draws, *codes.x.shape)
+        for k, parameters in enumerate(self.posterior[:n_draws]):
+            drawn[k::n_parameters] = parameters._draws(codes, keys, range(k, n_draws, n_parameters))
+        return drawn
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns conditional quantiles (Q, N, C) of the numbers; most probable levels for categories.
