@@ -243,6 +243,22 @@ def test_whether_to_impute_is_said_in_words(imputing, n_missing, start):
     assert say_whether_to_impute(comparison, treatments, n_missing).startswith(start)
 
 
+def test_imputing_for_rows_with_more_missing_values_is_advised_where_it_helps():
+    records = []
+    for fold, noise in enumerate([0.0, 0.01, -0.01, 0.02]):
+        for method, later in (("plain", 2.0), ("imputes", 1.2 - noise)):
+            scores = ({"log_loss": 1.0 + noise * (method == "plain")}, {"log_loss": later})
+            records.append(PredictionRecord(method, fold, "ok", scores=scores))
+    comparison = PredictionComparison("classification", ("plain", "imputes"), tuple(records), (0.0, 0.5), 4)
+    treatments = {"plain": Treatment.NONE, "imputes": Treatment.IMPUTED}
+    words = say_whether_to_impute(comparison, treatments, 9)
+    assert words.startswith("There is no need to impute for this prediction")
+    assert words.endswith(
+        "But if new rows lack 50% more of their values, impute: then imputes predicts clearly "
+        "better than plain."
+    )
+
+
 def test_more_missing_values_at_prediction_time_are_said_in_words():
     losses = {"a": [0.1, 0.11, 0.12], "b": [0.5, 0.51, 0.52]}
     words = say_missingness(make_comparison(losses, rates=(0.0, 0.5)))

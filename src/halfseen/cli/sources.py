@@ -101,7 +101,7 @@ def read_all(sources: Sequence[str], read: Callable[[str], TableFile]) -> TableF
     named = f"{len(files)} files, {first.source} to {files[-1].source}"
     return replace(
         first, table=table, source=named, styles=styles, notes=notes, settings=settings, kept={}, text=None,
-        placeholders={},        surroundings=None,
+        placeholders={}, surroundings=None,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """A comparison of predictors in sentences: which is best, whether that is clear, and whether to impute."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from halfseen.evaluation.comparison import Estimate
@@ -61,7 +61,21 @@ def say_whether_to_impute(
         return f"Do not impute for this prediction: {plain} predicts better than {imputed}; {numbers}."
     return (
         f"There is no need to impute for this prediction: {plain} and the best method that imputes, "
-        f"{imputed}, cannot be told apart; {numbers}."
+        f"{imputed}, cannot be told apart; {numbers}.{_say_later(comparison, without, imputing)}"
+    )
+
+
+def _say_later(comparison: PredictionComparison, without: Sequence[str], imputing: Sequence[str]) -> str:
+    """Returns a sentence if imputing is clearly better once more values are missing, else nothing."""
+    last = len(comparison.rates) - 1
+    best = [next(iter(comparison.places(last, names)), None) for names in (without, imputing)]
+    if last == 0 or best[0] is None or best[1] is None:
+        return ""
+    if not comparison.difference(best[0].method, best[1].method, last).low > 0:
+        return ""
+    return (
+        f" But if new rows lack {comparison.rates[last]:.0%} more of their values, impute: then "
+        f"{best[1].method} predicts clearly better than {best[0].method}."
     )
 
 
