@@ -1,6 +1,13 @@
 """The table of the benchmark against other tools counts failures and compares on common tables only."""
 
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
 from peers_table import peers_tables
+
+import halfseen
 
 
 def record(method, table, rmse=None, error=""):
@@ -28,3 +35,16 @@ def test_failures_are_counted_and_means_are_over_common_tables():
     assert "0.100" not in lines["c"]
     assert lines["c"].endswith("2 of 3 |")
     assert "commit 0123456" in text
+
+
+@pytest.mark.parametrize("mechanism", ["MCAR", "MAR", "self-masking"])
+def test_a_task_hides_known_values_of_a_table(mechanism, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks" / "peers"))
+    peers = importlib.import_module("peers")
+    monkeypatch.setattr(peers, "load", lambda name: halfseen.datasets.load_penguins("pandas"))
+    path, table, hidden, test, digest = peers.make_task("penguins", mechanism, 200, tmp_path)
+    assert abs(hidden.sum() / hidden.size - peers.RATE) < 0.12  # predictors of MAR stay observed
+    assert not (hidden & np.isnan(table.codes)).any()
+    with np.load(path) as task:
+        assert np.isnan(task["train"]).sum() == (hidden | np.isnan(table.codes))[~test].sum()
+    assert peers.make_task("penguins", mechanism, 200, tmp_path)[-1] == digest

@@ -38,7 +38,7 @@ TABLES = (
 MECHANISMS = {
     "MCAR": lambda: MCAR(rate=RATE),
     "MAR": lambda: MARLogistic(rate=RATE, predictor_share=0.3, random_state=SEED),
-    "self-masking": lambda: LogisticSelfMasking(rate=RATE, random_state=SEED),
+    "self-masking": lambda: LogisticSelfMasking(rate=RATE),
 }
 SCALES = {"smoke": (("airfoil",), 300, 30), "small": (TABLES, 300, 30), "large": (TABLES, 2000, 120)}
 """The tables, how many rows of them, and the seconds of processor time for one answer."""
