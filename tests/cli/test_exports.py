@@ -83,6 +83,7 @@ def test_line_numbers_of_messages_count_the_lines_above_the_table(tmp_path, caps
         (20, "group,age,height", "line 22 repeats the column names"),
         (0, ",(years),[cm]", "line 2 holds units"),
         (N, f"Total,{AGES.sum()},{HEIGHTS.sum():.1f}", f"line {N + 2} holds a total"),
+        (20, "Subtotal,900,3400.0", "line 22 holds a total"),
         (N, ",,", f"line {N + 2} has no values"),
     ],
 )
@@ -95,6 +96,10 @@ def test_rows_that_are_no_records_are_kept_and_not_read(place, row, note, tmp_pa
     assert f"{N:,} rows, 3 columns" in said
     filled = [line for k, line in enumerate(lines[1:]) if k != place]
     assert int(filled[3].split(",")[1]) == pytest.approx(AGES.mean(), abs=3)  # untouched by the total
+
+
+def test_a_level_that_is_called_like_its_only_column_is_a_level(tmp_path, capsys):
+    assert "not read" not in impute(tmp_path, "b\n" + "a\nb\n" * 9, capsys)[1]
 
 
 def test_draws_hold_the_rows_that_are_no_records_too(tmp_path, capsys):
@@ -173,6 +178,10 @@ def test_codes_of_surveys_are_named(tmp_path, capsys):
     assert "6 cells contain 88" in said
     said = impute(tmp_path, "q,x\n" + "".join(f"{k},{k}\n" for k in [*range(20, 85), 88, 88]), capsys)[1]
     assert "88" not in said
+    said = impute(tmp_path, "q,x\n" + "".join(f"{k},a\n" for k in [*range(20, 85), -1, -1]), capsys)[1]
+    assert "use --null q=-1" in said
+    said = impute(tmp_path, "q,x\n" + "".join(f"{k},a\n" for k in [-1, 0, 1] * 9), capsys)[1]
+    assert "--null" not in said
 
 
 def test_errors_of_spreadsheets_are_missing_however_frequent(tmp_path, capsys):
@@ -212,12 +221,12 @@ def test_a_saved_model_keeps_the_century_of_two_digit_years(tmp_path, capsys):
     model = str(tmp_path / "model")
     impute(tmp_path, "born,x\n" + "".join(rows), capsys, "--save-model", model)
     source = tmp_path / "new.csv"
-    source.write_text("# new\nborn\n1/20/61\n1/21/61\n1/22/61\nborn\n")
+    source.write_text("# new\nborn,z\n1/20/61,1\n1/21/61,2\n1/22/61,3\nborn,z\n")
     assert main(["impute", str(source), "-o", str(tmp_path / "out.csv"), "--model", model]) == 0
     assert "with years from 1961 to 1961" in " ".join(capsys.readouterr().err.split())
     lines = (tmp_path / "out.csv").read_text().splitlines()
-    assert lines[:3] == ["# new", "born,x", "1/20/61," + lines[2].split(",")[1]]
-    assert lines[-1] == "born,"
+    assert lines[:3] == ["# new", "born,z,x", "1/20/61,1," + lines[2].split(",")[2]]
+    assert lines[-1] == "born,z,"
 
 
 def test_the_schema_sets_the_century(tmp_path, capsys):

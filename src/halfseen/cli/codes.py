@@ -96,10 +96,11 @@ def suspect_numbers(name: str, values: pa.Array | pa.ChunkedArray) -> str | None
         values = values.cast(pa.float32())
     ends = pc.min_max(values).as_py()
     low, high = ends["min"], ends["max"]
-    if low is None or (high not in _CODES and -low not in _CODES):
+    if low is None or (high not in _CODES and -low not in (1, *_CODES)):
         return None
     distinct, counts = np.unique(np.asarray(values.drop_null()), return_counts=True)
     suspects = _beyond(distinct, counts) | _beyond(-distinct[::-1], counts[::-1])[::-1]
+    suspects |= _is_minus_one(distinct, counts)
     if not suspects.any():
         return None
     others = distinct[~suspects]
@@ -111,6 +112,15 @@ def suspect_numbers(name: str, values: pa.Array | pa.ChunkedArray) -> str | None
         f"column {name!r}: {say_counts(held)}, far from the other values ({others[0]:g} to {others[-1]:g}); "
         f"if this means missing, use {options}"
     )
+
+
+def _is_minus_one(distinct: Any, counts: Any) -> Any:
+    """Tell which value is -1, repeated, among many whole numbers that are not negative and reach far."""
+    others = distinct[1:]
+    held = distinct == -1
+    if not held[0] or counts[0] < 2 or len(others) <= 10 or others[-1] <= 20:
+        return held & False
+    return held & bool((others == np.round(others)).all())
 
 
 def _beyond(distinct: Any, counts: Any) -> Any:

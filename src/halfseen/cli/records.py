@@ -16,6 +16,7 @@ _TOTALS = re.compile(
     r"durchschnitt|totaux|total général|moyenne|totale|media|suma|promedio|totaal|gemiddelde",
     re.IGNORECASE,
 )
+_SUBTOTALS = ("subtotal", "sub-total", "sub total", "zwischensumme", "sous-total", "subtotale", "subtotaal")
 _UNIT = re.compile(rf"\([^()]{{1,15}}\)|\[[^\[\]]{{1,15}}\]|{UNIT}")
 _MIN_ROWS = 5
 _BY_CHANCE = 0.01  # the expected number of empty rows at random, below which they are no accident
@@ -93,7 +94,7 @@ def _find_others(text: pa.Table, header: Sequence[str], keep_empty: bool) -> Ite
     yield "holds units", _only(text, 0, _holds_units(text))
     blank = _blank_end(text)
     last = text.num_rows - 1 - int(blank.sum())
-    yield "holds a total", _only(text, last, _holds_total(text, last))
+    yield "holds a total", _only(text, last, _holds_total(text, last)) | _holds_subtotals(text)
     if not keep_empty:
         yield "has no values", blank & _is_no_accident(text, blank)
 
@@ -107,8 +108,8 @@ def _only(text: pa.Table, row: int, found: bool) -> Mask:
 def _repeats_header(text: pa.Table, header: Sequence[str]) -> Mask:
     """Tell which rows have the name of every column in its place."""
     same = np.ones(text.num_rows, dtype=bool)
-    if all(re.fullmatch(r"[\d.,\s-]*", name) for name in header):
-        return ~same
+    if len(header) == 1 or all(re.fullmatch(r"[\d.,\s-]*", name) for name in header):
+        return ~same  # one word is as likely a value
     for name, column in zip(header, text.columns, strict=True):
         same &= as_mask(pc.equal(pc.utf8_trim_whitespace(column), name.strip()).combine_chunks())
         if not same.any():
@@ -135,6 +136,12 @@ def _holds_total(text: pa.Table, row: int) -> bool:
             alone = pc.sum(pc.equal(pc.utf8_trim_whitespace(column), word)).as_py() == 1
             return alone and _TOTALS.fullmatch(word.rstrip(" :")) is not None
     return False
+
+
+def _holds_subtotals(text: pa.Table) -> Mask:
+    """Tell which rows begin with a word for subtotals, which are never values."""
+    first = pc.utf8_lower(pc.utf8_trim_whitespace(text.column(0)))
+    return as_mask(pc.is_in(first, value_set=pa.array(_SUBTOTALS, first.type)).combine_chunks())
 
 
 def _blank_end(text: pa.Table) -> Mask:
