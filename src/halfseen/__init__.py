@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.departures.result import Sensitivity
     from halfseen.departures.sweep import sensitivity
     from halfseen.diagnosis.summary import Diagnosis, describe
+    from halfseen.estimators.auto_imputer import AutoImputer
     from halfseen.estimators.autoimpute import AutoImpute
     from halfseen.estimators.boosting import BoostingClassifier, BoostingRegressor
     from halfseen.estimators.bootstrap import BootstrapImputer
@@ -63,6 +64,7 @@ __all__ = [
     "CFNADE",
     "MADE",
     "AutoImpute",
+    "AutoImputer",
     "AutoRec",
     "BoostingClassifier",
     "BoostingRegressor",

@@ -55,6 +55,7 @@ class FakeImputer:
     random_state: int = 0
     n_posterior_draws: int = 0
     callback: object = None
+    max_seconds: float = 120.0
     schema_: FakeSchema = field(init=False, default=None)
 
     def fit(self, table):
@@ -115,7 +116,7 @@ def no_beats(monkeypatch):
 
 @pytest.fixture
 def fakes(monkeypatch):
-    for name in ("GaussianImputer", "MixtureImputer", "MeanImputer"):
+    for name in ("AutoImputer", "GaussianImputer", "MixtureImputer", "MeanImputer"):
         monkeypatch.setattr(halfseen, name, FakeImputer, raising=False)
     monkeypatch.setattr(halfseen, "Schema", FakeSchema, raising=False)
     monkeypatch.setattr(halfseen, "__version__", "0.0.test", raising=False)

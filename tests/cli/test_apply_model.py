@@ -67,7 +67,7 @@ def test_a_saved_imputer_gives_what_the_fitted_one_gave(command, model, tmp_path
     code, out, err = command("impute", "train.csv", "--model", model, "-o", "again.csv")
     assert (code, out) == (0, ""), err
     assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
-    assert "GaussianImputer, fitted before and not fitted again" in err
+    assert "AutoImputer, fitted before and not fitted again" in err
     assert "missing rates do not differ from training" in err
 
 

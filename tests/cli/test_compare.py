@@ -129,7 +129,7 @@ def test_long_tables_are_cut_and_this_is_said(run, table):
         (["missing.csv"], "missing.csv: no such file"),
         (
             ["in.csv", "--methods", "mean,magic"],
-            "unknown method 'magic'; choose from gaussian, mixture, circuit, ",
+            "unknown method 'magic'; choose from auto, gaussian, mixture, circuit, ",
         ),
         (["in.csv", "--methods", ","], "--methods is empty"),
         (["in.csv", "--rate", "1.5"], "--rate must be between 0 and 1, got 1.5"),

@@ -71,12 +71,10 @@ def test_draws_are_stacked_with_a_first_column_of_another_name_if_taken(run, tmp
     assert [row[0] for row in rows[1:]] == ["1", "1", "2", "2", "3", "3"]
 
 
-def test_draws_make_a_gaussian_imputer_proper(run, table, monkeypatch):
+def test_draws_are_proper_by_default(run, table, monkeypatch):
     seen = []
-    kind = halfseen.GaussianImputer
-    monkeypatch.setattr(
-        halfseen, "GaussianImputer", lambda **settings: seen.append(settings) or kind(**settings)
-    )
+    kind = halfseen.AutoImputer
+    monkeypatch.setattr(halfseen, "AutoImputer", lambda **settings: seen.append(settings) or kind(**settings))
     run("impute", table, "-o", "out.csv", "--draws", 7, "--seed", 5)
     run("impute", table, "-o", "out.csv")
     assert [(one["n_posterior_draws"], one["random_state"]) for one in seen] == [(7, 5), (0, 0)]
@@ -126,13 +124,13 @@ def test_options_of_a_csv_reach_the_reader(run, tmp_path):
 
 
 def test_a_warning_is_one_note_and_reaches_the_report(run, table, tmp_path, monkeypatch):
-    class Warning(halfseen.GaussianImputer):
+    class Warning(halfseen.AutoImputer):
         def fit(self, table):
             for _ in range(2):
                 __import__("warnings").warn("Column 'x' is\nodd.", HalfseenWarning, stacklevel=1)
             return super().fit(table)
 
-    monkeypatch.setattr(halfseen, "GaussianImputer", Warning)
+    monkeypatch.setattr(halfseen, "AutoImputer", Warning)
     _, _, err = run("impute", table, "-o", "out.csv", "--report", "r.html")
     assert [line for line in err.splitlines() if "odd" in line] == ["    note  Column 'x' is odd."]
     assert "is odd." in (tmp_path / "r.html").read_text(encoding="utf-8")
@@ -207,7 +205,7 @@ def test_bad_input_gets_one_line_and_leaves_nothing(run, tmp_path, case):
     ],
 )
 def test_an_unwritable_output_is_refused_before_the_work(run, table, tmp_path, monkeypatch, output, reason):
-    monkeypatch.setattr(halfseen, "GaussianImputer", None)
+    monkeypatch.setattr(halfseen, "AutoImputer", None)
     check_refusal(*run("impute", table, "-o", output), reason, tmp_path, ["in.csv"])
 
 
@@ -378,10 +376,24 @@ def test_a_report_can_say_how_well_known_cells_are_filled(tmp_path):
     page = report.read_text()
     assert "Accuracy on known values" in page
     assert all(
-        f'<td class="name">{method}</td>' in page for method in ("gaussian", "mean", "median", "iterative")
+        f'<td class="name">{method}</td>' in page for method in ("auto", "mean", "median", "iterative")
     )
     assert main(command) == 0
     assert "Accuracy on known values" not in report.read_text()
+
+
+def test_a_line_and_the_report_say_what_was_chosen_and_why(tmp_path, capsys):
+    report = tmp_path / "r.html"
+    command = ["impute", PENGUINS, "-o", str(tmp_path / "o.csv"), "--seed", "1", "--max-seconds", "30"]
+    assert main([*command, "--report", str(report)]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  chosen")]
+    assert "AutoImputer mixes" in line or "AutoImputer uses" in line
+    assert line.removeprefix("  chosen").strip().split(" (")[0] in report.read_text()
+
+
+def test_an_assumption_about_missingness_needs_no_method(tmp_path, capsys):
+    assert main(["impute", PENGUINS, "-o", str(tmp_path / "o.csv"), "--missingness", "mar"]) == 0
+    assert "  chosen" not in capsys.readouterr().err
 
 
 def test_evaluate_without_a_report_is_an_error(tmp_path, capsys):
@@ -390,7 +402,7 @@ def test_evaluate_without_a_report_is_an_error(tmp_path, capsys):
 
 
 def test_a_report_asks_for_draws_and_intervals_of_some_rows_only(run, tmp_path, monkeypatch):
-    asked, imputer = [], halfseen.GaussianImputer
+    asked, imputer = [], halfseen.AutoImputer
     usual = imputer.interval
 
     def interval(self, table, level):

@@ -43,7 +43,7 @@ def fail_with(monkeypatch, error, where="fit"):
     def broken(self, *args, **kwargs):
         raise error
 
-    monkeypatch.setattr(halfseen.GaussianImputer, where, broken)
+    monkeypatch.setattr(halfseen.AutoImputer, where, broken)
 
 
 def last_line(err):
@@ -95,14 +95,14 @@ def test_tests_see_a_defect_with_its_traceback(run, table, monkeypatch, case):
 
 
 def test_warnings_of_other_packages_do_not_reach_a_user(run, table, monkeypatch, as_a_user):
-    fit = halfseen.GaussianImputer.fit
+    fit = halfseen.AutoImputer.fit
 
     def warn(self, given):
         warnings.warn("overflow encountered", RuntimeWarning, stacklevel=1)
         np.asarray([1e308]) * 10
         return fit(self, given)
 
-    monkeypatch.setattr(halfseen.GaussianImputer, "fit", warn)
+    monkeypatch.setattr(halfseen.AutoImputer, "fit", warn)
     code, _, err = run("impute", table, "-o", "out.csv")
     assert code == 0
     assert "overflow" not in err

@@ -54,6 +54,8 @@ class ImputerRow(Row):
         not so where they carry the uncertainty of the parameters.
     symmetric : the distribution of a number given the rest is symmetric, so any interval holds its mean.
     exact_score : `score_samples` is the log density itself, so that its marginals are exact; not a bound.
+    coherent : the distribution of a number given levels that are drawn is the one given levels that are seen.
+        Not so where different columns are drawn from different models.
     has_density : there is `score_samples`. Not so where conditional distributions are not those of one joint
         distribution.
     scores_the_mask : `score_samples` is the joint log density of what was seen *and* of which numbers are
@@ -63,6 +65,7 @@ class ImputerRow(Row):
 
     levels_sum: bool = True
     has_density: bool = True
+    coherent: bool = True
     exact_score: bool = True
     scores_the_mask: bool = False
     draws_have_the_mean: bool = True
@@ -100,6 +103,13 @@ IMPUTERS = (
             scores_the_mask=True,
         )
         for missingness in ("self-masking-probit", "self-masking-gaussian")
+    ),
+    ImputerRow(
+        "auto",
+        made("auto", candidates=["mean", "gaussian"]),
+        {"max_seconds": [60, 120]},
+        coherent=False,
+        **_NO_DENSITY,
     ),
     ImputerRow("trees", made("trees", **_SMALL_TREES), {"max_iter": [2, 4]}, **_NO_DENSITY),
     ImputerRow("mean", made("mean"), {"random_state": [0, 1]}),

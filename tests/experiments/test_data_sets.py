@@ -5,6 +5,7 @@ import pytest
 from halfseen.datasets import physionet
 from halfseen.experiments import (
     EXPERIMENTS,
+    auto,
     circuit_classifier,
     convac,
     convac_mnist,
@@ -20,6 +21,7 @@ from halfseen.experiments import (
 )
 
 LOADING = {
+    "auto": auto,
     "tables": tables,
     "notmiwae": notmiwae,
     "notmiwae-toys": notmiwae_disc,

@@ -46,6 +46,7 @@ def impute_command(
     source: options.Source,
     output: impute_options.Output = None,
     method: impute_options.ImputationMethod = DEFAULT_METHOD,
+    max_seconds: impute_options.MaxSeconds = 120.0,
     missingness: impute_options.Assumption = None,
     draws: impute_options.Draws = None,
     seed: impute_options.Seed = 0,
@@ -83,7 +84,8 @@ def impute_command(
         impute_options.check_for_model(context)
     impute_options.check_target(source, output, in_place)
     request = Request(
-        source=source, output=source if output is None else output, method=method.value,
+        source=source, output=source if output is None else output,
+        method=impute_options.method_for(context, method).value, max_seconds=max_seconds,
         missingness=missingness, draws=draws, seed=seed, schema=schema, report=report, evaluate=evaluate,
         level=level, delimiter=delimiter, encoding=encoding, nulls=tuple(null or ()),
         default_nulls=not no_default_nulls, number_formats=tuple(number_format or ()),

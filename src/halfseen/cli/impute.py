@@ -38,6 +38,7 @@ class Request:
     source: str
     output: str
     method: str = DEFAULT_METHOD.value
+    max_seconds: float = 120.0
     missingness: str | None = None
     draws: int | None = None
     seed: int = 0
@@ -82,6 +83,8 @@ def build_imputer(request: Request, overrides: dict[str, Any] | None, callback: 
         common[request.draws_parameter] = request.draws or 0
     if find_method(request.method).steps is not None:
         common["callback"] = callback
+    if request.method == "auto":
+        common["max_seconds"] = request.max_seconds
     return build(request.named_method, **common)
 
 
@@ -211,6 +214,8 @@ def _fit(request: Request, reporter: Reporter) -> Work:
         imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
         seconds = time.perf_counter() - started
     _say_kinds(imputer.schema_.columns, reporter)
+    if hasattr(imputer, "reason_"):
+        reporter.say("chosen", imputer.reason_)
     proper = request.draws_parameter is not None and request.draws is not None
     return Work(imputer, file, file.table, request.named_method, proper, seconds=seconds)
 
@@ -379,6 +384,7 @@ def _make_page(
         training_drift=None if work.rows is None else work.rows.drift.to_dict(),
         structure=_structure(imputer),
         check=None if check is None else check.to_dict(),
+        reason=getattr(imputer, "reason_", ""),
     )
     if not request.evaluate:
         return render(summary)

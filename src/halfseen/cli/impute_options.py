@@ -10,7 +10,15 @@ from halfseen.vocabulary import Missingness
 Output = Annotated[
     str | None, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")
 ]
-ImputationMethod = Annotated[Method, typer.Option(help="The imputation model.")]
+ImputationMethod = Annotated[
+    Method,
+    typer.Option(
+        help="The imputation model; auto chooses on the table (gaussian, if --missingness is given)."
+    ),
+]
+MaxSeconds = Annotated[
+    float, typer.Option(min=1.0, help="The time for fitting with the method auto, approximately.")
+]
 Assumption = Annotated[Missingness | None, typer.Option(help=explain_missingness())]
 Draws = Annotated[
     int | None,
@@ -67,10 +75,16 @@ NoSkipRules = Annotated[
 ]
 
 OF_FITTING = (
-    "method", "missingness", "schema", "save_model", "checkpoint", "fill_all", "derived", "no_skip_rules",
-    "evaluate",
+    "method", "max_seconds", "missingness", "schema", "save_model", "checkpoint", "fill_all", "derived",
+    "no_skip_rules", "evaluate",
 )  # fmt: skip
 """Parameters that only a fit has; a saved model has been fitted already."""
+
+
+def method_for(context: typer.Context, method: Method) -> Method:
+    """Return the method; without any, an assumption about missingness asks for the Gaussian."""
+    asked = is_given(context, "missingness") and not is_given(context, "method")
+    return Method("gaussian") if asked else method
 
 
 def is_given(context: typer.Context, name: str) -> bool:

@@ -15,7 +15,7 @@ OFFERED = {
 Method = StrEnum("Method", {name.replace("-", "_"): name for name in OFFERED})  # type: ignore[misc]
 """The imputers that the command line offers, as it lists them."""
 
-DEFAULT_METHOD = Method("gaussian")
+DEFAULT_METHOD = Method("auto")
 
 RIVALS = ("median", "knn", "iterative")
 """Imputers of scikit-learn that take part in comparisons."""

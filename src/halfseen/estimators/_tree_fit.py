@@ -34,6 +34,7 @@ from halfseen.models.tree_heads import (
     as_scores,
     predict_cell,
 )
+from halfseen.training.time_limit import is_over
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -95,7 +96,7 @@ def fit_trees(
         is_last = r + 1 == settings.n_rounds
         fit = partial(_fit_column, model, training, settings=settings, is_last=is_last)
         found = [one for one in map_in_threads(fit, range(len(columns))) if one is not None]
-        if not found:
+        if not found or (rounds and is_over()):
             break
         rounds.append({one.head.column: one.head for one in found})
         if not is_last:
@@ -175,6 +176,8 @@ def _fit_column(
     model: TabularTrees, training: Training, c: int, settings: TreeSettings, *, is_last: bool
 ) -> _Grown | None:
     """Returns what trees say of a column, None if it has too few observed cells or too many levels."""
+    if is_over():
+        return None
     n_groups = model.blocks[c].n_groups if c in model.blocks else 0
     if (training.hidden_in[:, c] >= 0).sum() < MIN_EXAMPLES or n_groups > MAX_LEVELS:
         return None
@@ -203,25 +206,23 @@ def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
 
 
 def _fit_numbers(examples: _Examples, settings: TreeSettings, *, is_last: bool) -> _Grown:
-    """Returns what trees say of numbers; only those of the last round are asked for a distribution."""
+    """Returns what trees say of numbers; the spread varies in the last round only, which is asked for it."""
     inputs, target, growth = examples.inputs, examples.target, settings.growth
     unit = float(target.std()) or 1.0
     error = (target - inputs[:, -2]) / unit
     change, forests, constants = _cross_fit(examples, error, growth)
-    size = np.abs(error - change)
-    typical, spreads = np.full(N_FOLDS, max(float(size.mean()), 1e-12)), [Forest.empty()] * N_FOLDS
-    if is_last:  # the trees of other rounds give locations only
-        calm = replace(
-            growth, max_iter=-(-growth.max_iter // 2), min_samples_leaf=2 * growth.min_samples_leaf
-        )
-        spread, spreads, constant = _cross_fit(examples, size, calm)
+    sizes = np.abs(error - change)
+    typical, spreads = np.full(N_FOLDS, max(float(sizes.mean()), 1e-12)), [Forest.empty()] * N_FOLDS
+    spread = np.full(len(sizes), typical[0])
+    if is_last:
+        few = -(-growth.max_iter // 2)
+        calm = replace(growth, max_iter=few, min_samples_leaf=2 * growth.min_samples_leaf)
+        spread, spreads, constant = _cross_fit(examples, sizes, calm)
         typical = np.maximum(constant, 1e-12)
-        size = np.clip(spread, SMALLEST_SPREAD * typical.mean(), LARGEST_SPREAD * typical.mean())
+    size = np.clip(spread, SMALLEST_SPREAD * typical.mean(), LARGEST_SPREAD * typical.mean())
     matched = _is_matched(target) if settings.matching is None else settings.matching
     location = inputs[:, -2] + unit * change
-    windows = _windows(
-        location, (target - location) / (unit * np.maximum(size, 1e-12)), examples.cells, matched
-    )
+    windows = _windows(location, (target - location) / (unit * size), examples.cells, matched)
     column, predictors = examples.column, examples.predictors
     folds = [
         NumberHead(column, predictors, unit, np.array(pair), one, other, *windows, matched)

@@ -99,6 +99,17 @@ _PRESETS = {
 
 CATALOGUE = (
     Method(
+        "auto",
+        "AutoImputer",
+        "auto_imputer",
+        Family.TABLE_IMPUTER,
+        "Auto",
+        "Several methods are compared on known cells of the table that are hidden from them, and each column "
+        "is imputed by the best of them or by a mixture.",
+        steps=None,
+        draws_parameter="n_posterior_draws",
+    ),
+    Method(
         "gaussian",
         "GaussianImputer",
         "imputers",

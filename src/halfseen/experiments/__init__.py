@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from halfseen.experiments import (
+    auto,
     circuit_classifier,
     convac,
     convac_mnist,
@@ -47,6 +48,7 @@ _MODULES = (
     missvae_tables,
     missvae_images,
     tables,
+    auto,
     margins,
     sparsity,
     sparsity_cells,

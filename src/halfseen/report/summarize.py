@@ -59,6 +59,7 @@ def summarize(
     training_drift: Summary | None = None,
     structure: Summary | None = None,
     check: Mapping[str, Any] | None = None,
+    reason: str = "",
 ) -> Summary:
     """Count what was missing and compare what was filled with what was observed.
 
@@ -98,6 +99,8 @@ def summarize(
         The structure of a circuit, made by `halfseen.report.circuit_tree.summarize_structure`.
     check : mapping, optional
         The outcome of a check on hidden known values: the dict of a `FillCheck`.
+    reason : str
+        Why the methods were chosen, if they were chosen on the table.
 
     Returns
     -------
@@ -116,6 +119,7 @@ def summarize(
         **_count(empty, n_left),
         "left": _summarize_left(columns, left or {}),
         "method": method,
+        "reason": reason,
         "seed": seed,
         "seconds": float(seconds),
         "version": version,

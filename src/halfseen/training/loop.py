@@ -26,6 +26,7 @@ from halfseen.training.progress import Backoff, History, Progress, Stopped
 from halfseen.training.schedule import Schedule, rate_factor
 from halfseen.training.step import Optimiser
 from halfseen.training.stopping import EarlyStopping
+from halfseen.training.time_limit import is_over
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 RowsT = TypeVar("RowsT", bound=Rows)
@@ -234,6 +235,9 @@ class _Run(Generic[ModuleT, RowsT]):
             while len(self.state.history.train_loss) < self.settings.max_epochs:
                 if self.stopping.exhausted:
                     stopped = "patience"
+                    break
+                if self.state.history.train_loss and is_over():
+                    stopped = "time"
                     break
                 if self._advance() and callback is not None:
                     callback(self._progress(time.monotonic() - began))

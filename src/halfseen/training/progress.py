@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Stopped = Literal["max_epochs", "patience"]
+Stopped = Literal["max_epochs", "patience", "time"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class History:
     best_epoch : int or None
         The index of the epoch whose weights were kept; None if no epoch was finished.
     stopped : str
-        ``"max_epochs"`` or ``"patience"``.
+        ``"max_epochs"``, ``"patience"`` or ``"time"``.
     backoffs : tuple of Backoff
         Every time a value was not finite, and the learning rate was halved.
     compiled : bool

@@ -1,0 +1,232 @@
+r"""Weights of several predictive distributions, by their scores on hidden cells.
+
+The CRPS of a mixture of distributions, and the squared error of its mean, are quadratic in the weights:
+
+.. math::
+    \mathrm{CRPS}(w) = \sum_m w_m \mathrm{E}|X_m - y| - \tfrac12 \sum_{mn} w_m w_n \mathrm{E}|X_m - X_n'|,
+    \qquad \mathrm{SE}(w) = \Big(\sum_m w_m (\mu_m - y)\Big)^2
+
+so their means over hidden cells are known for all weights at once. For levels it is the log-loss.
+
+References
+----------
+Gneiting & Raftery (2007), Strictly proper scoring rules, for the CRPS; Yao, Vehtari, Simpson & Gelman (2018),
+Using stacking to average Bayesian predictive distributions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.optimize
+
+Floats = npt.NDArray[np.float64]
+
+PRIOR = 60.0  # hidden cells that all columns together count as, for the weights of each column
+SMALLEST = 0.05  # weights below are zero
+SMALLEST_LOSS = 1e-9
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What M models say of the hidden cells of one column, and the truth.
+
+    Shapes
+    ------
+    truth : (N), numbers in standard deviations, or levels
+    half : (N), 0 or 1; cells of a row are in one half
+    points : (M, N), means or most probable levels
+    atoms : (M, N, K), quantiles of numbers; None for levels
+    likelihood : (M, N), the probability of the true level; None for numbers
+    """
+
+    truth: Floats
+    half: npt.NDArray[np.int64]
+    points: Floats
+    atoms: Floats | None = None
+    likelihood: Floats | None = None
+
+    def of(self, cells: npt.NDArray[np.bool_]) -> "Answers":
+        """Returns part of the cells."""
+        return Answers(
+            self.truth[cells],
+            self.half[cells],
+            self.points[:, cells],
+            None if self.atoms is None else self.atoms[:, cells],
+            None if self.likelihood is None else self.likelihood[:, cells],
+        )
+
+    def losses(self) -> Floats:
+        """Returns (M): CRPS, or log-loss, of each model."""
+        if self.likelihood is not None:
+            found: Floats = -np.log(self.likelihood).mean(axis=1)
+            return found
+        assert self.atoms is not None
+        return np.array([_crps(atoms, self.truth).mean() for atoms in self.atoms])
+
+    def errors(self) -> Floats:
+        """Returns (M): squared error, or share of wrong levels, of each model."""
+        wrong = self.points != self.truth if self.atoms is None else (self.points - self.truth) ** 2
+        errors: Floats = np.asarray(wrong, dtype=np.float64).mean(axis=1)
+        return errors
+
+
+@dataclass(frozen=True)
+class NumberLoss:
+    """The loss of weights for numbers: CRPS plus half the squared error, each relative to the best model's.
+
+    Shapes
+    ------
+    linear : (M), quadratic : (M, M)
+    """
+
+    n_cells: int
+    linear: Floats
+    quadratic: Floats
+
+    @classmethod
+    def of(cls, answers: Answers) -> "NumberLoss":
+        """Returns the mean loss over the cells of a column."""
+        assert answers.atoms is not None
+        atoms, truth = answers.atoms, answers.truth
+        to_truth = np.abs(atoms - truth[:, None]).mean(axis=(1, 2))
+        between = np.zeros((len(atoms), len(atoms)))
+        for m in range(len(atoms)):
+            for n in range(m, len(atoms)):
+                gaps = np.abs(atoms[m][:, :, None] - atoms[n][:, None, :]).mean()
+                between[m, n] = between[n, m] = gaps
+        errors = answers.points - truth
+        products = errors @ errors.T / len(truth)
+        crps = max(float((to_truth - 0.5 * between.diagonal()).min()), SMALLEST_LOSS)
+        square = max(float(products.diagonal().min()), SMALLEST_LOSS)
+        return cls(len(truth), to_truth / crps, products / square - between / crps)
+
+    @classmethod
+    def pooled(cls, losses: Sequence["NumberLoss"]) -> "NumberLoss":
+        """Returns the mean loss over the cells of several columns."""
+        total = sum(loss.n_cells for loss in losses)
+        linear = sum((loss.n_cells / total * loss.linear for loss in losses), np.zeros(1))
+        quadratic = sum((loss.n_cells / total * loss.quadratic for loss in losses), np.zeros(1))
+        return cls(total, linear, quadratic)
+
+    def __call__(self, w: Floats) -> tuple[float, Floats]:
+        """Returns the loss of weights, and its gradient."""
+        slope = self.quadratic @ w
+        return float(w @ self.linear + 0.5 * w @ slope), self.linear + slope
+
+
+@dataclass(frozen=True)
+class LevelLoss:
+    """The loss of weights for levels: log-loss.
+
+    Shapes
+    ------
+    likelihood : (M, N)
+    """
+
+    likelihood: Floats
+
+    @classmethod
+    def of(cls, answers: Answers) -> "LevelLoss":
+        """Returns the mean loss over the cells of a column."""
+        assert answers.likelihood is not None
+        return cls(np.maximum(answers.likelihood, SMALLEST_LOSS))
+
+    @classmethod
+    def pooled(cls, losses: Sequence["LevelLoss"]) -> "LevelLoss":
+        """Returns the mean loss over the cells of several columns."""
+        return cls(np.concatenate([loss.likelihood for loss in losses], axis=1))
+
+    @property
+    def n_cells(self) -> int:
+        """The number of cells."""
+        return self.likelihood.shape[1]
+
+    def __call__(self, w: Floats) -> tuple[float, Floats]:
+        """Returns the loss of weights, and its gradient."""
+        mixed = w @ self.likelihood
+        return float(-np.log(mixed).mean()), -(self.likelihood / mixed).mean(axis=1)
+
+
+Loss = NumberLoss | LevelLoss
+
+
+def find_weights(columns: Sequence[Answers]) -> tuple[Floats, bool]:
+    """Returns weights (M, C) of columns of one kind, and whether they are those of mixtures.
+
+    Mixtures are used if their weights, found on one half of the rows, have a lower loss on the other half
+    than the single model that is best on the first, summed over columns and both directions. Otherwise each
+    column has one model.
+    """
+    gain = 0.0
+    for half in (0, 1):
+        learn = [answers.of(answers.half == half) for answers in columns]
+        test = [_loss(answers.of(answers.half != half)) for answers in columns]
+        for mixture, single, loss in zip(_mixtures(learn), _singles(learn), test, strict=True):
+            if loss is not None:
+                gain += loss.n_cells * (loss(single)[0] - loss(mixture)[0])
+    mixed = gain > 0
+    return np.stack(_mixtures(columns) if mixed else _singles(columns), axis=1), mixed
+
+
+def _mixtures(columns: Sequence[Answers]) -> list[Floats]:
+    return [_solve(parts, len(columns[0].points)) for parts in _shrunk(columns)]
+
+
+def _singles(columns: Sequence[Answers]) -> list[Floats]:
+    vertices = np.eye(len(columns[0].points))
+    totals = [
+        [sum(weight * loss(vertex)[0] for weight, loss in parts) for vertex in vertices]
+        for parts in _shrunk(columns)
+    ]
+    return [vertices[int(np.argmin(total))] for total in totals]
+
+
+def _loss(answers: Answers) -> Loss | None:
+    """Returns the loss of one column; None without cells."""
+    if not len(answers.truth):
+        return None
+    return LevelLoss.of(answers) if answers.atoms is None else NumberLoss.of(answers)
+
+
+def _shrunk(columns: Sequence[Answers]) -> list[list[tuple[float, Loss]]]:
+    """Returns, for each column, its loss and that of all columns, with the weights with which they count."""
+    losses = [_loss(answers) for answers in columns]
+    present: list[Any] = [loss for loss in losses if loss is not None]
+    if not present:
+        return [[] for _ in columns]
+    pooled = (PRIOR, type(present[0]).pooled(present))
+    return [[pooled] if loss is None else [(float(loss.n_cells), loss), pooled] for loss in losses]
+
+
+def _solve(parts: Sequence[tuple[float, Loss]], n_models: int) -> Floats:
+    """Returns the weights on the simplex with the lowest loss; small ones are zero."""
+    scale = sum(weight for weight, _ in parts) or 1.0
+
+    def total(w: Floats) -> tuple[float, Floats]:
+        found = [(weight / scale, *loss(w)) for weight, loss in parts]
+        slope: Floats = sum((weight * g for weight, _, g in found), np.zeros(n_models))
+        return sum(weight * value for weight, value, _ in found), slope
+
+    start = np.full(n_models, 1.0 / n_models)
+    sums_to_one: Any = {"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": np.ones_like}
+    found = scipy.optimize.minimize(
+        total,
+        start,
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * n_models,
+        constraints=[sums_to_one],
+    )
+    weights = np.where(found.x < SMALLEST, 0.0, found.x)
+    normalised: Floats = weights / weights.sum()
+    return normalised
+
+
+def _crps(atoms: Floats, truth: Floats) -> Floats:
+    """Returns the CRPS (N) of equally probable atoms (N, K)."""
+    gaps = np.abs(atoms[:, :, None] - atoms[:, None, :]).mean(axis=(1, 2))
+    found: Floats = np.abs(atoms - truth[:, None]).mean(axis=1) - 0.5 * gaps
+    return found

@@ -1,0 +1,310 @@
+"""The imputer that chooses among the others, on the user's own table."""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from torch import Tensor
+
+from halfseen.data.incomplete import Incomplete
+from halfseen.estimators import _race
+from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._parameters import check_number, check_whole
+from halfseen.estimators.catalogue import CATALOGUE, Family, find_method
+from halfseen.estimators.imputers import GaussianImputer
+from halfseen.estimators.model_file import rebuild
+from halfseen.models.tabular import TabularCompletion
+from halfseen.models.tabular_stack import TabularStack
+from halfseen.training.time_limit import time_limit
+
+CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 400, "mixture": 400, "circuit": 400, "miwae": 500}
+"""The default candidates, simplest first, and the number of rows from which each takes part."""
+
+MIN_ROWS = 50  # with fewer rows there is no race
+RACE_SHARE = 0.4  # of the time
+MAX_TRAINED_ROWS = 100_000  # of models that are trained by gradients
+SMALLEST_SHARE = 0.1  # a candidate whose weight is lower in every column is not fitted again
+
+
+class AutoImputer(BaseImputer):
+    """Imputation by the methods that impute the user's own table best.
+
+    Known values are hidden, half of them completely at random and half by the mechanism that is learned from
+    the missing values of the table. Candidates are fitted without them, simplest first, and scored by how
+    well they predict them: by their single values and by their distributions. Each column then has a mixture
+    of the candidates, with weights that are best on the hidden values (stacking), or the single best
+    candidate if mixtures do not win on rows that were not used for the weights. The chosen candidates are
+    fitted again, to all rows. Values are assumed to be missing at random (MAR).
+
+    Parameters
+    ----------
+    max_seconds : float, default=120.0
+        The time for `fit`, approximately. Two fifths are for the choice. Candidates for which no time is left
+        do not take part, and training by gradients ends when its time is over. Results depend on the speed
+        of the computer only if the time is used up.
+    candidates : {"auto"} or list of str, default="auto"
+        The names of the candidates on the command line, simplest first. ``"auto"`` is mean and Gaussian;
+        trees, mixture and circuit from 400 rows on, and MIWAE from 500.
+    n_posterior_draws : int, default=0
+        With more than 0, draws are for pooling and must carry the uncertainty of the parameters. Then there
+        is no race, and the only candidate is a `GaussianImputer` with this parameter.
+    add_indicator : bool, default=False
+        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
+        values in `fit`, which tells where they were.
+    schema : dict, optional
+        As in `GaussianImputer`.
+    random_state : int, numpy generator or None, default=None
+        Seeds the choice of hidden values, fits and draws.
+
+    Attributes
+    ----------
+    schema_ : Schema
+        The kind of each column, and the reasons.
+    columns_left_ : dict of str to str
+        The columns of a data frame whose missing values are left empty, and the reasons.
+    reason_ : str
+        What was chosen and why, in sentences.
+    chosen_ : dict of str to dict
+        For each modelled column, the weights of the candidates by name.
+    scores_ : list of dict
+        One row per candidate: RMSE and CRPS of hidden numbers, in standard deviations, and accuracy and
+        log-loss of hidden levels. Empty if there was no race.
+    members_ : list of imputers
+        The chosen candidates, fitted to all rows.
+
+    Notes
+    -----
+    With fewer than 50 rows, with one modelled column, or with detection limits, a `GaussianImputer` is used
+    without a race. Of larger tables, at most 3,000 rows take part in the race; models that are trained by
+    gradients are then fitted to at most 100,000 rows. Conditional distributions of a mixture by column are
+    not those of one joint density, so there is no `score_samples`.
+
+    References
+    ----------
+    Yao, Vehtari, Simpson & Gelman (2018), Using stacking to average Bayesian predictive distributions.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], size=90)
+    >>> X[:20, 1] = np.nan
+    >>> imputer = AutoImputer(random_state=0).fit(X)
+    >>> [row["candidate"] for row in imputer.scores_]
+    ['mean', 'gaussian']
+    >>> imputer.chosen_["x1"]
+    {'gaussian': 1.0}
+    """
+
+    _density = False
+    _saved: ClassVar[tuple[str, ...]] = ("reason_", "chosen_", "scores_", "weights_")
+
+    def __init__(
+        self,
+        max_seconds: float = 120.0,
+        *,
+        candidates: str | Sequence[str] = "auto",
+        n_posterior_draws: int = 0,
+        add_indicator: bool = False,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.max_seconds = max_seconds
+        self.candidates = candidates
+        self.n_posterior_draws = n_posterior_draws
+        self.add_indicator = add_indicator
+        self.schema = schema
+        self.random_state = random_state
+
+    @property
+    def _knows_limits(self) -> bool:
+        return True  # then a Gaussian is used, which does
+
+    @property
+    def _holds_out_rows(self) -> bool:
+        return True
+
+    @property
+    def _width(self) -> int:
+        return sum(member._width for member in self.members_) if self.members_ else super()._width
+
+    def _fit_codes(self, codes: Incomplete) -> None:
+        end = time.monotonic() + self._checked_seconds()
+        self.scores_: list[dict[str, Any]] = []
+        self.members_: list[BaseImputer] = []
+        candidates = self._named(len(codes))
+        without = self._why_no_race(codes)
+        self.chosen_: dict[str, dict[str, float]] = {}
+        self.weights_: list[list[float]] = []
+        if not self._modelled:
+            self.reason_ = "There is no column to model."
+            return
+        if without is not None:
+            only = GaussianImputer(n_posterior_draws=self.n_posterior_draws)
+            self.members_ = [self._fit_member(only, codes)]
+            self._keep(["gaussian"], np.ones((1, len(self._modelled))))
+            self.reason_ = f"GaussianImputer was used without a comparison, because {without}."
+            return
+        names, weights = self._choose(candidates, codes, end)
+        self._fit_chosen(candidates, names, weights, codes, end)
+
+    def _choose(
+        self, candidates: Mapping[str, BaseImputer], codes: Incomplete, end: float
+    ) -> tuple[list[str], np.ndarray]:
+        """Holds the race; returns the names of the candidates that are used, and their weights (M, C)."""
+        start = self._fit_member(GaussianImputer(), codes[: _race.MAX_RACE_ROWS])._answers
+        assert start is not None
+        task = _race.make_task(self._modelled, codes, start.point, self.seed_)
+        fits = {name: partial(self._fit_answers, imputer) for name, imputer in candidates.items()}
+        widths = [self._sized(imputer)._width for imputer in candidates.values()]
+        race = _race.run(task, fits, RACE_SHARE * (end - time.monotonic()), max(widths))
+        answers = _race.collect(task, race)
+        weights, mixed = _race.choose(self._modelled, answers)
+        used = weights.max(axis=1) >= SMALLEST_SHARE
+        if not used.all():
+            weights[~used] = 0.0
+            weights /= weights.sum(axis=0)
+        self.scores_ = _race.tabulate(race, answers, weights)
+        self.reason_ = self._explain(race, weights, mixed, int(task.hidden.sum()))
+        names = [name for name, is_used in zip(race.names, used, strict=True) if is_used]
+        return names, weights[used]
+
+    def _fit_chosen(
+        self,
+        candidates: Mapping[str, BaseImputer],
+        names: Sequence[str],
+        weights: np.ndarray,
+        codes: Incomplete,
+        end: float,
+    ) -> None:
+        """Fits the chosen candidates to all rows, within the time that is left."""
+        rows = torch.from_numpy(np.random.default_rng(self.seed_).permutation(len(codes))[:MAX_TRAINED_ROWS])
+        few = codes[rows.sort().values] if len(codes) > MAX_TRAINED_ROWS else codes
+        for position, name in enumerate(names):
+            imputer = candidates[name]
+            with time_limit(max(0.0, (end - time.monotonic()) / (len(names) - position))):
+                trained = hasattr(imputer, "max_epochs")
+                self.members_.append(self._fit_member(imputer, few if trained else codes))
+        self._keep(names, weights)
+
+    def _keep(self, names: Sequence[str], weights: np.ndarray) -> None:
+        self.weights_ = weights.tolist()
+        self.chosen_ = {
+            column.name: {n: float(w) for n, w in zip(names, weights[:, c], strict=True) if w > 0}
+            for c, column in enumerate(self._modelled)
+        }
+
+    def _why_no_race(self, codes: Incomplete) -> str | None:
+        if self.n_posterior_draws:
+            return "draws for pooling need parameters drawn from their posterior distribution"
+        if len(codes) < MIN_ROWS:
+            return f"a table of {len(codes)} rows is too small to compare methods on"
+        if len(self._modelled) < 2:
+            return "there is only one column to model"
+        limits = (c for c in self._modelled if c.censored_below is not None or c.censored_above is not None)
+        censored = next(limits, None)
+        if censored is not None:
+            return f"column {censored.name!r} has detection limits, which only this method uses"
+        return None
+
+    def _explain(self, race: _race.Race, weights: np.ndarray, mixed: Mapping[str, bool], n: int) -> str:
+        means = weights.mean(axis=1)
+        order = [int(m) for m in np.argsort(-means, kind="stable") if means[m] > 0]
+        labels = [_label(name) for name in race.names]
+        *most, last = [f"{labels[m]} ({means[m]:.0%})" if len(order) > 1 else labels[m] for m in order]
+        listed = f"{', '.join(most)} and {last}" if most else last
+        how = "mixes" if any(mixed.values()) else "uses"
+        text = f"AutoImputer {how} {listed}, by how well each predicts {n:,} known cells that were hidden."
+        best = self.scores_[order[0]]
+        told = [("RMSE", "rmse"), ("CRPS", "crps"), ("accuracy", "accuracy")]
+        shown = ", ".join(f"{word} {best[key]:.3f}" for word, key in told if best[key] is not None)
+        base = self.scores_[0]
+        against = ", ".join(f"{base[key]:.3f}" for _, key in told if base[key] is not None)
+        if order[0] != 0:
+            text += f" {labels[order[0]]} alone: {shown}; {labels[0]}: {against}."
+        for name, why in race.left_out.items():
+            text += f" {_label(name)} did not take part: {why}."
+        return text
+
+    def _named(self, n_rows: int) -> dict[str, BaseImputer]:
+        """Returns the candidates by name; by default, those for tables of this size."""
+        given = self.candidates
+        if isinstance(given, str) and given == "auto":
+            given = [name for name, least in CANDIDATES.items() if n_rows >= least]
+        if not isinstance(given, list | tuple) or not given:
+            raise ValueError(f"candidates must be 'auto' or a list of names, got {given!r}.")
+        methods = [find_method(str(name)) for name in given]
+        for method in methods:
+            if method.family != Family.TABLE_IMPUTER or method.name in ("auto", "bootstrap"):
+                raise ValueError(f"candidates must be imputers of tables, got {method.name!r}.")
+        return {method.name: method.estimator() for method in methods}
+
+    def _checked_seconds(self) -> float:
+        check_number("max_seconds", self.max_seconds, lambda v: 0 < v < np.inf, "positive and finite")
+        check_whole("n_posterior_draws", self.n_posterior_draws, 0)
+        return float(self.max_seconds)
+
+    def _sized(self, imputer: BaseImputer) -> Any:
+        """Returns an imputer that knows the columns, as for reading a table, and is not fitted."""
+        member: Any = clone(imputer)
+        member.schema_, member.seed_, member.n_features_in_ = self.schema_, self.seed_, self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            member.feature_names_in_ = self.feature_names_in_
+        return member
+
+    def _fit_member(self, imputer: BaseImputer, codes: Incomplete) -> BaseImputer:
+        member: BaseImputer = self._sized(imputer)
+        member._fit_codes(codes)
+        return member
+
+    def _fit_answers(self, imputer: BaseImputer, codes: Incomplete) -> TabularCompletion | None:
+        return self._fit_member(imputer, codes)._answers
+
+    @property
+    def _answers(self) -> TabularCompletion | None:
+        models = [member._answers for member in self.members_]
+        if not models:
+            return None
+        return models[0] if len(models) == 1 else TabularStack(models, np.array(self.weights_))  # type: ignore[arg-type]
+
+    def _pooling_reservations(self, n_draws: int) -> list[str]:
+        if self.n_posterior_draws and self.members_:
+            return self.members_[0]._pooling_reservations(n_draws)
+        return super()._pooling_reservations(n_draws)
+
+    def _entries(self) -> dict[str, Any]:
+        return super()._entries() | {"members": [member._manifest() for member in self.members_]}
+
+    def _restore_entries(self, description: Mapping[str, Any]) -> None:
+        super()._restore_entries(description)
+        self._described = list(description["members"])
+
+    def _state(self) -> dict[str, Tensor]:
+        return {
+            f"{position}/{name}": tensor
+            for position, member in enumerate(self.members_)
+            for name, tensor in member._state().items()
+        }
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        described = self._described
+        del self._described
+        self.members_ = []
+        for position, manifest in enumerate(described):
+            prefix = f"{position}/"
+            own = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+            member = rebuild(manifest, own)
+            if not isinstance(member, BaseImputer) or member.schema_ != self.schema_:
+                raise ValueError(f"member {position} is not an imputer of this table")
+            self.members_.append(member)
+        weights = np.array(self.weights_, dtype=np.float64).reshape(len(self.members_), -1)
+        shape = (len(self.members_), len(self._modelled) if self.members_ else 0)
+        if weights.shape != shape or (weights < 0).any() or not np.allclose(weights.sum(axis=0), 1.0):
+            raise ValueError("the weights do not fit the members")
+
+
+def _label(name: str) -> str:
+    return next((method.label for method in CATALOGUE if method.name == name), name)

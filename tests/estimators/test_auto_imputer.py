@@ -1,0 +1,170 @@
+"""The choice of imputers: weights that are best on hidden cells, budgets, reasons and files."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import integrate
+
+import halfseen
+from halfseen import AutoImputer, GaussianImputer
+from halfseen.data.incomplete import Incomplete
+from halfseen.estimators import _race
+from halfseen.estimators._stacking import Answers, LevelLoss, NumberLoss, _crps, find_weights
+
+SIMPLE = ["mean", "gaussian"]
+
+
+def correlated(n_rows, seed=0):
+    X = np.random.default_rng(seed).multivariate_normal(np.zeros(3), 0.2 + 0.8 * np.ones((3, 3)), size=n_rows)
+    X[np.random.default_rng(seed + 1).random(X.shape) < 0.2] = np.nan
+    return X
+
+
+def answers(n_cells=200, seed=0):
+    """Two models of numbers: one is right for most cells, the other has no idea."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=n_cells)
+    points = np.stack([truth + 0.3 * rng.normal(size=n_cells), np.zeros(n_cells)])
+    spread = np.array([0.3, 1.0])[:, None, None] * np.linspace(-1.6, 1.6, 19)
+    return Answers(truth, rng.integers(2, size=n_cells), points, points[:, :, None] + spread)
+
+
+def test_the_loss_of_weights_is_the_score_of_the_mixture():
+    a = answers()
+    grid = np.linspace(-9, 9, 40_001)
+    steps = (a.atoms[0, 0] <= grid[:, None]).mean(axis=1) - (a.truth[0] <= grid)
+    assert _crps(a.atoms[0], a.truth)[0] == pytest.approx(integrate.trapezoid(steps**2, grid), abs=1e-3)
+    loss, w = NumberLoss.of(a), np.array([0.25, 0.75])
+    mixture = np.concatenate(
+        [a.atoms[0], np.repeat(a.atoms[1], 3, axis=1)], axis=1
+    )  # a quarter, and the rest
+    crps = _crps(mixture, a.truth).mean() / a.losses().min()
+    square = ((w @ a.points - a.truth) ** 2).mean() / a.errors().min()
+    assert loss(w)[0] == pytest.approx(crps + square / 2, rel=1e-9)
+    slope = [(loss(w + e)[0] - loss(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
+    np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
+
+
+def test_the_loss_of_weights_for_levels_is_the_log_loss_of_the_mixture():
+    likelihood = np.random.default_rng(0).random((2, 50))
+    loss, w = LevelLoss(likelihood), np.array([0.4, 0.6])
+    assert loss(w)[0] == pytest.approx(-np.log(w @ likelihood).mean(), rel=1e-12)
+    slope = [(loss(w + e)[0] - loss(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
+    np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
+
+
+def test_weights_go_to_the_model_that_knows_more_and_a_column_without_cells_takes_those_of_all():
+    nothing = answers().of(np.zeros(200, dtype=bool))
+    weights, _ = find_weights([answers(seed=1), answers(seed=2), nothing])
+    assert weights.shape == (2, 3)
+    np.testing.assert_allclose(weights.sum(axis=0), 1.0)
+    assert (weights[0] > 0.9).all()
+
+
+def test_models_that_err_in_turn_are_mixed():
+    rng = np.random.default_rng(0)
+    truth, turn = rng.normal(size=400), rng.random(400) < 0.5
+    points = np.stack([truth + turn * rng.normal(size=400), truth + ~turn * rng.normal(size=400)])
+    atoms = points[:, :, None] + 0.7 * np.linspace(-1.6, 1.6, 19)
+    weights, mixed = find_weights([Answers(truth, rng.integers(2, size=400), points, atoms)])
+    assert mixed
+    assert (weights > 0.3).all()
+
+
+def test_the_better_method_is_chosen_and_the_reason_says_so():
+    X = correlated(150)
+    imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(X)
+    assert all(chosen.get("gaussian", 0) > 0.7 for chosen in imputer.chosen_.values())
+    assert "Gaussian" in imputer.reason_
+    assert "known cells that were hidden" in imputer.reason_
+    scores = {row["candidate"]: row for row in imputer.scores_}
+    assert scores["gaussian"]["rmse"] < scores["mean"]["rmse"]
+    assert scores["gaussian"]["crps"] < scores["mean"]["crps"]
+
+
+def test_independent_columns_need_no_more_than_the_mean():
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    X[::3, 1] = np.nan
+    imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(X)
+    expected = np.nanmean(X[:, 1])
+    assert np.abs(imputer.transform(X)[::3, 1] - expected).max() < 0.3
+
+
+@pytest.mark.parametrize(
+    ("X", "settings", "why"),
+    [
+        (correlated(30), {}, "a table of 30 rows is too small"),
+        (correlated(100)[:, :1], {}, "there is only one column to model"),
+        (correlated(60), {"n_posterior_draws": 2}, "draws for pooling need"),
+        (correlated(60), {"schema": {"x0": {"censored_below": -1.0}}}, "column 'x0' has detection limits"),
+    ],
+    ids=["tiny", "one column", "pooling", "limits"],
+)
+def test_without_a_race_it_is_a_gaussian_imputer(X, settings, why):
+    imputer = AutoImputer(random_state=0, **settings).fit(X)
+    assert why in imputer.reason_
+    assert imputer.scores_ == []
+    expected = GaussianImputer(random_state=0, **settings).fit(X)
+    np.testing.assert_array_equal(imputer.transform(X), expected.transform(X))
+    np.testing.assert_array_equal(imputer.sample(X, 2), expected.sample(X, 2))
+
+
+def test_a_budget_that_is_too_small_still_gives_the_simple_methods():
+    candidates = [*SIMPLE, "trees"]
+    imputer = AutoImputer(1e-6, candidates=candidates, random_state=0).fit(correlated(120))
+    assert [row["candidate"] for row in imputer.scores_] == ["mean", "gaussian"]
+    assert "Trees did not take part: there was no time left." in imputer.reason_
+
+
+def test_large_tables_are_sampled_for_the_race_and_fitted_whole(monkeypatch):
+    monkeypatch.setattr(_race, "MAX_RACE_ROWS", 80)
+    monkeypatch.setattr(_race, "MAX_SCORED_ROWS", 60)
+    X = correlated(300)
+    imputer = AutoImputer(candidates=["gaussian"], random_state=0).fit(X)
+    np.testing.assert_allclose(
+        imputer.members_[0].model_.gaussian.loc, GaussianImputer(random_state=0).fit(X).model_.gaussian.loc
+    )
+
+
+def test_hidden_cells_are_observed_ones_and_leave_something_in_each_row_and_column():
+    X = correlated(200)
+    codes = Incomplete.from_array(X)
+    columns = GaussianImputer().fit(X).schema_.columns
+    task = _race.make_task(columns, codes, lambda part: part.filled(), seed=0)
+    assert not (task.hidden & ~codes.observed).any()
+    assert 0.1 < float(task.hidden.double().sum() / codes.observed.sum()) < 0.35
+    several = codes.observed.sum(dim=1) > 1
+    assert (task.shown.observed.sum(dim=1)[several] > 0).all()
+    again = _race.make_task(columns, codes, lambda part: part.filled(), seed=0)
+    assert torch.equal(task.hidden, again.hidden)
+
+
+def test_levels_and_numbers_are_saved_with_their_weights(tmp_path):
+    frame = halfseen.datasets.load_penguins("pandas").sample(120, random_state=0)
+    imputer = AutoImputer(candidates=["mean", "gaussian"], random_state=0).fit(frame)
+    imputer.save(tmp_path / "model")
+    loaded = halfseen.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(loaded.transform(frame), imputer.transform(frame))
+    assert (loaded.reason_, loaded.chosen_, loaded.scores_) == (
+        imputer.reason_,
+        imputer.chosen_,
+        imputer.scores_,
+    )
+    assert loaded.candidates == ["mean", "gaussian"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"candidates": "best"}, "candidates must be 'auto' or a list of names, got 'best'"),
+        ({"candidates": []}, r"candidates must be 'auto' or a list of names, got \[\]"),
+        ({"candidates": ["made"]}, "candidates must be imputers of tables, got 'made'"),
+        ({"candidates": ["auto"]}, "candidates must be imputers of tables, got 'auto'"),
+        ({"candidates": ["median"]}, "There is no method 'median'"),
+        ({"max_seconds": 0}, "max_seconds must be positive and finite, got 0"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        AutoImputer(**settings).fit(correlated(60))

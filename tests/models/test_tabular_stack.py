@@ -1,0 +1,69 @@
+"""Mixtures of models by column: their quantiles, and draws from the model that is chosen."""
+
+import numpy as np
+import torch
+from scipy import optimize, stats
+from tolerances import FAILURE_RATE
+
+from halfseen._random import row_keys
+from halfseen.data.incomplete import Incomplete
+from halfseen.models.tabular_stack import TabularStack, _weighted_quantiles
+
+
+class Normal:
+    """A model of two independent numbers with one mean and one spread."""
+
+    def __init__(self, mean, spread):
+        self.mean, self.spread = mean, spread
+
+    def point(self, codes):
+        return torch.where(codes.observed, codes.x, self.mean)
+
+    def quantiles(self, codes, probabilities):
+        z = torch.tensor(stats.norm.ppf(probabilities))[:, None, None]
+        return torch.where(codes.observed, codes.x, self.mean + self.spread * z)
+
+    def draws(self, codes, keys, n_draws):
+        from halfseen._random import row_normals
+
+        noise = np.stack([row_normals(keys, s, 2) for s in range(n_draws)])
+        return torch.where(codes.observed, codes.x, self.mean + self.spread * torch.from_numpy(noise))
+
+    def level_probabilities(self, codes):
+        return {}
+
+
+ROWS = Incomplete.from_array(np.full((3000, 2), np.nan))
+WEIGHTS = np.array([[0.3, 0.0], [0.7, 1.0]])
+STACK = TabularStack([Normal(-2.0, 1.0), Normal(3.0, 0.5)], WEIGHTS)
+
+
+def mixture_cdf(x):
+    return 0.3 * stats.norm.cdf(x, -2.0, 1.0) + 0.7 * stats.norm.cdf(x, 3.0, 0.5)
+
+
+def test_the_mean_is_that_of_the_mixture():
+    torch.testing.assert_close(STACK.point(ROWS[:1]), torch.tensor([[0.3 * -2 + 0.7 * 3, 3.0]]).double())
+
+
+def test_quantiles_are_those_of_the_mixture():
+    found = STACK.quantiles(ROWS[:1], [0.1, 0.2, 0.5, 0.9])[:, 0].numpy()
+    for q, (mixed, alone) in zip([0.1, 0.2, 0.5, 0.9], found, strict=True):
+        exact = optimize.brentq(lambda x, q=q: mixture_cdf(x) - q, -9, 9)
+        np.testing.assert_allclose(mixed, exact, atol=0.03)
+        np.testing.assert_allclose(alone, stats.norm.ppf(q, 3.0, 0.5), rtol=1e-12)
+
+
+def test_draws_follow_the_mixture_and_belong_to_rows():
+    keys = row_keys(ROWS.to_array(), 0)
+    draws = STACK.draws(ROWS, keys, 2)
+    assert stats.kstest(draws[0, :, 0].numpy(), mixture_cdf).pvalue > FAILURE_RATE
+    assert stats.kstest(draws[1, :, 1].numpy(), stats.norm(3.0, 0.5).cdf).pvalue > FAILURE_RATE
+    torch.testing.assert_close(STACK.draws(ROWS[:7], keys[:7], 1)[0], draws[0, :7])
+
+
+def test_weighted_quantiles_of_equal_weights_are_ordinary_ones():
+    atoms = torch.randn(40, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = _weighted_quantiles(atoms, torch.full((40,), 1 / 40, dtype=torch.float64), [0.03, 0.4, 0.9])
+    expected = np.quantile(atoms.numpy(), [0.03, 0.4, 0.9], axis=0, method="hazen")
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9)

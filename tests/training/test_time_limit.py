@@ -1,0 +1,34 @@
+"""A limit on the time of training ends it in good order."""
+
+import numpy as np
+
+from halfseen import MixtureImputer, TreeImputer
+from halfseen.training.time_limit import is_over, time_limit
+
+X = np.random.default_rng(0).normal(size=(100, 3))
+
+
+def test_training_ends_after_one_epoch_when_the_time_is_over():
+    with time_limit(0.0):
+        imputer = MixtureImputer(2, random_state=0).fit(X)
+    assert imputer.history_.stopped == "time"
+    assert len(imputer.history_.train_loss) == 1
+    assert np.isfinite(imputer.transform([[np.nan, 0.0, 1.0]])).all()
+
+
+def test_columns_without_time_for_trees_are_left_to_the_gaussian():
+    with time_limit(0.0):
+        imputer = TreeImputer(random_state=0).fit(X)
+    assert imputer.model_.rounds == ()
+
+
+def test_a_limit_that_is_not_reached_changes_nothing():
+    with time_limit(1000.0):
+        limited = MixtureImputer(2, max_epochs=3, random_state=0).fit(X)
+    assert limited.history_ == MixtureImputer(2, max_epochs=3, random_state=0).fit(X).history_
+
+
+def test_a_limit_within_another_cannot_be_later():
+    with time_limit(0.0), time_limit(1000.0):
+        assert is_over()
+    assert not is_over()
