@@ -49,7 +49,7 @@ def n_missing(path):
 
 
 def test_the_files_of_a_folder_are_imputed_together_into_another(command, folder, tmp_path):
-    code, out, err = command("impute", "data", "-o", "out", "--save-model", "m.half")
+    code, out, err = command("impute", "data", "-o", "out", "--save-model", "m.half", "--method", "gaussian")
     assert (code, out) == (0, ""), err
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.csv", "b.parquet", "c.jsonl"]
     assert [n_missing(path) for path in sorted((tmp_path / "out").iterdir())] == [0, 0, 0]
@@ -65,7 +65,7 @@ def test_the_files_of_a_folder_are_imputed_together_into_another(command, folder
 
 
 def test_outputs_beside_the_files_have_a_word_in_their_names(command, folder):
-    command("impute", "data/a.csv", "-o", "whole.csv", "--save-model", "m.half", "-q")
+    command("impute", "data/a.csv", "-o", "whole.csv", "--save-model", "m.half", "--method", "mean", "-q")
     code, _, err = command("impute", "data/[ab].*", "--model", "m.half", "-o", "data")
     assert code == 0, err
     assert {"a.imputed.csv", "b.imputed.parquet"} < {path.name for path in folder.iterdir()}
