@@ -404,15 +404,18 @@ def _structure(imputer: Any) -> dict[str, Any] | None:
 
 def _check_fill(request: Request, reporter: Reporter, work: Work) -> Any:
     """Return how well hidden known values are filled; a saved model is not fitted again."""
-    from halfseen.cli.known_values import check_known_values
+    from halfseen.cli.known_values import MAX_SECONDS, check_known_values
+
+    quick = replace(request, max_seconds=min(request.max_seconds, MAX_SECONDS))
+    seconds = min(work.seconds, MAX_SECONDS) if request.method == "auto" else work.seconds
 
     def build(settings: dict[str, Any]) -> Any:
-        return build_imputer(request, settings or None, _ignore)
+        return build_imputer(quick, settings or None, _ignore)
 
     with reporter.progress("checking", "hidden known values"):
         return check_known_values(
             work.table, work.imputer.schema_.columns, build if work.rows is None else None, work.imputer,
-            seconds=work.seconds, settings=work.file.settings, seed=request.seed, level=request.level,
+            seconds=seconds, settings=work.file.settings, seed=request.seed, level=request.level,
         )  # fmt: skip
 
 
