@@ -216,7 +216,7 @@ class AutoImputer(BaseImputer):
         labels = [_label(name) for name in race.names]
         *most, last = [f"{labels[m]} ({means[m]:.0%})" if len(order) > 1 else labels[m] for m in order]
         listed = f"{', '.join(most)} and {last}" if most else last
-        how = "mixes" if any(mixed.values()) else "uses"
+        how = "mixes" if any(mixed.values()) and len(order) > 1 else "uses"
         text = f"AutoImputer {how} {listed}, by how well each predicts {n:,} known cells that were hidden."
         best = self.scores_[order[0]]
         told = [("RMSE", "rmse"), ("CRPS", "crps"), ("accuracy", "accuracy")]
