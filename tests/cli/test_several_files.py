@@ -53,7 +53,7 @@ def test_the_files_of_a_folder_are_imputed_together_into_another(command, folder
     assert (code, out) == (0, ""), err
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.csv", "b.parquet", "c.jsonl"]
     assert [n_missing(path) for path in sorted((tmp_path / "out").iterdir())] == [0, 0, 0]
-    assert "fitting  auto, 3 files, data/a.csv to data/c.jsonl" in err
+    assert "fitting  gaussian, 3 files, data/a.csv to data/c.jsonl" in err
     before = [json.loads(line) for line in (folder / "c.jsonl").read_text().splitlines()]
     after = [json.loads(line) for line in (tmp_path / "out" / "c.jsonl").read_text().splitlines()]
     for one, other in zip(before, after, strict=True):

@@ -67,5 +67,5 @@ def test_the_catalogue_imports_no_model():
 
 
 def test_an_unknown_method_is_an_error_that_lists_the_known_ones():
-    with pytest.raises(ValueError, match="There is no method 'median'; the catalogue has gaussian, mixture"):
+    with pytest.raises(ValueError, match="There is no method 'median'; the catalogue has auto, gaussian"):
         find_method("median")

@@ -185,6 +185,7 @@ def test_long_names_keep_their_ends():
     assert squeeze("short") == "short"
 
 
+@pytest.mark.slow
 @needs_browser
 def test_a_browser_finds_nothing_to_complain_of(tmp_path, page):
     assert "default-src 'none'" in page  # so a request would be blocked, and the console would say so

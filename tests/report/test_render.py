@@ -167,6 +167,7 @@ def test_ticks_are_few_and_inside(low, span):
     assert all(low - 1e-6 * span <= tick <= low + span * (1 + 1e-6) for tick in ticks)
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_browser_finds_nothing_to_complain_of(tmp_path, broken):
