@@ -54,6 +54,19 @@ def test_the_loss_of_weights_for_levels_is_the_log_loss_of_the_mixture():
     np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
 
 
+def test_a_column_that_is_mostly_missing_is_scored_on_at_most_a_third_of_its_cells():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    X[rng.random(300) < 0.7, 2] = np.nan
+    imputer = AutoImputer(candidates=["mean", "gaussian"], random_state=0).fit(X)
+    codes = Incomplete.from_array(X)
+    task = _race.make_task(imputer._modelled, codes, lambda part: part.filled(0.0), 0)
+    n_hidden, n_known = task.hidden.sum(dim=0), codes.observed.sum(dim=0)
+    assert 10 <= n_hidden[2] <= n_known[2] // 3
+    assert not (task.hidden & ~codes.observed).any()
+    assert (task.shown.observed.sum(dim=0) >= 10).all()
+
+
 def test_weights_go_to_the_model_that_knows_more_and_a_column_without_cells_takes_those_of_all():
     nothing = answers().of(np.zeros(200, dtype=bool))
     weights, _ = find_weights([answers(seed=1), answers(seed=2), nothing])

@@ -89,19 +89,27 @@ def make_task(
     alone = wanted.sum(dim=1) == part.observed.sum(dim=1)  # a row keeps something, if it has two cells
     wanted[alone & (part.observed.sum(dim=1) > 1)] = False
     hidden = torch.zeros_like(codes.observed)
-    hidden[scored] = wanted & _spare(codes, scored, wanted)
+    hidden[scored] = _spared(codes, scored, wanted, generator)
     half = torch.randint(2, (len(codes),), generator=generator).numpy()
     return Task(columns, codes, hidden, scored[hidden[scored].any(dim=1)], half)
 
 
-def _spare(codes: Incomplete, scored: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Returns which columns (C) can spare the cells: two thirds of the values and of the levels stay."""
+def _spared(
+    codes: Incomplete, scored: torch.Tensor, wanted: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    """Returns the wanted cells (M, C) that columns can spare: at most a third of a column, chosen at random.
+
+    A column in which fewer than 10 cells, or a single value, would be left keeps all its cells.
+    """
+    most = codes.observed.sum(dim=0) // 3
+    order = torch.rand(wanted.shape, generator=generator)
+    rank = torch.where(wanted, order, torch.inf).argsort(dim=0).argsort(dim=0)
+    spared = wanted & (rank < most)
     left = codes.observed.clone()
-    left[scored] &= ~wanted
-    before, after = codes.observed.sum(dim=0), left.sum(dim=0)
+    left[scored] &= ~spared
     low = torch.where(left, codes.x, torch.inf).amin(dim=0)
     high = torch.where(left, codes.x, -torch.inf).amax(dim=0)
-    return (after >= 10) & (3 * after >= 2 * before) & (high > low)
+    return spared & (left.sum(dim=0) >= 10) & (high > low)
 
 
 def run(
