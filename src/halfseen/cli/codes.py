@@ -123,6 +123,7 @@ def _is_minus_one(distinct: Any, counts: Any) -> Any:
     return held & bool((others == np.round(others)).all())
 
 
+@np.errstate(over="ignore")  # a range beyond that of floats is infinite, and nothing is far from it
 def _beyond(distinct: Any, counts: Any) -> Any:
     """Tell which of the distinct values, in order, are codes at the upper end."""
     suspects = np.zeros(len(distinct), dtype=bool)

@@ -14,6 +14,7 @@ from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.masked import check_not_masked
 from halfseen.distributions.quantiles import lower_quantiles
 from halfseen.estimators._documented import documented_by
 from halfseen.estimators._holdout import split_rows
@@ -201,7 +202,8 @@ class BoostingRegressor(RegressorMixin, _Boosting):
         return predicted - half, predicted + half
 
     def _read_target(self, y: Any, n_rows: int) -> Tensor:
-        return read_numbers(y if y is None else column_or_1d(y, warn=True), n_rows, self)[0][:, 0]
+        one = y if y is None else column_or_1d(check_not_masked(y, "y"), warn=True)
+        return read_numbers(one, n_rows, self)[0][:, 0]
 
     def _grow(self, rows: Labelled[Tensor]) -> None:
         train, held = split_rows(rows, HELD_OUT, torch_generator(self.seed_))

@@ -15,6 +15,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.errors import TrainingError
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._parameters import check_whole
+from halfseen.estimators._table import rows_at_once
 from halfseen.estimators.imputers import GaussianImputer
 from halfseen.estimators.model_file import rebuild
 from halfseen.models.tabular import LevelProbabilities, TabularCompletion, TabularModel
@@ -240,6 +241,11 @@ class ResampledModel:
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, C) of the mixture of all resamples; most probable levels otherwise."""
+        size = rows_at_once(codes.n_features, 2 * len(LEVELS) * len(self.resamples))
+        parts = [self._mixture_quantiles(part, probabilities) for part in codes.chunks(size)]
+        return torch.cat(parts, dim=1) if parts else codes.x.new_empty(len(probabilities), *codes.x.shape)
+
+    def _mixture_quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
         of_each = torch.cat([member.quantiles(codes, LEVELS) for member in self.resamples])
         found = torch.quantile(
             of_each, torch.tensor(probabilities, dtype=of_each.dtype), dim=0, interpolation="linear"
