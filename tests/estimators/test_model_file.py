@@ -361,3 +361,11 @@ def test_a_saved_model_can_be_read_without_this_library(model_file):
     assert manifest["class"] == "GaussianImputer"
     assert manifest["versions"].keys() == {"halfseen", "torch", "scikit-learn", "python"}
     assert [column["name"] for column in manifest["schema"]["columns"]] == ["x0", "x1", "x2", "x3"]
+
+
+def test_a_tensor_of_one_element_is_saved_whatever_its_strides(tmp_path, monkeypatch):
+    imputer = halfseen.MeanImputer().fit(np.eye(3))
+    state = imputer._state() | {"one": torch.zeros((), dtype=torch.int64).expand(1)}
+    monkeypatch.setattr(imputer, "_state", lambda: state)
+    imputer.save(tmp_path / "model")
+    assert (tmp_path / "model").exists()

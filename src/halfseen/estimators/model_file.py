@@ -87,7 +87,8 @@ class Saveable:
         folder = Path(os.path.realpath(path)).parent
         if not folder.exists():
             raise FileNotFoundError(f"There is no folder {str(folder)!r} to save the model in.")
-        tensors = {name: value.detach().contiguous() for name, value in self._state().items()}
+        plain = torch.contiguous_format  # `contiguous` keeps strides of 0 in a tensor with one element
+        tensors = {name: value.detach().clone(memory_format=plain) for name, value in self._state().items()}
         manifest = json.dumps(self._manifest(), sort_keys=True)
         metadata = {KEY: manifest, DIGEST: _digest(manifest, tensors)}
         with write_atomically(path) as file:
