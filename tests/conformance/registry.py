@@ -79,7 +79,7 @@ def made(name, **settings):
 
 _SMALL = {"n_latent": 2, "width": 8, "n_blocks": 1, "max_epochs": 3, "n_imputation_draws": 64}
 _BOUND = {"levels_sum": False, "symmetric": False, "exact_score": False}
-_SMALL_TREES = {"max_iter": 4, "max_leaf_nodes": 6}
+_SMALL_TREES = {"max_trees": 4, "max_leaf_nodes": 6}
 _NO_DENSITY = {"levels_sum": False, "symmetric": False, "exact_score": False, "has_density": False}
 _RATES = {"learning_rate": [1e-3, 1e-2]}
 
@@ -111,7 +111,7 @@ IMPUTERS = (
         coherent=False,
         **_NO_DENSITY,
     ),
-    ImputerRow("trees", made("trees", **_SMALL_TREES), {"max_iter": [2, 4]}, **_NO_DENSITY),
+    ImputerRow("trees", made("trees", **_SMALL_TREES), {"max_trees": [2, 4]}, **_NO_DENSITY),
     ImputerRow("mean", made("mean"), {"random_state": [0, 1]}),
     ImputerRow(
         "bootstrap",

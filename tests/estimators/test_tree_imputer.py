@@ -90,7 +90,7 @@ def test_resamples_for_multiple_imputation_repeat_no_row():
     """A repeated row could be both grown on and held out, and residuals would be too small."""
     X = product(120, 0)
     X[::4, 2] = np.nan
-    tables = halfseen.multiple_imputation(X, TreeImputer(1, max_iter=2), n_draws=2, random_state=0)
+    tables = halfseen.multiple_imputation(X, TreeImputer(1, max_trees=2), n_draws=2, random_state=0)
     assert tables.reservations == ()
     assert not np.array_equal(tables[0], tables[1])
     with pytest.raises(AttributeError, match="'BootstrapImputer' has no attribute 'score_samples'"):
@@ -103,7 +103,7 @@ def test_wide_tables_use_the_columns_that_correlate_most():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 12))
     X[:, 7] = X[:, 0] + 0.1 * rng.normal(size=200)
-    fitted = TreeImputer(1, max_iter=2, max_predictors=3, random_state=0).fit(X)
+    fitted = TreeImputer(1, max_trees=2, max_predictors=3, random_state=0).fit(X)
     heads = fitted.model_.rounds[0]
     assert all(len(head.predictors) == 3 for head in heads.values())
     assert 7 in heads[0].predictors
@@ -113,7 +113,7 @@ def test_wide_tables_use_the_columns_that_correlate_most():
 
 def test_trees_are_grown_on_at_most_so_many_rows():
     X = product(400, 0)
-    few = TreeImputer(1, max_iter=2, max_rows=30, random_state=0).fit(X)
+    few = TreeImputer(1, max_trees=2, max_rows=30, random_state=0).fit(X)
     assert few.model_.rounds == ()  # too few for any tree
     assert np.isfinite(few.transform([[0.1, np.nan, np.nan]])).all()
 

@@ -45,7 +45,7 @@ class TreeImputer(BaseImputer):
     ----------
     n_rounds : int, default=2
         The number of rounds of the chain. With 0 the imputer is a `GaussianImputer`.
-    max_iter : int, default=80
+    max_trees : int, default=80
         Maximum number of boosting iterations for each column in each round. From 400 values on, growth stops
         early when held-out values are no longer predicted better; with fewer there are at most 30.
     learning_rate : float, default=0.1
@@ -113,7 +113,7 @@ class TreeImputer(BaseImputer):
         self,
         n_rounds: int = 2,
         *,
-        max_iter: int = 80,
+        max_trees: int = 80,
         learning_rate: float = 0.1,
         max_leaf_nodes: int = 15,
         min_samples_leaf: int = 20,
@@ -125,7 +125,7 @@ class TreeImputer(BaseImputer):
         random_state: Any = None,
     ) -> None:
         self.n_rounds = n_rounds
-        self.max_iter = max_iter
+        self.max_trees = max_trees
         self.learning_rate = learning_rate
         self.max_leaf_nodes = max_leaf_nodes
         self.min_samples_leaf = min_samples_leaf
@@ -149,7 +149,7 @@ class TreeImputer(BaseImputer):
     def _settings(self) -> TreeSettings:
         whole = {
             "n_rounds": 0,
-            "max_iter": 1,
+            "max_trees": 1,
             "max_leaf_nodes": 2,
             "min_samples_leaf": 1,
             "max_predictors": 1,
@@ -163,7 +163,7 @@ class TreeImputer(BaseImputer):
         check_number("learning_rate", rate, lambda v: 0 < v <= 1, "positive and at most 1")
         if not isinstance(self.matching, bool | str) or self.matching not in MATCHING:
             raise ValueError(f"matching must be 'auto', True or False, got {self.matching!r}.")
-        growth = Growth(self.max_iter, rate, self.max_leaf_nodes, self.min_samples_leaf, 1, 0)
+        growth = Growth(self.max_trees, rate, self.max_leaf_nodes, self.min_samples_leaf, 1, 0)
         matching = MATCHING[self.matching]
         return TreeSettings(self.n_rounds, self.max_predictors, self.max_rows, matching, growth)
 
