@@ -198,36 +198,43 @@ def _run(name: str, method: Any, table: CodedTable, target: Target, fold: Fold) 
 def score_rows(method: Any, codes: Floats, target: Target, rows: Rows) -> dict[str, float]:
     """Returns the scores of a fitted method on rows of codes (N, C) whose targets are known."""
     truth = target.values[rows]
-    losses = row_losses(method, codes, target, rows)
+    predicted = _predict(method, codes, target)
+    losses = _losses(predicted, target, truth)
     if target.task == "regression":
-        mse = float(losses.mean())
-        predicted = np.asarray(method.predict(codes), dtype=np.float64)
         return {
             "r2": float(r2_score(truth, predicted)),
-            "rmse": math.sqrt(mse),
+            "rmse": math.sqrt(float(losses.mean())),
             "mae": float(np.abs(truth - predicted).mean()),
         }
-    probabilities = _probabilities(method, codes, target.classes)
-    chosen = np.array(target.classes)[probabilities.argmax(axis=1)]
+    chosen = np.array(target.classes)[predicted.argmax(axis=1)]
     scores = {"log_loss": float(losses.mean()), "accuracy": float((chosen == truth).mean())}
     if len(target.classes) == 2 and len(np.unique(truth)) == 2:
-        scores["auc"] = float(roc_auc_score(truth == target.classes[1], probabilities[:, 1]))
+        scores["auc"] = float(roc_auc_score(truth == target.classes[1], predicted[:, 1]))
     return scores
 
 
 def row_losses(method: Any, codes: Floats, target: Target, rows: Rows) -> Floats:
     """Returns the squared error or the log-loss (N) of each row."""
-    truth = target.values[rows]
+    return _losses(_predict(method, codes, target), target, target.values[rows])
+
+
+def _losses(predicted: Floats, target: Target, truth: npt.NDArray[Any]) -> Floats:
     if target.task == "regression":
-        predicted = np.asarray(method.predict(codes), dtype=np.float64)
-        if not np.isfinite(predicted).all():
-            raise ValueError(f"{(~np.isfinite(predicted)).sum()} predictions are not finite")
         squared: Floats = (truth - predicted) ** 2
         return squared
-    probabilities = _probabilities(method, codes, target.classes)
     place = np.searchsorted(target.classes, truth)
-    losses: Floats = -np.log(probabilities[np.arange(len(truth)), place])
+    losses: Floats = -np.log(predicted[np.arange(len(truth)), place])
     return losses
+
+
+def _predict(method: Any, codes: Floats, target: Target) -> Floats:
+    """Returns predicted numbers (N), or the probabilities (N, K) of all classes."""
+    if target.task != "regression":
+        return _probabilities(method, codes, target.classes)
+    predicted = np.asarray(method.predict(codes), dtype=np.float64)
+    if not np.isfinite(predicted).all():
+        raise ValueError(f"{(~np.isfinite(predicted)).sum()} predictions are not finite")
+    return predicted
 
 
 def _probabilities(method: Any, codes: Floats, classes: Sequence[Any]) -> Floats:
