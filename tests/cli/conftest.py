@@ -123,7 +123,7 @@ def fakes(monkeypatch):
 
 
 @pytest.fixture
-def run(fakes, capfd, tmp_path, monkeypatch):
+def call(capfd, tmp_path, monkeypatch):
     """Runs the command line in an empty directory; returns exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
 
@@ -133,3 +133,9 @@ def run(fakes, capfd, tmp_path, monkeypatch):
         return code, out, err
 
     return run
+
+
+@pytest.fixture
+def run(fakes, call):
+    """The command line with tiny imputers."""
+    return call

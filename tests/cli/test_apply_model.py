@@ -13,19 +13,6 @@ import halfseen
 from halfseen.cli.main import main
 
 
-@pytest.fixture
-def command(capfd, tmp_path, monkeypatch):
-    """Runs the command line, with the real imputers, in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        code = main([str(argument) for argument in arguments])
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
-
-
 def write_training(path, n_rows=120):
     """Writes a table with decimal commas, codes that begin with zero, and dates with the day first."""
     rng = np.random.default_rng(0)
@@ -51,7 +38,7 @@ def trained(tmp_path_factory):
 
 
 @pytest.fixture
-def model(trained, command, tmp_path):
+def model(trained, call, tmp_path):
     """The saved imputer, in the directory where commands run."""
     for name in ("train.csv", "out.csv", "m.half"):
         shutil.copy(trained / name, tmp_path)
@@ -63,18 +50,18 @@ def read_rows(path):
         return list(csv.reader(file, delimiter=";"))
 
 
-def test_a_saved_imputer_gives_what_the_fitted_one_gave(command, model, tmp_path):
-    code, out, err = command("impute", "train.csv", "--model", model, "-o", "again.csv")
+def test_a_saved_imputer_gives_what_the_fitted_one_gave(call, model, tmp_path):
+    code, out, err = call("impute", "train.csv", "--model", model, "-o", "again.csv")
     assert (code, out) == (0, ""), err
     assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
     assert "AutoImputer, fitted before and not fitted again" in err
     assert "missing rates do not differ from training" in err
 
 
-def test_few_new_rows_are_read_as_the_training_file_was(command, model, tmp_path):
+def test_few_new_rows_are_read_as_the_training_file_was(call, model, tmp_path):
     # Alone, 1.234 could be a number near 1, 2 a number, 01/02/2020 the second of January, and -9 a value.
     (tmp_path / "new.csv").write_text("amount;twice;code;day;answer\n1.234;;2;01/02/2020;a\n-9;3000,0;1;;b\n")
-    code, _, err = command("impute", "new.csv", "--model", model, "-o", "filled.csv")
+    code, _, err = call("impute", "new.csv", "--model", model, "-o", "filled.csv")
     assert code == 0, err
     rows = read_rows(tmp_path / "filled.csv")
     assert rows[1][0] == "1.234"
@@ -83,9 +70,9 @@ def test_few_new_rows_are_read_as_the_training_file_was(command, model, tmp_path
     assert re.fullmatch(r"\d\d/\d\d/2020", rows[2][3])
 
 
-def test_columns_may_be_reordered_dropped_or_new(command, model, tmp_path):
+def test_columns_may_be_reordered_dropped_or_new(call, model, tmp_path):
     (tmp_path / "new.csv").write_text("who;code;amount;day\nann;02;1.500,00;01/03/2020\nbob;01;;02/03/2020\n")
-    code, _, err = command("impute", "new.csv", "--model", model, "-o", "filled.csv", "--report", "r.html")
+    code, _, err = call("impute", "new.csv", "--model", model, "-o", "filled.csv", "--report", "r.html")
     assert code == 0, err
     assert "columns 'twice' and 'answer' are not in new.csv: counted as missing in every row" in err
     assert "column 'who': not known to the model and passed through unchanged" in err
@@ -99,29 +86,29 @@ def test_columns_may_be_reordered_dropped_or_new(command, model, tmp_path):
     assert "answer 100% missing" in page
 
 
-def test_levels_that_training_did_not_have_are_kept_and_announced(command, model, tmp_path):
+def test_levels_that_training_did_not_have_are_kept_and_announced(call, model, tmp_path):
     (tmp_path / "new.csv").write_text(
         "amount;twice;code;day;answer\n1.500,00;;02;01/03/2020;zz\n;3000,0;01;;a\n"
     )
-    code, _, err = command("impute", "new.csv", "--model", model, "-o", "filled.csv")
+    code, _, err = call("impute", "new.csv", "--model", model, "-o", "filled.csv")
     assert code == 0
     assert "column 'answer': 'zz' did not occur in training (1 cell), ignored by the model" in err
     assert read_rows(tmp_path / "filled.csv")[1][4] == "zz"
 
 
-def test_draws_of_a_saved_imputer_are_numbered_and_their_limits_said(command, model, tmp_path):
-    code, _, err = command("impute", "train.csv", "--model", model, "-o", "d.parquet", "--draws", 2)
+def test_draws_of_a_saved_imputer_are_numbered_and_their_limits_said(call, model, tmp_path):
+    code, _, err = call("impute", "train.csv", "--model", model, "-o", "d.parquet", "--draws", 2)
     assert code == 0
     assert "saved with 0 draws of its parameters, so 2 draws do not include their uncertainty" in err
     table = pa.parquet.read_table(tmp_path / "d.parquet")
     assert table["draw"].to_pylist() == [1] * 120 + [2] * 120
-    command("impute", "train.csv", "--model", model, "-o", "e.parquet", "--draws", 2, "--seed", 5, "-q")
+    call("impute", "train.csv", "--model", model, "-o", "e.parquet", "--draws", 2, "--seed", 5, "-q")
     assert not pa.parquet.read_table(tmp_path / "e.parquet").equals(table)
 
 
-def test_a_column_of_another_kind_is_refused_by_name(command, model, tmp_path):
+def test_a_column_of_another_kind_is_refused_by_name(call, model, tmp_path):
     (tmp_path / "new.csv").write_text("amount;twice;code;day;answer\nmuch;1,0;02;01/03/2020;a\n")
-    code, out, err = command("impute", "new.csv", "--model", model, "-o", "filled.csv")
+    code, out, err = call("impute", "new.csv", "--model", model, "-o", "filled.csv")
     assert (code, out) == (2, "")
     assert (
         "new.csv: Column 'amount' contained numbers when the model was fitted, but now it contains 'much'"
@@ -143,7 +130,7 @@ def test_a_column_of_another_kind_is_refused_by_name(command, model, tmp_path):
         (["--model", "broken.half"], "does not say in a readable way how 'amount' is read"),
     ],
 )
-def test_what_cannot_be_applied_is_refused(command, model, tmp_path, arguments, message):
+def test_what_cannot_be_applied_is_refused(call, model, tmp_path, arguments, message):
     X = np.random.default_rng(0).normal(size=(30, 2))
     halfseen.MeanImputer().fit(X).save(tmp_path / "arrays.half")
     frame = pa.table({"a": X[:, 0]})
@@ -151,15 +138,15 @@ def test_what_cannot_be_applied_is_refused(command, model, tmp_path, arguments, 
     broken = halfseen.load(model)
     broken.reading_ = {"columns": {"amount": {"number_format": 7}}}
     broken.save(tmp_path / "broken.half")
-    code, out, err = command("impute", "train.csv", "-o", "x.csv", *arguments)
+    code, out, err = call("impute", "train.csv", "-o", "x.csv", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_a_file_without_any_column_of_the_model_is_refused(command, model, tmp_path):
+def test_a_file_without_any_column_of_the_model_is_refused(call, model, tmp_path):
     (tmp_path / "new.csv").write_text("u;v\n1;2\n")
-    code, _, err = command("impute", "new.csv", "--model", model, "-o", "x.csv")
+    code, _, err = call("impute", "new.csv", "--model", model, "-o", "x.csv")
     assert code == 2
     assert (
         "new.csv has none of the columns of the model, which are amount, twice, code, day and answer" in err

@@ -4,20 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from halfseen.cli.main import main
-
 
 @pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    """Runs the command line in an empty directory; returns exit code, standard output and standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        code = main([str(argument) for argument in arguments])
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
+def run(call):
+    """The command line with the real imputers."""
+    return call
 
 
 def test_derived_columns_follow_from_the_others(run, tmp_path):

@@ -13,22 +13,14 @@ from rich.console import Console
 
 import halfseen
 from halfseen.cli.describe import show
-from halfseen.cli.main import main
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
 
 
 @pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    """Runs the command line in an empty directory; returns exit code, standard output and standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        code = main([str(argument) for argument in arguments])
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
+def run(call):
+    """The command line with the real imputers."""
+    return call
 
 
 def test_penguins_are_described_on_standard_output(run):

@@ -9,20 +9,6 @@ import pyarrow.parquet
 import pytest
 
 import halfseen
-from halfseen.cli.main import main
-
-
-@pytest.fixture
-def command(capfd, tmp_path, monkeypatch):
-    """Runs the command line in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        code = main([str(argument) for argument in arguments])
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
 
 
 @pytest.fixture
@@ -45,8 +31,8 @@ def read_rows(path):
         return list(csv.DictReader(file, delimiter=";"))
 
 
-def test_a_regressor_is_fitted_saved_and_applied(command, training, tmp_path):
-    code, out, err = command(
+def test_a_regressor_is_fitted_saved_and_applied(call, training, tmp_path):
+    code, out, err = call(
         "fit", training, "--target", "price", "--save-model", "m.half", "--method", "boosting",
         "--null", "size=-9",
     )  # fmt: skip
@@ -56,7 +42,7 @@ def test_a_regressor_is_fitted_saved_and_applied(command, training, tmp_path):
     (tmp_path / "new.csv").write_text(
         "who;code;size;colour\nann;2;1.100,0;blue\nbob;1;2.000;blue\ncy;3;-9;\n"
     )
-    code, out, err = command("predict", "m.half", "new.csv", "-o", "out.csv", "--level", 0.8)
+    code, out, err = call("predict", "m.half", "new.csv", "-o", "out.csv", "--level", 0.8)
     assert (code, out) == (0, ""), err
     assert "column 'kind' is not in new.csv: counted as missing in every row" in err
     assert "column 'who': not known to the model and passed through unchanged" in err
@@ -76,15 +62,11 @@ def test_a_regressor_is_fitted_saved_and_applied(command, training, tmp_path):
     assert all(float(row["prediction_low"]) < float(row["prediction"]) for row in rows)
 
 
-def test_a_classifier_gives_probabilities_and_is_scored_where_the_target_is_known(
-    command, training, tmp_path
-):
-    code, _, err = command(
-        "fit", training, "--target", "kind", "--save-model", "m.half", "--method", "boosting"
-    )
+def test_a_classifier_gives_probabilities_and_is_scored_where_the_target_is_known(call, training, tmp_path):
+    code, _, err = call("fit", training, "--target", "kind", "--save-model", "m.half", "--method", "boosting")
     assert code == 0
     assert "kind: classification (two distinct values: large, small)" in err
-    code, _, err = command("predict", "m.half", training, "-o", "out.parquet")
+    code, _, err = call("predict", "m.half", training, "-o", "out.parquet")
     assert code == 0
     table = pa.parquet.read_table(tmp_path / "out.parquet")
     assert table.column_names[-3:] == ["prediction", "probability_large", "probability_small"]
@@ -95,19 +77,19 @@ def test_a_classifier_gives_probabilities_and_is_scored_where_the_target_is_know
     assert "missing rates do not differ from training" in err
 
 
-def test_names_that_are_taken_get_a_number_and_classes_may_be_numbers(command, tmp_path):
+def test_names_that_are_taken_get_a_number_and_classes_may_be_numbers(call, tmp_path):
     rng = np.random.default_rng(1)
     x = rng.normal(size=80)
     rows = "".join(f"{a:.3f},{int(a > 0)},k\n" for a in x)
     (tmp_path / "t.csv").write_text(f"x,y,prediction\n{rows}")
-    command("fit", "t.csv", "--target", "y", "--save-model", "m.half", "--method", "boosting", "-q")
-    code, out, err = command("predict", "m.half", "t.csv", "-o", "-", "-q")
+    call("fit", "t.csv", "--target", "y", "--save-model", "m.half", "--method", "boosting", "-q")
+    code, out, err = call("predict", "m.half", "t.csv", "-o", "-", "-q")
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == "x,y,prediction,prediction_2,probability_0,probability_1"
     assert {line.split(",")[3] for line in out.splitlines()[1:]} == {"0", "1"}
 
 
-def test_rows_without_a_target_teach_a_circuit_what_the_inputs_are_like(command, training, monkeypatch):
+def test_rows_without_a_target_teach_a_circuit_what_the_inputs_are_like(call, training, monkeypatch):
     seen = {}
 
     class Recorder(halfseen.BoostingRegressor):
@@ -120,19 +102,17 @@ def test_rows_without_a_target_teach_a_circuit_what_the_inputs_are_like(command,
             return super().fit(X, np.where(np.isnan(y), 0, y))
 
     monkeypatch.setattr(halfseen, "CircuitRegressor", Recorder)
-    code, _, err = command("fit", training, "--target", "price", "--save-model", "m", "--method", "circuit")
+    code, _, err = call("fit", training, "--target", "price", "--save-model", "m", "--method", "circuit")
     assert code == 0, err
     assert seen == {"rows": 160, "unknown": 8}
     assert "the circuit also learns from the inputs of 8 rows without a target" in err
 
 
-def test_auto_says_why_and_makes_a_report(command, training, tmp_path, monkeypatch):
+def test_auto_says_why_and_makes_a_report(call, training, tmp_path, monkeypatch):
     from halfseen.cli import fit
 
     monkeypatch.setattr(fit, "SAVED", ("boosting", "baseline"))
-    code, _, err = command(
-        "fit", training, "--target", "kind", "--save-model", "m.half", "--report", "r.html"
-    )
+    code, _, err = call("fit", training, "--target", "kind", "--save-model", "m.half", "--report", "r.html")
     assert code == 0, err
     assert "chosen  boosting: boosting predicts best: log-loss" in err
     assert "expect  Expect log-loss" in err
@@ -150,16 +130,16 @@ def test_auto_says_why_and_makes_a_report(command, training, tmp_path, monkeypat
         (["--target", "price", "--budget", "1e-9"], "no predictor finished within 1e-09 s"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(command, training, tmp_path, arguments, message):
-    code, out, err = command("fit", training, "--save-model", "m.half", *arguments)
+def test_what_cannot_be_fitted_is_refused(call, training, tmp_path, arguments, message):
+    code, out, err = call("fit", training, "--save-model", "m.half", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert not (tmp_path / "m.half").exists()
 
 
-def test_what_cannot_be_predicted_is_refused(command, training, tmp_path):
+def test_what_cannot_be_predicted_is_refused(call, training, tmp_path):
     halfseen.MeanImputer().fit(pa.table({"size": [1.0, 2.0]})).save(tmp_path / "imputer.half")
-    command("fit", training, "--target", "price", "--save-model", "m.half", "--method", "boosting", "-q")
+    call("fit", training, "--target", "price", "--save-model", "m.half", "--method", "boosting", "-q")
     (tmp_path / "new.csv").write_text("size;colour\nmuch;red\n")
     cases = {
         "imputer.half": "contains a MeanImputer, not a predictor; `halfseen impute --model` applies imputers",
@@ -167,7 +147,7 @@ def test_what_cannot_be_predicted_is_refused(command, training, tmp_path):
         "m.half": "new.csv: Column 'size' contained numbers when the model was fitted, but now it contains",
     }
     for model, message in cases.items():
-        code, out, err = command("predict", model, "new.csv", "-o", "out.csv")
+        code, out, err = call("predict", model, "new.csv", "-o", "out.csv")
         assert (code, out) == (2, "")
         assert message in err
     assert not (tmp_path / "out.csv").exists()
@@ -176,8 +156,8 @@ def test_what_cannot_be_predicted_is_refused(command, training, tmp_path):
 # -------------------------------------------------------------------------------- compare --target
 
 
-def test_predictors_are_compared_and_the_answer_is_in_words(command, training, tmp_path):
-    code, out, err = command(
+def test_predictors_are_compared_and_the_answer_is_in_words(call, training, tmp_path):
+    code, out, err = call(
         "compare", training, "--target", "kind",
         "--methods", "baseline,boosting,constant+linear,gaussian+linear", "--folds", 3,
         "--rates", "0.5", "--null", "size=-9", "-o", "c.json", "--report", "c.html",
@@ -207,7 +187,7 @@ def test_predictors_are_compared_and_the_answer_is_in_words(command, training, t
         (["--report", "train.csv"], "--report would overwrite the input"),
     ],
 )
-def test_wrong_options_of_a_comparison_of_predictors_are_refused(command, training, arguments, message):
-    code, out, err = command("compare", training, "--target", "kind", *arguments)
+def test_wrong_options_of_a_comparison_of_predictors_are_refused(call, training, arguments, message):
+    code, out, err = call("compare", training, "--target", "kind", *arguments)
     assert (code, out) == (2, "")
     assert message in err

@@ -7,21 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from halfseen.cli.main import main
 from halfseen.cli.tables import read_table, write_tables
-
-
-@pytest.fixture
-def command(capfd, tmp_path, monkeypatch):
-    """Runs the command line in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        code = main([str(argument) for argument in arguments])
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
 
 
 @pytest.fixture
@@ -48,8 +34,8 @@ def n_missing(path):
     return sum(column.null_count for column in read_table(str(path)).table.columns)
 
 
-def test_the_files_of_a_folder_are_imputed_together_into_another(command, folder, tmp_path):
-    code, out, err = command("impute", "data", "-o", "out", "--save-model", "m.half", "--method", "gaussian")
+def test_the_files_of_a_folder_are_imputed_together_into_another(call, folder, tmp_path):
+    code, out, err = call("impute", "data", "-o", "out", "--save-model", "m.half", "--method", "gaussian")
     assert (code, out) == (0, ""), err
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.csv", "b.parquet", "c.jsonl"]
     assert [n_missing(path) for path in sorted((tmp_path / "out").iterdir())] == [0, 0, 0]
@@ -59,32 +45,32 @@ def test_the_files_of_a_folder_are_imputed_together_into_another(command, folder
     for one, other in zip(before, after, strict=True):
         assert one["y"] is None or one == other
         assert abs(other["y"] - 2 * other["x"]) < 0.1
-    code, _, err = command("impute", "data", "-o", "out", "--model", "m.half")
+    code, _, err = call("impute", "data", "-o", "out", "--model", "m.half")
     assert code == 2
     assert "out/a.csv: exists already, or two files need it; it is not overwritten" in err
 
 
-def test_outputs_beside_the_files_have_a_word_in_their_names(command, folder):
-    command("impute", "data/a.csv", "-o", "whole.csv", "--save-model", "m.half", "--method", "mean", "-q")
-    code, _, err = command("impute", "data/[ab].*", "--model", "m.half", "-o", "data")
+def test_outputs_beside_the_files_have_a_word_in_their_names(call, folder):
+    call("impute", "data/a.csv", "-o", "whole.csv", "--save-model", "m.half", "--method", "mean", "-q")
+    code, _, err = call("impute", "data/[ab].*", "--model", "m.half", "-o", "data")
     assert code == 0, err
     assert {"a.imputed.csv", "b.imputed.parquet"} < {path.name for path in folder.iterdir()}
 
 
-def test_a_pattern_is_one_training_table_and_each_new_file_is_predicted(command, folder, tmp_path):
+def test_a_pattern_is_one_training_table_and_each_new_file_is_predicted(call, folder, tmp_path):
     options = ("--target", "y", "--save-model", "m.half", "--method", "boosting")
-    code, _, err = command("fit", "data/*[vtl]", *options)
+    code, _, err = call("fit", "data/*[vtl]", *options)
     assert code == 0, err
     assert "3 files, data/a.csv to data/c.jsonl: 180 rows, 2 columns" in err
-    code, _, err = command("predict", "m.half", "data/*.[cj]*", "-o", "out")
+    code, _, err = call("predict", "m.half", "data/*.[cj]*", "-o", "out")
     assert code == 0, err
     assert [path.name for path in sorted((tmp_path / "out").iterdir())] == ["a.csv", "c.jsonl"]
     first = json.loads((tmp_path / "out" / "c.jsonl").read_text().splitlines()[0])
     assert list(first) == ["x", "y", "prediction", "prediction_low", "prediction_high"]
 
 
-def test_several_files_are_described_as_one_table(command, folder):
-    code, out, err = command("describe", "data")
+def test_several_files_are_described_as_one_table(call, folder):
+    code, out, err = call("describe", "data")
     assert code == 0, err
     assert "180 rows" in out
 
@@ -102,11 +88,11 @@ def test_several_files_are_described_as_one_table(command, folder):
         (["fit", "mixed", "--target", "y", "--save-model", "m"], "column 'x' is double in mixed/a.csv and"),
     ],
 )
-def test_what_is_wrong_with_several_files_is_said(command, folder, tmp_path, arguments, message):
+def test_what_is_wrong_with_several_files_is_said(call, folder, tmp_path, arguments, message):
     (tmp_path / "mixed").mkdir()
     (tmp_path / "mixed" / "a.csv").write_text("x,y\n1.5,2\n2.5,3\n")
     (tmp_path / "mixed" / "b.csv").write_text("x,y\nred,2\nblue,3\n")
-    code, out, err = command(*arguments)
+    code, out, err = call(*arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert not list((tmp_path / "out").iterdir())
@@ -139,14 +125,14 @@ def test_json_lines_keep_keys_that_come_later_and_texts_as_they_are(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_spreadsheet_is_read_and_written(command, tmp_path):
+def test_a_spreadsheet_is_read_and_written(call, tmp_path):
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
     for row in [["x", "y", "s"], *([i / 2, None if i == 3 else i, "ab"[i % 2]] for i in range(30))]:
         book.active.append(row)
     book.create_sheet("other")
     book.save(tmp_path / "t.xlsx")
-    code, _, err = command("impute", "t.xlsx", "-o", "u.xlsx")
+    code, _, err = call("impute", "t.xlsx", "-o", "u.xlsx")
     assert code == 0, err
     assert "the first sheet, 'Sheet', is read; 1 more are not" in err
     rows = list(openpyxl.load_workbook(tmp_path / "u.xlsx").active.iter_rows(values_only=True))
@@ -154,14 +140,14 @@ def test_a_spreadsheet_is_read_and_written(command, tmp_path):
     assert rows[1] == (0, 0, "a")
     assert abs(rows[4][1] - 3) < 1
     (tmp_path / "bad.xlsx").write_bytes(b"PK no spreadsheet")
-    code, _, err = command("impute", "bad.xlsx", "-o", "v.xlsx")
+    code, _, err = call("impute", "bad.xlsx", "-o", "v.xlsx")
     assert code == 2
     assert "bad.xlsx: not a readable xlsx file" in err
 
 
-def test_a_spreadsheet_without_its_package_says_what_to_install(command, tmp_path, monkeypatch):
+def test_a_spreadsheet_without_its_package_says_what_to_install(call, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     (tmp_path / "t.xlsx").write_bytes(b"PK")
-    code, _, err = command("impute", "t.xlsx", "-o", "u.csv")
+    code, _, err = call("impute", "t.xlsx", "-o", "u.csv")
     assert code == 2
     assert "this needs the package openpyxl: pip install 'halfseen[xlsx]'" in err
