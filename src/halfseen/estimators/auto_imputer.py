@@ -7,16 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race
 from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._members import make_member, members_state, restore_members
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators.catalogue import CATALOGUE, Family, find_method
 from halfseen.estimators.imputers import GaussianImputer
-from halfseen.estimators.model_file import rebuild
 from halfseen.models.tabular import TabularCompletion
 from halfseen.models.tabular_stack import TabularStack
 from halfseen.training.time_limit import time_limit
@@ -250,11 +249,7 @@ class AutoImputer(BaseImputer):
 
     def _sized(self, imputer: BaseImputer) -> Any:
         """Returns an imputer that knows the columns, as for reading a table, and is not fitted."""
-        member: Any = clone(imputer)
-        member.schema_, member.seed_, member.n_features_in_ = self.schema_, self.seed_, self.n_features_in_
-        if hasattr(self, "feature_names_in_"):
-            member.feature_names_in_ = self.feature_names_in_
-        return member
+        return make_member(self, imputer, self.seed_)
 
     def _fit_member(self, imputer: BaseImputer, codes: Incomplete) -> BaseImputer:
         member: BaseImputer = self._sized(imputer)
@@ -284,23 +279,12 @@ class AutoImputer(BaseImputer):
         self._described = list(description["members"])
 
     def _state(self) -> dict[str, Tensor]:
-        return {
-            f"{position}/{name}": tensor
-            for position, member in enumerate(self.members_)
-            for name, tensor in member._state().items()
-        }
+        return members_state(self.members_)
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         described = self._described
         del self._described
-        self.members_ = []
-        for position, manifest in enumerate(described):
-            prefix = f"{position}/"
-            own = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-            member = rebuild(manifest, own)
-            if not isinstance(member, BaseImputer) or member.schema_ != self.schema_:
-                raise ValueError(f"member {position} is not an imputer of this table")
-            self.members_.append(member)
+        self.members_ = restore_members(self, described, state)
         weights = np.array(self.weights_, dtype=np.float64).reshape(len(self.members_), -1)
         shape = (len(self.members_), len(self._modelled) if self.members_ else 0)
         if weights.shape != shape or (weights < 0).any() or not np.allclose(weights.sum(axis=0), 1.0):

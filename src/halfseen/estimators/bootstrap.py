@@ -14,10 +14,10 @@ from halfseen._random import Keys, keys_of_draw
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import TrainingError
 from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._members import make_member, members_state, restore_members
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import rows_at_once
 from halfseen.estimators.imputers import GaussianImputer
-from halfseen.estimators.model_file import rebuild
 from halfseen.models.tabular import LevelProbabilities, TabularCompletion, TabularModel
 
 RESAMPLINGS = ("auto", "bootstrap", "half-sample")
@@ -131,10 +131,7 @@ class BootstrapImputer(BaseImputer):
         ]
 
     def _fit_member(self, codes: Incomplete, seed: int) -> BaseImputer:
-        member: Any = clone(self._template)
-        member.schema_, member.seed_, member.n_features_in_ = self.schema_, seed, self.n_features_in_
-        if hasattr(self, "feature_names_in_"):
-            member.feature_names_in_ = self.feature_names_in_
+        member: BaseImputer = make_member(self, self._template, seed)
         member._fit_codes(codes)
         return member
 
@@ -185,23 +182,12 @@ class BootstrapImputer(BaseImputer):
         self._default = bool(description["default"])
 
     def _state(self) -> dict[str, Tensor]:
-        return {
-            f"{position}/{name}": tensor
-            for position, member in enumerate((self.fitted_, *self.resamples_))
-            for name, tensor in member._state().items()
-        }
+        return members_state((self.fitted_, *self.resamples_))
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         described, default = self._described, self._default
         del self._described, self._default
-        members = []
-        for position, manifest in enumerate(described):
-            prefix = f"{position}/"
-            own = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-            member = rebuild(manifest, own)
-            if not isinstance(member, BaseImputer) or member.schema_ != self.schema_:
-                raise ValueError(f"resample {position} is not an imputer of this table")
-            members.append(member)
+        members = restore_members(self, described, state)
         if len(members) < 2:
             raise ValueError("there is no resample")
         self.fitted_, *self.resamples_ = members
