@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +43,7 @@ class Request:
     rate: float = 0.3
     columns: tuple[str, ...] | None = None
     seed: int = 0
-    delimiter: str | None = None
-    encoding: str | None = None
-    nulls: tuple[str, ...] = ()
-    default_nulls: bool = True
-    number_formats: tuple[str, ...] = ()
-    date_orders: tuple[str, ...] = ()
-    source_format: str | None = None
+    reading: dict[str, Any] = field(default_factory=dict)
     output_format: str | None = None
 
 
@@ -66,16 +60,7 @@ def ampute(request: Request, reporter: Reporter) -> None:
     started = time.perf_counter()
     check_output(request.output, request.output_format)
     check_apart({"IN": request.source}, {"--output": request.output})
-    file = read_table(
-        request.source,
-        format=request.source_format,
-        delimiter=request.delimiter,
-        encoding=request.encoding,
-        nulls=request.nulls,
-        default_nulls=request.default_nulls,
-        number_formats=request.number_formats,
-        date_orders=request.date_orders,
-    )
+    file = read_table(request.source, **request.reading)
     n_rows, n_columns = file.table.shape
     reporter.say("read", f"{file.source} ({file.format}): {n_rows:,} rows, {n_columns:,} columns")
     for note in file.notes:

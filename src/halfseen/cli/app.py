@@ -9,8 +9,11 @@ import typer
 
 import halfseen
 from halfseen.cli import impute_options, options
-from halfseen.cli.errors import TableError, print_error
-from halfseen.cli.methods import COMPARED, DEFAULT_METHOD, QUICK, parse_methods
+from halfseen.cli.compare_options import CompareOptions, parse_rates
+from halfseen.cli.describe_options import DescribeOptions
+from halfseen.cli.errors import print_error
+from halfseen.cli.methods import DEFAULT_METHOD, QUICK, parse_methods
+from halfseen.cli.option_groups import expand_groups
 from halfseen.cli.progress import Reporter
 
 app = typer.Typer(
@@ -41,9 +44,11 @@ def _root(
 
 
 @app.command("impute")
+@expand_groups
 def impute_command(
     context: typer.Context,
     source: options.Source,
+    *,
     output: impute_options.Output = None,
     method: impute_options.ImputationMethod = DEFAULT_METHOD,
     max_seconds: impute_options.MaxSeconds = 120.0,
@@ -56,13 +61,7 @@ def impute_command(
     level: Annotated[
         float, typer.Option(callback=_check_level, help="Probability of the intervals in the report.")
     ] = 0.9,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    null: options.Nulls = None,
-    no_default_nulls: options.NoDefaultNulls = False,
-    number_format: options.NumberFormats = None,
-    date_order: options.DateOrders = None,
-    source_format: options.SourceFormat = None,
+    reading: options.ReadingOptions,
     output_format: options.OutputFormat = None,
     save_model: impute_options.SaveModel = None,
     model: impute_options.Model = None,
@@ -87,21 +86,20 @@ def impute_command(
         source=source, output=source if output is None else output,
         method=impute_options.method_for(context, method).value, max_seconds=max_seconds,
         missingness=missingness, draws=draws, seed=seed, schema=schema, report=report, evaluate=evaluate,
-        level=level, delimiter=delimiter, encoding=encoding, nulls=tuple(null or ()),
-        default_nulls=not no_default_nulls, number_formats=tuple(number_format or ()),
-        date_orders=tuple(date_order or ()), source_format=source_format, output_format=output_format,
+        level=level, reading=reading.to_arguments(), output_format=output_format,
         model=save_model, checkpoint=checkpoint, in_place=in_place, fill_all=fill_all,
-        derived=tuple(derived or ()),
-        skip_rules=not no_skip_rules, command=context.obj or "", saved=model,
+        derived=tuple(derived or ()), skip_rules=not no_skip_rules, command=context.obj or "", saved=model,
         new_seed=impute_options.is_given(context, "seed"),
     )  # fmt: skip
     impute(request, Reporter(quiet=quiet))
 
 
 @app.command("fit")
+@expand_groups
 def fit_command(
     context: typer.Context,
     source: options.Source,
+    *,
     save_model: Annotated[str, typer.Option(metavar="PATH", help="Save the fitted predictor to this file.")],
     target: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column to predict; not with --recommender.")
@@ -119,13 +117,7 @@ def fit_command(
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal predictors.")] = 0,
     schema: options.SchemaFile = None,
     report: options.Report = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    null: options.Nulls = None,
-    no_default_nulls: options.NoDefaultNulls = False,
-    number_format: options.NumberFormats = None,
-    date_order: options.DateOrders = None,
-    source_format: options.SourceFormat = None,
+    reading: options.ReadingOptions,
     quiet: options.Quiet = False,
 ) -> None:
     """Fit a predictor of one column to a table with missing values, and save it; nothing is imputed first.
@@ -140,36 +132,29 @@ def fit_command(
             "give the column to predict by --target, or --recommender for a table of ratings",
             param_hint="--target",
         )
-    reading = {
-        "format": source_format, "delimiter": delimiter, "encoding": encoding, "nulls": tuple(null or ()),
-        "default_nulls": not no_default_nulls, "number_formats": tuple(number_format or ()),
-        "date_orders": tuple(date_order or ()),
-    }  # fmt: skip
     if target is None:
-        save_recommender(source, str(recommender), save_model, seed, Reporter(quiet=quiet), reading)
+        save_recommender(
+            source, str(recommender), save_model, seed, Reporter(quiet=quiet), reading.to_arguments()
+        )
         return
     request = Request(
         source, target, save_model, method.value, task.value, budget, report, seed, schema, context.obj or "",
-        reading,
+        reading.to_arguments(),
     )  # fmt: skip
     fit(request, Reporter(quiet=quiet))
 
 
 @app.command("predict")
+@expand_groups
 def predict_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A predictor saved by halfseen fit.")],
     source: options.Source,
+    *,
     output: options.Output,
     level: Annotated[
         float, typer.Option(callback=_check_level, help="Probability of the intervals of numbers.")
     ] = 0.9,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    null: options.Nulls = None,
-    no_default_nulls: options.NoDefaultNulls = False,
-    number_format: options.NumberFormats = None,
-    date_order: options.DateOrders = None,
-    source_format: options.SourceFormat = None,
+    reading: options.ReadingOptions,
     output_format: options.OutputFormat = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -179,67 +164,18 @@ def predict_command(
     """
     from halfseen.cli.predict import Request, predict
 
-    request = Request(
-        model, source, output, level, output_format,
-        {
-            "format": source_format, "delimiter": delimiter, "encoding": encoding, "nulls": tuple(null or ()),
-            "default_nulls": not no_default_nulls, "number_formats": tuple(number_format or ()),
-            "date_orders": tuple(date_order or ()),
-        },
-    )  # fmt: skip
+    request = Request(model, source, output, level, output_format, reading.to_arguments())
     predict(request, Reporter(quiet=quiet))
 
 
 @app.command("describe")
+@expand_groups
 def describe_command(
     context: typer.Context,
     source: options.Source,
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Report how missingness is associated with this column first."),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(metavar="OTHER", help="Compare the missingness with this table, the reference."),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="A saved predictor: report whether predictions drift with the number of known values.",
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            "--class", metavar="LABEL", help="With --model: the class whose probability is followed."
-        ),
-    ] = None,
-    sensitivity: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN[=LEVEL]",
-            help="Report how the mean of a column, or the share of a level, depends on the assumption that "
-            "values are missing at random; may be repeated.",
-        ),
-    ] = None,
-    reference: Annotated[
-        float | None,
-        typer.Option(
-            metavar="VALUE",
-            help="With --sensitivity: find the departure at which the interval reaches VALUE.",
-        ),
-    ] = None,
-    report: options.Report = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed for subsampling and cross-validation.")] = 0,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    null: options.Nulls = None,
-    no_default_nulls: options.NoDefaultNulls = False,
-    number_format: options.NumberFormats = None,
-    date_order: options.DateOrders = None,
-    source_format: options.SourceFormat = None,
+    *,
+    given: DescribeOptions,
+    reading: options.ReadingOptions,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except the JSON.")] = False,
 ) -> None:
     """Describe the missing values of a table: patterns, associations, and evidence against MCAR.
@@ -248,147 +184,59 @@ def describe_command(
     """
     from halfseen.cli.describe import Request, run_describe
 
-    reading = {
-        "delimiter": delimiter,
-        "encoding": encoding,
-        "nulls": tuple(null or ()),
-        "default_nulls": not no_default_nulls,
-        "number_formats": tuple(number_format or ()),
-        "date_orders": tuple(date_order or ()),
-    }
     request = Request(
-        source,
-        target,
-        against,
-        report,
-        as_json,
-        seed,
-        reading,
-        context.obj or "",
-        model,
-        label,
-        tuple(sensitivity or ()),
-        reference,
-    )
-    run_describe(request, Reporter(quiet=quiet), source_format)
+        source, given.target, given.against, given.report, given.as_json, given.seed, reading.to_arguments(),
+        context.obj or "", given.model, given.label, tuple(given.sensitivity or ()), given.reference,
+    )  # fmt: skip
+    run_describe(request, Reporter(quiet=quiet))
 
 
 @app.command("compare")
+@expand_groups
 def compare_command(
     context: typer.Context,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="IN", help="csv, tsv (also .gz), parquet or feather file; - is standard input."
-        ),
-    ],
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Compare predictors of this column instead: is it worth while to impute?"
-        ),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help=f"The methods to compare, out of {', '.join(COMPARED)}; by default {','.join(QUICK)}. "
-            f"With --target out of {', '.join(options.COMPARED_PREDICTORS)}; all by default.",
-        ),
-    ] = None,
-    task: options.TaskOption = options.TaskName.auto,
-    folds: Annotated[int, typer.Option(min=2, help="With --target: the number of folds.")] = 5,
-    rates: Annotated[
-        str,
-        typer.Option(
-            metavar="A,B,...",
-            help="With --target: shares of known values that are removed before predicting.",
-        ),
-    ] = "0.1,0.3,0.5",
-    budget: Annotated[float, typer.Option(help="With --target: seconds for everything.")] = 300.0,
-    rate: Annotated[float, typer.Option(help="The fraction of known values to remove, with mcar.")] = 0.2,
-    mechanism: Annotated[
-        str, typer.Option(help="mcar: completely at random; learned: like the table's own missing values.")
-    ] = "mcar",
-    repeats: Annotated[
-        int, typer.Option(min=1, help="The number of repetitions, each with new splits and removed values.")
-    ] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal scores.")] = 0,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Store results and finished runs; a second run resumes. With --target: a JSON file.",
-        ),
-    ] = None,
-    report: Annotated[
-        str | None, typer.Option(metavar="R.html", help="Write a self-contained HTML report.")
-    ] = None,
-    level: Annotated[
-        float, typer.Option(help="Probability of the intervals whose coverage is measured.")
-    ] = 0.9,
-    draws: Annotated[int, typer.Option(min=1, help="The number of draws for CRPS and energy distance.")] = 20,
-    test_fraction: Annotated[float, typer.Option(help="The fraction of rows held out.")] = 0.3,
-    max_rows: Annotated[
-        int | None,
-        typer.Option(
-            min=4,
-            help="Longer tables are subsampled to this many rows: 10,000 by default, 5,000 with --target.",
-        ),
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Parallel runs; times are comparable with 1 only.")] = 1,
-    schema: Annotated[str | None, typer.Option(metavar="S.json", help="Kinds and bounds of columns.")] = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    null: options.Nulls = None,
-    no_default_nulls: options.NoDefaultNulls = False,
-    number_format: options.NumberFormats = None,
-    date_order: options.DateOrders = None,
-    source_format: options.SourceFormat = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except errors.")] = False,
+    source: options.Source,
+    *,
+    given: CompareOptions,
+    reading: options.ReadingOptions,
+    quiet: options.Quiet = False,
 ) -> None:
     """Compare imputers on known values that are removed from the table; failed runs are counted.
 
     With --target, predictors of this column are compared by cross-validation: on the incomplete table, with
     constants and missingness indicators, and after imputation.
     """
-    reading = {
-        "format": source_format, "delimiter": delimiter, "encoding": encoding, "nulls": tuple(null or ()),
-        "default_nulls": not no_default_nulls, "number_formats": tuple(number_format or ()),
-        "date_orders": tuple(date_order or ()),
-    }  # fmt: skip
-    if target is not None:
-        from halfseen.cli import compare_target
-        from halfseen.cli.predictors import parse_predictors
+    command, reporter = context.obj or "", Reporter(quiet=quiet)
+    if given.target is None:
+        from halfseen.cli.compare import Request, run_compare
 
-        names = options.COMPARED_PREDICTORS if methods is None else parse_predictors(methods)
-        compare_target.run_compare_target(
-            compare_target.Request(
-                source, target, names, task.value, folds, options.parse_rates(rates), budget,
-                max_rows or 5_000, seed, output, report, schema, context.obj or "", reading,
-            ),
-            Reporter(quiet=quiet),
+        request = Request(
+            source, QUICK if given.methods is None else parse_methods(given.methods), given.rate,
+            given.mechanism, given.repeats, given.seed, given.output, given.report, given.level, given.draws,
+            given.test_fraction, given.max_rows or 10_000, given.jobs, given.schema, command,
+            reading.to_arguments(),
         )  # fmt: skip
+        run_compare(request, reporter)
         return
-    from halfseen.cli.compare import Request, run_compare
+    from halfseen.cli import compare_target
+    from halfseen.cli.predictors import parse_predictors
 
-    for name, value in (("--level", level), ("--test-fraction", test_fraction)):
-        if not 0 < value < 1:
-            raise TableError(f"{name} must be between 0 and 1, got {value:g}")
-    if jobs == 0:
-        raise TableError("--jobs must not be 0; -1 means one per processor")
-    request = Request(
-        source, QUICK if methods is None else parse_methods(methods), rate, mechanism, repeats, seed, output,
-        report, level, draws, test_fraction, max_rows or 10_000, jobs, schema, context.obj or "", reading,
+    names = options.COMPARED_PREDICTORS if given.methods is None else parse_predictors(given.methods)
+    compare_target.run_compare_target(
+        compare_target.Request(
+            source, given.target, names, given.task.value, given.folds, parse_rates(given.rates),
+            given.budget, given.max_rows or 5_000, given.seed, given.output, given.report, given.schema,
+            command, reading.to_arguments(),
+        ),
+        reporter,
     )  # fmt: skip
-    run_compare(request, Reporter(quiet=quiet))
 
 
 @app.command("ampute")
+@expand_groups
 def ampute_command(
     source: options.Source,
+    *,
     output: options.Output,
     mechanism: Annotated[
         options.Mechanism, typer.Option(help="The missingness mechanism.")
@@ -401,13 +249,7 @@ def ampute_command(
         str | None, typer.Option(metavar="A,B", help="The columns to remove values from; all by default.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds remove the same values.")] = 0,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
-    null: options.Nulls = None,
-    no_default_nulls: options.NoDefaultNulls = False,
-    number_format: options.NumberFormats = None,
-    date_order: options.DateOrders = None,
-    source_format: options.SourceFormat = None,
+    reading: options.ReadingOptions,
     output_format: options.OutputFormat = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -425,13 +267,7 @@ def ampute_command(
         rate=rate,
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
         seed=seed,
-        delimiter=delimiter,
-        encoding=encoding,
-        nulls=tuple(null or ()),
-        default_nulls=not no_default_nulls,
-        number_formats=tuple(number_format or ()),
-        date_orders=tuple(date_order or ()),
-        source_format=source_format,
+        reading=reading.to_arguments(),
         output_format=output_format,
     )
     ampute(request, Reporter(quiet=quiet))

@@ -147,8 +147,12 @@ def run_comparison(
 
 
 def _check(request: Request) -> None:
-    if not 0 < request.rate < 1:
-        raise TableError(f"--rate must be between 0 and 1, got {request.rate:g}")
+    fractions = {"--level": request.level, "--test-fraction": request.test_fraction, "--rate": request.rate}
+    for name, value in fractions.items():
+        if not 0 < value < 1:
+            raise TableError(f"{name} must be between 0 and 1, got {value:g}")
+    if request.jobs == 0:
+        raise TableError("--jobs must not be 0; -1 means one per processor")
     if request.mechanism not in MECHANISMS:
         raise TableError(f"unknown mechanism {request.mechanism!r}; choose from {', '.join(MECHANISMS)}")
     check_report(request.report)

@@ -3,7 +3,8 @@
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Request:
     report: str | None = None
     json: bool = False
     seed: int = 0
-    reading: dict[str, Any] | None = None
+    reading: dict[str, Any] = field(default_factory=dict)
     command: str = ""
     model: str | None = None
     label: str | None = None
@@ -47,21 +48,17 @@ class Request:
     reference: float | None = None
 
 
-def run_describe(request: Request, reporter: Reporter, source_format: str | None = None) -> None:
+def run_describe(request: Request, reporter: Reporter) -> None:
     """Describe a table file: read, describe, print, report."""
     started = time.perf_counter()
     _check_paths(request)
-
-    def read(source: str) -> TableFile:
-        return read_table(source, format=source_format, **request.reading or {}).with_all_dates()
-
-    file = read_all(expand(request.source), read)
+    file = read_all(expand(request.source), partial(_read, reading=request.reading))
     reporter.say("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
     reference: TableFile | None = None
     if request.against is not None:
-        reference = read_table(request.against, **request.reading or {}).with_all_dates()
+        reference = _read(request.against, request.reading | {"format": None})
         reporter.say("against", f"{reference.source}: {reference.table.num_rows:,} rows")
     with reporter.noting_warnings(), reporter.progress("testing", "associations with missingness"):
         diagnosis = describe(
@@ -102,6 +99,10 @@ def run_describe(request: Request, reporter: Reporter, source_format: str | None
         if what_if:
             print(f"  {what_if[0].limit}")
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+
+
+def _read(source: str, reading: dict[str, Any]) -> TableFile:
+    return read_table(source, **reading).with_all_dates()
 
 
 def _measure(request: Request, file: TableFile, reporter: Reporter) -> ModelDrift | None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,7 @@ class Request:
     report: str | None = None
     evaluate: bool = False
     level: float = 0.9
-    delimiter: str | None = None
-    encoding: str | None = None
-    nulls: tuple[str, ...] = ()
-    default_nulls: bool = True
-    number_formats: tuple[str, ...] = ()
-    date_orders: tuple[str, ...] = ()
-    source_format: str | None = None
+    reading: dict[str, Any] = field(default_factory=dict)
     output_format: str | None = None
     model: str | None = None
     checkpoint: str | None = None
@@ -236,12 +230,7 @@ def _load_imputer(request: Request, reporter: Reporter) -> Any:
 
 def _apply(request: Request, imputer: Any, reporter: Reporter) -> Work:
     method = method_of(imputer)
-    rows = read_new_rows(
-        request.source, imputer, reporter,
-        format=request.source_format, delimiter=request.delimiter, encoding=request.encoding,
-        nulls=request.nulls, default_nulls=request.default_nulls, number_formats=request.number_formats,
-        date_orders=request.date_orders,
-    )  # fmt: skip
+    rows = read_new_rows(request.source, imputer, reporter, **request.reading)
     check_cells(rows.file.table, request.output, request.output_format)
     parameter = find_method(method.partition(":")[0]).draws_parameter
     n_proper = getattr(imputer, parameter, 0) if parameter is not None else 0
@@ -302,17 +291,7 @@ def _check_targets(request: Request) -> None:
 
 
 def _read(request: Request, overrides: dict[str, Any] | None, reporter: Reporter) -> TableFile:
-    file = read_table(
-        request.source,
-        format=request.source_format,
-        delimiter=request.delimiter,
-        encoding=request.encoding,
-        nulls=request.nulls,
-        default_nulls=request.default_nulls,
-        number_formats=request.number_formats,
-        date_orders=request.date_orders,
-        overrides=overrides,
-    )
+    file = read_table(request.source, overrides=overrides, **request.reading)
     n_rows, n_columns = file.table.shape
     if file.n_missing == n_rows * n_columns:
         raise TableError(f"{file.source}: every cell is missing: there is nothing to learn from")

@@ -1,11 +1,11 @@
-"""Arguments and options that several commands share, so that they are spelt and explained alike."""
+"""Arguments and options that several commands share: each is declared and documented once."""
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from halfseen.cli.errors import TableError
 from halfseen.vocabulary import Missingness
 
 
@@ -104,37 +104,6 @@ Delimiter = Annotated[
     str | None, typer.Option(help="The delimiter of a csv file: one character or 'tab'. Detected by default.")
 ]
 Encoding = Annotated[str | None, typer.Option(help="The encoding of a csv file. Detected by default.")]
-Nulls = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--null",
-        metavar="[COLUMN=]TEXT",
-        help="A text or number that means missing, in all columns or in one; may be repeated.",
-    ),
-]
-NumberFormats = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--number-format",
-        metavar="[COLUMN=]1.234,56",
-        help="How 1234.56 is written, in ambiguous columns or in one column; COLUMN=text keeps it as text. "
-        "Detected by default.",
-    ),
-]
-DateOrders = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--date-order",
-        metavar="[COLUMN=]dmy",
-        help="The order of day, month and year: dmy, mdy or ymd. Detected by default.",
-    ),
-]
-NoDefaultNulls = Annotated[
-    bool,
-    typer.Option(
-        "--no-default-nulls", help="Only empty cells and --null texts are missing, not NA, NaN, ? and so on."
-    ),
-]
 SourceFormat = Annotated[
     Format | None, typer.Option("--from", help="The format of IN, if its name does not end in it.")
 ]
@@ -144,16 +113,51 @@ OutputFormat = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except errors.")]
 
 
-def parse_rates(text: str) -> tuple[float, ...]:
-    """Return the rates in a list with commas, sorted, and 0 before them.
+@dataclass(frozen=True)
+class ReadingOptions:
+    """The options of how a table file is read."""
 
-    Examples
-    --------
-    >>> parse_rates("0.5, 0.1")
-    (0.0, 0.1, 0.5)
-    """
-    try:
-        rates = {float(part) for part in text.split(",") if part.strip()}
-    except ValueError:
-        raise TableError(f"--rates must be numbers with commas between them, got {text!r}") from None
-    return tuple(sorted(rates | {0.0}))
+    delimiter: Delimiter = None
+    encoding: Encoding = None
+    null: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[COLUMN=]TEXT",
+            help="A text or number that means missing, in all columns or in one; may be repeated.",
+        ),
+    ] = None
+    no_default_nulls: Annotated[
+        bool,
+        typer.Option(
+            "--no-default-nulls",
+            help="Only empty cells and --null texts are missing, not NA, NaN, ? and so on.",
+        ),
+    ] = False
+    number_format: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[COLUMN=]1.234,56",
+            help="How 1234.56 is written, in ambiguous columns or in one column; COLUMN=text keeps it as "
+            "text. Detected by default.",
+        ),
+    ] = None
+    date_order: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[COLUMN=]dmy",
+            help="The order of day, month and year: dmy, mdy or ymd. Detected by default.",
+        ),
+    ] = None
+    source_format: SourceFormat = None
+
+    def to_arguments(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of `read_table`."""
+        return {
+            "format": self.source_format,
+            "delimiter": self.delimiter,
+            "encoding": self.encoding,
+            "nulls": tuple(self.null or ()),
+            "default_nulls": not self.no_default_nulls,
+            "number_formats": tuple(self.number_format or ()),
+            "date_orders": tuple(self.date_order or ()),
+        }

@@ -1,0 +1,53 @@
+"""The options of ``halfseen describe``."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from halfseen.cli.options import Report
+
+
+@dataclass(frozen=True)
+class DescribeOptions:
+    """The options of a description, except those of reading the table."""
+
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Report how missingness is associated with this column first."),
+    ] = None
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="OTHER", help="Compare the missingness with this table, the reference."),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A saved predictor: report whether predictions drift with the number of known values.",
+        ),
+    ] = None
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--class", metavar="LABEL", help="With --model: the class whose probability is followed."
+        ),
+    ] = None
+    sensitivity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN[=LEVEL]",
+            help="Report how the mean of a column, or the share of a level, depends on the assumption that "
+            "values are missing at random; may be repeated.",
+        ),
+    ] = None
+    reference: Annotated[
+        float | None,
+        typer.Option(
+            metavar="VALUE",
+            help="With --sensitivity: find the departure at which the interval reaches VALUE.",
+        ),
+    ] = None
+    report: Report = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for subsampling and cross-validation.")] = 0
