@@ -10,6 +10,7 @@ import halfseen
 from halfseen import AutoImputer, GaussianImputer
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race
+from halfseen.estimators._budget import Budget, Cost, too_costly
 from halfseen.estimators._stacking import Answers, LevelLoss, NumberLoss, _crps, find_weights
 
 SIMPLE = ["mean", "gaussian"]
@@ -128,6 +129,96 @@ def test_a_budget_that_is_too_small_still_gives_the_simple_methods():
     imputer = AutoImputer(1e-6, candidates=candidates, random_state=0).fit(correlated(120))
     assert [row["candidate"] for row in imputer.scores_] == ["mean", "gaussian"]
     assert "Trees did not take part: there was no time left." in imputer.reason_
+
+
+class Clock:
+    """A clock that moves only when something is said to take time."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Slow:
+    """A model whose fit and whose answers take a given time on a clock."""
+
+    def __init__(self, model, clock, fit, answer):
+        self.model, self.clock, self.seconds, self.answer = model, clock, fit, answer
+        self.started = False
+
+    def fit(self, shown):
+        self.started = True
+        self.clock.now += self.seconds
+        return self
+
+    def point(self, codes):
+        self.clock.now += self.answer * len(codes)
+        return self.model.point(codes)
+
+    def quantiles(self, codes, levels):
+        return self.model.quantiles(codes, levels)
+
+    def level_probabilities(self, codes):
+        return self.model.level_probabilities(codes)
+
+
+def hold_race(seconds, **costs):
+    """Returns what happened, and the candidates, whose costs are (fit, answer of a row) in seconds."""
+    gaussian = GaussianImputer().fit(correlated(200))
+    codes = Incomplete.from_array(correlated(200))
+    task = _race.make_task(gaussian.schema_.columns, codes, lambda part: part.filled(), seed=0)
+    clock = Clock()
+    slow = {name: Slow(gaussian.model_, clock, *cost) for name, cost in costs.items()}
+    fits = {name: one.fit for name, one in slow.items()}
+    return _race.run(task, fits, Budget(seconds, clock), dict.fromkeys(fits, 3)), slow, task, clock
+
+
+def test_no_candidate_starts_that_is_expected_to_take_longer_than_what_is_left():
+    race, slow, *_ = hold_race(10.0, mean=(1, 0), gaussian=(3, 0), trees=(1, 0), mixture=(1, 0))
+    assert race.names == ["mean", "gaussian"]  # 6 of 10 seconds are left, which is twice what the second took
+    assert not slow["trees"].started
+    assert not slow["mixture"].started
+    assert race.left_out["trees"] == "there was no time left"
+    race, slow, *_ = hold_race(10.5, mean=(1, 0), gaussian=(3, 0), trees=(1, 0), mixture=(1, 0))
+    assert race.names == ["mean", "gaussian", "trees"]
+    assert not slow["mixture"].started
+
+
+def test_a_candidate_whose_answers_would_not_end_in_time_is_left_out_after_its_first_rows():
+    race, _, task, clock = hold_race(8.0, mean=(0, 0), gaussian=(1, 0), trees=(1, 0.1))
+    assert race.left_out == {"trees": "its answers would have taken too long"}
+    assert len(task.scored) > _race.TRIED_ROWS + 10
+    assert clock.now == pytest.approx(2 + 0.1 * _race.TRIED_ROWS)
+    race, _, task, _ = hold_race(30.0, mean=(0, 0), gaussian=(1, 0), trees=(1, 0.1))
+    assert race.names == ["mean", "gaussian", "trees"]
+    assert race.costs[2] == Cost(1, 200, pytest.approx(0.1 * len(task.scored)), len(task.scored))
+
+
+def test_the_costliest_methods_are_given_up_until_fitting_and_imputing_all_rows_ends_in_time():
+    costs = [Cost(0.1, 100, 0.0, 10), Cost(1.0, 100, 1.0, 10), Cost(5.0, 100, 0.1, 10)]
+    assert [cost.least(200) for cost in costs] == [0.1, 21.0, 7.0]
+    assert too_costly(costs, [0, 1, 2], 200, 28.2) is None
+    assert too_costly(costs, [0, 1, 2], 200, 28.0) == 1
+    assert too_costly(costs, [0, 2], 200, 1.0) == 2
+    assert too_costly(costs, [0], 200, 0.0) is None
+
+
+def test_methods_are_fitted_to_as_many_rows_as_there_is_time_for():
+    cost = Cost(2.0, 100, 0.0, 10)
+    assert cost.rows_within(20.0, 1_000) == 1_000
+    assert cost.rows_within(10.0, 1_000) == 500
+    assert cost.rows_within(0.0, 1_000) == 100
+    assert Cost(0.0, 100, 0.0, 10).rows_within(0.0, 1_000) == 1_000
+
+
+def test_a_method_that_takes_too_long_for_all_rows_is_not_used_and_the_reason_says_so(monkeypatch):
+    place = "halfseen.estimators.auto_imputer.too_costly"
+    monkeypatch.setattr(place, lambda costs, used, *_: max(used) or None)
+    imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(correlated(150))
+    assert set(imputer.chosen_["x0"]) == {"mean"}
+    assert "Gaussian did not take part: to fit it again and to impute all rows" in imputer.reason_
 
 
 def test_large_tables_are_sampled_for_the_race_and_fitted_whole(monkeypatch):

@@ -1,8 +1,11 @@
 """A limit on the time of training ends it in good order."""
 
 import numpy as np
+import torch
 
-from halfseen import MixtureImputer, TreeImputer
+from halfseen import GaussianImputer, MixtureImputer, TreeImputer
+from halfseen.data.incomplete import Incomplete
+from halfseen.training.em import EMSettings, choose_shrinkage
 from halfseen.training.time_limit import is_over, time_limit
 
 X = np.random.default_rng(0).normal(size=(100, 3))
@@ -14,6 +17,21 @@ def test_training_ends_after_one_epoch_when_the_time_is_over():
     assert imputer.history_.stopped == "time"
     assert len(imputer.history_.train_loss) == 1
     assert np.isfinite(imputer.transform([[np.nan, 0.0, 1.0]])).all()
+
+
+def test_em_ends_after_one_iteration_when_the_time_is_over():
+    incomplete = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
+    with time_limit(0.0):
+        imputer = GaussianImputer().fit(incomplete)
+    assert imputer.n_iter_ == 1 < GaussianImputer().fit(incomplete).n_iter_
+    assert np.isfinite(imputer.transform(incomplete)).all()
+
+
+def test_without_time_to_compare_ranks_a_wide_table_has_a_small_one():
+    wide = np.random.default_rng(0).normal(size=(30, 160))
+    with time_limit(0.0):
+        settings = choose_shrinkage(Incomplete.from_array(wide), EMSettings(), generator=torch.Generator())
+    assert (settings.rank, settings.ridge) == (8, 30.0)
 
 
 def test_columns_without_time_for_trees_are_left_to_the_gaussian():

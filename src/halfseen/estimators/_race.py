@@ -1,9 +1,9 @@
 """A race of imputers on cells of the user's own table, which are known and hidden from them."""
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
+from halfseen.estimators._budget import Budget, Cost
 from halfseen.estimators._stacking import Answers, find_weights
 from halfseen.estimators._table import rows_at_once
 from halfseen.missingness.learned import Learned
@@ -23,12 +24,17 @@ Floats = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]
 
 MAX_RACE_ROWS = 3_000
+MAX_RACE_CELLS = 600_000
 MAX_SCORED_ROWS = 1_000
+MAX_SCORED_CELLS = 100_000
+TRIED_ROWS = 50  # of a candidate whose answers are slow; they tell how long all would take
 HIDDEN_SHARE = 0.2
 MAX_LEARNED_COLUMNS = 40  # with more columns, no mechanism is learned: it would take too long
 MAX_MIXED_LEVELS = 40  # of a column whose probabilities are mixed; with more, it has one model
 LEVELS = tuple((k + 0.5) / 19 for k in range(19))
 SMALLEST_LIKELIHOOD = 1e-6
+
+Said = dict[int, tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,19 @@ class Race:
     """What happened: the scores of each candidate that finished, and why others did not."""
 
     names: list[str] = field(default_factory=list)
-    said: list[dict[int, tuple[Floats, Floats]]] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+    costs: list[Cost] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+
+    def leave_out(self, m: int, why: str) -> None:
+        """Removes a candidate."""
+        self.left_out[self.names.pop(m)] = why
+        del self.said[m], self.costs[m]
+
+
+def race_rows(codes: Incomplete) -> int:
+    """Returns how many rows take part in a race."""
+    return min(len(codes), MAX_RACE_ROWS, max(200, MAX_RACE_CELLS // codes.x.shape[1]))
 
 
 def make_task(
@@ -69,12 +86,14 @@ def make_task(
 ) -> Task:
     """Returns rows with hidden cells: half of them at random, half by the mechanism learned from the table.
 
-    `complete` returns completed codes, on which the mechanism is applied.
+    `complete` returns completed codes, on which the mechanism is applied, if there is one.
     """
     generator = torch_generator(seed)
-    if len(codes) > MAX_RACE_ROWS:
-        codes = codes[torch.randperm(len(codes), generator=generator)[:MAX_RACE_ROWS].sort().values]
-    scored = torch.randperm(len(codes), generator=generator)[:MAX_SCORED_ROWS].sort().values
+    n_rows = race_rows(codes)
+    if len(codes) > n_rows:
+        codes = codes[torch.randperm(len(codes), generator=generator)[:n_rows].sort().values]
+    n_scored = min(MAX_SCORED_ROWS, max(100, MAX_SCORED_CELLS // codes.x.shape[1]))
+    scored = torch.randperm(len(codes), generator=generator)[:n_scored].sort().values
     part = codes[scored]
     priority = torch.rand(part.x.shape, generator=generator)
     wanted = (priority < HIDDEN_SHARE) & part.observed
@@ -115,38 +134,63 @@ def _spared(
 def run(
     task: Task,
     candidates: Mapping[str, Callable[[Incomplete], TabularCompletion | None]],
-    seconds: float,
-    width: int,
+    budget: Budget,
+    widths: Mapping[str, int],
 ) -> Race:
     """Fits each candidate to what is shown, and keeps what it says of the hidden cells.
 
-    A candidate has the time that is left divided by the number of candidates that are left, and is left out
-    if there is none. The first two always take part.
+    A candidate has the time that is left divided by the number of candidates that are left, but at least
+    twice the time of the second one: models beyond it take longer. A candidate is left out if that is more
+    than what is left, or if its answers would take longer. The first two always take part. `widths` are the
+    numbers of features of a row, for planning memory.
     """
-    race, end = Race(), time.monotonic() + seconds
+    race, expected, answering = Race(), 0.0, 0.0
     for position, (name, fit) in enumerate(candidates.items()):
-        left = (end - time.monotonic()) / (len(candidates) - position)
-        if left <= 0 and position >= 2:
+        left = budget.left
+        if position >= 2 and left <= 2 * expected:
             race.left_out[name] = "there was no time left"
             continue
-        with time_limit(max(left, 0.0)):
+        share = max(left / (len(candidates) - position), 2 * expected)
+        started = budget.clock()
+        with time_limit(max(share - answering, 0.0)):
             model = fit(task.shown)
+        fitted = budget.clock()
         assert model is not None
-        race.said.append(_answers(task, model, width))
+        within = Budget(budget.left if position >= 2 else math.inf, budget.clock)
+        answered = _answers(task, model, widths[name], within)
+        if answered is None:
+            race.left_out[name] = "its answers would have taken too long"
+            continue
+        said, seconds = answered
+        race.said.append(said)
         race.names.append(name)
+        race.costs.append(Cost(fitted - started, len(task.codes), seconds, len(task.scored)))
+        answering = max(answering, budget.clock() - fitted)
+        expected = budget.clock() - started if position == 1 else expected
     return race
 
 
-def _answers(task: Task, model: TabularCompletion, width: int) -> dict[int, tuple[Floats, Floats]]:
-    """Returns, by column, single values (N) of hidden cells, and quantiles (N, K) or probabilities (N)."""
+def _answers(task: Task, model: TabularCompletion, width: int, budget: Budget) -> tuple[Said, float] | None:
+    """Returns, by column, single values (N) of hidden cells, and quantiles (N, K) or probabilities (N).
+
+    Beside them are the seconds that single values and probabilities took. It is None if the first rows took
+    so long that the others would not end in time.
+    """
+    if not len(task.scored):
+        return {}, 0.0
     parts: dict[int, list[tuple[Floats, Floats]]] = {c: [] for c in range(len(task.columns))}
-    size = rows_at_once(width, len(LEVELS))
-    for start in range(0, len(task.scored), size):
-        rows = task.scored[start : start + size]
+    size, seconds, started = rows_at_once(width, len(LEVELS)), 0.0, budget.clock()
+    starts = [0, *range(min(size, TRIED_ROWS), len(task.scored), size)]
+    for start, stop in pairwise([*starts, len(task.scored)]):
+        if start and (budget.clock() - started) / start * (len(task.scored) - start) > budget.left:
+            return None
+        rows = task.scored[start:stop]
         shown, hidden = task.shown[rows], task.hidden[rows]
+        before = budget.clock()
         point = model.point(shown)
-        quantiles = model.quantiles(shown, LEVELS)
         probabilities = model.level_probabilities(shown)
+        seconds += budget.clock() - before
+        quantiles = model.quantiles(shown, LEVELS)
         for c, column in enumerate(task.columns):
             cells = hidden[:, c].nonzero().squeeze(1)
             if column.levels is None:
@@ -157,11 +201,12 @@ def _answers(task: Task, model: TabularCompletion, width: int) -> dict[int, tupl
                 group = found.groups[cells, found.block.group[true]]
                 more = (group * found.block.share[true]).clamp(min=SMALLEST_LIKELIHOOD)
             parts[c].append((point[cells, c].numpy(), more.numpy()))
-    return {
+    said = {
         c: (np.concatenate([one for one, _ in found]), np.concatenate([more for _, more in found]))
         for c, found in parts.items()
         if found
     }
+    return said, seconds
 
 
 def collect(task: Task, race: Race) -> list[Answers]:

@@ -1,6 +1,5 @@
 """The imputer that chooses among the others, on the user's own table."""
 
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ from torch import Tensor
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race
 from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._budget import Budget, too_costly
 from halfseen.estimators._members import make_member, members_state, restore_members
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators.catalogue import CATALOGUE, Family, find_method
@@ -25,6 +25,7 @@ CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 400, "mixture": 400, "circuit":
 
 MIN_ROWS = 50  # with fewer rows there is no race
 RACE_SHARE = 0.4  # of the time
+START_SHARE = 0.2  # of the time of the race, for completing rows to which a learned mechanism is applied
 MAX_TRAINED_ROWS = 100_000  # of models that are trained by gradients
 SMALLEST_SHARE = 0.1  # a candidate whose weight is lower in every column is not fitted again
 
@@ -42,9 +43,10 @@ class AutoImputer(BaseImputer):
     Parameters
     ----------
     max_seconds : float, default=120.0
-        The time for `fit`, approximately. Two fifths are for the choice. Candidates for which no time is left
-        do not take part, and training by gradients ends when its time is over. Results depend on the speed
-        of the computer only if the time is used up.
+        The time for `fit` and for imputing the table once, approximately. Two fifths are for the choice.
+        Candidates for which no time is left do not take part, candidates that would take too long to be
+        fitted again or to impute all rows are not used, and training ends when its time is over. Results
+        depend on the speed of the computer only if the time is used up.
     candidates : {"auto"} or list of str, default="auto"
         The names of the candidates on the command line, simplest first. ``"auto"`` is mean and Gaussian;
         trees, mixture and circuit from 400 rows on, and MIWAE from 500.
@@ -132,7 +134,7 @@ class AutoImputer(BaseImputer):
         return sum(member._width for member in self.members_) if self.members_ else super()._width
 
     def _fit_codes(self, codes: Incomplete) -> None:
-        end = time.monotonic() + self._checked_seconds()
+        budget = Budget(self._checked_seconds())
         self.scores_: list[dict[str, Any]] = []
         self.members_: list[BaseImputer] = []
         candidates = self._named(len(codes))
@@ -144,51 +146,69 @@ class AutoImputer(BaseImputer):
             return
         if without is not None:
             only = GaussianImputer(n_posterior_draws=self.n_posterior_draws)
-            self.members_ = [self._fit_member(only, codes)]
+            with time_limit(budget.left):
+                self.members_ = [self._fit_member(only, codes)]
             self._keep(["gaussian"], np.ones((1, len(self._modelled))))
             self.reason_ = f"GaussianImputer was used without a comparison, because {without}."
             return
-        names, weights = self._choose(candidates, codes, end)
-        self._fit_chosen(candidates, names, weights, codes, end)
+        race, weights = self._choose(candidates, codes, budget)
+        self._fit_chosen(candidates, race, weights, codes, budget)
 
     def _choose(
-        self, candidates: Mapping[str, BaseImputer], codes: Incomplete, end: float
-    ) -> tuple[list[str], np.ndarray]:
-        """Holds the race; returns the names of the candidates that are used, and their weights (M, C)."""
-        start = self._fit_member(GaussianImputer(), codes[: _race.MAX_RACE_ROWS])._answers
-        assert start is not None
-        task = _race.make_task(self._modelled, codes, start.point, self.seed_)
+        self, candidates: Mapping[str, BaseImputer], codes: Incomplete, budget: Budget
+    ) -> tuple[_race.Race, np.ndarray]:
+        """Holds the race; returns it and the weights (M, C) of its candidates."""
+        of_race = budget.part(RACE_SHARE)
+
+        def complete(part: Incomplete) -> Tensor:
+            with time_limit(START_SHARE * of_race.left):
+                start = self._fit_answers(GaussianImputer(), codes[: _race.race_rows(codes)])
+            assert start is not None
+            return start.point(part)
+
+        task = _race.make_task(self._modelled, codes, complete, self.seed_)
         fits = {name: partial(self._fit_answers, imputer) for name, imputer in candidates.items()}
-        widths = [self._sized(imputer)._width for imputer in candidates.values()]
-        race = _race.run(task, fits, RACE_SHARE * (end - time.monotonic()), max(widths))
-        answers = _race.collect(task, race)
-        weights, mixed = _race.choose(self._modelled, answers)
-        used = weights.max(axis=1) >= SMALLEST_SHARE
+        widths = {name: self._sized(imputer)._width for name, imputer in candidates.items()}
+        race = _race.run(task, fits, of_race, widths)
+        n_rows = _count_incomplete(codes)
+        while True:
+            answers = _race.collect(task, race)
+            weights, mixed = _race.choose(self._modelled, answers)
+            used = weights.max(axis=1) >= SMALLEST_SHARE
+            costly = too_costly(race.costs, np.flatnonzero(used).tolist(), n_rows, budget.left)
+            if costly is None:
+                break
+            race.leave_out(costly, "to fit it again and to impute all rows would have taken too long")
         if not used.all():
             weights[~used] = 0.0
             weights /= weights.sum(axis=0)
         self.scores_ = _race.tabulate(race, answers, weights)
         self.reason_ = self._explain(race, weights, mixed, int(task.hidden.sum()))
-        names = [name for name, is_used in zip(race.names, used, strict=True) if is_used]
-        return names, weights[used]
+        return race, weights
 
     def _fit_chosen(
         self,
         candidates: Mapping[str, BaseImputer],
-        names: Sequence[str],
+        race: _race.Race,
         weights: np.ndarray,
         codes: Incomplete,
-        end: float,
+        budget: Budget,
     ) -> None:
-        """Fits the chosen candidates to all rows, within the time that is left."""
-        rows = torch.from_numpy(np.random.default_rng(self.seed_).permutation(len(codes))[:MAX_TRAINED_ROWS])
-        few = codes[rows.sort().values] if len(codes) > MAX_TRAINED_ROWS else codes
-        for position, name in enumerate(names):
-            imputer = candidates[name]
-            with time_limit(max(0.0, (end - time.monotonic()) / (len(names) - position))):
-                trained = hasattr(imputer, "max_epochs")
-                self.members_.append(self._fit_member(imputer, few if trained else codes))
-        self._keep(names, weights)
+        """Fits the chosen candidates to all rows, or to as many as the time that is left allows."""
+        used = np.flatnonzero(weights.max(axis=1) > 0).tolist()
+        order = torch.from_numpy(np.random.default_rng(self.seed_).permutation(len(codes)))
+        answering = sum(race.costs[m].answering(_count_incomplete(codes)) for m in used)
+        for position, m in enumerate(used):
+            imputer, name = candidates[race.names[m]], race.names[m]
+            seconds = max(0.0, budget.left - answering) / (len(used) - position)
+            trained = hasattr(imputer, "max_epochs")  # until the time is over, however many rows there are
+            most = MAX_TRAINED_ROWS if trained else race.costs[m].rows_within(seconds, len(codes))
+            part = codes[order[:most].sort().values] if most < len(codes) else codes
+            if most < len(codes) and not trained:
+                self.reason_ += f" {_label(name)} was fitted to {most:,} rows, for which there was time."
+            with time_limit(seconds):
+                self.members_.append(self._fit_member(imputer, part))
+        self._keep([race.names[m] for m in used], weights[used])
 
     def _keep(self, names: Sequence[str], weights: np.ndarray) -> None:
         self.weights_ = weights.tolist()
@@ -289,6 +309,11 @@ class AutoImputer(BaseImputer):
         shape = (len(self.members_), len(self._modelled) if self.members_ else 0)
         if weights.shape != shape or (weights < 0).any() or not np.allclose(weights.sum(axis=0), 1.0):
             raise ValueError("the weights do not fit the members")
+
+
+def _count_incomplete(codes: Incomplete) -> int:
+    """Returns the number of rows with missing cells."""
+    return int((~codes.observed).any(dim=1).sum())
 
 
 def _label(name: str) -> str:

@@ -6,6 +6,8 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
+from halfseen.training.time_limit import is_over
+
 PointT = TypeVar("PointT")
 
 
@@ -45,6 +47,7 @@ def ascend(
     """Follows `step`, which returns the objective at a point and the next point.
 
     After every two plain steps a point further along is tried, and kept only if the objective does not fall.
+    When the time of training is over, no further step is taken.
     """
     path = [start]  # the points of the last plain steps
     fallback: PointT | None = None  # where to return to while path is an extrapolation not yet judged
@@ -63,7 +66,7 @@ def ascend(
         if gain >= 0:  # a plain step falls by rounding only, and then the top is reached
             objective.append(value)
             path.append(following)
-        if converged:
+        if converged or is_over():
             break
         if len(path) == 3:
             fallback = path[-1]

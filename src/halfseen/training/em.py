@@ -15,6 +15,7 @@ from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.patterns import Bucket, plan_buckets
 from halfseen.training.ascent import AscentSettings, ascend, squared_step
 from halfseen.training.em_factors import allowed_ranks, choose_rank, fit_low_rank
+from halfseen.training.time_limit import is_over, seconds_left, time_limit
 
 COPIES = 12  # arrays of the size of the rows that a step keeps alive at its peak
 WARM_UP_ROWS = 4000  # a start from this many rows is within a few iterations of the fit to all
@@ -144,8 +145,14 @@ def choose_shrinkage(batch: Incomplete, settings: EMSettings, *, generator: torc
     """Returns the settings with the ridge, and for a wide table the rank, that held-out cells prefer.
 
     A table is wide from 150 features on, unless it has 20 rows for each. If of a table of at most 500
-    features the cells prefer the largest rank, then its covariance is free, with the same ridge.
+    features the cells prefer the largest rank, then its covariance is free, with the same ridge. At most half
+    of the time that is left for training is used.
     """
+    with time_limit(seconds_left() / 2):
+        return _choose_shrinkage(batch, settings, generator)
+
+
+def _choose_shrinkage(batch: Incomplete, settings: EMSettings, generator: torch.Generator) -> EMSettings:
     if batch.n_features < WIDE or len(batch) >= AMPLE_ROWS * batch.n_features:
         return replace(settings, ridge=choose_ridge(batch, settings, generator=generator))
     rank, ridge = choose_rank(batch, settings, generator=generator)
@@ -157,9 +164,9 @@ def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Ge
     """Returns the ridge with the best log-likelihood of held-out rows; the default where rows abound.
 
     From the default the search goes up or down while the held-out score improves. A fold of many cells is
-    enough by itself.
+    enough by itself. When the time of training is over, it is the best ridge so far.
     """
-    if len(batch) >= AMPLE_ROWS * batch.n_features or len(batch) < 2 * N_FOLDS:
+    if len(batch) >= AMPLE_ROWS * batch.n_features or len(batch) < 2 * N_FOLDS or is_over():
         return DEFAULT_RIDGE
     fold_of = torch.randperm(len(batch), generator=generator) % N_FOLDS
     folds = 1 if batch.observed[fold_of == 0].sum() >= ENOUGH_CELLS else N_FOLDS
@@ -179,7 +186,7 @@ def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Ge
     scores = {DEFAULT_RIDGE: score(DEFAULT_RIDGE)}
     best = RIDGES.index(DEFAULT_RIDGE)
     for step in (1, -1):
-        while 0 <= best + step < len(RIDGES):
+        while 0 <= best + step < len(RIDGES) and not is_over():
             scores[RIDGES[best + step]] = score(RIDGES[best + step])
             if scores[RIDGES[best + step]] <= scores[RIDGES[best]]:
                 break

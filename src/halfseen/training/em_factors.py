@@ -11,6 +11,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.distributions.low_rank import LowRankGaussian, pack, unpack
 from halfseen.training.ascent import Ascent, AscentSettings, ascend, squared_step
+from halfseen.training.time_limit import is_over
 
 RANKS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -20,6 +21,7 @@ FEWEST_ROWS = 6  # with fewer, features count as independent
 PATIENCE = 2  # ranks in a row that do not improve on the best
 PRODUCT_BYTES = 32 * 2**20  # of the products of loadings, which bounds the rank of very wide tables
 HOPELESS = 0.05  # a log density per hidden cell that no other ridge makes up for
+HASTY_RANK = 8  # without the time to compare ranks
 LEAST_NOISE = 1e-6  # variance of a standardised feature given the factors
 SMALLEST_START = 0.05  # variance, relative to the noise, with which another factor enters
 
@@ -77,19 +79,26 @@ def choose_rank(
     """Returns the rank and the ridge that predict best a tenth of the observed cells from the others.
 
     The rank grows while that helps, then the ridge is sought for it. The largest rank that rows and memory
-    allow competes too, with large ridges: it suits correlations that are not of low rank.
+    allow competes too, with large ridges: it suits correlations that are not of low rank. If the time of
+    training is over before ranks were compared, the rank is at least 8 if rows allow it.
     """
     if len(batch) < FEWEST_ROWS:
         return 0, 1.0
+    hasty = max(rank for rank in allowed_ranks(batch) if rank <= HASTY_RANK)
+    if is_over():
+        return hasty, FIRST_RIDGE
     trial = _Trial(batch, settings, generator)
     grown: list[_Outcome] = []
     for rank in allowed_ranks(batch):
         grown.append(trial.run(rank, FIRST_RIDGE, grown[-1].fit if grown else None))
-        if max(grown, key=_score) not in grown[-PATIENCE:]:
+        best = max(grown, key=_score)
+        if best not in grown[-PATIENCE:]:
             break
-    found = [trial.best_ridge(max(grown, key=_score))]
+        if is_over():
+            return max(best.rank, hasty), FIRST_RIDGE
+    found = [trial.best_ridge(best)]
     largest = allowed_ranks(batch)[-1]
-    if found[0].rank < largest:
+    if found[0].rank < largest and not is_over():
         top = trial.run(largest, TOP_RIDGE, None)
         if top.score > found[0].score - HOPELESS:
             found.append(trial.best_ridge(top))
@@ -138,6 +147,8 @@ class _Trial:
         first = RIDGES.index(best.ridge)
         for ridges in (RIDGES[first + 1 :], RIDGES[:first][::-1]):
             for ridge in ridges:
+                if is_over():
+                    return best
                 tried = self.run(best.rank, ridge, best.fit)
                 if tried.score <= best.score:
                     break

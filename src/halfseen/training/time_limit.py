@@ -12,8 +12,9 @@ _end: ContextVar[float | None] = ContextVar("end of training", default=None)
 def time_limit(seconds: float) -> Iterator[None]:
     """Ends every training within a ``with`` statement after the given time, with the best weights so far.
 
-    The time is looked at after each epoch, and between columns where columns are fitted one by one. Results
-    depend on the speed of the computer only if the limit is reached. A limit within another cannot be later.
+    The time is looked at after each epoch or iteration of EM, and between columns where columns are fitted
+    one by one. Results depend on the speed of the computer only if the limit is reached. A limit within
+    another cannot be later.
 
     Examples
     --------
@@ -33,5 +34,10 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 def is_over() -> bool:
     """Returns whether the time of training is over; without a limit it never is."""
+    return seconds_left() <= 0.0
+
+
+def seconds_left() -> float:
+    """Returns the time that is left for training; without a limit it is infinite."""
     end = _end.get()
-    return end is not None and time.monotonic() >= end
+    return float("inf") if end is None else end - time.monotonic()
