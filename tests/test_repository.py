@@ -1,5 +1,6 @@
 """The repository keeps its own promises: public names, change fragments, pins."""
 
+import ast
 import importlib.metadata
 import inspect
 import re
@@ -110,3 +111,39 @@ def test_tables_in_pages_are_those_of_the_results():
     command = [sys.executable, str(ROOT / "docs" / "fill_tables.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, f"run python docs/fill_tables.py: {done.stdout}{done.stderr}"
+
+
+LONGEST_FUNCTION = 57
+SOURCES = [
+    path for folder in ("src", "benchmarks", "examples", "docs") for path in (ROOT / folder).rglob("*.py")
+]
+
+
+def count_code_lines(function):
+    """Count the lines of a function without its docstring, and without statements ``self.name = name``.
+
+    The latter only store the parameters of a constructor, as scikit-learn requires.
+    """
+    documented = ast.get_docstring(function) is not None
+    left_out = [function.body[0]] if documented else []
+    left_out += [line for line in function.body if re.fullmatch(r"self\.(\w+) = \1", ast.unparse(line))]
+    n_lines = function.end_lineno - function.lineno + 1
+    return n_lines - sum(line.end_lineno - line.lineno + 1 for line in left_out)
+
+
+def test_no_function_is_longer_than_the_limit():
+    too_long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {count_code_lines(node)} lines"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and count_code_lines(node) > LONGEST_FUNCTION
+    ]
+    assert len(SOURCES) > 300
+    assert not too_long, f"functions have at most {LONGEST_FUNCTION} lines of code: {too_long}"
+
+
+def test_lines_of_docstrings_and_stored_parameters_are_not_counted():
+    (function,) = ast.parse(
+        'def f(self, a):\n    """Do.\n\n    More.\n    """\n    self.a = a\n    self.b = a\n'
+    ).body
+    assert count_code_lines(function) == 2

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.circuit_imputer import CircuitImputer
     from halfseen.estimators.circuit_predictors import CircuitClassifier, CircuitRegressor
     from halfseen.estimators.convac import ConvAC, ConvACClassifier
-    from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
+    from halfseen.estimators.imputers import GaussianImputer, MeanImputer
     from halfseen.estimators.latent import (
         DeMissVAEImputer,
         LatentImputer,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     )
     from halfseen.estimators.made import MADE
     from halfseen.estimators.matrix_factorization import MatrixFactorization
+    from halfseen.estimators.mixture_imputer import MixtureImputer
     from halfseen.estimators.model_file import load
     from halfseen.estimators.multiple import MultipleImputation, multiple_imputation
     from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from halfseen.cli.compare import Request, comparison_table, thin_rows
+from halfseen.cli.compare import CompareRequest, comparison_table, thin_rows
 from halfseen.cli.main import main
 from halfseen.cli.methods import QUICK as QUICK_METHODS
 from halfseen.evaluation.comparison import Comparison
@@ -202,7 +202,7 @@ def test_a_verdict_names_the_best_and_the_ties():
 
 def test_long_tables_are_subsampled_also_if_columns_are_views_of_text():
     table = pa.table({"view": pa.array(list("abcdef"), pa.string_view()), "x": range(6)})
-    thinned = thin_rows(table, Request("in.parquet", max_rows=3))
+    thinned = thin_rows(table, CompareRequest("in.parquet", max_rows=3))
     assert thinned.num_rows == 3
     rows = thinned["x"].to_pylist()
     assert rows == sorted(rows)

@@ -34,7 +34,7 @@ MECHANISMS: dict[str, Callable[..., missingness.Mechanism]] = {
 
 
 @dataclass(frozen=True)
-class Request:
+class AmputeRequest:
     """What a user asked for; see ``halfseen ampute --help``."""
 
     source: str
@@ -47,12 +47,12 @@ class Request:
     output_format: str | None = None
 
 
-def ampute(request: Request, reporter: Reporter) -> None:
+def ampute(request: AmputeRequest, reporter: Reporter) -> None:
     """Hide cells of a table file.
 
     Parameters
     ----------
-    request : Request
+    request : AmputeRequest
         What to read, what to hide, and where to write.
     reporter : Reporter
         The reporter of progress.

@@ -77,12 +77,13 @@ def impute_command(
     Cells that cannot be imputed sensibly stay empty and are listed. A csv file keeps the text of every
     observed cell, its delimiter, its encoding and its line ends.
     """
-    from halfseen.cli.impute import Request, impute
+    from halfseen.cli.impute import impute
+    from halfseen.cli.impute_request import ImputeRequest
 
     if model is not None:
         impute_options.check_for_model(context)
     impute_options.check_target(source, output, in_place)
-    request = Request(
+    request = ImputeRequest(
         source=source, output=source if output is None else output,
         method=impute_options.method_for(context, method).value, max_seconds=max_seconds,
         missingness=missingness, draws=draws, seed=seed, schema=schema, report=report, evaluate=evaluate,
@@ -124,7 +125,7 @@ def fit_command(
 
     Rows without a target are left out. `halfseen predict` applies the saved predictor to new files.
     """
-    from halfseen.cli.fit import Request, fit
+    from halfseen.cli.fit import FitRequest, fit
     from halfseen.cli.ratings import save_recommender
 
     if (target is None) == (recommender is None):
@@ -137,7 +138,7 @@ def fit_command(
             source, str(recommender), save_model, seed, Reporter(quiet=quiet), reading.to_arguments()
         )
         return
-    request = Request(
+    request = FitRequest(
         source, target, save_model, method.value, task.value, budget, report, seed, schema, context.obj or "",
         reading.to_arguments(),
     )  # fmt: skip
@@ -162,9 +163,9 @@ def predict_command(
 
     A column of the training table that is not there counts as missing; other columns are passed through.
     """
-    from halfseen.cli.predict import Request, predict
+    from halfseen.cli.predict import PredictRequest, predict
 
-    request = Request(model, source, output, level, output_format, reading.to_arguments())
+    request = PredictRequest(model, source, output, level, output_format, reading.to_arguments())
     predict(request, Reporter(quiet=quiet))
 
 
@@ -182,9 +183,9 @@ def describe_command(
 
     Whether missingness depends on the missing values themselves cannot be tested from the data.
     """
-    from halfseen.cli.describe import Request, run_describe
+    from halfseen.cli.describe import DescribeRequest, run_describe
 
-    request = Request(
+    request = DescribeRequest(
         source, given.target, given.against, given.report, given.as_json, given.seed, reading.to_arguments(),
         context.obj or "", given.model, given.label, tuple(given.sensitivity or ()), given.reference,
     )  # fmt: skip
@@ -208,9 +209,9 @@ def compare_command(
     """
     command, reporter = context.obj or "", Reporter(quiet=quiet)
     if given.target is None:
-        from halfseen.cli.compare import Request, run_compare
+        from halfseen.cli.compare import CompareRequest, run_compare
 
-        request = Request(
+        request = CompareRequest(
             source, QUICK if given.methods is None else parse_methods(given.methods), given.rate,
             given.mechanism, given.repeats, given.seed, given.output, given.report, given.level, given.draws,
             given.test_fraction, given.max_rows or 10_000, given.jobs, given.schema, command,
@@ -223,7 +224,7 @@ def compare_command(
 
     names = options.COMPARED_PREDICTORS if given.methods is None else parse_predictors(given.methods)
     compare_target.run_compare_target(
-        compare_target.Request(
+        compare_target.CompareTargetRequest(
             source, given.target, names, given.task.value, given.folds, parse_rates(given.rates),
             given.budget, given.max_rows or 5_000, given.seed, given.output, given.report, given.schema,
             command, reading.to_arguments(),
@@ -258,9 +259,9 @@ def ampute_command(
     The rate holds in every column: intercepts and thresholds are solved on the table itself. Values that are
     missing already stay missing and do not count. A removed value of a csv file becomes an empty cell.
     """
-    from halfseen.cli.ampute import Request, ampute
+    from halfseen.cli.ampute import AmputeRequest, ampute
 
-    request = Request(
+    request = AmputeRequest(
         source=source,
         output=output,
         mechanism=mechanism.value,
@@ -302,10 +303,10 @@ def recommend_command(
     quiet: options.Quiet = False,
 ) -> None:
     """Recommend items to a user, by the ratings of all users; print them with their predicted ratings."""
-    from halfseen.cli.recommend import Request, recommend
+    from halfseen.cli.recommend import RecommendRequest, recommend
 
     reading = {"delimiter": delimiter, "encoding": encoding, "format": source_format}
-    request = Request(source, user, k, rows.value, seed, model, save_model, reading)
+    request = RecommendRequest(source, user, k, rows.value, seed, model, save_model, reading)
     recommend(request, Reporter(quiet=quiet))
 
 

@@ -44,7 +44,7 @@ _WIDE = 150
 
 
 @dataclass(frozen=True)
-class Request:
+class CompareRequest:
     """What a user asked for; see ``halfseen compare --help``."""
 
     source: str
@@ -70,7 +70,7 @@ def build_methods(names: Sequence[str]) -> dict[str, Any]:
     return {name: RIVALS[name]() if name in RIVALS else build(name) for name in names}
 
 
-def build_mechanism(request: Request, table: Any) -> Any:
+def build_mechanism(request: CompareRequest, table: Any) -> Any:
     """Return what hides cells."""
     if request.mechanism == "mcar":
         return MCAR(rate=request.rate)
@@ -79,12 +79,12 @@ def build_mechanism(request: Request, table: Any) -> Any:
     return Learned()
 
 
-def run_compare(request: Request, reporter: Reporter) -> Comparison:
+def run_compare(request: CompareRequest, reporter: Reporter) -> Comparison:
     """Compare imputers on the hidden cells of a table file; print the table, write what was asked for.
 
     Parameters
     ----------
-    request : Request
+    request : CompareRequest
         The table, the methods, and the output.
     reporter : Reporter
         The reporter of progress.
@@ -109,7 +109,7 @@ def run_compare(request: Request, reporter: Reporter) -> Comparison:
 
 
 def run_comparison(
-    request: Request, table: Any, schema: dict[str, Any] | None, reporter: Reporter
+    request: CompareRequest, table: Any, schema: dict[str, Any] | None, reporter: Reporter
 ) -> Comparison:
     """Hide known cells of a table and let the methods fill them."""
     n_runs = len(request.methods) * request.repeats
@@ -146,7 +146,7 @@ def run_comparison(
     return comparison
 
 
-def _check(request: Request) -> None:
+def _check(request: CompareRequest) -> None:
     fractions = {"--level": request.level, "--test-fraction": request.test_fraction, "--rate": request.rate}
     for name, value in fractions.items():
         if not 0 < value < 1:
@@ -169,7 +169,7 @@ def _check(request: Request) -> None:
     check_apart({"IN": request.source, "--schema": request.schema}, outputs)
 
 
-def _read(request: Request, reporter: Reporter) -> tuple[Any, dict[str, Any] | None]:
+def _read(request: CompareRequest, reporter: Reporter) -> tuple[Any, dict[str, Any] | None]:
     overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
     file = read_table(request.source, overrides=overrides, **request.reading)
     table = file.table
@@ -185,7 +185,7 @@ def _read(request: Request, reporter: Reporter) -> tuple[Any, dict[str, Any] | N
     return thinned, file.settings or None
 
 
-def thin_rows(table: Any, request: Request) -> Any:
+def thin_rows(table: Any, request: CompareRequest) -> Any:
     """Return a random subsample of rows, in their order."""
     if table.num_rows <= request.max_rows:
         return table
@@ -250,7 +250,9 @@ def _cell(score: dict[str, Any], one: dict[str, Any], narrow: bool) -> Text:
     return text
 
 
-def _write(request: Request, reporter: Reporter, comparison: Comparison, summary: dict[str, Any]) -> None:
+def _write(
+    request: CompareRequest, reporter: Reporter, comparison: Comparison, summary: dict[str, Any]
+) -> None:
     if request.output is not None:
         try:
             written = comparison.save(request.output)

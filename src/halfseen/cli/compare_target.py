@@ -34,7 +34,7 @@ _WIDE = 140
 
 
 @dataclass(frozen=True)
-class Request:
+class CompareTargetRequest:
     """What a user asked for; see ``halfseen compare --help``."""
 
     source: str
@@ -53,12 +53,12 @@ class Request:
     reading: dict[str, Any] = field(default_factory=dict)
 
 
-def run_compare_target(request: Request, reporter: Reporter) -> PredictionComparison:
+def run_compare_target(request: CompareTargetRequest, reporter: Reporter) -> PredictionComparison:
     """Compare predictors of a column of a table file; print the result, write what was asked for.
 
     Parameters
     ----------
-    request : Request
+    request : CompareTargetRequest
         The table, the target, the methods, and the output.
     reporter : Reporter
         The reporter of progress.
@@ -140,7 +140,7 @@ def describe_comparison(
     )
 
 
-def _check(request: Request) -> None:
+def _check(request: CompareTargetRequest) -> None:
     wrong = [rate for rate in request.rates if not 0 <= rate < 1]
     if wrong:
         raise TableError(f"--rates must be at least 0 and below 1, got {wrong[0]:g}")
@@ -216,7 +216,7 @@ def _cell(method: dict[str, Any], score: dict[str, Any]) -> Text:
     return text
 
 
-def _write(request: Request, reporter: Reporter, summary: dict[str, Any]) -> None:
+def _write(request: CompareTargetRequest, reporter: Reporter, summary: dict[str, Any]) -> None:
     if request.output is not None:
         with write_atomically(request.output) as file:
             file.write(json.dumps(plain_json(summary), indent=1, allow_nan=False).encode())

@@ -31,7 +31,7 @@ SENSITIVITY_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class Request:
+class DescribeRequest:
     """What a user asked for; see ``halfseen describe --help``."""
 
     source: str
@@ -48,7 +48,7 @@ class Request:
     reference: float | None = None
 
 
-def run_describe(request: Request, reporter: Reporter) -> None:
+def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
     """Describe a table file: read, describe, print, report."""
     started = time.perf_counter()
     _check_paths(request)
@@ -105,7 +105,7 @@ def _read(source: str, reading: dict[str, Any]) -> TableFile:
     return read_table(source, **reading).with_all_dates()
 
 
-def _measure(request: Request, file: TableFile, reporter: Reporter) -> ModelDrift | None:
+def _measure(request: DescribeRequest, file: TableFile, reporter: Reporter) -> ModelDrift | None:
     """Return how the predictions of the model drift, if there is one."""
     if request.model is None:
         return None
@@ -113,7 +113,7 @@ def _measure(request: Request, file: TableFile, reporter: Reporter) -> ModelDrif
         return measure_model(request.model, file, request.label, request.seed)
 
 
-def _analyse_sensitivity(request: Request, file: TableFile, reporter: Reporter) -> list[Any]:
+def _analyse_sensitivity(request: DescribeRequest, file: TableFile, reporter: Reporter) -> list[Any]:
     """Return how means and shares depend on the assumption of missing at random, as far as asked."""
     if not request.sensitivity:
         return []
@@ -134,7 +134,7 @@ def _analyse_sensitivity(request: Request, file: TableFile, reporter: Reporter) 
 
 
 def _check_fill(
-    diagnosis: Diagnosis, request: Request, file: TableFile, reporter: Reporter
+    diagnosis: Diagnosis, request: DescribeRequest, file: TableFile, reporter: Reporter
 ) -> dict[str, Any] | None:
     """Return how well a quick model fills hidden known values of a sample of rows."""
     from halfseen.cli.known_values import check_known_values
@@ -152,7 +152,7 @@ def _check_fill(
     return None if check is None else check.to_dict()
 
 
-def _check_paths(request: Request) -> None:
+def _check_paths(request: DescribeRequest) -> None:
     if request.reference is not None and not request.sensitivity:
         raise TableError("--reference is about a sensitivity analysis; ask for one by --sensitivity COLUMN")
     if request.reference is not None and len(request.sensitivity) > 1:

@@ -33,7 +33,7 @@ _SHOWN_CLASSES = 6
 
 
 @dataclass(frozen=True)
-class Request:
+class FitRequest:
     """What a user asked for; see ``halfseen fit --help``."""
 
     source: str
@@ -60,12 +60,12 @@ class Training:
     everything: tuple[pa.Table, Target]
 
 
-def fit(request: Request, reporter: Reporter) -> None:
+def fit(request: FitRequest, reporter: Reporter) -> None:
     """Fit a predictor to a table file and save it.
 
     Parameters
     ----------
-    request : Request
+    request : FitRequest
         The table, the target, the method, and where to save.
     reporter : Reporter
         The reporter of progress.
@@ -138,7 +138,7 @@ def _target_words(target: Target) -> str:
 
 
 def _choose(
-    request: Request, training: Training, reporter: Reporter
+    request: FitRequest, training: Training, reporter: Reporter
 ) -> tuple[str, PredictionComparison | None]:
     """Return the method: the one that was named, or the best one by cross-validation."""
     names: Sequence[str] = SAVED if request.method == Predictor.auto else (request.method, "baseline")
@@ -163,7 +163,7 @@ def _choose(
     return places[0].method, comparison
 
 
-def _fit(request: Request, training: Training, method: str, reporter: Reporter) -> Any:
+def _fit(request: FitRequest, training: Training, method: str, reporter: Reporter) -> Any:
     """Fit a predictor; circuits also learn from the inputs of rows without a target."""
     task = training.target.task
     inputs, values = training.inputs, training.target.values
@@ -184,7 +184,7 @@ def _fit(request: Request, training: Training, method: str, reporter: Reporter) 
 
 
 def _report(
-    request: Request,
+    request: FitRequest,
     training: Training,
     comparison: PredictionComparison,
     reporter: Reporter,

@@ -23,7 +23,7 @@ PREDICTION = "prediction"
 
 
 @dataclass(frozen=True)
-class Request:
+class PredictRequest:
     """What a user asked for; see ``halfseen predict --help``."""
 
     model: str
@@ -34,12 +34,12 @@ class Request:
     reading: dict[str, Any] = field(default_factory=dict)
 
 
-def predict(request: Request, reporter: Reporter) -> None:
+def predict(request: PredictRequest, reporter: Reporter) -> None:
     """Predict the target of the rows of a table file by a saved model.
 
     Parameters
     ----------
-    request : Request
+    request : PredictRequest
         The model, the new rows, and where to write.
     reporter : Reporter
         The reporter of progress.
@@ -61,7 +61,7 @@ def predict(request: Request, reporter: Reporter) -> None:
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
-def predict_ratings(request: Request, model: Recommender, reporter: Reporter) -> None:
+def predict_ratings(request: PredictRequest, model: Recommender, reporter: Reporter) -> None:
     """Predict the ratings of pairs of users and items in a file and write it with a new column."""
     read = read_table(request.source, **request.reading)
     reporter.say("read", f"{read.source}: {read.table.num_rows:,} pairs")
@@ -70,7 +70,7 @@ def predict_ratings(request: Request, model: Recommender, reporter: Reporter) ->
     _write(request, file, 1, reporter)
 
 
-def predict_file(request: Request, model: Any, reporter: Reporter) -> None:
+def predict_file(request: PredictRequest, model: Any, reporter: Reporter) -> None:
     """Predict the rows of one file and write it with new columns."""
     target = (getattr(model, "reading_", None) or {}).get("target")
     rows = read_new_rows(request.source, model, reporter, target=target, **request.reading)
@@ -97,7 +97,7 @@ def predicted_columns(model: Any, inputs: pa.Table, level: float) -> dict[str, p
     return columns
 
 
-def _write(request: Request, file: TableFile, n_new: int, reporter: Reporter) -> None:
+def _write(request: PredictRequest, file: TableFile, n_new: int, reporter: Reporter) -> None:
     """Write a table and say which columns are new, the last ones."""
     write_tables([file.table], request.output, file, format=request.output_format)
     where = "standard output" if request.output == "-" else request.output

@@ -16,7 +16,7 @@ from halfseen.estimators._recommender import Recommender
 
 
 @dataclass(frozen=True)
-class Request:
+class RecommendRequest:
     """What a user asked for; see ``halfseen recommend --help``."""
 
     source: str | None
@@ -29,7 +29,7 @@ class Request:
     reading: dict[str, Any] | None = None
 
 
-def recommend(request: Request, reporter: Reporter) -> None:
+def recommend(request: RecommendRequest, reporter: Reporter) -> None:
     """Print items with their predicted ratings as csv, by a recommender that is fitted or loaded."""
     started = time.perf_counter()
     _check_paths(request)
@@ -48,7 +48,7 @@ def recommend(request: Request, reporter: Reporter) -> None:
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
-def _check_paths(request: Request) -> None:
+def _check_paths(request: RecommendRequest) -> None:
     if (request.source is None) == (request.model is None):
         raise TableError("give either a table of RATINGS to fit a recommender to, or a fitted one by --model")
     if request.save_model is None:
@@ -59,7 +59,7 @@ def _check_paths(request: Request) -> None:
     check_apart({"RATINGS": request.source}, {"--save-model": request.save_model})
 
 
-def _fit(request: Request, reporter: Reporter) -> Recommender:
+def _fit(request: RecommendRequest, reporter: Reporter) -> Recommender:
     settings = {"rows": request.rows, "random_state": request.seed}
     source, reading = str(request.source), request.reading or {}
     return fit_recommender(source, RecommenderName.autorec, reporter, reading, **settings)

@@ -22,7 +22,8 @@ from halfseen.data.leaving import announcements, explain
 from halfseen.data.schema import Schema
 from halfseen.data.skip_rules import Applicability, find_rules, rule_announcements
 from halfseen.errors import warn_user
-from halfseen.estimators._derived import DerivedCells, derive, enclose
+from halfseen.estimators._completed import fill_cells
+from halfseen.estimators._derived import derive, enclose
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators._transaction import all_or_nothing
@@ -121,7 +122,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """
         read = self._read(X, reset=False)
         point = self._point(read)
-        filled = self._write(read, point, self._rules(read).empty_cells(point))
+        filled = fill_cells(self.schema_.columns, read, point, self._rules(read).empty_cells(point))
         if not self.add_indicator:
             return read.restored(filled)
         marked = self._indicated
@@ -173,11 +174,13 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         )
         rules, reservations = self._rules(read), self._pooling_reservations(n_draws)
         if read.table.named:
-            completed_tables = (self._write(read, one, rules.empty_cells(one)) for one in drawn)
+            completed_tables = (
+                fill_cells(self.schema_.columns, read, one, rules.empty_cells(one)) for one in drawn
+            )
             return DrawnTables(completed_tables, reservations)
         tables = np.empty((n_draws, *read.missing.shape), dtype=read.table.native.dtype)
         for s, completed in enumerate(drawn):
-            tables[s] = self._write(read, completed, rules.empty_cells(completed))
+            tables[s] = fill_cells(self.schema_.columns, read, completed, rules.empty_cells(completed))
         return DrawnArray.of(read.restored(tables), reservations)
 
     def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
@@ -209,7 +212,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         if any(column.derived is not None for column in self.schema_):
             derived = self._derived_ends(read, ends)
         low, high = (
-            read.restored(self._write(read, completed, empty, cells))
+            read.restored(fill_cells(self.schema_.columns, read, completed, empty, cells))
             for completed, cells in zip(quantiles, derived, strict=True)
         )
         return low, high
@@ -388,38 +391,6 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     def _rules(self, read: ReadTable) -> Applicability:
         return Applicability.of(self.schema_.columns, read.table, read.missing)
-
-    def _write(
-        self,
-        read: ReadTable,
-        completed: Sequence[npt.NDArray[np.float64]],
-        empty: Mapping[int, npt.NDArray[np.bool_]],
-        derived: Mapping[int, DerivedCells] | None = None,
-    ) -> Any:
-        """Decodes the codes of each modelled column into its missing cells.
-
-        Columns that are left empty stay so, and so do the rows (N) that are `empty`, by position of the
-        column. Derived columns follow from the completed ones unless their cells are given.
-        """
-        cells = {}
-        position = -1
-        for j, column in enumerate(self.schema_):
-            position += column.modelled
-            if column.left is not None or column.derived is not None:
-                continue
-            rows = np.flatnonzero(read.missing[:, j])
-            codes = completed[position] if column.modelled else np.full(len(rows), column.fill_code)
-            if j in empty:
-                applies = ~empty[j][rows]
-                rows, codes = rows[applies], codes[applies]
-            if len(rows):
-                cells[j] = rows, column.decode(column.constrain(codes) if column.modelled else codes)
-        given = derive(self.schema_.columns, read, completed, empty) if derived is None else derived
-        for j, (rows, values) in given.items():
-            known = ~np.isnan(values)
-            if known.any():
-                cells[j] = rows[known], self.schema_.columns[j].decode(values[known])
-        return read.table.filled(cells)
 
     def _find_rules_and_announce(self, read: ReadTable) -> None:
         """Adds the skip rules found in a data frame to the schema, and warns about columns left empty."""

@@ -126,7 +126,7 @@ CATALOGUE = (
     Method(
         "mixture",
         "MixtureImputer",
-        "imputers",
+        "mixture_imputer",
         Family.TABLE_IMPUTER,
         "Mixture",
         "A mixture of distributions with independent columns, fitted to the observed values by gradient "

@@ -20,8 +20,9 @@ from sklearn.impute import IterativeImputer, KNNImputer
 from halfseen.datasets.loaders import load
 from halfseen.estimators.auto_imputer import AutoImputer
 from halfseen.estimators.circuit_imputer import CircuitImputer
-from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
+from halfseen.estimators.imputers import GaussianImputer, MeanImputer
 from halfseen.estimators.latent import MIWAEImputer
+from halfseen.estimators.mixture_imputer import MixtureImputer
 from halfseen.estimators.tree_imputer import TreeImputer
 from halfseen.evaluation.candidates import enter
 from halfseen.evaluation.coded import CodedTable

@@ -29,8 +29,9 @@ from sklearn.impute import IterativeImputer, KNNImputer
 from halfseen.datasets.loaders import load
 from halfseen.diagnosis.cells import thin
 from halfseen.estimators.circuit_imputer import CircuitImputer
-from halfseen.estimators.imputers import GaussianImputer, MeanImputer, MixtureImputer
+from halfseen.estimators.imputers import GaussianImputer, MeanImputer
 from halfseen.estimators.latent import LatentImputer, MIWAEImputer
+from halfseen.estimators.mixture_imputer import MixtureImputer
 from halfseen.evaluation.candidates import Candidate, enter
 from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.scores import Scale

@@ -107,17 +107,11 @@ def summarize(
     dict
         Numbers, strings, lists and dicts only: it survives ``json.dumps``.
     """
-    empty = np.column_stack([_nulls(column) for column in table.columns])  # (N, D)
-    n_left = np.array([column.null_count for column in filled.columns])
     known = {column.name: column for column in schema.columns}
-    columns = [
-        _summarize_column(name, table[name], known.get(name), int(missing), int(still))
-        for name, missing, still in zip(table.column_names, empty.sum(axis=0), n_left, strict=True)
-    ]
+    found = _summarize_missing(table, filled, known, left or {})
     return {
         "source": source,
-        **_count(empty, n_left),
-        "left": _summarize_left(columns, left or {}),
+        **found,
         "method": method,
         "reason": reason,
         "seed": seed,
@@ -131,16 +125,32 @@ def summarize(
         "check": None if check is None else dict(check),
         "command": command,
         "notes": list(notes),
-        "columns": columns,
-        "patterns": summarize_patterns(empty, table.column_names),
-        "blocks": summarize_blocks(empty, table.column_names),
         "fills": [
             _summarize_fill(
                 known[name], table, filled, draws, low, high, (probabilities or {}).get(name), shown
             )
-            for name in _emptiest(columns)
+            for name in _emptiest(found["columns"])
             if name in known
         ],
+    }
+
+
+def _summarize_missing(
+    table: pa.Table, filled: pa.Table, known: Mapping[str, ColumnLike], left: Mapping[str, str]
+) -> Summary:
+    """Return what is missing from a table: counts, columns, patterns, and blocks of rows."""
+    empty = np.column_stack([_nulls(column) for column in table.columns])  # (N, D)
+    n_left = np.array([column.null_count for column in filled.columns])
+    columns = [
+        _summarize_column(name, table[name], known.get(name), int(missing), int(still))
+        for name, missing, still in zip(table.column_names, empty.sum(axis=0), n_left, strict=True)
+    ]
+    return {
+        **_count(empty, n_left),
+        "left": _summarize_left(columns, left),
+        "columns": columns,
+        "patterns": summarize_patterns(empty, table.column_names),
+        "blocks": summarize_blocks(empty, table.column_names),
     }
 
 

@@ -11,13 +11,10 @@ from torch.nn import functional
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.choice import choose_by_cdf
 from halfseen.distributions.observation import Observation
-from halfseen.distributions.quantiles import mixture_quantiles
 from halfseen.models.circuits.layers import Leaves, Messages, ProductLayer, SumLayer
 from halfseen.models.circuits.structure import Structure
 
 Completion = Literal["integrated", "joint"]
-
-QUANTILE_TOLERANCE = 1e-7  # of the last step, in standard deviations
 
 
 @dataclass(frozen=True)
@@ -211,7 +208,7 @@ class Circuit(nn.Module):
         quantiles = torch.stack([(mean > 1.0 - level).to(mean.dtype) for level in levels])  # (Q, N, D)
         numeric = list(self._observation.numeric)
         if numeric:
-            found = self._number_quantiles(weights, levels)  # (Q, W, N, J)
+            found = self.leaves.quantiles(weights, levels)  # (Q, W, N, J)
             owners = self._observation.columns_of_features.tolist()
             places = self.leaves.places[:, [owners.index(column) for column in numeric]]  # (W, J)
             inside = places < self.leaves.n_features
@@ -376,7 +373,7 @@ class Circuit(nn.Module):
     def _downwards(self, reached: _Pass) -> Iterator[tuple[nn.Module, ProductLayer, Tensor | None]]:
         """Yields the layers of each level from the top, and what its sums read."""
         for layer, product, values in reversed([*zip(self.sums, self.products, reached.inputs, strict=True)]):
-            assert isinstance(product, ProductLayer)  # said for the type checker
+            assert isinstance(product, ProductLayer)  # for the type checker
             yield layer, product, values
 
     def _flows(
@@ -406,30 +403,6 @@ class Circuit(nn.Module):
         for number in range(self.structure.n_trees):
             windows = self.regions[self.trees == number].div(self.leaves.n_parts, rounding_mode="floor")
             rows = (tree == number).nonzero().squeeze(1)
-            where = self._positions(windows.unique())
+            where = self.leaves.positions(windows.unique())
             result[rows] = flat[rows][:, where]
         return result
-
-    def _positions(self, windows: Tensor) -> Tensor:
-        """Returns the place (D), counted over all windows, of each feature in some windows."""
-        n_places = self.leaves.places.shape[1]
-        numbers = (windows[:, None] * n_places + torch.arange(n_places)).flatten()
-        result = numbers.new_zeros(self.leaves.n_features + 1)
-        result[self.leaves.places[windows].flatten()] = numbers
-        return result[:-1]
-
-    def _number_quantiles(self, weights: Tensor, levels: list[float]) -> Tensor:
-        """Returns the quantiles (Q, W, N, J) of the columns of numbers of each window."""
-        leaves, numeric = self.leaves, list(self._observation.numeric)
-        by_window = weights.view(leaves.n_windows, leaves.n_parts, *weights.shape[1:])  # (W, parts, N, M)
-        of_columns = by_window[:, leaves.parts[numeric]].permute(3, 0, 2, 1)  # (M, W, N, J)
-        n_rows = of_columns.shape[1] * of_columns.shape[2]
-        parameters = leaves.theta[:, None].expand(-1, n_rows, -1)  # (M, W * N, P)
-        found = mixture_quantiles(
-            self._observation,
-            parameters,
-            of_columns.flatten(1, 2),
-            levels,
-            tolerance=QUANTILE_TOLERANCE,
-        )
-        return found.view(len(levels), *of_columns.shape[1:])

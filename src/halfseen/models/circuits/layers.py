@@ -15,10 +15,13 @@ from torch import Tensor, nn
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation import Observation
+from halfseen.distributions.quantiles import mixture_quantiles
 from halfseen.models.circuits.structure import NOTHING, Level, Structure
 
 WEIGHT_FLOOR = 1e-6
 """The share of every sum that is spread evenly over its inputs: no gradient of float32 is infinite."""
+
+QUANTILE_TOLERANCE = 1e-7  # of the last step, in standard deviations
 
 
 @dataclass(frozen=True)
@@ -302,3 +305,26 @@ class Leaves(nn.Module):
     def n_noise(self) -> int:
         """The number of uniforms that a draw of a row takes."""
         return self.n_windows * self.observation.n_noise
+
+    def positions(self, windows: Tensor) -> Tensor:
+        """Returns the place (D), counted over all windows, of each feature in some windows."""
+        n_places = self.places.shape[1]
+        numbers = (windows[:, None] * n_places + torch.arange(n_places)).flatten()
+        result = numbers.new_zeros(self.n_features + 1)
+        result[self.places[windows].flatten()] = numbers
+        return result[:-1]
+
+    def quantiles(self, weights: Tensor, levels: list[float]) -> Tensor:
+        """Returns the quantiles (Q, W, N, J) of the columns of numbers of each window.
+
+        The weights (L, N, M) are those of the components of each leaf.
+        """
+        numeric = list(self.observation.numeric)
+        by_window = weights.view(self.n_windows, self.n_parts, *weights.shape[1:])  # (W, parts, N, M)
+        of_columns = by_window[:, self.parts[numeric]].permute(3, 0, 2, 1)  # (M, W, N, J)
+        n_rows = of_columns.shape[1] * of_columns.shape[2]
+        parameters = self.theta[:, None].expand(-1, n_rows, -1)  # (M, W * N, P)
+        found = mixture_quantiles(
+            self.observation, parameters, of_columns.flatten(1, 2), levels, tolerance=QUANTILE_TOLERANCE
+        )
+        return found.view(len(levels), *of_columns.shape[1:])

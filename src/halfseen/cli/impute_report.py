@@ -1,0 +1,139 @@
+"""The report of ``halfseen impute``."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import halfseen
+from halfseen.cli.applying import NewRows
+from halfseen.cli.impute_request import ImputeRequest, build_imputer
+from halfseen.cli.progress import Reporter
+from halfseen.cli.tables import TableFile
+from halfseen.data.skip_rules import why_empty
+
+EVALUATED_ROWS, EVALUATED_RATE, EVALUATION_REPEATS = 1000, 0.1, 3
+"""The self-evaluation of a report: rows that take part, the share of cells hidden, and how often."""
+
+REPORT_DRAWS = 20
+"""Draws behind the bands of a report when none were asked for; a quarter of them for a large table."""
+
+_LARGE = 5_000_000
+
+
+@dataclass(frozen=True)
+class Work:
+    """A fitted imputer, the file, the table that it imputes, and how new rows match a saved model."""
+
+    imputer: Any
+    file: TableFile
+    table: pa.Table
+    method: str
+    proper: bool
+    rows: NewRows | None = None
+    seconds: float = 0.0  # of fitting
+
+
+def make_page(
+    request: ImputeRequest,
+    reporter: Reporter,
+    work: Work,
+    completed: Sequence[pa.Table],
+    started: float,
+) -> str:
+    """Return the report; its packages are imported here, for who has not installed them."""
+    from halfseen.report.render import render
+    from halfseen.report.shown_cells import choose_cells
+    from halfseen.report.summarize import summarize
+
+    imputer, table = work.imputer, work.table
+    shown = choose_cells(table, request.seed)
+    some = shown.take(table)  # of a large table few rows suffice for pictures
+    n_draws = REPORT_DRAWS if some.num_rows * some.num_columns <= _LARGE else REPORT_DRAWS // 4
+    with reporter.progress("drawing", "draws and intervals for the report"):
+        if request.draws is None:
+            filled, draws = completed[0], imputer.sample(some, n_draws=n_draws)
+        else:
+            filled, draws = imputer.transform(table), [shown.take(one) for one in completed]
+        low, high = imputer.interval(some, level=request.level)
+        probabilities = imputer.top_probabilities(some)
+    check = _check_fill(request, reporter, work)
+    summary = summarize(
+        table,
+        filled,
+        draws,
+        low,
+        high,
+        imputer.schema_,
+        shown=shown,
+        probabilities=probabilities,
+        left=why_empty(imputer.schema_.columns),
+        method=work.method,
+        command=request.command,
+        seconds=time.perf_counter() - started,
+        notes=reporter.notes,
+        source=Path(work.file.source).name,
+        seed=getattr(imputer, "seed_", request.seed),
+        level=request.level,
+        version=halfseen.__version__,
+        proper=work.proper,
+        training_drift=None if work.rows is None else work.rows.drift.to_dict(),
+        structure=_structure(imputer),
+        check=None if check is None else check.to_dict(),
+        reason=getattr(imputer, "reason_", ""),
+    )
+    if not request.evaluate:
+        return render(summary)
+    comparison, panel = _evaluate(request, reporter, work.file)
+    return render(summary, comparison, panel)
+
+
+def _structure(imputer: Any) -> dict[str, Any] | None:
+    """Return the structure of a circuit for the report; None of other imputers."""
+    from halfseen.report.circuit_tree import summarize_structure
+
+    structure = getattr(imputer, "structure_", None)
+    if structure is None:
+        return None
+    return summarize_structure(structure, [column.name for column in imputer.schema_ if column.modelled])
+
+
+def _check_fill(request: ImputeRequest, reporter: Reporter, work: Work) -> Any:
+    """Return how well hidden known values are filled; a saved model is not fitted again."""
+    from halfseen.cli.known_values import MAX_SECONDS, check_known_values
+
+    quick = replace(request, max_seconds=min(request.max_seconds, MAX_SECONDS))
+    seconds = min(work.seconds, MAX_SECONDS) if request.method == "auto" else work.seconds
+
+    def build(settings: dict[str, Any]) -> Any:
+        return build_imputer(quick, settings or None, _ignore)
+
+    with reporter.progress("checking", "hidden known values"):
+        return check_known_values(
+            work.table, work.imputer.schema_.columns, build if work.rows is None else None, work.imputer,
+            seconds=seconds, settings=work.file.settings, seed=request.seed, level=request.level,
+        )  # fmt: skip
+
+
+def _ignore(step: Any) -> None:
+    """Take no notice of a step of fitting."""
+
+
+def _evaluate(request: ImputeRequest, reporter: Reporter, file: TableFile) -> tuple[dict[str, Any], Any]:
+    """Compare the method with simple ones on hidden cells of at most EVALUATED_ROWS rows."""
+    from halfseen.cli.compare import CompareRequest, run_comparison, thin_rows
+    from halfseen.report.compare import render_scores, summarize_comparison
+
+    methods = tuple(dict.fromkeys((request.named_method, "mean", "median", "iterative")))
+    asked = CompareRequest(
+        request.source, methods, rate=EVALUATED_RATE, repeats=EVALUATION_REPEATS, seed=request.seed,
+        level=request.level, max_rows=EVALUATED_ROWS,
+    )  # fmt: skip
+    part = thin_rows(file.table, asked)
+    comparison = run_comparison(asked, part, file.settings or None, reporter)
+    summary = summarize_comparison(comparison, version=halfseen.__version__)
+    summary |= {"n_rows": part.num_rows}
+    return summary, render_scores(summary)

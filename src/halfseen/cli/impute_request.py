@@ -1,0 +1,88 @@
+"""What ``halfseen impute`` was asked for: the request, its imputer, and the settings of columns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import halfseen
+from halfseen.cli.errors import TableError
+from halfseen.cli.methods import DEFAULT_METHOD, build, offered
+from halfseen.estimators.catalogue import find_method
+
+
+@dataclass(frozen=True)
+class ImputeRequest:
+    """What a user asked for; see ``halfseen impute --help``."""
+
+    source: str
+    output: str
+    method: str = DEFAULT_METHOD.value
+    max_seconds: float = 120.0
+    missingness: str | None = None
+    draws: int | None = None
+    seed: int = 0
+    schema: str | None = None
+    report: str | None = None
+    evaluate: bool = False
+    level: float = 0.9
+    reading: dict[str, Any] = field(default_factory=dict)
+    output_format: str | None = None
+    model: str | None = None
+    checkpoint: str | None = None
+    in_place: bool = False
+    fill_all: bool = False
+    derived: tuple[str, ...] = ()
+    skip_rules: bool = True
+    command: str = ""
+    saved: str | None = None
+    new_seed: bool = False
+
+    @property
+    def named_method(self) -> str:
+        """The method, with its assumption about missingness if that is not the method's default."""
+        assumed = self.missingness or offered(self.method)[0]
+        return self.method if assumed == offered(self.method)[0] else f"{self.method}:{assumed}"
+
+    @property
+    def draws_parameter(self) -> str | None:
+        """The parameter that makes draws proper for multiple imputation, if the method has one."""
+        return find_method(self.method).draws_parameter if self.named_method == self.method else None
+
+
+def build_imputer(
+    request: ImputeRequest, overrides: dict[str, Any] | None, callback: Callable[[Any], None]
+) -> Any:
+    """Return the imputer of a method, set up as asked."""
+    common: dict[str, Any] = {"schema": overrides, "random_state": request.seed}
+    if request.draws_parameter is not None:
+        common[request.draws_parameter] = request.draws or 0
+    if find_method(request.method).steps is not None:
+        common["callback"] = callback
+    if request.method == "auto":
+        common["max_seconds"] = request.max_seconds
+    return build(request.named_method, **common)
+
+
+def parse_derived(text: str) -> tuple[str, str]:
+    """Return the column and the formula of ``"bmi = weight / height ** 2"``.
+
+    Examples
+    --------
+    >>> parse_derived("bmi = weight / height ** 2")
+    ('bmi', 'weight / height ** 2')
+    """
+    name, equals, formula = (part.strip() for part in text.partition("="))
+    if not name or not equals or not formula:
+        raise TableError(f"--derived {text!r} is not of the form 'bmi = weight / height ** 2'")
+    return name.strip("`"), formula
+
+
+def read_overrides(request: ImputeRequest) -> dict[str, Any] | None:
+    """Return the settings of columns: those of the schema file, and what options say of every column."""
+    overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else {}
+    for text in request.derived:
+        name, formula = parse_derived(text)
+        overrides[name] = (dict(overrides.get(name, {})) if name in overrides else {}) | {"derived": formula}
+    every = {"fill": True} if request.fill_all else {}
+    every |= {} if request.skip_rules else {"skip": False}
+    return (overrides | {"*": every | overrides.get("*", {})} if every else overrides) or None
