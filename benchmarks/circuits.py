@@ -18,19 +18,14 @@ nothing.
 """
 
 import importlib.util
-import json
 import os
 import resource
-import subprocess
 import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
+from harness import clock, cpu_milliseconds, find_commit, print_results, store
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
@@ -48,7 +43,6 @@ from halfseen.objectives.circuits import HybridLikelihood
 from halfseen.objectives.supervised import Labelled
 from halfseen.training.step import Optimiser
 
-ROOT = Path(__file__).parent.parent
 BATCH, N_IMAGES, CHANNELS = 128, 10_000, (64, 128, 256, 512)
 BETA = 8.0
 RATE, TABLE = 0.3, "california_housing"
@@ -69,17 +63,6 @@ class Derived:
         """Returns what `LogMatmulExp` returns, as far as it is used."""
         shift = x.detach().amax(dim=-1, keepdim=True)
         return torch.bmm((x - shift).exp(), weights).log(), shift.squeeze(-1), None, None
-
-
-def cpu_milliseconds(task: Callable[[], object], repetitions: int) -> float:
-    """Median CPU time of a task, after one that is not counted."""
-    task()
-    times = []
-    for _ in range(repetitions):
-        began = time.process_time()
-        task()
-        times.append(time.process_time() - began)
-    return 1e3 * median(times)
 
 
 def digits() -> tuple[Circuit, Labelled[Incomplete]]:
@@ -187,22 +170,6 @@ def time_fit() -> dict[str, float] | None:
     return clock(lambda: CircuitImputer(random_state=0).fit(holes))
 
 
-def clock(task: Callable[[], object]) -> dict[str, float]:
-    """Seconds of a task by the clock and of processor time."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    task()
-    return {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
-
-
-def broken(judged: dict[str, float]) -> list[str]:
-    """Says which limits are not kept."""
-    return [
-        f"{name}: {found:.3g} is above {LIMITS[name]:g}"
-        for name, found in judged.items()
-        if found > LIMITS[name]
-    ]
-
-
 def main() -> None:
     """Measures everything, prints it, and stores it unless it was quick."""
     quick = "--quick" in sys.argv
@@ -229,9 +196,8 @@ def main() -> None:
     }
     judged |= {} if fit is None else {"fit of CircuitImputer, CPU seconds": fit["cpu_seconds"]}
     judged |= {} if steps["SPFlow"] is None else {"step / step of SPFlow": step / steps["SPFlow"]}
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     results = {
-        "commit": commit.stdout.strip(),
+        "commit": find_commit(),
         "processors": os.cpu_count(),
         "a training step on 128 images, CPU milliseconds": steps,
         f"predictions for {N_IMAGES:,} images": predictions,
@@ -239,12 +205,9 @@ def main() -> None:
         "judged": judged,
         "limits": LIMITS,
     }
-    print(json.dumps(results, indent=2))
-    for sentence in broken(judged):
-        print(sentence)
+    print_results(results)
     if not quick:
-        (ROOT / "results").mkdir(exist_ok=True)
-        (ROOT / "results" / "circuits.json").write_text(json.dumps(results, indent=2) + "\n")
+        store("circuits", results)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ one standard error of the paired difference from the lowest one. Writes results/
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from harness import store
 
 from halfseen.cli.compare_target import RATES, compare_on
 from halfseen.cli.predictors import COMPARED, build_compared
@@ -25,7 +25,6 @@ from halfseen.evaluation.prediction import prepared, row_losses
 from halfseen.evaluation.provenance import provenance
 from halfseen.missingness import MCAR, LogisticSelfMasking
 
-ROOT = Path(__file__).parent.parent
 BUDGET = 300.0
 COMPARED_ROWS, HELD_OUT_ROWS = 1000, 4000
 RATE = 0.3
@@ -144,8 +143,7 @@ def main() -> None:
     print(f"within one standard error of the best: {good} of {len(results)}")
     if len(names) == len(TABLES):
         content = {"provenance": provenance(), "tables": results, "n_good": good}
-        path = ROOT / "results" / "compare_target.json"
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        store("compare_target", content)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 Writes results/describe.json. Run with `make bench`.
 """
 
-import json
 import resource
 import subprocess
 import sys
@@ -14,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+from harness import find_commit, print_results, store
 
 from halfseen.diagnosis.little import little_test
 
-ROOT = Path(__file__).parent.parent
 N_ROWS, N_COLUMNS = 1_000_000, 50
 
 
@@ -52,17 +51,16 @@ def main() -> None:
         size = report.stat().st_size
     began = time.perf_counter()
     little_test(table)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     results = {
-        "commit": commit.stdout.strip(),
+        "commit": find_commit(),
         "table": f"{N_ROWS} x {N_COLUMNS}, mixed, generated with seed 0",
         "describe_seconds": seconds,
         "describe_peak_mib": peak,
         "report_megabytes": size / 1e6,
         "little_test_seconds": time.perf_counter() - began,
     }
-    print(json.dumps(results, indent=2))
-    (ROOT / "results" / "describe.json").write_text(json.dumps(results, indent=2) + "\n")
+    print_results(results)
+    store("describe", results)
 
 
 if __name__ == "__main__":

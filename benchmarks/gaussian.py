@@ -5,7 +5,6 @@ README.md that is made from it. Run with `make bench`; with `--margins` it only 
 cost, and what they gain, beside the model without them.
 """
 
-import json
 import os
 import resource
 import subprocess
@@ -15,13 +14,13 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from harness import ROOT, find_commit, store_with_table
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed before the next import
 from sklearn.impute import IterativeImputer
 
 import halfseen
 
-ROOT = Path(__file__).parent.parent
 RATE = 0.3
 MASKS = 5
 TABLES = {
@@ -182,16 +181,6 @@ def as_table(results: dict) -> str:
     return "\n".join(lines)
 
 
-def write(results: dict) -> None:
-    """Stores the results and puts their table between its markers in README.md."""
-    (ROOT / "results").mkdir(exist_ok=True)
-    (ROOT / "results" / "gaussian.json").write_text(json.dumps(results, indent=2) + "\n")
-    readme = ROOT / "README.md"
-    begin, end = "<!-- results/gaussian.json -->", "<!-- end of results/gaussian.json -->"
-    before, rest = readme.read_text().split(begin)
-    readme.write_text(f"{before}{begin}\n{as_table(results)}\n{end}{rest.split(end)[1]}")
-
-
 def main() -> None:
     """Runs everything that there is data for, prints and stores it."""
     if "--memory" in sys.argv:
@@ -203,9 +192,8 @@ def main() -> None:
         halfseen.GaussianImputer(random_state=0).fit_transform(hide(synthetic(500, 5), seed=0))  # warm up
         print(as_margins_table(run_margins(Path(folder))))
         return
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     results = {
-        "commit": commit.stdout.strip(),
+        "commit": find_commit(),
         "seeds": list(range(MASKS)),
         "threads": os.cpu_count(),
         "20,000 x 50, rank 10": run_large(),
@@ -219,7 +207,7 @@ def main() -> None:
     print(as_table(results))
     if "tables" in results:
         print(as_margins_table(results["margins"]))
-        write(results)
+        store_with_table("gaussian", results, ROOT / "README.md", as_table(results))
 
 
 if __name__ == "__main__":

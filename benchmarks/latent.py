@@ -15,18 +15,17 @@ measures answers only.
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pandas as pd
 import torch
+from harness import clock, find_commit, print_results, store
 
 from halfseen._random import torch_generator
 from halfseen.datasets.loaders import is_present, load
@@ -37,7 +36,6 @@ from halfseen.experiments.missvae_methods import Method, build, rows_of
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.training.step import Optimiser
 
-ROOT = Path(__file__).parent.parent
 BATCH, N_PASSES = 64, 5
 N_STEPS = 20  # of a method at a time: its weights are near the processor, as in training
 N_WARM = 20  # steps before the clock starts: memory is found, or graphs are compiled
@@ -99,9 +97,7 @@ def fit_seconds() -> dict[str, float] | None:
         return None
     frame = load(TABLE)
     hidden = np.random.default_rng(0).uniform(size=frame.shape) < RATE
-    began, worked = time.perf_counter(), time.process_time()
-    MIWAEImputer(random_state=0).fit(frame.mask(hidden))
-    return {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - worked}
+    return clock(lambda: MIWAEImputer(random_state=0).fit(frame.mask(hidden)))
 
 
 def mixed_table(n_rows: int) -> pd.DataFrame:
@@ -166,15 +162,6 @@ def coverage(table: pd.DataFrame, holes: pd.DataFrame, low: pd.DataFrame, high: 
     return float(within.to_numpy()[holes[names].isna()].mean())
 
 
-def broken(results: Mapping[str, float]) -> list[str]:
-    """Says which limits are not kept."""
-    return [
-        f"{name}: {found:.3g} is above {LIMITS[name]:g}"
-        for name, found in results.items()
-        if found > LIMITS[name]
-    ]
-
-
 def main() -> None:
     """Times everything, prints it, and stores it unless it was quick."""
     quick = "--quick" in sys.argv
@@ -200,9 +187,8 @@ def main() -> None:
         "DeMissVAE / MVAE": steps[DEMISSVAE]["cpu_milliseconds"] / steps[MVAE]["cpu_milliseconds"],
     } | ({} if fit is None else {"MIWAEImputer, seconds": fit["seconds"]})
     judged |= ratio
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     results = {
-        "commit": commit.stdout.strip(),
+        "commit": find_commit(),
         "processors": os.cpu_count(),
         "a training step": steps,
         "fit of MIWAEImputer to california": fit,
@@ -210,12 +196,9 @@ def main() -> None:
         "judged": judged,
         "limits": LIMITS,
     }
-    print(json.dumps(results, indent=2))
-    for sentence in broken(judged):
-        print(sentence)
+    print_results(results)
     if not quick:
-        (ROOT / "results").mkdir(exist_ok=True)
-        (ROOT / "results" / "latent.json").write_text(json.dumps(results, indent=2) + "\n")
+        store("latent", results)
 
 
 if __name__ == "__main__":

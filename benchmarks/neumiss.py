@@ -10,15 +10,13 @@ of a linear score, 20,000 rows, 20 features, half missing. Writes results/neumis
 stores nothing.
 """
 
-import json
 import os
-import subprocess
 import sys
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
+from harness import find_commit, print_results, store
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
@@ -29,7 +27,6 @@ from halfseen.evaluation.scores import expected_calibration_error
 from halfseen.experiments.gaussian_task import GAP, Task, gap, make_task
 from halfseen.experiments.neumiss_networks import AUTHORS_EPOCHS, TrainedNeuMiss
 
-ROOT = Path(__file__).parent.parent
 DEPTH = 3  # of the network that is trained the authors' way
 RUNS = {"n_seeds": 5, "depths": range(1, 21)}
 QUICK_RUNS = {"n_seeds": 1, "depths": range(2, 21, 2)}
@@ -104,9 +101,8 @@ def main() -> None:
     score_model(NeuMissRegressor(random_state=0), warm)
     score_model(TrainedNeuMiss("2020", 1, recipe="authors", max_epochs=1), warm)
     ours, theirs = score_model(NeuMissRegressor(random_state=0), narrow), score_model(authors, narrow)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     results = {
-        "commit": commit.stdout.strip(),
+        "commit": find_commit(),
         "threads": os.cpu_count(),
         "data": "MCAR, 50% missing, n = 20,000, seed 0",
         "NeuMissRegressor, d = 20": ours,
@@ -120,12 +116,11 @@ def main() -> None:
             for link in ("probit", "logistic")
         },
     }
-    print(json.dumps(results, indent=2))
+    print_results(results)
     if quick:
         print(f"times_faster is for {epochs} of the authors' {AUTHORS_EPOCHS} epochs; nothing is stored.")
         return
-    (ROOT / "results").mkdir(exist_ok=True)
-    (ROOT / "results" / "neumiss.json").write_text(json.dumps(results, indent=2) + "\n")
+    store("neumiss", results)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ results/prediction.json and the table of docs/guide/prediction.md that is made f
 """
 
 import argparse
-import json
 import os
-import subprocess
 import time
 import warnings
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from harness import ROOT, find_commit, store_with_table
 from scipy import stats
 from sklearn.compose import TransformedTargetRegressor, make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -30,7 +29,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import halfseen
 from halfseen.missingness import MCAR, LogisticSelfMasking
 
-ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "guide" / "prediction.md"
 RATE = 0.3
 SPLITS = 5
@@ -182,14 +180,6 @@ def as_table(results: dict) -> str:
     return "\n".join(lines)
 
 
-def write(results: dict) -> None:
-    """Stores the results and puts their table between its markers in the guide."""
-    (ROOT / "results" / "prediction.json").write_text(json.dumps(results, indent=2) + "\n")
-    begin, end = "<!-- results/prediction.json -->", "<!-- end of results/prediction.json -->"
-    before, rest = PAGE.read_text().split(begin)
-    PAGE.write_text(f"{before}{begin}\n{as_table(results)}\n{end}{rest.split(end)[1]}")
-
-
 def main() -> None:
     """Runs every table, prints what comes out, and stores it if nothing was left out."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -200,8 +190,7 @@ def main() -> None:
     if not (folder / "concrete").is_dir():
         print("HALFSEEN_DATA does not name the folder of data sets: nothing to do.")
         return
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
-    results = {"commit": commit.stdout.strip(), "splits": options.splits, "rate": RATE, "runs": []}
+    results = {"commit": find_commit(), "splits": options.splits, "rate": RATE, "runs": []}
     for name, table in TABLES.items():
         if name.split(",")[0] not in options.only.split(","):
             continue
@@ -211,7 +200,7 @@ def main() -> None:
             print(as_table(results | {"runs": results["runs"][-1:]}).split("\n")[2:-2], flush=True)
     print(as_table(results))
     if options.splits == SPLITS and len({entry["table"] for entry in results["runs"]}) == len(TABLES):
-        write(results)
+        store_with_table("prediction", results, PAGE, as_table(results))
 
 
 if __name__ == "__main__":

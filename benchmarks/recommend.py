@@ -20,11 +20,11 @@ import resource
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from harness import find_commit, store
 
 from halfseen import AutoRec
 from halfseen.data.sparse import SparseRows
@@ -32,7 +32,6 @@ from halfseen.models.autorec import SparseAutoencoder
 from halfseen.objectives.ratings import RatedRows, RatingError
 from halfseen.training.step import Optimiser
 
-ROOT = Path(__file__).parent.parent
 SIZES = {
     "ml-100k": (943, 1_682, 100_000),
     "ml-1m": (6_040, 3_706, 1_000_209),
@@ -202,14 +201,13 @@ def show(found):
 def measure_all():
     """Measures each size in a process of its own and stores the results."""
     settings = {"ml-1m": [], "ml-10m": ["--threads", "2", "--no-dense", "--repeats", "1"]}
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
-    results = {"commit": commit.stdout.strip(), "sizes": []}
+    results = {"commit": find_commit(), "sizes": []}
     for size, more in settings.items():
         command = [sys.executable, __file__, "--json", "--size", size, *more]
         found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         results["sizes"].append(json.loads(found))
         show(results["sizes"][-1])
-        (ROOT / "results" / "recommend.json").write_text(json.dumps(results, indent=2) + "\n")
+        store("recommend", results)
 
 
 def main():

@@ -5,18 +5,16 @@ Twelve columns, two of them with levels, a fifth of the values missing; pandas a
 not disturb. Writes results/single_row.json.
 """
 
-import json
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from harness import store
 
 import halfseen
 from halfseen.evaluation.provenance import provenance
 
-ROOT = Path(__file__).parent.parent
 N_ROWS, N_CALLS = 1000, 200
 LIMIT = 10.0  # milliseconds
 
@@ -78,7 +76,7 @@ def main() -> None:
         slow = max(kind["processor_ms"] for kind in one.values()) >= LIMIT
         print(f"{name}: {one}{'  SLOW' if slow else ''}", flush=True)
     content = {"provenance": provenance(), "limit_ms": LIMIT, "results": results}
-    (ROOT / "results" / "single_row.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    store("single_row", content)
 
 
 if __name__ == "__main__":

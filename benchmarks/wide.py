@@ -11,13 +11,12 @@ import resource
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
+from harness import find_commit, store
 
 import halfseen
 
-ROOT = Path(__file__).parent.parent
 SIZES = ((1, 3_000), (100, 2_000), (1_000, 500))
 RATE = 0.3
 KINDS = ("rank 10", "autoregressive", "eigenvalues 1/j")
@@ -82,7 +81,6 @@ def main() -> None:
     if len(sys.argv) == 3:
         print(json.dumps(measure(int(sys.argv[1]), int(sys.argv[2]))))
         return
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     tables = [measure_apart(*size) for size in SIZES]
     print("| rows x columns | CPU seconds | peak MiB |\n|---|---|---|")
     for row in tables:
@@ -92,8 +90,8 @@ def main() -> None:
     print("\n| 100 x 300 | RMSE | free covariance |\n|---|---|---|")
     for row in errors:
         print(f"| {row['kind']} | {row['rmse']:.3f} | {row['free_rmse']:.3f} |")
-    results = {"commit": commit.stdout.strip(), "seeds": [0], "tables": tables, "errors": errors}
-    (ROOT / "results" / "wide.json").write_text(json.dumps(results, indent=2) + "\n")
+    results = {"commit": find_commit(), "seeds": [0], "tables": tables, "errors": errors}
+    store("wide", results)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,12 @@ random, and leaves out networks, mixtures and circuits by themselves, which take
 """
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed before the next import
 from sklearn.impute import IterativeImputer, KNNImputer
 
-from halfseen.datasets.loaders import load
 from halfseen.estimators.auto_imputer import AutoImputer
 from halfseen.estimators.circuit_imputer import CircuitImputer
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer
@@ -25,14 +22,13 @@ from halfseen.estimators.latent import MIWAEImputer
 from halfseen.estimators.mixture_imputer import MixtureImputer
 from halfseen.estimators.tree_imputer import TreeImputer
 from halfseen.evaluation.candidates import enter
-from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.scores import Scale
-from halfseen.evaluation.trial import Judge
+from halfseen.experiments.amputed_table import LEVEL, AmputedTable, read_source
 from halfseen.experiments.claims import Better, Setting, Within
 from halfseen.experiments.spec import Budget, Experiment
 from halfseen.missingness import MCAR, LogisticSelfMasking, MARLogistic
 
-RATE, LEVEL, N_DRAWS, SCORED_ROWS = 0.3, 0.9, 20, 500
+RATE, SCORED_ROWS = 0.3, 500
 
 AUTO, GAUSSIAN, TREES, MEAN = "AutoImputer", "GaussianImputer", "TreeImputer", "mean and mode"
 MIWAE, CIRCUIT, MIXTURE = "MIWAEImputer", "CircuitImputer", "MixtureImputer"
@@ -57,46 +53,23 @@ _SOURCES: dict[str, tuple[str, tuple[str, ...]]] = {  # file, columns left out
 TABLES = tuple(_SOURCES)
 
 
-@dataclass(frozen=True)
-class Task:
-    """A table and which of its known cells are hidden.
-
-    Shapes
-    ------
-    hidden : (N, C)
-    """
-
-    table: CodedTable
-    hidden: npt.NDArray[np.bool_]
-    seed: int
-
-
-def make_task(setting: Setting, seed: int) -> Task:
+def make_task(setting: Setting, seed: int) -> AmputedTable:
     """Returns a table, and hidden cells by a mechanism."""
-    name, dropped = _SOURCES[setting["table"]]
-    frame = load(name).drop(columns=list(dropped))
-    frame = frame.sample(min(len(frame), setting["rows"]), random_state=0)
-    table = CodedTable.read(frame)
+    table = read_source(*_SOURCES[setting["table"]], setting["rows"])
     settings = {"random_state": seed} if setting["mechanism"] == "MAR" else {}
     mechanism = MECHANISMS[setting["mechanism"]](rate=RATE, **settings).fit(table.codes)
     hidden = ~mechanism.sample(table.codes, random_state=seed) & ~np.isnan(table.codes)
-    return Task(table, hidden, seed)
+    return AmputedTable(table, hidden, seed)
 
 
-def score(imputer: Any, task: Task) -> dict[str, float]:
-    """Fits an imputer to the table with hidden cells, and scores what it says of them."""
-    shown = np.where(task.hidden, np.nan, task.table.codes)
+def score(imputer: Any, task: AmputedTable) -> dict[str, float]:
+    """Fits an imputer to the table with hidden cells, and scores its imputations of these."""
     candidate = enter(imputer, task.table, task.seed)
     began = time.perf_counter()
-    candidate.fit(shown)
+    candidate.fit(task.shown)
     found = {"fit seconds": time.perf_counter() - began}
     rows = np.flatnonzero(task.hidden.any(axis=1))[:SCORED_ROWS]
-    answer = candidate.answer(shown[rows], candidate.fill(shown[rows]), N_DRAWS, LEVEL)
-    scale = Scale.fit(shown)
-    scores = Judge(task.table, task.table.codes[rows], task.hidden[rows], scale, LEVEL, task.seed).scores(
-        answer
-    )
-    return found | {name: scores[key] for name, key in SCORES.items() if key in scores}
+    return found | task.scores(candidate, rows, Scale.fit(task.shown), SCORES)
 
 
 def _models() -> dict[str, Any]:

@@ -26,22 +26,18 @@ import numpy.typing as npt
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed before the next import
 from sklearn.impute import IterativeImputer, KNNImputer
 
-from halfseen.datasets.loaders import load
 from halfseen.diagnosis.cells import thin
 from halfseen.estimators.circuit_imputer import CircuitImputer
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer
 from halfseen.estimators.latent import LatentImputer, MIWAEImputer
 from halfseen.estimators.mixture_imputer import MixtureImputer
 from halfseen.evaluation.candidates import Candidate, enter
-from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.scores import Scale
-from halfseen.evaluation.trial import Judge
+from halfseen.experiments.amputed_table import LEVEL, AmputedTable, read_source
 from halfseen.experiments.claims import Better, Setting, Within
 from halfseen.experiments.spec import Budget, Experiment
 
 RATE = 0.3
-LEVEL = 0.9
-N_DRAWS = 20
 MAX_NEW, NEW_SHARE = 2_000, 0.2
 NEW, FITTED = "new rows", "fitted rows"
 
@@ -52,55 +48,43 @@ CIRCUIT, MIXTURE = "CircuitImputer", "MixtureImputer"
 SCORES = {"RMSE": "rmse", "coverage": "coverage", "CRPS": "crps", "energy": "energy", "accuracy": "accuracy"}
 HIGHER = ("coverage", "accuracy")
 
-_SOURCES: dict[str, tuple[str, tuple[str, ...], int]] = {  # file, columns left out, most rows
-    "california": ("california_housing", (), 0),
+_SOURCES: dict[str, tuple[str, tuple[str, ...], int | None]] = {  # file, columns left out, most rows
+    "california": ("california_housing", (), None),
     "letter": ("letter", ("lettr",), 10_000),
     "adult": ("adult", ("split",), 10_000),
-    "concrete": ("concrete", (), 0),
-    "breast": ("breast_cancer_diagnostic", ("id", "diagnosis"), 0),
+    "concrete": ("concrete", (), None),
+    "breast": ("breast_cancer_diagnostic", ("id", "diagnosis"), None),
 }
 TABLES = tuple(_SOURCES)
 
 
 @dataclass(frozen=True)
-class Task:
-    """A table, which of its known cells are hidden, and which rows are fitted and scored.
+class SplitTable(AmputedTable):
+    """A table with hidden cells, and which of its rows are fitted and scored.
 
     Shapes
     ------
-    hidden : (N, C)
     train, scored : row numbers, of training and by part
     """
 
-    table: CodedTable
-    hidden: npt.NDArray[np.bool_]
     train: npt.NDArray[np.int64]
     scored: dict[str, npt.NDArray[np.int64]]
-    seed: int
-
-    @property
-    def shown(self) -> npt.NDArray[np.float64]:
-        """The codes with NaN for missing values."""
-        return np.where(self.hidden, np.nan, self.table.codes)
 
 
-def make_task(setting: Setting, seed: int) -> Task:
+def make_task(setting: Setting, seed: int) -> SplitTable:
     """Returns a table with a share of its known cells hidden, and its rows split."""
-    name, dropped, most = _SOURCES[setting["table"]]
-    frame = load(name).drop(columns=list(dropped))
-    if most:
-        frame = frame.sample(most, random_state=0)
-    table = CodedTable.read(frame)
+    table = read_source(*_SOURCES[setting["table"]])
     generator = np.random.default_rng(seed)
     hidden = (generator.random(table.codes.shape) < RATE) & ~np.isnan(table.codes)
-    order = generator.permutation(len(frame))
-    n_new = min(MAX_NEW, round(NEW_SHARE * len(frame)))
+    n_rows = len(table.codes)
+    order = generator.permutation(n_rows)
+    n_new = min(MAX_NEW, round(NEW_SHARE * n_rows))
     new, train = order[:n_new], order[n_new:]
     scored = {FITTED: thin(train, MAX_NEW, generator), NEW: new}
-    return Task(table, hidden, train, scored, seed)
+    return SplitTable(table, hidden, seed, train, scored)
 
 
-def score(candidates: tuple[Any, ...], task: Task) -> dict[str, float]:
+def score(candidates: tuple[Any, ...], task: SplitTable) -> dict[str, float]:
     """Fits each candidate, keeps the one with the best held-out bound, and scores what it fills in."""
     shown = task.shown
     fitted = [enter(candidate, task.table, task.seed) for candidate in candidates]
@@ -114,10 +98,8 @@ def score(candidates: tuple[Any, ...], task: Task) -> dict[str, float]:
         found["the linear decoder is better"] = float(np.argmax(bounds) == 1)
     scale = Scale.fit(shown[task.train])
     for part, rows in task.scored.items():
-        answer = best.answer(shown[rows], best.fill(shown[rows]), N_DRAWS, LEVEL)
-        judge = Judge(task.table, task.table.codes[rows], task.hidden[rows], scale, LEVEL, task.seed)
-        scores = judge.scores(answer)
-        found |= {f"{name}, {part}": scores[key] for name, key in SCORES.items() if key in scores}
+        scores = task.scores(best, rows, scale, SCORES)
+        found |= {f"{name}, {part}": value for name, value in scores.items()}
     return found
 
 
