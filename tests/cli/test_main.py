@@ -127,7 +127,7 @@ def test_a_report_that_fails_costs_nothing_of_the_table(run, table, monkeypatch,
         error.add_note("column 'x'")
         raise error
 
-    monkeypatch.setattr(impute_module, "_make_page", broken)
+    monkeypatch.setattr(impute_module, "make_page", broken)
     code, _, err = run("impute", table, "-o", "out.csv", "--report", "r.html", "--save-model", "m.half")
     assert code == 2
     assert last_line(err).startswith(f"halfseen: error: the report could not be made: {reason}")
@@ -170,7 +170,7 @@ def test_an_interrupted_report_says_that_the_table_was_written(run, table, monke
     def interrupt(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(impute_module, "_make_page", interrupt)
+    monkeypatch.setattr(impute_module, "make_page", interrupt)
     code, _, err = run("impute", table, "-o", "out.csv", "--report", "r.html")
     assert code == 130
     assert last_line(err) == "halfseen: error: interrupted; the table was written to out.csv"
