@@ -52,6 +52,15 @@ def _law(item):
 
 
 @pytest.fixture
+def two_threads():
+    """Two threads of torch during a test."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def generator():
     """A fresh torch generator; every test starts from the same one."""
     return torch.Generator().manual_seed(0)

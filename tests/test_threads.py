@@ -9,14 +9,6 @@ import torch
 from halfseen._threads import map_in_threads, task_threads
 
 
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_results_come_in_the_order_of_the_items(two_threads):
     with task_threads():
         assert list(map_in_threads(lambda i: i * i, range(100))) == [i * i for i in range(100)]

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from conformance.gradients import calls_with_gradients, tensors
 from conformance.registry import ESTIMATORS, PREDICTORS
 from conformance.tables import gaussian_array
@@ -10,14 +9,6 @@ from conformance.tables import gaussian_array
 import halfseen
 
 N_ROWS = 600  # more than a sampler handles at once, so that threads share them
-
-
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 def fitted(row, table):

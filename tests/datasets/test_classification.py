@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from datasets.oracles import gain_form, orthogonality, patterns, probit_by_grid, score_moments
+from datasets.pairs import name, pair_with_mechanisms
 from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import binomtest, chi2, norm, ttest_rel
@@ -20,21 +21,8 @@ from halfseen.datasets import (
 from halfseen.datasets.gaussian import MECHANISMS
 
 LINKS = [Probit(), Logistic()]
-PAIRS = [
-    pytest.param(
-        mechanism,
-        link,
-        id=f"{mechanism}-{type(link).__name__.lower()}",
-        marks=() if i % len(LINKS) == j else pytest.mark.slow,
-    )
-    for i, mechanism in enumerate(MECHANISMS)
-    for j, link in enumerate(LINKS)
-]  # in the fast suite, each mechanism with one link
+PAIRS = pair_with_mechanisms(LINKS)
 CLOSED = ["mcar", "mar", "self-masking-gaussian"]
-
-
-def name(link):
-    return type(link).__name__.lower()
 
 
 def draw(n_features, mechanism="mcar", link="probit", seed=0, **options):

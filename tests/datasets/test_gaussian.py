@@ -13,6 +13,7 @@ from datasets.oracles import (
     published_form,
     score_moments,
 )
+from datasets.pairs import name, pair_with_mechanisms
 from scipy.stats import binomtest, norm
 from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
@@ -23,20 +24,7 @@ from halfseen.datasets.probit import ProbitSelfMasked
 from halfseen.missingness.mcar import MCAR
 
 LINKS = [Linear(), Bowl(), Wave(), Break()]
-PAIRS = [
-    pytest.param(
-        mechanism,
-        link,
-        id=f"{mechanism}-{type(link).__name__.lower()}",
-        marks=() if i % len(LINKS) == j else pytest.mark.slow,
-    )
-    for i, mechanism in enumerate(MECHANISMS)
-    for j, link in enumerate(LINKS)
-]  # in the fast suite, each mechanism with one link
-
-
-def name(link):
-    return type(link).__name__.lower()
+PAIRS = pair_with_mechanisms(LINKS)
 
 
 def law_of(n_features, seed=0):

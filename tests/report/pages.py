@@ -1,5 +1,6 @@
 """Reads a page as a browser would, and fails where its tags do not close."""
 
+import re
 from html.parser import HTMLParser
 
 VOID = {"meta", "link", "br"}
@@ -35,3 +36,16 @@ def check(page):
     checker.close()
     assert checker.open == []
     return checker
+
+
+def assert_self_contained(page):
+    """Asserts that a page is well formed, loads nothing, links to its own anchors, and shows no NaN."""
+    checker = check(page)
+    assert "script" not in checker.tags
+    assert not {"img", "iframe", "object"} & set(checker.tags)
+    assert not re.search(r"https?://|@import|url\(", page)
+    links = [value for name, value in checker.attributes if name in ("href", "src")]
+    assert all(link.startswith(("#", "data:,")) for link in links)
+    anchors = {value for name, value in checker.attributes if name == "id"}
+    assert {link[1:] for link in links if link.startswith("#")} <= anchors
+    assert not re.search(r"\b(nan|None|Undefined)\b", "".join(checker.text))

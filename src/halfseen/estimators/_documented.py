@@ -21,6 +21,16 @@ COMMON: Descriptions = {
         "Kinds, bounds and levels of columns, as in `GaussianImputer`. Columns that are not named are "
         "inferred.",
     ),
+    "max_epochs": ("int", "Maximum number of epochs."),
+    "batch_size": ("int", "Rows per training step."),
+    "learning_rate": ("float", "Initial learning rate; it falls to zero along half a cosine."),
+    "weight_decay": ("float", "Decoupled weight decay of AdamW."),
+    "patience": ("int", "Training stops after this many epochs without an improvement on held-out rows."),
+    "validation_fraction": (
+        "float",
+        "The fraction of rows held out to choose the best epoch. Tables with fewer than 50 rows hold out "
+        "none.",
+    ),
     "callback": ("callable", "Called with a progress record after each epoch."),
     "random_state": (
         "int, numpy generator or None",

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 from torch import Tensor
 
 from halfseen._random import torch_generator
@@ -17,6 +17,7 @@ from halfseen.data.scaling import Standardizer
 from halfseen.distributions.quantiles import lower_quantiles
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._parameters import check_number, check_training, check_whole
+from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._table import TableEstimator, rows_at_once
 from halfseen.estimators._targets import WithClasses, read_classes, read_numbers, read_weights
 from halfseen.estimators._transaction import all_or_nothing
@@ -162,7 +163,7 @@ class NetworkBase(TableEstimator):
         self.module_ = load_module(self._build().double(), state)
 
 
-class NetworkRegressor(RegressorMixin, NetworkBase):
+class NetworkRegressor(ScaledTargetRegressor, NetworkBase):
     """A network with standardised targets and intervals from held-out errors."""
 
     _saved = (*NetworkBase._saved, "_one_dimensional", "_n_errors")
@@ -170,9 +171,7 @@ class NetworkRegressor(RegressorMixin, NetworkBase):
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the predicted target of each row."""
-        outputs = self._outputs(X)
-        predicted: npt.NDArray[np.float64] = self._target_scaler.inverse(outputs).numpy()
-        return predicted[:, 0] if self._one_dimensional else predicted
+        return self._shaped(self._target_scaler.inverse(self._outputs(X)))
 
     def predict_interval(
         self, X: Any, level: float = 0.9
@@ -187,8 +186,8 @@ class NetworkRegressor(RegressorMixin, NetworkBase):
         outputs = self._outputs(X)
         rank = min(1.0, level * (1 + 1 / self._n_errors))
         half = torch.quantile(self._errors, rank, dim=0, interpolation="higher")
-        low, high = (self._target_scaler.inverse(outputs + sign * half).numpy() for sign in (-1, 1))
-        return (low[:, 0], high[:, 0]) if self._one_dimensional else (low, high)
+        low, high = (self._target_scaler.inverse(outputs + sign * half) for sign in (-1, 1))
+        return self._shaped(low), self._shaped(high)
 
     @torch.no_grad()
     def _judge(self, rows: Labelled[Incomplete]) -> None:
@@ -206,19 +205,11 @@ class NetworkRegressor(RegressorMixin, NetworkBase):
         return self._target_scaler.forward(numbers).float()
 
     def _state(self) -> dict[str, Tensor]:
-        scaler = {"target.loc": self._target_scaler.loc, "target.scale": self._target_scaler.scale}
-        return super()._state() | scaler | {"target.errors": self._errors}
+        return super()._state() | {"target.errors": self._errors}
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
-        self._target_scaler = Standardizer(state["target.loc"], state["target.scale"])
         self._errors = state["target.errors"]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
 
 
 class NetworkClassifier(WithClasses, ClassifierMixin, NetworkBase):

@@ -21,7 +21,6 @@ from halfseen.models.tabular import TabularCompletion
 from halfseen.training.time_limit import time_limit
 
 Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 MAX_RACE_ROWS = 3_000
 MAX_RACE_CELLS = 600_000

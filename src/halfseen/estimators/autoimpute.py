@@ -36,9 +36,7 @@ DESCRIPTIONS = {
     "centre": ("bool", "Whether the mean of all observed values is subtracted from the input."),
     "penalty": ("float", "The factor of the squared weights of the encoder and the decoder."),
     "layer": ("str or None", "The layer of an AnnData that is read; None reads its ``X``."),
-    "max_epochs": ("int", "Maximum number of epochs."),
     "batch_size": ("int", "Cells per training step."),
-    "learning_rate": ("float", "Initial learning rate; it falls to zero along half a cosine."),
     "patience": ("int", "Training stops after this many epochs without an improvement on held-out values."),
     "validation_fraction": (
         "float",

@@ -33,15 +33,7 @@ DESCRIPTIONS = {
         "float",
         "In training, inputs of each row are left out at a rate between 0 and this one, and integrated out.",
     ),
-    "max_epochs": ("int", "Maximum number of epochs."),
     "batch_size": ("int", "Rows per training step; fewer if the table has fewer than 16 times as many."),
-    "learning_rate": ("float", "Initial learning rate; it falls to zero along half a cosine."),
-    "patience": ("int", "Training stops after this many epochs without an improvement on held-out rows."),
-    "validation_fraction": (
-        "float",
-        "The fraction of rows held out to choose the best epoch. Tables with fewer than 50 rows hold out "
-        "none.",
-    ),
 }
 
 documented = documented_by(DESCRIPTIONS)

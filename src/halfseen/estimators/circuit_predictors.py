@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -16,6 +16,7 @@ from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation import Observation
 from halfseen.estimators._circuit_base import CircuitPredictor
 from halfseen.estimators._circuit_fit import CircuitSettings
+from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._targets import WithClasses, read_partial_classes, read_partial_numbers
 from halfseen.estimators.circuit_parameters import documented
 from halfseen.models.circuits.circuit import Circuit
@@ -131,7 +132,7 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
 
 
 @documented
-class CircuitRegressor(RegressorMixin, CircuitPredictor):
+class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
     r"""Regression with a probabilistic circuit: exact expectations and intervals for any missing inputs.
 
     Any subset of the inputs may be missing, in training and in prediction, and so may targets in training.
@@ -192,10 +193,6 @@ class CircuitRegressor(RegressorMixin, CircuitPredictor):
     def _targets(self, features: Tensor) -> Tensor:
         return self._target_scaler.inverse(features[:, -len(self._target_scaler.loc) :])
 
-    def _shaped(self, targets: Tensor) -> npt.NDArray[np.float64]:
-        array: npt.NDArray[np.float64] = targets.numpy()
-        return array[:, 0] if self._one_dimensional else array
-
     def _with_unknown(self, batch: Incomplete) -> Incomplete:
         unknown = batch.x.new_zeros(len(batch), len(self._target_scaler.loc))
         return _joined(batch, Incomplete(unknown, torch.zeros_like(unknown, dtype=torch.bool)))
@@ -228,20 +225,9 @@ class CircuitRegressor(RegressorMixin, CircuitPredictor):
         owners = circuit.leaves.observation.columns_of_features
         return ConditionalLikelihood(self.beta, owners, len(self._target_scaler.loc), self.max_dropped)
 
-    def _state(self) -> dict[str, Tensor]:
-        scaler = {"target.loc": self._target_scaler.loc, "target.scale": self._target_scaler.scale}
-        return super()._state() | scaler
-
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
-        self._target_scaler = Standardizer(state["target.loc"], state["target.scale"])
         self.circuit_ = circuit_from_state(self._likelihood(), state)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
 
 
 def _joined(batch: Incomplete, targets: Incomplete) -> Incomplete:

@@ -84,10 +84,6 @@ DESCRIPTIONS = {
         "int",
         "Residual blocks of each network.",
     ),
-    "learning_rate": (
-        "float",
-        "Initial learning rate; it falls to zero along half a cosine.",
-    ),
     "batch_size": (
         'int or "auto"',
         'Rows per training step. ``"auto"`` chooses it together with `max_epochs`; at most 128 for images.',

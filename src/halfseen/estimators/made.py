@@ -41,14 +41,6 @@ DESCRIPTIONS = {
         "number of all ones; with it scores are not log-likelihoods and nothing can be sampled, and `fit` "
         "warns.",
     ),
-    "max_epochs": ("int", "Maximum number of epochs."),
-    "batch_size": ("int", "Rows per training step."),
-    "learning_rate": ("float", "Initial learning rate; it falls to zero along half a cosine."),
-    "patience": ("int", "Training stops after this many epochs without an improvement on held-out rows."),
-    "validation_fraction": (
-        "float",
-        "The fraction of rows held out to choose the best epoch. Of fewer than 50 rows none is held out.",
-    ),
 }
 
 

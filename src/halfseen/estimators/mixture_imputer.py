@@ -10,6 +10,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margin_choice import bounded_margin
 from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._documented import documented_by
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._parameters import check_training, check_whole
 from halfseen.models.tabular_mixture import TabularMixture
@@ -18,6 +19,12 @@ from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Progress
 
 
+@documented_by(
+    {
+        "n_components": ("int", "The number of components K; at most half the number of rows is used."),
+        "learning_rate": ("float", "Initial learning rate."),
+    }
+)
 class MixtureImputer(BaseImputer):
     r"""Imputation by a mixture model whose components have independent columns.
 
@@ -27,30 +34,6 @@ class MixtureImputer(BaseImputer):
     categorical; the components capture clusters, skewed columns and the dependence between categories.
     Marginal and conditional distributions are exact. The model is trained by gradients, with early stopping
     on held-out rows. Values are assumed to be missing at random (MAR).
-
-    Parameters
-    ----------
-    n_components : int, default=20
-        The number of components K; at most half the number of rows is used.
-    max_epochs : int, default=500
-        Maximum number of epochs.
-    batch_size : int, default=1024
-        Rows per training step.
-    learning_rate : float, default=0.05
-        Initial learning rate.
-    patience : int, default=20
-        Training stops after this many epochs without an improvement on held-out rows.
-    validation_fraction : float, default=0.1
-        The fraction of rows held out to decide when to stop. Tables with fewer than 50 rows hold out none.
-    callback : callable, optional
-        Called with a progress record after each epoch.
-    add_indicator : bool, default=False
-        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which tells where they were.
-    schema : dict, optional
-        As in `GaussianImputer`.
-    random_state : int, numpy generator or None, default=None
-        Seeds initialisation, batches and draws.
 
     Attributes
     ----------

@@ -1,26 +1,26 @@
 """NeuMiss predictors: regression and classification with any subset of the inputs missing."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.special import ndtri
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 from torch import Tensor
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.estimators._neumiss_base import NeuMissBase
+from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._targets import WithClasses, read_classes, read_numbers
 from halfseen.estimators.neumiss_parameters import documented
 from halfseen.training.neumiss import Classification, Regression, Task
 
 
 @documented
-class NeuMissRegressor(RegressorMixin, NeuMissBase):
+class NeuMissRegressor(ScaledTargetRegressor, NeuMissBase):
     r"""Regression with missing inputs, at random or not.
 
     Any subset of the inputs may be missing, in training and in prediction. A joint Gaussian of inputs and
@@ -92,29 +92,11 @@ class NeuMissRegressor(RegressorMixin, NeuMissBase):
         inverse = self._target_scaler.inverse
         return self._shaped(inverse(low)), self._shaped(inverse(high))
 
-    def _shaped(self, targets: Tensor) -> npt.NDArray[np.float64]:
-        array: npt.NDArray[np.float64] = targets.numpy()
-        return array[:, 0] if self._one_dimensional else array
-
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, Task]:
         numbers, self._one_dimensional = read_numbers(y, n_rows, self)
         self._target_scaler = Standardizer.fit(_complete(numbers[counted]))
         scaled = self._target_scaler.forward(numbers[counted])
         return scaled, scaled, Regression()
-
-    def _state(self) -> dict[str, Tensor]:
-        scaler = {"target.loc": self._target_scaler.loc, "target.scale": self._target_scaler.scale}
-        return super()._state() | scaler
-
-    def _restore(self, state: Mapping[str, Tensor]) -> None:
-        super()._restore(state)
-        self._target_scaler = Standardizer(state["target.loc"], state["target.scale"])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
 
 
 @documented

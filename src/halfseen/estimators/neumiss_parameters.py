@@ -19,10 +19,6 @@ DESCRIPTIONS = {
     "max_epochs": ("int", "Maximum number of epochs of the networks."),
     "batch_size": ("int", "Rows per training step of the networks."),
     "learning_rate": ("float", "Initial learning rate of the networks."),
-    "patience": (
-        "int",
-        "Training stops after this many epochs without an improvement on held-out rows.",
-    ),
     "validation_fraction": (
         "float",
         "The fraction of rows held out to choose the model of missingness, to stop the training and to "
@@ -48,16 +44,9 @@ NETWORK_DESCRIPTIONS = {
     ),
     "width": ("int", "Units of each hidden layer of the head; 0 for a linear head."),
     "n_blocks": ("int", "Residual blocks of the head after its first hidden layer."),
-    "max_epochs": ("int", "Maximum number of epochs."),
     "batch_size": (
         'int or "auto"',
         'Rows per training step. ``"auto"`` makes about 20 batches of 16 to 512 rows per epoch.',
-    ),
-    "learning_rate": ("float", "Initial learning rate; it falls to zero along half a cosine."),
-    "weight_decay": ("float", "Decoupled weight decay of AdamW."),
-    "patience": (
-        "int",
-        "Training stops after this many epochs without an improvement on held-out rows.",
     ),
     "validation_fraction": (
         "float",

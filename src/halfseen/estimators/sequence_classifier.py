@@ -67,10 +67,8 @@ DESCRIPTIONS = {
         "The score of held-out sequences that chooses the epoch whose weights are kept. With more than two "
         "classes the AUROC is the mean of those of each class against the others.",
     ),
-    "max_epochs": ("int", "Maximum number of epochs."),
     "batch_size": ("int", "Sequences per training step."),
     "learning_rate": ("float", "The learning rate."),
-    "weight_decay": ("float", "Decoupled weight decay of AdamW."),
     "patience": (
         "int",
         "Training stops after this many epochs without an improvement on held-out sequences.",

@@ -13,7 +13,7 @@ from scipy.stats import t as student_t
 
 from halfseen._files import plain_json, write_atomically
 from halfseen._random import seed_from
-from halfseen.evaluation.trial import PARTS, Record
+from halfseen.evaluation.trial import PARTS, Record, count_errors
 
 Floats = npt.NDArray[np.float64]
 Direction = Literal["low", "high", "level"]
@@ -196,11 +196,7 @@ class Comparison:
 
     def errors(self, method: str) -> dict[str, int]:
         """Returns the errors of a method, with their counts."""
-        found: dict[str, int] = {}
-        for record in self.records:
-            if record.method == method and record.error:
-                found[record.error] = found.get(record.error, 0) + 1
-        return found
+        return count_errors(self.records, method)
 
     def by_column(self, part: str = "out") -> dict[str, dict[str, dict[str, float]]]:
         """Returns the mean scores of each column and method over the repetitions."""

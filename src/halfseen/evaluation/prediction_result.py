@@ -12,6 +12,7 @@ from scipy.stats import t as student_t
 from halfseen.data.target import Task
 from halfseen.evaluation.comparison import Estimate
 from halfseen.evaluation.prediction import PredictionRecord
+from halfseen.evaluation.trial import count_errors
 
 Floats = npt.NDArray[np.float64]
 
@@ -201,11 +202,7 @@ class PredictionComparison:
 
     def errors(self, method: str) -> dict[str, int]:
         """Returns the errors of a method, with their counts."""
-        found: dict[str, int] = {}
-        for record in self.records:
-            if record.method == method and record.error:
-                found[record.error] = found.get(record.error, 0) + 1
-        return found
+        return count_errors(self.records, method)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns everything as values that JSON can hold, except NaN."""

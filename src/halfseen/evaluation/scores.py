@@ -14,7 +14,6 @@ from scipy.special import ndtr
 from halfseen.data.masked import unmask
 
 Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).eps)
 

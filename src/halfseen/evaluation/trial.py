@@ -2,6 +2,8 @@
 
 import time
 import warnings
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,6 +79,11 @@ class Record:
     scores: dict[str, dict[str, float]] | None = None
     columns: dict[str, dict[str, dict[str, float]]] | None = None
     resumed: bool = False
+
+
+def count_errors(records: Iterable[Any], method: str) -> dict[str, int]:
+    """Returns the errors in the records of a method, with their counts."""
+    return dict(Counter(record.error for record in records if record.method == method and record.error))
 
 
 def run_trial(

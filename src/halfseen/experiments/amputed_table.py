@@ -1,4 +1,4 @@
-"""A real table, known cells of which are hidden, and the scores of an imputer on these cells."""
+"""Tables and arrays, known cells of which are hidden, and the scores of an imputer on these cells."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,3 +66,16 @@ class AmputedTable:
         judge = Judge(self.table, self.table.codes[rows], self.hidden[rows], scale, LEVEL, self.seed)
         found = judge.scores(answer)
         return {name: found[key] for name, key in names.items() if key in found}
+
+
+@dataclass(frozen=True)
+class AmputedArray:
+    """An array (N, D) without missing values, and which of its cells are hidden."""
+
+    X: npt.NDArray[np.float64]
+    missing: npt.NDArray[np.bool_]
+
+    @property
+    def incomplete(self) -> npt.NDArray[np.float64]:
+        """The array with NaN for missing values."""
+        return np.where(self.missing, np.nan, self.X)

@@ -118,26 +118,10 @@ PLANS = {
         None, 500, 10_000, *_SMALL, course(4, 50, 2e-3), course(100, 50, 1e-3), 1_000, 500, 100
     ),
     ("paper", MNIST): Plan(
-        None,
-        None,
-        None,
-        *_LARGE,
-        course(500, 200, 1e-4),
-        course(200, 200, 1e-4),
-        1_000,
-        10_000,
-        1_000,
+        None, None, None, *_LARGE, course(500, 200, 1e-4), course(200, 200, 1e-4), 1_000, 10_000, 1_000
     ),
     ("paper", OMNIGLOT): Plan(
-        None,
-        None,
-        None,
-        *_LARGER,
-        course(200, 150, 1e-4),
-        course(100, 150, 1e-4),
-        1_000,
-        4_870,
-        1_000,
+        None, None, None, *_LARGER, course(200, 150, 1e-4), course(100, 150, 1e-4), 1_000, 4_870, 1_000
     ),
 }
 """By scale and data set."""

@@ -20,7 +20,6 @@ not tell.
 At scale small, the models that no claim on five runs speaks of have one seed, and none on the longest table.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from sklearn.impute import IterativeImputer
 from halfseen.datasets.loaders import load
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer
 from halfseen.estimators.latent import MIWAEImputer, NotMIWAEImputer
+from halfseen.experiments.amputed_table import AmputedArray
 from halfseen.experiments.claims import AsPublished, AtLeast, Better, Published, Setting
 from halfseen.experiments.spec import Budget, Experiment
 from halfseen.vocabulary import Missingness
@@ -67,30 +67,17 @@ _PUBLISHED: dict[str, tuple[float, ...]] = {  # mean over 5 runs, in the order o
 BEST_PUBLISHED = (0.57, 1.12, 1.07, 0.99, 0.77, 0.72)  # of any method
 
 
-@dataclass(frozen=True)
-class Task:
-    """A standardised table, and which of its cells are missing."""
-
-    X: npt.NDArray[np.float64]
-    missing: npt.NDArray[np.bool_]
-
-    @property
-    def incomplete(self) -> npt.NDArray[np.float64]:
-        """The table with NaN for missing values."""
-        return np.where(self.missing, np.nan, self.X)
-
-
-def make_task(setting: Setting, seed: int) -> Task:
+def make_task(setting: Setting, seed: int) -> AmputedArray:
     """Returns a table in random order, with the upper values of its first columns missing."""
     name, dropped = _SOURCES[setting["table"]]
     frame = load(name)
     X = frame.drop(columns=[column for column in dropped if column in frame]).to_numpy(dtype=np.float64)
     X = np.random.default_rng(seed).permutation((X - X.mean(axis=0)) / X.std(axis=0))
     missing = (X > X.mean(axis=0)) & (np.arange(X.shape[1]) < X.shape[1] // 2)
-    return Task(X, missing)
+    return AmputedArray(X, missing)
 
 
-def score(model: Any, task: Task) -> dict[str, Any]:
+def score(model: Any, task: AmputedArray) -> dict[str, Any]:
     """Returns the root mean square error over the missing cells; of deep models the held-out bound too.
 
     Of models that learn how cells hide, `mask_curves` of the columns with missing cells are kept as an array.

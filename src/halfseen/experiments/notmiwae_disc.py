@@ -8,7 +8,6 @@ report has 0.9286 for MIWAE on flat images with 783 latents, 0.9354 for nearest 
 round of chained equations.) Who knows the direction, and nothing else, fills in white.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from halfseen.datasets.loaders import load
+from halfseen.experiments.amputed_table import AmputedArray
 from halfseen.missingness import Disc
 
 DATA_SET = "mnist"
@@ -24,26 +24,13 @@ RADIUS, THRESHOLD = 5.0, 0.5
 SOFTNESS = 0.05  # of the threshold, where the mechanism is given: it must have a gradient
 
 
-@dataclass(frozen=True)
-class DiscTask:
-    """Flat images (N, 784) between 0 and 1, and which of their pixels are missing."""
-
-    X: npt.NDArray[np.float64]
-    missing: npt.NDArray[np.bool_]
-
-    @property
-    def incomplete(self) -> npt.NDArray[np.float64]:
-        """The images with NaN for missing values."""
-        return np.where(self.missing, np.nan, self.X)
-
-
-def hide_bright(X: npt.NDArray[np.float64]) -> DiscTask:
+def hide_bright(X: npt.NDArray[np.float64]) -> AmputedArray:
     """Returns images (N, 784) of which the bright pixels of the disc are missing."""
     mechanism = Disc(radius=RADIUS, threshold=THRESHOLD, shape=SHAPE).fit(X)
-    return DiscTask(X, ~mechanism.sample(X))
+    return AmputedArray(X, ~mechanism.sample(X))
 
 
-def make_disc(n_images: int) -> DiscTask:
+def make_disc(n_images: int) -> AmputedArray:
     """Returns the first digits of MNIST."""
     images = load(DATA_SET)["x_train"][:n_images].reshape(n_images, -1)
     return hide_bright(images / 255.0)
@@ -57,7 +44,7 @@ def hidden_if_bright(x: torch.Tensor) -> torch.Tensor:
     return torch.where(inside.flatten(), torch.sigmoid((x - THRESHOLD) / SOFTNESS), 0.0)
 
 
-def disc_error(model: Any, task: DiscTask) -> float:
+def disc_error(model: Any, task: AmputedArray) -> float:
     """Returns the root mean square error over missing pixels, on the scale [-1, 1]."""
     filled = np.asarray(model.fit(task.incomplete).transform(task.incomplete))
     return float(2 * np.sqrt(np.mean((filled - task.X)[task.missing] ** 2)))

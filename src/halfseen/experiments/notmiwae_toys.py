@@ -52,11 +52,11 @@ from halfseen.datasets.toys import CorrelatedGaussian, Ring
 from halfseen.estimators.imputers import GaussianImputer, MeanImputer
 from halfseen.estimators.latent import MissIWAEImputer, MIWAEImputer, NotMIWAEImputer
 from halfseen.evaluation.energy import energy_distance
+from halfseen.experiments.amputed_table import AmputedArray
 from halfseen.experiments.claims import AtLeast, Better, Published, Setting
 from halfseen.experiments.notmiwae_disc import (
     DATA_SET,
     SHAPE,
-    DiscTask,
     disc_error,
     hidden_if_bright,
     make_disc,
@@ -128,7 +128,7 @@ def make_toy(toy: str, seed: int) -> Task:
     return Task(LAWS[toy], LAWS[toy].sample(N_ROWS[toy], seed), seed)
 
 
-def make_task(setting: Setting, seed: int) -> Task | DiscTask:
+def make_task(setting: Setting, seed: int) -> Task | AmputedArray:
     """Returns the data of a toy; images are the same for all seeds."""
     toy = setting["toy"]
     return make_toy(toy, seed) if toy in LAWS else make_disc(N_ROWS[toy])
@@ -190,12 +190,12 @@ def judge(found: Answer, task: Task) -> dict[str, float]:
     }
 
 
-def score(model: Any, task: Task | DiscTask) -> dict[str, Any]:
+def score(model: Any, task: Task | AmputedArray) -> dict[str, Any]:
     """Returns how good a model's fills and draws are; and, of a choice, the bounds that it was made by.
 
     Of the first seed, the first draws (M, 2) are kept for a picture.
     """
-    if isinstance(task, DiscTask):
+    if isinstance(task, AmputedArray):
         return {RMSE: disc_error(model, task)}
     found = answer(model, task)
     scores: dict[str, Any] = dict(judge(found, task))

@@ -28,7 +28,6 @@ Booleans = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
 
 MAX_LEAVES = 64
-MAX_CATEGORIES = 255
 CELLS_AT_ONCE = 1 << 18  # rows times trees: few enough for the cache of a processor
 _ALL = np.uint64(2**64 - 1)
 
