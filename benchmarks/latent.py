@@ -32,7 +32,7 @@ from halfseen.datasets.loaders import is_present, load
 from halfseen.datasets.registry import describe_dataset
 from halfseen.estimators.latent import MIWAEImputer
 from halfseen.experiments.missvae import DEMISSVAE, METHODS, MIWAE, MVAE, PLANS, Task, make_task
-from halfseen.experiments.missvae_methods import Method, build, rows_of
+from halfseen.experiments.missvae_methods import LatentMethod, build, rows_of
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.training.step import Optimiser
 
@@ -54,7 +54,7 @@ LIMITS = {
 class Runner:
     """A method at work on the rows of the study."""
 
-    method: Method
+    method: LatentMethod
     task: Task
     compiled: bool = False
 

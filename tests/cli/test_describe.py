@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import halfseen
-from halfseen.cli.describe import show
+from halfseen.cli.describe import show_diagnosis
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
 
@@ -86,7 +86,7 @@ def test_a_terminal_gets_tables_and_bars():
     console = Console(file=screen, force_terminal=True, width=110, color_system="truecolor")
     frame = pd.DataFrame({"a[b]": [1.0, None] * 30, "b": [*range(59), None], "c": [2.5, 1.0, None] * 20})
     frame.loc[frame["b"] > 30, "c"] = None
-    show(halfseen.describe(frame, against=frame), console)
+    show_diagnosis(halfseen.describe(frame, against=frame), console)
     text = screen.getvalue()
     for words in ("a[b]", "█", "Summary", "Compared with the reference", "AUC", "What cannot be known"):
         assert words in text

@@ -14,8 +14,8 @@ from halfseen.distributions.mask_factors import (
     FLATTEST,
     HIGHEST,
     NARROWEST,
-    Evidence,
     GaussianMaskFactor,
+    MaskEvidence,
     ProbitMaskFactor,
     Sites,
 )
@@ -51,7 +51,7 @@ def random_evidence(seed, n_rows=60, n_features=3):
     mean, rest_mean = draw(seed, n_rows, n_features), draw(seed + 1, n_rows, n_features)
     observed = draw(seed + 2, n_rows, n_features) > 0
     variance, rest_variance = (draw(seed + s, n_rows, n_features).exp() for s in (3, 4))
-    return Evidence(
+    return MaskEvidence(
         x=torch.where(observed, mean, 0.0),
         observed=observed,
         mean=mean,
@@ -165,7 +165,7 @@ def interior_evidence(make, n_rows=2000):
     ones = torch.ones_like(x)
     shown = torch.where(observed, x, 0.0)
     variance = torch.where(observed, 0.0, 0.1 * ones)
-    return Evidence(shown, observed, x, variance, x, 0.1 * ones, ones[:, :1])
+    return MaskEvidence(shown, observed, x, variance, x, 0.1 * ones, ones[:, :1])
 
 
 @pytest.mark.parametrize("make", [random_bump, random_probit])
@@ -189,7 +189,7 @@ def test_an_m_step_at_a_bound_still_moves_the_other_coefficients():
     observed = torch.special.ndtr(draw(1, n_rows, 1)) > 0.3
     variance = torch.zeros_like(x)
     shown = torch.where(observed, x, 0.0)
-    evidence = Evidence(shown, observed, x, variance, x, variance, torch.ones_like(x))
+    evidence = MaskEvidence(shown, observed, x, variance, x, variance, torch.ones_like(x))
     start = torch.tensor([[0.0, math.log(FLATTEST), 2.0]], dtype=torch.float64)
     mask = GaussianMaskFactor(all_active(1), start)
     for _ in range(50):

@@ -12,7 +12,7 @@ from halfseen.experiments.convac import (
     KNOWN,
     LINEAR,
     UNKNOWN,
-    Candidate,
+    ConvACCandidate,
     accuracy,
     as_black,
     black_as_missing,
@@ -61,7 +61,7 @@ def test_one_model_is_scored_for_all_numbers_of_deleted_pixels_and_sees_them_by_
     task = make_task({"pairs": 10}, 4)
     known, unknown, black = Recorder(), Recorder(), Recorder()
     for recorder, shown in ((known, np.asarray), (unknown, as_black), (black, black_as_missing)):
-        found = score(Candidate(recorder, shown), task)
+        found = score(ConvACCandidate(recorder, shown), task)
         assert found == {accuracy(n): 0.5 for n in DELETED}
     assert known.missing[0] == 0 < known.missing[1]
     assert unknown.missing == [0] * 7

@@ -5,7 +5,7 @@ import pytest
 from halfseen.datasets import physionet
 from halfseen.experiments import (
     EXPERIMENTS,
-    auto,
+    amputed_table,
     circuit_classifier,
     convac,
     convac_mnist,
@@ -17,12 +17,11 @@ from halfseen.experiments import (
     sparsity_cells,
     sparsity_dropout,
     sparsity_made,
-    tables,
 )
 
 LOADING = {
-    "auto": auto,
-    "tables": tables,
+    "auto": amputed_table,
+    "tables": amputed_table,
     "notmiwae": notmiwae,
     "notmiwae-toys": notmiwae_disc,
     "missvae-tables": missvae_tables,

@@ -37,7 +37,7 @@ from halfseen.experiments.missvae import (
     GridPlan,
     SingleGaussian,
     Task,
-    Trained,
+    TrainedOnMixture,
     Truth,
     make_task,
     posteriors,
@@ -184,7 +184,7 @@ def test_imputations_change_in_training_and_diagnostics_leave_them_alone():
 
 def test_the_score_is_the_log_likelihood_of_complete_rows_under_the_trained_decoder():
     task = tiny_task()
-    found = score(Trained(MIWAE, METHODS[MIWAE]), task)
+    found = score(TrainedOnMixture(MIWAE, METHODS[MIWAE]), task)
     model = train(METHODS[MIWAE], task.train, TINY, 0).model.double()
     axis = torch.linspace(-7, 7, 141, dtype=torch.float64)
     z = torch.cartesian_prod(axis, axis)
@@ -247,7 +247,7 @@ def test_posteriors_are_kept_of_four_methods_and_one_seed(monkeypatch):
     monkeypatch.setattr("halfseen.experiments.missvae_methods.SNR_STEPS", 2)
 
     def keeps(name, seed):
-        return POSTERIORS in Trained(name, METHODS[name]).score(tiny_task(seed=seed))
+        return POSTERIORS in TrainedOnMixture(name, METHODS[name]).score(tiny_task(seed=seed))
 
     assert [keeps(name, 0) for name in (MVAE, MISSSVAE, MIWAE, MISSSIWAE)] == [True] * 4
     assert not keeps(MISSVAE, 0)

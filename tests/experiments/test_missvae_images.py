@@ -30,7 +30,7 @@ from halfseen.experiments.missvae_images import (
     WRONG,
     PixelMeans,
     Task,
-    Trained,
+    TrainedOnImages,
     build,
     make_task,
     train,
@@ -190,7 +190,7 @@ def test_the_distance_is_none_for_the_training_images_and_grows_with_noise():
 @pytest.mark.parametrize("name", [MVAE, MISSIWAE])
 def test_a_run_has_scores_what_it_cost_and_pictures_that_keep_what_was_seen(name):
     task = tiny_task()
-    found = Trained(METHODS[name]).score(task)
+    found = TrainedOnImages(METHODS[name]).score(task)
     assert set(EXPERIMENT.metrics) <= set(found)
     assert found[SEEN] == 60
     assert 0 <= found[WRONG] <= 1

@@ -26,7 +26,7 @@ from halfseen.experiments.missvae_tables import (
     SCORE,
     SOURCES,
     Task,
-    Trained,
+    TrainedOnTables,
     make_task,
     score,
 )
@@ -86,10 +86,10 @@ def test_methods_decode_five_latents_of_a_row():
 @pytest.mark.parametrize("name", [MVAE, MIWAE, DEMISSVAE])
 def test_a_run_is_a_function_of_the_seed(name):
     task = tiny_task()
-    once, again = (score(Trained(METHODS[name]), task) for _ in range(2))
+    once, again = (score(TrainedOnTables(METHODS[name]), task) for _ in range(2))
     assert once == again
     assert np.isfinite(list(once.values())).all()
-    assert score(Trained(METHODS[name]), replace(task, seed=1))[SCORE] != once[SCORE]
+    assert score(TrainedOnTables(METHODS[name]), replace(task, seed=1))[SCORE] != once[SCORE]
 
 
 def test_the_gaussian_has_its_exact_likelihood():
@@ -105,7 +105,7 @@ def test_the_bound_of_a_trained_model_comes_near_the_truth():
     training = replace(TINY.training, max_epochs=60, learning_rate=1e-2)
     plan = replace(TINY, training=training, refit=replace(TINY.refit, max_epochs=50), n_draws=200)
     exact = SingleGaussian().score(task)[SCORE]
-    found = score(Trained(METHODS[MIWAE]), replace(task, plan=plan))
+    found = score(TrainedOnTables(METHODS[MIWAE]), replace(task, plan=plan))
     assert exact - 0.5 < found[SCORE] < exact + 0.2
 
 

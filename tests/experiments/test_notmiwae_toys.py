@@ -30,10 +30,10 @@ from halfseen.experiments.notmiwae_toys import (
     RING,
     RMSE,
     SIDES,
-    Answer,
     ByHeldOut,
-    Oracle,
     Task,
+    ToyAnswer,
+    ToyOracle,
     answer,
     hidden_at_the_top,
     judge,
@@ -124,7 +124,7 @@ def test_scores_of_an_answer_that_was_made_by_hand():
     task = ring_task([[3.0, 4.0], [-2.0, 3.0], [4.5, 0.0]], [True, True, False])
     best = np.array([[0.0, 4.0], [1.0, 3.0]])
     draws = np.array([[[3.0, 4.0], [4.0, 3.0]], [[3.0, 4.0], [0.0, 3.0]], [[-3.0, 4.0], [4.0, 3.0]]])
-    found = judge(Answer(best, draws), task)
+    found = judge(ToyAnswer(best, draws), task)
     assert found[RMSE] == pytest.approx(3.0, abs=EXACT)  # errors 3 and 3
     assert found[OFF] == pytest.approx(0.5, abs=EXACT)  # radii 5, 5, 5, 5, 3, 5
     assert found[SIDES] == pytest.approx((1 / 3 + 0.0) / 2, abs=EXACT)  # a draw at 0 is on neither side
@@ -153,7 +153,7 @@ def test_single_values_are_their_own_draws_and_lie_on_one_side():
 
 def test_the_oracle_is_scored_as_the_truth_is():
     task = make_toy(RING, 0)
-    found = Oracle().answer(task)
+    found = ToyOracle().answer(task)
     assert found.draws.shape == (N_DRAWS, task.hidden.sum(), 2)
     scores = judge(found, task)
     # 4.4 standard errors of 375 rows, which is a failure rate of 1e-5; draws of a row count for one at worst.
@@ -209,9 +209,9 @@ def test_the_reports_numbers_stand_beside_ours():
 
 def test_the_picture_shows_the_draws_that_runs_have_kept():
     task = make_toy(RING, 0)
-    kept = score(Oracle(), task)[DRAWN]
-    np.testing.assert_array_equal(kept, Oracle().answer(task).draws[0])
-    assert DRAWN not in score(Oracle(), make_toy(RING, 1))
+    kept = score(ToyOracle(), task)[DRAWN]
+    np.testing.assert_array_equal(kept, ToyOracle().answer(task).draws[0])
+    assert DRAWN not in score(ToyOracle(), make_toy(RING, 1))
 
     def results(model, arrays):
         cell = Cell({"toy": RING}, model, 0, {RMSE: 1.0}, arrays=arrays)

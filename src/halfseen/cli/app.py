@@ -240,8 +240,8 @@ def ampute_command(
     *,
     output: options.Output,
     mechanism: Annotated[
-        options.Mechanism, typer.Option(help="The missingness mechanism.")
-    ] = options.Mechanism.mcar,
+        options.MechanismName, typer.Option(help="The missingness mechanism.")
+    ] = options.MechanismName.mcar,
     rate: Annotated[
         float,
         typer.Option(help="The fraction of values to remove in each column; in the last one for dropout."),

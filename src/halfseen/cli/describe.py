@@ -91,7 +91,7 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
         content |= {"sensitivities": [found.to_dict() for found in what_if]} if what_if else {}
         print(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
     elif not reporter.quiet:
-        show(diagnosis, Console(file=sys.stdout))
+        show_diagnosis(diagnosis, Console(file=sys.stdout))
         if drift is not None:
             print(f"\nThe model ({drift.kind}, {one_line(drift.followed)})\n  {drift.curve.sentence}")
         for found in what_if:
@@ -171,7 +171,7 @@ def _check_paths(request: DescribeRequest) -> None:
 # -------------------------------------------------------------------------------------------- terminal
 
 
-def show(diagnosis: Diagnosis, console: Console) -> None:
+def show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     """Print a diagnosis: with tables and bars in a terminal, as plain text elsewhere."""
     if not console.is_terminal:
         print(diagnosis, file=console.file)

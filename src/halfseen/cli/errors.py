@@ -29,7 +29,7 @@ def debugging() -> bool:
     return bool(os.environ.get("HALFSEEN_DEBUG"))
 
 
-def explain(error: BaseException) -> tuple[str, int]:
+def explain_error(error: BaseException) -> tuple[str, int]:
     """Return what to say of an error, and the exit code."""
     code = FAILED
     if isinstance(error, ModuleNotFoundError) and _package(error) in EXTRAS:

@@ -50,7 +50,7 @@ class FitRequest:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingTable:
     """A table of inputs with a target, of the rows whose target is known."""
 
     file: TableFile
@@ -93,7 +93,7 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
 
 def read_training(
     source: str, name: str, task: str, reporter: Reporter, schema: str | None = None, **reading: Any
-) -> Training:
+) -> TrainingTable:
     """Read a table file with a target; leave out rows without it, and say so.
 
     Parameters
@@ -125,7 +125,7 @@ def read_training(
         reporter.note(f"{plural(n_unknown, 'row')} without a value of {name!r}: left out")
     settings = {key: value for key, value in file.settings.items() if key != name} or None
     kept = Target(name, target.task, target.values[known], target.known[known], target.reason)
-    return Training(file, take_rows(inputs, known), kept, settings, (inputs, target))
+    return TrainingTable(file, take_rows(inputs, known), kept, settings, (inputs, target))
 
 
 def _target_words(target: Target) -> str:
@@ -138,7 +138,7 @@ def _target_words(target: Target) -> str:
 
 
 def _choose(
-    request: FitRequest, training: Training, reporter: Reporter
+    request: FitRequest, training: TrainingTable, reporter: Reporter
 ) -> tuple[str, PredictionComparison | None]:
     """Return the method: the one that was named, or the best one by cross-validation."""
     names: Sequence[str] = SAVED if request.method == Predictor.auto else (request.method, "baseline")
@@ -163,7 +163,7 @@ def _choose(
     return places[0].method, comparison
 
 
-def _fit(request: FitRequest, training: Training, method: str, reporter: Reporter) -> Any:
+def _fit(request: FitRequest, training: TrainingTable, method: str, reporter: Reporter) -> Any:
     """Fit a predictor; circuits also learn from the inputs of rows without a target."""
     task = training.target.task
     inputs, values = training.inputs, training.target.values
@@ -185,7 +185,7 @@ def _fit(request: FitRequest, training: Training, method: str, reporter: Reporte
 
 def _report(
     request: FitRequest,
-    training: Training,
+    training: TrainingTable,
     comparison: PredictionComparison,
     reporter: Reporter,
     seconds: float,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import halfseen
 from halfseen.cli.applying import load_model, naming, read_new_rows
 from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_atomically
-from halfseen.cli.errors import debugging, explain, is_expected
+from halfseen.cli.errors import debugging, explain_error, is_expected
 from halfseen.cli.impute_report import Work, make_page
 from halfseen.cli.impute_request import ImputeRequest, build_imputer, read_overrides
 from halfseen.cli.methods import method_of
@@ -174,7 +174,7 @@ def _after_the_table(what: str, request: ImputeRequest) -> Iterator[None]:
     except Exception as error:  # raised again, as it is or as what a user can read
         if debugging() and not is_expected(error):
             raise
-        raise TableError(f"{what} could not be made: {explain(error)[0]}; {written}") from error
+        raise TableError(f"{what} could not be made: {explain_error(error)[0]}; {written}") from error
 
 
 def _check_targets(request: ImputeRequest) -> None:

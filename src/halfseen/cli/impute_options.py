@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from halfseen.cli.methods import Method, explain_missingness
+from halfseen.cli.methods import Method, missingness_help
 from halfseen.vocabulary import Missingness
 
 Output = Annotated[
@@ -19,7 +19,7 @@ ImputationMethod = Annotated[
 MaxSeconds = Annotated[
     float, typer.Option(min=1.0, help="The time for fitting with the method auto, approximately.")
 ]
-Assumption = Annotated[Missingness | None, typer.Option(help=explain_missingness())]
+Assumption = Annotated[Missingness | None, typer.Option(help=missingness_help())]
 Draws = Annotated[
     int | None,
     typer.Option(min=1, metavar="M", help="Write M completed tables, stacked, for multiple imputation."),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from halfseen.cli.errors import FAILED, debugging, explain, is_expected, print_error
+from halfseen.cli.errors import FAILED, debugging, explain_error, is_expected, print_error
 
 TERMINATING = ("SIGTERM", "SIGHUP")
 """Signals that end a run as Ctrl-C does: nothing is left half-written. Not every system has both."""
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # nothing is swallowed: it is raised, or told and turned into an exit code
         if debugging() and not is_expected(error):
             raise
-        message, code = explain(error)
+        message, code = explain_error(error)
         print_error(message)
         return code
 

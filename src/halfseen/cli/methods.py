@@ -34,7 +34,7 @@ def offered(name: str) -> tuple[Missingness, ...]:
     return find_method(name).missingness
 
 
-def explain_missingness() -> str:
+def missingness_help() -> str:
     """Return a sentence that lists the methods which offer more than their default assumption."""
     several = [method for method in OFFERED.values() if len(method.missingness) > 1]
     lists = [

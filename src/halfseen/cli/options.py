@@ -19,7 +19,7 @@ class Format(StrEnum):
     xlsx = "xlsx"
 
 
-class Mechanism(StrEnum):
+class MechanismName(StrEnum):
     """The mechanisms that the command line offers."""
 
     mcar = "mcar"

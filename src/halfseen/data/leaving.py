@@ -51,7 +51,7 @@ def _inherent_cause(column: Column, n_distinct: int) -> Cause | None:
     return "single" if levelled and column.levels is not None and n_distinct == 1 else None
 
 
-def explain(column: Column) -> str:
+def explain_left(column: Column) -> str:
     """Returns why the missing cells of a column are left empty, as what a sentence says of the column."""
     assert column.left is not None
     return _has(column, column.left)

@@ -23,7 +23,7 @@ from halfseen.data._cells import plain
 from halfseen.data.columns import Column, SkipRule
 from halfseen.data.frames import Floats, RawColumn, Table
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.leaving import SEPARATE, explain, shortened
+from halfseen.data.leaving import SEPARATE, explain_left, shortened
 from halfseen.errors import SchemaError
 
 MIN_ROWS = 20
@@ -321,7 +321,7 @@ def describe_rule(rule: SkipRule, columns: Sequence[Column]) -> str:
 
 def why_empty(columns: Sequence[Column]) -> dict[str, str]:
     """Returns by name of the columns that may stay empty, as a whole or in some rows, why they do."""
-    whole = {column.name: explain(column) for column in columns if column.left is not None}
+    whole = {column.name: explain_left(column) for column in columns if column.left is not None}
     rules = {column.name: column.skip for column in columns if isinstance(column.skip, SkipRule)}
     parts = {}
     for name, rule in rules.items():

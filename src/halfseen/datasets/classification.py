@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 from halfseen.datasets.gaussian import GaussianProblem
 from halfseen.datasets.gaussian_score import GaussianScore
-from halfseen.datasets.links import PROBABILITY_LINKS, Link, find_link
+from halfseen.datasets.links import PROBABILITY_LINKS, ResponseLink, find_link
 from halfseen.datasets.probit import BayesEstimate
 from halfseen.datasets.problem import Floats, Problem, Sample, data_generator
 from halfseen.missingness.base import Mechanism
@@ -39,7 +39,7 @@ class GaussianClassificationProblem(Problem):
     mechanism : Mechanism
         The calibrated mechanism that removes values: `MCAR`, `MARLogistic`, `GaussianSelfMasking` or
         `ProbitSelfMasking`.
-    link : Link
+    link : ResponseLink
         The probability g: `Probit` or `Logistic`.
 
     Examples
@@ -54,7 +54,7 @@ class GaussianClassificationProblem(Problem):
 
     score: GaussianScore
     mechanism: Mechanism
-    link: Link
+    link: ResponseLink
 
     def __post_init__(self) -> None:
         _check(self.link)
@@ -64,7 +64,7 @@ class GaussianClassificationProblem(Problem):
         cls,
         n_features: int = 10,
         mechanism: str | Mechanism = "mcar",
-        link: str | Link = "probit",
+        link: str | ResponseLink = "probit",
         *,
         rate: float = 0.5,
         latent_share: float = 0.5,
@@ -78,7 +78,7 @@ class GaussianClassificationProblem(Problem):
         ----------
         n_features, mechanism, rate, latent_share, random_state
             As in `GaussianProblem.draw`; the same `random_state` draws the same features and mechanism.
-        link : {"probit", "logistic"} or Link
+        link : {"probit", "logistic"} or ResponseLink
             The probability of class 1.
         score_variance : float, default=9.0
             The variance of the score; the larger, the surer the classes. With a probit link and even classes
@@ -150,13 +150,13 @@ class GaussianClassificationProblem(Problem):
         return GaussianProblem(self.score, 0.0, self.mechanism, self.link)
 
 
-def _check(link: Link) -> None:
+def _check(link: ResponseLink) -> None:
     values = link(_SCORES)
     if not ((values >= 0) & (values <= 1)).all():
         raise ValueError(f"link must give probabilities, as Probit and Logistic do, got {link!r}.")
 
 
-def _mean_score(link: Link, prevalence: float, variance: float) -> float:
+def _mean_score(link: ResponseLink, prevalence: float, variance: float) -> float:
     """Returns the mean that a Gaussian score must have for the expected probability to be the prevalence."""
 
     def excess(mean: float) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen.datasets.gaussian_score import GaussianScore
-from halfseen.datasets.links import LINKS, Linear, Link, find_link, response_variance
+from halfseen.datasets.links import LINKS, Linear, ResponseLink, find_link, response_variance
 from halfseen.datasets.probit import BayesEstimate, ProbitSelfMasked
 from halfseen.datasets.problem import (
     Bools,
@@ -52,7 +52,7 @@ class GaussianProblem(Problem):
     mechanism : Mechanism
         The calibrated mechanism that removes values: `MCAR`, `MARLogistic`, `GaussianSelfMasking` or
         `ProbitSelfMasking`.
-    link : Link
+    link : ResponseLink
         The response g: `Linear`, `Bowl`, `Wave` or `Break`.
 
     Examples
@@ -66,14 +66,14 @@ class GaussianProblem(Problem):
     score: GaussianScore
     noise_variance: float
     mechanism: Mechanism
-    link: Link
+    link: ResponseLink
 
     @classmethod
     def draw(
         cls,
         n_features: int = 10,
         mechanism: str | Mechanism = "mcar",
-        link: str | Link = "linear",
+        link: str | ResponseLink = "linear",
         *,
         rate: float = 0.5,
         latent_share: float = 0.5,
@@ -96,7 +96,7 @@ class GaussianProblem(Problem):
         mechanism : {"mcar", "mar", "self-masking-gaussian", "self-masking-probit"} or Mechanism
             The mechanism that removes values. An object that is not yet calibrated is calibrated on a large
             sample.
-        link : {"linear", "bowl", "wave", "break"} or Link
+        link : {"linear", "bowl", "wave", "break"} or ResponseLink
             The response.
         rate : float, default=0.5
             The fraction of missing values in the columns that a mechanism affects; for mechanisms given by

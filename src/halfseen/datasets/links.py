@@ -13,7 +13,7 @@ from halfseen.datasets.problem import Floats
 _GRID = np.linspace(-9.0, 9.0, 20_001)  # in standard deviations, for moments of a target
 
 
-class Link(Protocol):
+class ResponseLink(Protocol):
     r"""A response :math:`g` to the score :math:`s = \beta_0 + \langle \beta, x \rangle`."""
 
     def __call__(self, score: Floats) -> Floats:
@@ -188,15 +188,15 @@ def _logistic_mixture() -> tuple[Floats, Floats]:
 
 _LOGISTIC_MIXTURE = _logistic_mixture()
 
-LINKS: MappingProxyType[str, Callable[[], Link]] = MappingProxyType(
+LINKS: MappingProxyType[str, Callable[[], ResponseLink]] = MappingProxyType(
     {"linear": Linear, "bowl": Bowl, "wave": Wave, "break": Break}
 )
-PROBABILITY_LINKS: MappingProxyType[str, Callable[[], Link]] = MappingProxyType(
+PROBABILITY_LINKS: MappingProxyType[str, Callable[[], ResponseLink]] = MappingProxyType(
     {"probit": Probit, "logistic": Logistic}
 )
 
 
-def find_link(link: str | Link, named: Mapping[str, Callable[[], Link]]) -> Link:
+def find_link(link: str | ResponseLink, named: Mapping[str, Callable[[], ResponseLink]]) -> ResponseLink:
     """Returns the link of a name; one that is no name is returned as it is."""
     if not isinstance(link, str):
         return link
@@ -205,7 +205,7 @@ def find_link(link: str | Link, named: Mapping[str, Callable[[], Link]]) -> Link
     return named[link]()
 
 
-def response_variance(link: Link, mean: float, variance: float) -> float:
+def response_variance(link: ResponseLink, mean: float, variance: float) -> float:
     """Returns the variance of the noiseless target when the score is Gaussian, by a sum over a fine grid."""
     weights = np.exp(-0.5 * _GRID**2)
     weights /= weights.sum()

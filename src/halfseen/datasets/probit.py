@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, owens_t
 
 from halfseen.datasets.gaussian_score import GaussianScore
-from halfseen.datasets.links import Linear, Link
+from halfseen.datasets.links import Linear, ResponseLink
 from halfseen.datasets.problem import Bools, Floats
 
 _NUMBERS_AT_ONCE = 2**21
@@ -58,7 +58,7 @@ class ProbitSelfMasked(NamedTuple):
     threshold: Floats
     n_draws: int = 1000
 
-    def estimate(self, X: Floats, link: Link, *, exact: bool = True) -> BayesEstimate:
+    def estimate(self, X: Floats, link: ResponseLink, *, exact: bool = True) -> BayesEstimate:
         """Returns the expected response of incomplete rows; without `exact`, all by importance sampling."""
         mean, error, share = np.empty(len(X)), np.zeros(len(X)), np.ones(len(X))
         for missing, rows in _patterns(np.isnan(X)):
@@ -96,7 +96,7 @@ class ProbitSelfMasked(NamedTuple):
         return base + (centre + moved @ covariance) @ self.score.coefficients[missing], sure
 
     def _weighted(
-        self, centre: Floats, covariance: Floats, base: Floats, missing: Bools, link: Link
+        self, centre: Floats, covariance: Floats, base: Floats, missing: Bools, link: ResponseLink
     ) -> tuple[Floats, Floats, Floats]:
         """Returns self-normalised importance estimates (N) with standard error and effective share."""
         slope, threshold = self.slope[missing], self.threshold[missing]

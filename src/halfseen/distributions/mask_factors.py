@@ -99,13 +99,13 @@ class MaskFactor(Protocol):
         """Returns the log prior of the coefficients of active features, up to a constant."""
         ...
 
-    def m_step(self, evidence: "Evidence") -> Self:
+    def m_step(self, evidence: "MaskEvidence") -> Self:
         """Returns a mask that explains completed data at least as well; inactive features keep theirs."""
         ...
 
 
 @dataclass(frozen=True)
-class Evidence:
+class MaskEvidence:
     r"""What a mask is fitted to: values that are shown, and the distribution of those that are not.
 
     Shapes
@@ -201,7 +201,7 @@ class GaussianMaskFactor:
         """Returns zero: within the bounds, all bumps are alike."""
         return torch.zeros((), dtype=self.coefficients.dtype)
 
-    def m_step(self, evidence: Evidence) -> "GaussianMaskFactor":
+    def m_step(self, evidence: MaskEvidence) -> "GaussianMaskFactor":
         r"""Returns bumps after a Newton step with step halving on each feature.
 
         .. math:: \sum_{mis} \mathrm{E}[g(x)] + \sum_{obs} \log(1 - e^{g(x)}), \qquad
@@ -228,7 +228,7 @@ class GaussianMaskFactor:
         reached = torch.where((value(first) >= value(second))[:, None], first, second)
         return self.with_coefficients(torch.where(self.active[:, None], reached, self.coefficients))
 
-    def _slopes(self, moments: Tensor, evidence: Evidence) -> tuple[Tensor, Tensor]:
+    def _slopes(self, moments: Tensor, evidence: MaskEvidence) -> tuple[Tensor, Tensor]:
         """Returns gradient (D, 3) and curvature (D, 3, 3) in (a, b, q)."""
         x, weights = evidence.mean, evidence.weights
         odds = 1 / torch.expm1(-self._log_hidden(x))
@@ -348,7 +348,7 @@ class ProbitMaskFactor:
         """Returns the log density of the slopes, so that a step function has a finite one."""
         return torch.where(self.active, _log_prior(self.coefficients[:, 0]), 0.0).sum()
 
-    def m_step(self, evidence: Evidence) -> "ProbitMaskFactor":
+    def m_step(self, evidence: MaskEvidence) -> "ProbitMaskFactor":
         r"""Returns the mask after a step of Fisher scoring with step halving on each feature.
 
         .. math:: \sum_{mis} \log \Phi\left(\frac{\lambda m - c}{\sqrt{1 + \lambda^2 v}}\right)

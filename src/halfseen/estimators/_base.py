@@ -18,7 +18,7 @@ from halfseen.data.columns import SkipRule
 from halfseen.data.draws import DrawnArray, DrawnTables
 from halfseen.data.features import MAX_INDICATORS
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.leaving import announcements, explain
+from halfseen.data.leaving import announcements, explain_left
 from halfseen.data.schema import Schema
 from halfseen.data.skip_rules import Applicability, find_rules, rule_announcements
 from halfseen.errors import warn_user
@@ -98,7 +98,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     @property
     def columns_left_(self) -> dict[str, str]:
         """The columns whose missing values are left empty: a dict from their names to the reasons."""
-        return {column.name: explain(column) for column in self.schema_ if column.left is not None}
+        return {column.name: explain_left(column) for column in self.schema_ if column.left is not None}
 
     @property
     def skip_rules_(self) -> dict[str, SkipRule]:

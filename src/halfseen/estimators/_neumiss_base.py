@@ -18,7 +18,7 @@ from halfseen.estimators._transaction import all_or_nothing
 from halfseen.models.neumiss import NeuMissModel
 from halfseen.training.em_self_masked import OFFERED
 from halfseen.training.loop import TrainingSettings
-from halfseen.training.neumiss import AUTO, NeuMissSettings, SupervisedRows, Task, fit_neumiss
+from halfseen.training.neumiss import AUTO, NeuMissSettings, PredictionTask, SupervisedRows, fit_neumiss
 from halfseen.training.progress import Progress
 from halfseen.vocabulary import check_missingness
 
@@ -125,7 +125,7 @@ class NeuMissBase(TableEstimator):
         answers, spreads = zip(*parts, strict=True)
         return torch.cat(answers), torch.cat(spreads)
 
-    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, Task]:
+    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
         """Returns, of the rows that count, targets for the joint Gaussian (N, J), targets, and the task."""
         raise NotImplementedError(f"{type(self).__name__} does not say how its targets are read.")
 

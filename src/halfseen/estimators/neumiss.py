@@ -16,7 +16,7 @@ from halfseen.estimators._neumiss_base import NeuMissBase
 from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._targets import WithClasses, read_classes, read_numbers
 from halfseen.estimators.neumiss_parameters import documented
-from halfseen.training.neumiss import Classification, Regression, Task
+from halfseen.training.neumiss import Classification, PredictionTask, Regression
 
 
 @documented
@@ -92,7 +92,7 @@ class NeuMissRegressor(ScaledTargetRegressor, NeuMissBase):
         inverse = self._target_scaler.inverse
         return self._shaped(inverse(low)), self._shaped(inverse(high))
 
-    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, Task]:
+    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
         numbers, self._one_dimensional = read_numbers(y, n_rows, self)
         self._target_scaler = Standardizer.fit(_complete(numbers[counted]))
         scaled = self._target_scaler.forward(numbers[counted])
@@ -162,7 +162,7 @@ class NeuMissClassifier(WithClasses, ClassifierMixin, NeuMissBase):
         logs: npt.NDArray[np.float64] = self._predict(X)[0].log_softmax(dim=1).numpy()
         return logs
 
-    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, Task]:
+    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
         codes, classes = read_classes(y, n_rows, self)
         self._plain_classes = classes.to_plain()
         target = codes[counted]

@@ -59,7 +59,7 @@ class Verdict:
     evidence: str
 
 
-class Evidence(Protocol):
+class ClaimEvidence(Protocol):
     """What a claim is judged by: runs, the paper's numbers, and which way a metric is better."""
 
     @property
@@ -95,7 +95,7 @@ class Better:
         margin = f" by at least {self.by:g}" if self.by else ""
         return f"{self.model} is better than {self.other}{margin} in {self.on}{_condition(self.where)}"
 
-    def judge(self, evidence: Evidence) -> Verdict:
+    def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
         ours = _runs(evidence, self.model, self.where)
         theirs = {_data(cell): cell for cell in _runs(evidence, self.other, self.where)}
@@ -141,7 +141,7 @@ class AtMostShare:
             f"{_condition(self.where)}"
         )
 
-    def judge(self, evidence: Evidence) -> Verdict:
+    def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
         ours = _runs(evidence, self.model, self.where)
         theirs = {_data(cell): cell for cell in _runs(evidence, self.other, self.where)}
@@ -175,7 +175,7 @@ class Within:
     def __str__(self) -> str:
         return f"{self.model} is within {self.by:g} of {self.of:g} in {self.on}{_condition(self.where)}"
 
-    def judge(self, evidence: Evidence) -> Verdict:
+    def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
         groups = _by_setting(_runs(evidence, self.model, self.where))
         distances = {name: _mean(cells, self.on) - self.of for name, cells in groups.items()}
@@ -200,7 +200,7 @@ class AtLeast:
     def __str__(self) -> str:
         return f"{self.model} is at least as good as {self.bound:g} in {self.on}{_condition(self.where)}"
 
-    def judge(self, evidence: Evidence) -> Verdict:
+    def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
         groups = _by_setting(_runs(evidence, self.model, self.where))
         means = {name: _mean(cells, self.on) for name, cells in groups.items()}
@@ -227,7 +227,7 @@ class AsPublished:
         margin = f" up to {self.by:g}" if self.by else ""
         return f"{self.model} reaches the paper's number{margin} in {self.on}{_condition(self.where)}"
 
-    def judge(self, evidence: Evidence) -> Verdict:
+    def judge(self, evidence: ClaimEvidence) -> Verdict:
         """Returns the verdict on these runs."""
         groups = _by_setting(_runs(evidence, self.model, self.where))
         known = {
@@ -270,7 +270,7 @@ def _half_width(gains: Sequence[float]) -> str:
     return f" ± {student_t.ppf(0.975, len(gains) - 1) * stdev(gains) / math.sqrt(len(gains)):.4f}"
 
 
-def _runs(evidence: Evidence, model: str, where: Setting) -> list[Cell]:
+def _runs(evidence: ClaimEvidence, model: str, where: Setting) -> list[Cell]:
     return [
         cell
         for cell in evidence.cells

@@ -74,7 +74,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ConvACCandidate:
     """A classifier, None for the circuit, and what it is shown of images whose deleted pixels are NaN."""
 
     classifier: Any
@@ -121,7 +121,7 @@ def _some_of(
     return images[rows].reshape(len(rows), -1).astype(np.float64), labels[rows].astype(np.int64)
 
 
-def score(candidate: Candidate, task: Task) -> dict[str, float]:
+def score(candidate: ConvACCandidate, task: Task) -> dict[str, float]:
     """Returns the accuracy of one trained model for every number of deleted pixels."""
     own = candidate.classifier
     model = task.circuit if own is None else own.fit(task.train, task.train_digits)
@@ -144,11 +144,11 @@ EXPERIMENT = Experiment(
     make_data=make_task,
     data_sets=lambda setting: (DATA_SET,),
     models={
-        KNOWN: lambda: Candidate(None, np.asarray),
-        UNKNOWN: lambda: Candidate(None, as_black),
-        BLACK: lambda: Candidate(None, black_as_missing),
-        NEIGHBOURS: lambda: Candidate(KNeighborsClassifier(metric="nan_euclidean"), np.asarray),
-        LINEAR: lambda: Candidate(LogisticRegression(C=1e-4, max_iter=500), as_black),
+        KNOWN: lambda: ConvACCandidate(None, np.asarray),
+        UNKNOWN: lambda: ConvACCandidate(None, as_black),
+        BLACK: lambda: ConvACCandidate(None, black_as_missing),
+        NEIGHBOURS: lambda: ConvACCandidate(KNeighborsClassifier(metric="nan_euclidean"), np.asarray),
+        LINEAR: lambda: ConvACCandidate(LogisticRegression(C=1e-4, max_iter=500), as_black),
     },
     score=score,
     metrics={accuracy(n): "higher" for n in DELETED},

@@ -67,7 +67,7 @@ GOALS = {0.0: 0.980, 0.5: 0.975, 0.75: 0.955, 0.9: 0.850}
 
 
 @dataclass(frozen=True)
-class Plan:
+class MnistPlan:
     """How many images there are, and how many epochs the models take; "few" is for all but three models."""
 
     n_train: int
@@ -81,9 +81,9 @@ class Plan:
 
 
 PLANS = {
-    "smoke": Plan(300, 300, 300, 20, 1, 1, 1, 1),
-    "small": Plan(60_000, 10_000, 5_000, 2_000, 5, 2, 2, 5),
-    "paper": Plan(60_000, 60_000, 60_000, 10_000, 60, 10, 20, 50),
+    "smoke": MnistPlan(300, 300, 300, 20, 1, 1, 1, 1),
+    "small": MnistPlan(60_000, 10_000, 5_000, 2_000, 5, 2, 2, 5),
+    "paper": MnistPlan(60_000, 60_000, 60_000, 10_000, 60, 10, 20, 50),
 }
 
 
@@ -91,7 +91,7 @@ PLANS = {
 class Task:
     """Images (N, 28, 28) with shades from 0 to 255; missing pixels of the test are NaN, by metric."""
 
-    plan: Plan
+    plan: MnistPlan
     train: Images
     train_digits: Digits
     test: dict[str, Images]
@@ -143,7 +143,7 @@ def make_task(setting: Setting, seed: int) -> Task:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class MnistCandidate:
     """How a model is trained, and the masks under which it classifies how many images; all by default."""
 
     train: Callable[[Task], Any]
@@ -151,7 +151,7 @@ class Candidate:
     n_test: int | None = None
 
 
-def score(candidate: Candidate, task: Task) -> dict[str, Any]:
+def score(candidate: MnistCandidate, task: Task) -> dict[str, Any]:
     """Returns the accuracy of one trained model under its masks, and pictures of a circuit."""
     model = candidate.train(task)
     if isinstance(model, ConvAC):
@@ -221,18 +221,21 @@ def _figure_3() -> dict[str, Masks]:
     }
 
 
-MODELS: dict[str, Callable[[], Candidate]] = {
-    CIRCUIT: lambda: Candidate(_circuit),
-    NEIGHBOURS: lambda: Candidate(lambda task: NearestObserved().fit(task.train, task.train_digits)),
-    ZERO: lambda: Candidate(lambda task: Imputed(task.lenet, np.zeros((SIDE, SIDE)))),
-    MEAN: lambda: Candidate(lambda task: Imputed(task.lenet, task.train.mean(axis=0))),
-    MIXED: lambda: Candidate(_trained_on_all),
-    SHORT: lambda: Candidate(partial(_short_circuit, max_dropped=0.9), SOME_MASKS),
-    COMPLETE: lambda: Candidate(partial(_short_circuit, max_dropped=0.0), SOME_MASKS),
-    DENSITY: lambda: Candidate(_density),
-    CONDITIONAL: lambda: Candidate(_after_circuit, SOME_MASKS),
-    MIWAE: lambda: Candidate(_after_miwae, MANY_MISSING, n_test=500),
-    **{name: partial(Candidate, partial(_trained_on, masks=masks)) for name, masks in _figure_3().items()},
+MODELS: dict[str, Callable[[], MnistCandidate]] = {
+    CIRCUIT: lambda: MnistCandidate(_circuit),
+    NEIGHBOURS: lambda: MnistCandidate(lambda task: NearestObserved().fit(task.train, task.train_digits)),
+    ZERO: lambda: MnistCandidate(lambda task: Imputed(task.lenet, np.zeros((SIDE, SIDE)))),
+    MEAN: lambda: MnistCandidate(lambda task: Imputed(task.lenet, task.train.mean(axis=0))),
+    MIXED: lambda: MnistCandidate(_trained_on_all),
+    SHORT: lambda: MnistCandidate(partial(_short_circuit, max_dropped=0.9), SOME_MASKS),
+    COMPLETE: lambda: MnistCandidate(partial(_short_circuit, max_dropped=0.0), SOME_MASKS),
+    DENSITY: lambda: MnistCandidate(_density),
+    CONDITIONAL: lambda: MnistCandidate(_after_circuit, SOME_MASKS),
+    MIWAE: lambda: MnistCandidate(_after_miwae, MANY_MISSING, n_test=500),
+    **{
+        name: partial(MnistCandidate, partial(_trained_on, masks=masks))
+        for name, masks in _figure_3().items()
+    },
 }
 
 ONE_OF_EACH_KIND = (CIRCUIT, NEIGHBOURS, ZERO, MIXED, CONDITIONAL, MIWAE, DENSITY)

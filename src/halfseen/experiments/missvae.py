@@ -60,8 +60,8 @@ from halfseen.experiments.missvae_methods import (
     ENCODER_SNR,
     NOISE_SEED,
     Fitted,
-    Method,
-    Plan,
+    LatentMethod,
+    NetworkPlan,
     train,
 )
 from halfseen.experiments.spec import Budget, Experiment
@@ -82,16 +82,16 @@ MISSING = 0.5  # of all cells
 TRAINED: Setting = {"plan": ("small", "paper")}
 
 METHODS = {
-    MVAE: Method(),
-    MISSVAE: Method("mixture"),
-    MISSSVAE: Method("mixture", sampling="stratified"),
-    MIWAE: Method(bound="iwelbo"),
-    MISSIWAE: Method("mixture", "iwelbo"),
-    MISSSIWAE: Method("mixture", "iwelbo", "stratified"),
-    DEMISSVAE: Method("imputations"),
-    CVI: Method("imputations", variant="cvi"),
-    MVB: Method("imputations", variant="mvb"),
-    DEMISSIWAE: Method("imputations", variant="decomposed-iw", n_each=3),
+    MVAE: LatentMethod(),
+    MISSVAE: LatentMethod("mixture"),
+    MISSSVAE: LatentMethod("mixture", sampling="stratified"),
+    MIWAE: LatentMethod(bound="iwelbo"),
+    MISSIWAE: LatentMethod("mixture", "iwelbo"),
+    MISSSIWAE: LatentMethod("mixture", "iwelbo", "stratified"),
+    DEMISSVAE: LatentMethod("imputations"),
+    CVI: LatentMethod("imputations", variant="cvi"),
+    MVB: LatentMethod("imputations", variant="mvb"),
+    DEMISSIWAE: LatentMethod("imputations", variant="decomposed-iw", n_each=3),
 }
 PICTURED = (MVAE, MISSSVAE, MIWAE, MISSSIWAE)
 """The methods whose posteriors are kept, of seed 0, to be drawn."""
@@ -117,7 +117,7 @@ def _training(
 
 
 @dataclass(frozen=True)
-class GridPlan(Plan):
+class GridPlan(NetworkPlan):
     """Also on which grid of latents rows are scored.
 
     A grid of 300 points on (-6, 6) has the cells of the paper's, 500 on (-10, 10). After 12 epochs of MIWAE
@@ -178,11 +178,11 @@ def _complete_rows() -> tuple[Floats, Floats, MixtureOfGaussians]:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedOnMixture:
     """A method with its name, which is trained and scored."""
 
     name: str
-    method: Method
+    method: LatentMethod
 
     def score(self, task: Task) -> dict[str, Any]:
         """Trains, and returns the log-likelihood of the test rows and what else is known of the run."""
@@ -260,7 +260,7 @@ class SingleGaussian:
         return {SCORE: float(law.log_prob(test).mean())}
 
 
-def score(model: Trained | Truth | SingleGaussian, task: Task) -> dict[str, Any]:
+def score(model: TrainedOnMixture | Truth | SingleGaussian, task: Task) -> dict[str, Any]:
     """Returns the log-likelihood of the test rows, beside that of their own distribution."""
     found = model.score(task)
     return found | {"below the true mixture": task.true_score - found[SCORE]}
@@ -268,7 +268,7 @@ def score(model: Trained | Truth | SingleGaussian, task: Task) -> dict[str, Any]
 
 def _models() -> dict[str, Any]:
     def fresh(name: str) -> Any:
-        return lambda: Trained(name, METHODS[name])
+        return lambda: TrainedOnMixture(name, METHODS[name])
 
     return {name: fresh(name) for name in METHODS} | {TRUTH: Truth, GAUSSIAN: SingleGaussian}
 

@@ -52,7 +52,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.datasets.loaders import load
 from halfseen.distributions.observation import Observation
 from halfseen.experiments.claims import Better, Published, Setting
-from halfseen.experiments.missvae_methods import NOISE_SEED, Method, bound_of_complete, course
+from halfseen.experiments.missvae_methods import NOISE_SEED, LatentMethod, bound_of_complete, course
 from halfseen.experiments.spec import Budget, Experiment
 from halfseen.missingness.images import Quadrants
 from halfseen.models.latent.initialisation import start_images
@@ -88,7 +88,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ImagePlan:
     """How many images there are, how large networks are, how they are trained and scored."""
 
     n_train: int | None
@@ -109,18 +109,20 @@ _LARGE = {"widths": (32, 64, 128, 256)}, {"widths": (128, 64, 32, 32)}
 _LARGER = {"widths": (64, 128, 256, 512)}, {"widths": (256, 128, 64, 64)}
 
 PLANS = {
-    ("smoke", MNIST): Plan(500, 20, 100, *_SMALL, course(1, 50, 2e-3), course(1, 20, 1e-3), 20, 20, 20),
-    ("smoke", OMNIGLOT): Plan(500, 20, 100, *_SMALL, course(1, 50, 2e-3), course(1, 20, 1e-3), 20, 20, 20),
-    ("small", MNIST): Plan(
+    ("smoke", MNIST): ImagePlan(500, 20, 100, *_SMALL, course(1, 50, 2e-3), course(1, 20, 1e-3), 20, 20, 20),
+    ("smoke", OMNIGLOT): ImagePlan(
+        500, 20, 100, *_SMALL, course(1, 50, 2e-3), course(1, 20, 1e-3), 20, 20, 20
+    ),
+    ("small", MNIST): ImagePlan(
         None, 500, 10_000, *_SMALL, course(3, 50, 2e-3), course(100, 50, 1e-3), 1_000, 500, 100
     ),
-    ("small", OMNIGLOT): Plan(
+    ("small", OMNIGLOT): ImagePlan(
         None, 500, 10_000, *_SMALL, course(4, 50, 2e-3), course(100, 50, 1e-3), 1_000, 500, 100
     ),
-    ("paper", MNIST): Plan(
+    ("paper", MNIST): ImagePlan(
         None, None, None, *_LARGE, course(500, 200, 1e-4), course(200, 200, 1e-4), 1_000, 10_000, 1_000
     ),
-    ("paper", OMNIGLOT): Plan(
+    ("paper", OMNIGLOT): ImagePlan(
         None, None, None, *_LARGER, course(200, 150, 1e-4), course(100, 150, 1e-4), 1_000, 4_870, 1_000
     ),
 }
@@ -138,7 +140,7 @@ class Task:
     complete: Incomplete
     test: Incomplete
     observed: Tensor
-    plan: Plan
+    plan: ImagePlan
     seed: int
 
     @cached_property
@@ -200,17 +202,17 @@ def _quadrants(n_rows: int, seed: int) -> Tensor:
 
 
 METHODS = {
-    MVAE: Method(n_passes=N_PASSES),
-    MIWAE: Method(bound="iwelbo", n_passes=N_PASSES),
-    MISSIWAE: Method("mixture", "iwelbo", n_passes=N_PASSES),
+    MVAE: LatentMethod(n_passes=N_PASSES),
+    MIWAE: LatentMethod(bound="iwelbo", n_passes=N_PASSES),
+    MISSIWAE: LatentMethod("mixture", "iwelbo", n_passes=N_PASSES),
 }
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedOnImages:
     """A method whose model is trained and scored on a task."""
 
-    method: Method
+    method: LatentMethod
 
     def score(self, task: Task) -> dict[str, Any]:
         """Returns scores, what was spent, and some images with their imputations."""
@@ -254,7 +256,7 @@ def _n_drawn(task: Task) -> int:
     return min(len(task.complete), MOST_DRAWN)
 
 
-def train(method: Method, task: Task) -> LatentModel:
+def train(method: LatentMethod, task: Task) -> LatentModel:
     """Trains networks from a random start, for all epochs of a plan."""
     generator = torch_generator(task.seed)
     model = build(method, task.plan)
@@ -264,7 +266,7 @@ def train(method: Method, task: Task) -> LatentModel:
     return model
 
 
-def build(method: Method, plan: Plan) -> LatentModel:
+def build(method: LatentMethod, plan: ImagePlan) -> LatentModel:
     """Returns a model of binary images; missing values are zero, neither black nor white."""
     shape = (1, *SHAPE)
     return LatentModel(
@@ -298,7 +300,7 @@ def _pictures(model: LatentModel, task: Task) -> dict[str, npt.NDArray[np.bool_]
     return {name: picture.numpy() for name, picture in pictures.items()}
 
 
-def score(model: Trained | PixelMeans, task: Task) -> dict[str, Any]:
+def score(model: TrainedOnImages | PixelMeans, task: Task) -> dict[str, Any]:
     """Returns the scores of a method on a task."""
     return model.score(task)
 
@@ -310,8 +312,8 @@ def published(setting: Setting, model: str, metric: str) -> Published | None:
 
 
 def _models() -> dict[str, Any]:
-    def fresh(method: Method) -> Any:
-        return lambda: Trained(method)
+    def fresh(method: LatentMethod) -> Any:
+        return lambda: TrainedOnImages(method)
 
     return {name: fresh(method) for name, method in METHODS.items()} | {PIXELS: PixelMeans}
 

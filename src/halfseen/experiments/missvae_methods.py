@@ -25,7 +25,7 @@ ENCODER_SNR, DECODER_SNR = "encoder gradient SNR", "decoder gradient SNR"
 
 
 @dataclass(frozen=True)
-class Plan:
+class NetworkPlan:
     """How much data there is, how large the networks are, and how they are trained."""
 
     n_rows: int | None
@@ -51,7 +51,7 @@ def course(epochs: int, batch: int, rate: float) -> TrainingSettings:
 
 
 @dataclass(frozen=True)
-class Method:
+class LatentMethod:
     """A posterior and a bound by which to train.
 
     Parameters
@@ -131,7 +131,7 @@ class Fitted:
         }
 
 
-def train(method: Method, data: Incomplete, plan: Plan, seed: int) -> Fitted:
+def train(method: LatentMethod, data: Incomplete, plan: NetworkPlan, seed: int) -> Fitted:
     """Trains networks from a random start, for all epochs of a plan."""
     generator = torch_generator(seed)
     model = build(method, data.n_features, plan, generator)
@@ -150,7 +150,9 @@ def bound_of_complete(
     return estimate_iwelbo(refitted, test, n_draws, generator=generator).log_prob
 
 
-def build(method: Method, n_features: int, plan: Plan, generator: torch.Generator) -> LatentModel:
+def build(
+    method: LatentMethod, n_features: int, plan: NetworkPlan, generator: torch.Generator
+) -> LatentModel:
     """Returns a model of Gaussian cells with random weights; the encoder reads zeros and the mask."""
     observation = Observation.for_pixels(n_features, "gaussian")
     n_outputs = LatentModel.n_outputs(plan.n_latent, method.n_components)
@@ -161,7 +163,7 @@ def build(method: Method, n_features: int, plan: Plan, generator: torch.Generato
     return LatentModel(encoder, decoder, observation, plan.n_latent, method.n_components)
 
 
-def rows_of(method: Method, data: Incomplete, model: LatentModel, generator: torch.Generator) -> Any:
+def rows_of(method: LatentMethod, data: Incomplete, model: LatentModel, generator: torch.Generator) -> Any:
     """Returns the rows as the objective of a method takes them: with imputations, if it needs them."""
     if method.posterior != "imputations":
         return data

@@ -37,7 +37,7 @@ from halfseen.datasets.loaders import load
 from halfseen.datasets.problem import Floats
 from halfseen.experiments.claims import Better, Published, Setting
 from halfseen.experiments.missvae import GAUSSIAN, SingleGaussian
-from halfseen.experiments.missvae_methods import Method, Plan, bound_of_complete, course, train
+from halfseen.experiments.missvae_methods import LatentMethod, NetworkPlan, bound_of_complete, course, train
 from halfseen.experiments.spec import Budget, Experiment
 from halfseen.training.loop import TrainingSettings
 
@@ -64,18 +64,18 @@ PUBLISHED = {  # MINIBOONE, by the share of missing cells
 }
 
 METHODS = {
-    MVAE: Method(n_passes=N_PASSES),
-    MISSVAE: Method("mixture", n_passes=N_PASSES),
-    MISSSVAE: Method("mixture", sampling="stratified", n_passes=N_PASSES),
-    MIWAE: Method(bound="iwelbo", n_passes=N_PASSES),
-    MISSIWAE: Method("mixture", "iwelbo", n_passes=N_PASSES),
-    MISSSIWAE: Method("mixture", "iwelbo", "stratified", n_passes=N_PASSES),
-    DEMISSVAE: Method("imputations", n_passes=N_PASSES),
+    MVAE: LatentMethod(n_passes=N_PASSES),
+    MISSVAE: LatentMethod("mixture", n_passes=N_PASSES),
+    MISSSVAE: LatentMethod("mixture", sampling="stratified", n_passes=N_PASSES),
+    MIWAE: LatentMethod(bound="iwelbo", n_passes=N_PASSES),
+    MISSIWAE: LatentMethod("mixture", "iwelbo", n_passes=N_PASSES),
+    MISSSIWAE: LatentMethod("mixture", "iwelbo", "stratified", n_passes=N_PASSES),
+    DEMISSVAE: LatentMethod("imputations", n_passes=N_PASSES),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablePlan(Plan):
+class TablePlan(NetworkPlan):
     """Also how the encoder is refitted, and how many draws the bound has."""
 
     refit: TrainingSettings
@@ -163,10 +163,10 @@ SOURCES: dict[str, Callable[[], tuple[Floats, Floats]]] = {
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedOnTables:
     """A method whose model is trained and scored on a task."""
 
-    method: Method
+    method: LatentMethod
 
     def score(self, task: Task) -> dict[str, float]:
         """Returns the log-likelihood of test rows, and what is known of the mixture."""
@@ -199,8 +199,8 @@ def published(setting: Setting, model: str, metric: str) -> Published | None:
 
 
 def _models() -> dict[str, Any]:
-    def fresh(method: Method) -> Any:
-        return lambda: Trained(method)
+    def fresh(method: LatentMethod) -> Any:
+        return lambda: TrainedOnTables(method)
 
     return {name: fresh(method) for name, method in METHODS.items()} | {GAUSSIAN: SingleGaussian}
 

@@ -115,7 +115,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ToyAnswer:
     """The single best rows (M, 2), draws of rows (S, M, 2), and how many latent draws count behind them."""
 
     best: Floats
@@ -134,13 +134,13 @@ def make_task(setting: Setting, seed: int) -> Task | AmputedArray:
     return make_toy(toy, seed) if toy in LAWS else make_disc(N_ROWS[toy])
 
 
-class Oracle:
+class ToyOracle:
     """Knows the distribution, and why values are missing."""
 
-    def answer(self, task: Task) -> Answer:
+    def answer(self, task: Task) -> ToyAnswer:
         """Returns expectations and draws."""
         X = task.to_fill
-        return Answer(task.law.predict_bayes(X), task.law.draw_bayes(X, N_DRAWS, ORACLE_SEED + task.seed))
+        return ToyAnswer(task.law.predict_bayes(X), task.law.draw_bayes(X, N_DRAWS, ORACLE_SEED + task.seed))
 
 
 class ByHeldOut:
@@ -167,17 +167,17 @@ def hidden_at_the_top(x: torch.Tensor) -> torch.Tensor:
     return torch.stack([first, torch.zeros_like(first)], dim=-1)
 
 
-def answer(model: Any, task: Task) -> Answer:
+def answer(model: Any, task: Task) -> ToyAnswer:
     """Fits a model to all rows and returns what it fills in; without draws, its single values for draws."""
-    if isinstance(model, Oracle):
+    if isinstance(model, ToyOracle):
         return model.answer(task)
     fitted = model.fit(task.sample.incomplete)
     best = np.asarray(fitted.transform(task.to_fill))
     drawn = np.asarray(fitted.sample(task.to_fill, N_DRAWS)) if hasattr(fitted, "sample") else best[None]
-    return Answer(best, drawn, getattr(fitted, "weight_diagnostics_", {}).get("median_ess"))
+    return ToyAnswer(best, drawn, getattr(fitted, "weight_diagnostics_", {}).get("median_ess"))
 
 
-def judge(found: Answer, task: Task) -> dict[str, float]:
+def judge(found: ToyAnswer, task: Task) -> dict[str, float]:
     """Returns how good fills and draws are."""
     truth = task.sample.X[task.hidden]
     above = found.draws[..., 0] - task.law.predict_bayes(task.to_fill)[:, 0]  # (S, M)
@@ -250,7 +250,7 @@ EXPERIMENT = Experiment(
     make_data=make_task,
     data_sets=lambda setting: () if setting["toy"] in LAWS else (DATA_SET,),
     models={
-        ORACLE: Oracle,
+        ORACLE: ToyOracle,
         CHOSEN: _candidates,
         GIVEN: lambda: NotMIWAEImputer(missingness=hidden_at_the_top, n_latent=2, random_state=0),
         NOT: lambda: NotMIWAEImputer(random_state=0),

@@ -13,11 +13,11 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtr, ndtri
 
 Floats = npt.NDArray[np.float64]
-Link = Callable[[Floats], Floats]
+InverseLink = Callable[[Floats], Floats]
 
 LARGEST, SMALLEST = 1e150, 1e-150  # beyond these, squares overflow or underflow
 
-_LINKS: dict[str, tuple[Link, Callable[[float], float]]] = {
+_LINKS: dict[str, tuple[InverseLink, Callable[[float], float]]] = {
     "logistic": (expit, logit),
     "probit": (ndtr, ndtri),
 }

@@ -104,8 +104,8 @@ class ConvEncoder(nn.Module):
         blocks: list[nn.Module] = []
         for stage, (before, maps) in enumerate(pairwise([widths[0], *widths])):
             stride = 1 if stage == 0 else 2
-            blocks.append(_Block(before, maps, dropout, normalisation, stride=stride))
-            blocks += [_Block(maps, maps, dropout, normalisation) for _ in range(n_blocks - 1)]
+            blocks.append(_ConvBlock(before, maps, dropout, normalisation, stride=stride))
+            blocks += [_ConvBlock(maps, maps, dropout, normalisation) for _ in range(n_blocks - 1)]
         self.blocks = nn.ModuleList(blocks)
         n_positions = math.prod(_sizes((height, width), patch, len(widths))[0])
         self.output = empty_linear(widths[-1] * (1 if pooled else n_positions), n_outputs)
@@ -199,8 +199,8 @@ class ConvDecoder(nn.Module):
         sizes_after = [*sizes[1:], sizes[-1]]
         for before, width, size in zip([self.start[0], *widths[:-1]], widths, sizes_after, strict=True):
             inputs = [before] + [width] * (n_blocks - 1)
-            blocks += [_Block(maps, width, dropout, normalisation) for maps in inputs[:-1]]
-            blocks.append(_Block(inputs[-1], width, dropout, normalisation, size=size))
+            blocks += [_ConvBlock(maps, width, dropout, normalisation) for maps in inputs[:-1]]
+            blocks.append(_ConvBlock(inputs[-1], width, dropout, normalisation, size=size))
         self.blocks = nn.ModuleList(blocks)
         self.output = _empty_conv(widths[-1], n_parameters * channels * patch**2, bias=not position_bias)
         self.bias = nn.Parameter(torch.zeros(self.n_outputs)) if position_bias else None
@@ -293,7 +293,7 @@ class PixelMask(LearnedMask):
         last.weight.normal_(0.0, START_SLOPE * last.weight[0].numel() ** -0.5, generator=generator)
 
 
-class _Block(nn.Module):
+class _ConvBlock(nn.Module):
     """Two 3 x 3 convolutions beside a short cut; smaller by a stride, or as large as `size` wants it."""
 
     def __init__(

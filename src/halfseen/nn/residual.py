@@ -95,7 +95,7 @@ class ResidualMLP(nn.Module):
         body: list[nn.Module] = []
         if residual and width > 0:
             body = [_Layer(n_inputs, width, function, 0.0)]
-            body += [_Block(width, function, dropout) for _ in range(n_blocks)]
+            body += [_ResidualBlock(width, function, dropout) for _ in range(n_blocks)]
         elif width > 0:
             sizes = [n_inputs] + [width] * n_blocks
             body = [_Layer(before, width, function, dropout) for before in sizes[:-1]]
@@ -212,7 +212,7 @@ class _Layer(nn.Module):
         return drop(hidden, self.dropout, generator) if self.training else hidden
 
 
-class _Block(nn.Module):
+class _ResidualBlock(nn.Module):
     def __init__(self, width: int, activation: Callable[[Tensor], Tensor], dropout: float) -> None:
         super().__init__()
         self.inner = _Layer(width, width, activation, dropout)

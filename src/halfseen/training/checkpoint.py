@@ -87,7 +87,7 @@ def are_kept() -> bool:
     return _current.get() is not None
 
 
-def digest(rows: Any) -> str:
+def digest_rows(rows: Any) -> str:
     """Return a digest of all tensors of some rows, which are a tensor or a dataclass of them."""
     found = hashlib.sha256()
     pending = [rows]

@@ -11,8 +11,8 @@ from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.mask_factors import (
-    Evidence,
     GaussianMaskFactor,
+    MaskEvidence,
     MaskFactor,
     ProbitMaskFactor,
     Sites,
@@ -268,14 +268,14 @@ class _SelfMaskedEM:
         return value, _Point(SelfMaskedGaussian(gaussian, stepped), following)
 
     def _m_step(self, model: SelfMaskedGaussian, mean: Tensor, variance: Tensor, sites: Sites) -> MaskFactor:
-        """Returns the mask after a step for each feature, given what is hidden (N, D), see `Evidence`."""
+        """Returns the mask after a step for each feature, given what is hidden (N, D), see `MaskEvidence`."""
         coefficients, prior = [], model.covariance.diagonal()
         for some in self.columns:
             observed = self.batch.observed[:, some]
             x = torch.where(observed, self.batch.x[:, some], 0.0)
             laws = mean[:, some], variance[:, some]
             own = Sites(sites.precision[:, some], sites.linear[:, some])
-            evidence = Evidence(x, observed, *laws, *without_sites(*laws, own, prior[some]), self.column)
+            evidence = MaskEvidence(x, observed, *laws, *without_sites(*laws, own, prior[some]), self.column)
             coefficients.append(model.mask.of_features(some).m_step(evidence).coefficients)
         return model.mask.with_coefficients(torch.cat(coefficients))
 

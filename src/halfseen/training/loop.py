@@ -18,7 +18,7 @@ from halfseen.training.checkpoint import (
     Tensors,
     are_kept,
     checkpoint_path,
-    digest,
+    digest_rows,
     read_checkpoint,
     write_checkpoint,
 )
@@ -392,7 +392,7 @@ class _Run(Generic[ModuleT, RowsT]):
             else type(self.objective).__name__,
             "module": {name: f"{tuple(value.shape)} {value.dtype}" for name, value in weights},
             "train rows": len(self.train),
-            "data": digest(self.train) if self.path is not None or are_kept() else "",
+            "data": digest_rows(self.train) if self.path is not None or are_kept() else "",
             "validation rows": 0 if validation is None else len(validation),
             "generator": hashlib.sha256(entry).hexdigest()[:16],
         }

@@ -76,7 +76,7 @@ class SupervisedRows:
         return replace(self, batch=Incomplete(self.batch.x.clamp(*bounds), self.batch.observed))
 
 
-class Task(Protocol):
+class PredictionTask(Protocol):
     """What differs between numbers and classes as targets."""
 
     @property
@@ -175,7 +175,7 @@ class NeuMissFit:
 def fit_neumiss(
     train: SupervisedRows,
     held: SupervisedRows | None,
-    task: Task,
+    task: PredictionTask,
     settings: NeuMissSettings,
     *,
     may_hide: Tensor,
@@ -190,7 +190,7 @@ def fit_neumiss(
     train, held : SupervisedRows
         Rows to fit, and rows that choose the model of missingness, stop the training and calibrate. Without
         held-out rows the joint Gaussian is used alone.
-    task : Task
+    task : PredictionTask
         Regression or classification.
     settings : NeuMissSettings
         What to fit.
@@ -261,7 +261,7 @@ class _JointFitter:
 def _first_prediction(
     joint: JointGaussian,
     link: LogisticLink | None,
-    task: Task,
+    task: PredictionTask,
     train: SupervisedRows,
     everything: SupervisedRows,
     bounds: Tensor,
@@ -321,7 +321,7 @@ def _fit_correction(
     first: FirstPrediction,
     train: SupervisedRows,
     held: SupervisedRows,
-    task: Task,
+    task: PredictionTask,
     settings: NeuMissSettings,
     *,
     n_numbers: int,
