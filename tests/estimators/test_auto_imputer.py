@@ -7,11 +7,13 @@ import torch
 from scipy import integrate
 
 import halfseen
-from halfseen import AutoImputer, GaussianImputer
+from halfseen import AutoImputer, GaussianImputer, MeanImputer
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race
 from halfseen.estimators._budget import Budget, Cost, too_costly
+from halfseen.estimators._hidden_cells import compare_hidden
 from halfseen.estimators._stacking import Answers, LevelLoss, NumberLoss, _crps, find_weights
+from halfseen.models.tabular_stack import TabularStack
 
 SIMPLE = ["mean", "gaussian"]
 
@@ -219,6 +221,40 @@ def test_a_method_that_takes_too_long_for_all_rows_is_not_used_and_the_reason_sa
     imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(correlated(150))
     assert set(imputer.chosen_["x0"]) == {"mean"}
     assert "Gaussian did not take part: to fit it again and to impute all rows" in imputer.reason_
+
+
+def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
+    frame = halfseen.datasets.load_penguins("pandas").sample(200, random_state=0)
+    imputers = [MeanImputer().fit(frame), GaussianImputer().fit(frame)]
+    models = [imputer.model_ for imputer in imputers]
+    codes, columns = imputers[0]._read(frame, reset=False).codes, imputers[0]._modelled
+    task = _race.make_task(columns, codes, models[1].point, seed=0)
+    fits = {"mean": lambda shown: models[0], "gaussian": lambda shown: models[1]}
+    race = _race.run(task, fits, Budget(60.0), dict.fromkeys(fits, 10))
+    weights = np.tile([[0.4], [0.6]], len(columns))
+    found = compare_hidden(task, race, weights)
+    assert found.n_rows == len(task.scored)
+    stack = TabularStack(models, weights)
+    shown = task.shown[task.scored]
+    point, ends = stack.point(shown), stack.quantiles(shown, (0.05, 0.95))
+    inside, claimed = [], []
+    for c, column in enumerate(columns):
+        cells, losses = task.hidden[task.scored, c], found.columns[column.name]
+        truth = codes.x[task.scored, c][cells].numpy()
+        known = task.shown.x[task.shown.observed[:, c], c].numpy()
+        if column.levels is None:
+            value = column.constrain(point[cells, c].numpy())
+            np.testing.assert_allclose(losses.loss, ((value - truth) / known.std()) ** 2, rtol=1e-6)
+            np.testing.assert_allclose(
+                losses.baseline, ((known.mean() - truth) / known.std()) ** 2, rtol=1e-6
+            )
+            low, high = ends[:, cells, c].numpy()
+            inside.append((low <= truth) & (truth <= high))
+            claimed.append(losses.covered(0.9))
+        else:
+            np.testing.assert_array_equal(losses.loss, point[cells, c].numpy() != truth)
+            assert losses.below is None
+    assert (np.concatenate(inside) == np.concatenate(claimed)).mean() > 0.97  # 19 quantiles, against 60
 
 
 def test_large_tables_are_sampled_for_the_race_and_fitted_whole(monkeypatch):

@@ -1,6 +1,5 @@
 """The steps of ``halfseen impute``: read, fit, fill, write, report."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -11,6 +10,7 @@ import pyarrow as pa
 import halfseen
 from halfseen.cli.applying import load_model, naming, read_new_rows
 from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_atomically
+from halfseen.cli.deadline import Deadline
 from halfseen.cli.errors import debugging, explain_error, is_expected
 from halfseen.cli.impute_report import Work, make_page
 from halfseen.cli.impute_request import ImputeRequest, build_imputer, read_overrides
@@ -20,6 +20,7 @@ from halfseen.cli.reading import describe_reading
 from halfseen.cli.sources import plan_outputs, read_all
 from halfseen.cli.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
 from halfseen.estimators.catalogue import find_method
+from halfseen.training.time_limit import time_limit
 
 _SHOWN_NAMES = 6
 
@@ -34,18 +35,19 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
     reporter : Reporter
         The reporter of progress.
     """
-    started = time.perf_counter()
+    limited = request.method == "auto" and request.saved is None
+    deadline = Deadline(request.max_seconds) if limited else Deadline()
     planned = [(request.source, request.output)]
     if not request.in_place:
         planned = plan_outputs(request.source, request.output, "imputed", request.output_format)
     if len(planned) > 1:
-        _impute_several(request, planned, reporter)
-        reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+        _impute_several(request, planned, reporter, deadline)
+        reporter.say("done", f"in {deadline.elapsed:.1f} s", "bold green")
         return
     request = replace(request, source=planned[0][0], output=planned[0][1])
     _check_targets(request)
     with reporter.noting_warnings():
-        work = _fit(request, reporter) if request.saved is None else _load(request, reporter)
+        work = _fit(request, reporter, deadline) if request.saved is None else _load(request, reporter)
         with naming(work.file.source) if work.rows is not None else nullcontext():
             completed = _complete(request, reporter, work.imputer, work.table)
         whole = completed if work.rows is None else [work.rows.completed(one) for one in completed]
@@ -57,14 +59,16 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
             reporter.say("model", request.model)
         if request.report is not None:
             with _after_the_table("the report", request):
-                page = make_page(request, reporter, work, completed, started)
+                page = make_page(request, reporter, work, completed, deadline)
                 with write_atomically(request.report) as target:
                     target.write(page.encode("utf-8"))
             reporter.say("report", request.report)
-    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.say("done", f"in {deadline.elapsed:.1f} s", "bold green")
 
 
-def _impute_several(request: ImputeRequest, planned: Sequence[tuple[str, str]], reporter: Reporter) -> None:
+def _impute_several(
+    request: ImputeRequest, planned: Sequence[tuple[str, str]], reporter: Reporter, deadline: Deadline
+) -> None:
     """Impute several files by one imputer: a saved one, or one that is fitted to all of them together."""
     if request.report is not None:
         raise TableError(f"--report describes one table, and {request.source} names {len(planned)} files")
@@ -75,7 +79,7 @@ def _impute_several(request: ImputeRequest, planned: Sequence[tuple[str, str]], 
         check_writable(request.model)
     with reporter.noting_warnings():
         if request.saved is None:
-            imputer = _fit_together(request, [source for source, _ in planned], reporter)
+            imputer = _fit_together(request, [source for source, _ in planned], reporter, deadline)
         else:
             imputer = _load_imputer(request, reporter)
         for one in each:
@@ -90,27 +94,31 @@ def _impute_several(request: ImputeRequest, planned: Sequence[tuple[str, str]], 
             reporter.say("model", request.model)
 
 
-def _fit_together(request: ImputeRequest, sources: Sequence[str], reporter: Reporter) -> Any:
+def _fit_together(
+    request: ImputeRequest, sources: Sequence[str], reporter: Reporter, deadline: Deadline
+) -> Any:
     """Return an imputer that is fitted to the rows of all files."""
     overrides = read_overrides(request)
     file = read_all(sources, lambda source: _read(replace(request, source=source), overrides, reporter))
     unit = find_method(request.method).steps or "step"
-    with reporter.progress("fitting", f"{request.named_method}, {file.source}", unit) as callback:
+    title, seconds = f"{request.named_method}, {file.source}", deadline.of_fit(report=False)
+    with reporter.progress("fitting", title, unit) as callback, time_limit(seconds):
         imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
     imputer.reading_ = describe_reading(file)
     return imputer
 
 
-def _fit(request: ImputeRequest, reporter: Reporter) -> Work:
+def _fit(request: ImputeRequest, reporter: Reporter, deadline: Deadline) -> Work:
     """Read a file and fit an imputer to it."""
     file = _read(request, read_overrides(request), reporter)
     check_cells(file.table, request.output, request.output_format)
     unit = find_method(request.method).steps or "step"
     kept = nullcontext() if request.checkpoint is None else halfseen.checkpoints(request.checkpoint)
-    with kept, reporter.progress("fitting", request.named_method, unit) as callback:
-        started = time.perf_counter()
+    limit = time_limit(deadline.of_fit(report=request.report is not None))
+    with kept, reporter.progress("fitting", request.named_method, unit) as callback, limit:
+        before = deadline.elapsed
         imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
-        seconds = time.perf_counter() - started
+        seconds = deadline.elapsed - before
     _say_kinds(imputer.schema_.columns, reporter)
     if hasattr(imputer, "reason_"):
         reporter.say("chosen", imputer.reason_)

@@ -17,7 +17,7 @@ ImputationMethod = Annotated[
     ),
 ]
 MaxSeconds = Annotated[
-    float, typer.Option(min=1.0, help="The time for fitting with the method auto, approximately.")
+    float, typer.Option(min=1.0, help="The time for all that the method auto does, approximately.")
 ]
 Assumption = Annotated[Missingness | None, typer.Option(help=missingness_help())]
 Draws = Annotated[

@@ -1,8 +1,7 @@
 """The report of ``halfseen impute``."""
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 import halfseen
 from halfseen.cli.applying import NewRows
+from halfseen.cli.deadline import Deadline, choose_shown
 from halfseen.cli.impute_request import ImputeRequest, build_imputer
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableFile
@@ -42,38 +42,32 @@ def make_page(
     reporter: Reporter,
     work: Work,
     completed: Sequence[pa.Table],
-    started: float,
+    deadline: Deadline,
 ) -> str:
     """Return the report; its packages are imported here, for who has not installed them."""
     from halfseen.report.render import render
-    from halfseen.report.shown_cells import choose_cells
     from halfseen.report.summarize import summarize
 
     imputer, table = work.imputer, work.table
-    shown = choose_cells(table, request.seed)
-    some = shown.take(table)  # of a large table few rows suffice for pictures
-    n_draws = REPORT_DRAWS if some.num_rows * some.num_columns <= _LARGE else REPORT_DRAWS // 4
     with reporter.progress("drawing", "draws and intervals for the report"):
-        if request.draws is None:
-            filled, draws = completed[0], imputer.sample(some, n_draws=n_draws)
-        else:
+        shown, answers = _ask_for_pictures(request, imputer, table, deadline)
+        filled, draws = completed[0], answers.draws
+        if request.draws is not None:
             filled, draws = imputer.transform(table), [shown.take(one) for one in completed]
-        low, high = imputer.interval(some, level=request.level)
-        probabilities = imputer.top_probabilities(some)
-    check = _check_fill(request, reporter, work)
+    check = _check_fill(request, reporter, work, deadline)
     summary = summarize(
         table,
         filled,
         draws,
-        low,
-        high,
+        answers.low,
+        answers.high,
         imputer.schema_,
         shown=shown,
-        probabilities=probabilities,
+        probabilities=answers.probabilities,
         left=why_empty(imputer.schema_.columns),
         method=work.method,
         command=request.command,
-        seconds=time.perf_counter() - started,
+        seconds=deadline.elapsed,
         notes=reporter.notes,
         source=Path(work.file.source).name,
         seed=getattr(imputer, "seed_", request.seed),
@@ -91,6 +85,31 @@ def make_page(
     return render(summary, comparison, panel)
 
 
+@dataclass(frozen=True)
+class _Pictured:
+    """What the pictures of a report show of some rows: draws, ends of intervals, probabilities of levels."""
+
+    draws: Sequence[pa.Table]
+    low: pa.Table
+    high: pa.Table
+    probabilities: Mapping[str, Any]
+
+
+def _ask_for_pictures(
+    request: ImputeRequest, imputer: Any, table: pa.Table, deadline: Deadline
+) -> tuple[Any, _Pictured]:
+    """Return the cells that are shown, of a large table a sample, and what the imputer says of their rows."""
+
+    def ask(some: pa.Table) -> _Pictured:
+        n_draws = REPORT_DRAWS if some.num_rows * some.num_columns <= _LARGE else REPORT_DRAWS // 4
+        draws = imputer.sample(some, n_draws=n_draws) if request.draws is None else ()
+        low, high = imputer.interval(some, level=request.level)
+        return _Pictured(draws, low, high, imputer.top_probabilities(some))
+
+    shown = choose_shown(table, ask, deadline, request.seed)
+    return shown, ask(shown.take(table))
+
+
 def _structure(imputer: Any) -> dict[str, Any] | None:
     """Return the structure of a circuit for the report; None of other imputers."""
     from halfseen.report.circuit_tree import summarize_structure
@@ -101,20 +120,27 @@ def _structure(imputer: Any) -> dict[str, Any] | None:
     return summarize_structure(structure, [column.name for column in imputer.schema_ if column.modelled])
 
 
-def _check_fill(request: ImputeRequest, reporter: Reporter, work: Work) -> Any:
-    """Return how well hidden known values are filled; a saved model is not fitted again."""
-    from halfseen.cli.known_values import MAX_SECONDS, check_known_values
+def _check_fill(request: ImputeRequest, reporter: Reporter, work: Work, deadline: Deadline) -> Any:
+    """Return how well hidden known values are filled.
 
-    quick = replace(request, max_seconds=min(request.max_seconds, MAX_SECONDS))
-    seconds = min(work.seconds, MAX_SECONDS) if request.method == "auto" else work.seconds
+    If values were hidden to choose the method, the check is made of these. A saved model is not fitted again.
+    """
+    from halfseen.cli.known_values import MAX_SECONDS, check_known_values
+    from halfseen.report.fill_check import check_hidden
+
+    hidden = getattr(work.imputer, "hidden_cells_", None)
+    if work.rows is None and hidden is not None and hidden.n_rows:
+        incomplete = [name for name in work.table.column_names if work.table[name].null_count]
+        return check_hidden(hidden, incomplete, level=request.level)
 
     def build(settings: dict[str, Any]) -> Any:
-        return build_imputer(quick, settings or None, _ignore)
+        return build_imputer(request, settings or None, _ignore)
 
     with reporter.progress("checking", "hidden known values"):
         return check_known_values(
             work.table, work.imputer.schema_.columns, build if work.rows is None else None, work.imputer,
-            seconds=seconds, settings=work.file.settings, seed=request.seed, level=request.level,
+            seconds=work.seconds, max_seconds=min(MAX_SECONDS, deadline.left / 2),
+            settings=work.file.settings, seed=request.seed, level=request.level,
         )  # fmt: skip
 
 

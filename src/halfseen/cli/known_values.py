@@ -10,7 +10,7 @@ from halfseen.data.columns import LEVELLED, NUMERIC
 from halfseen.report.fill_check import FillCheck, check_fill, choose_rows
 
 MAX_SECONDS = 30.0
-"""The method is fitted again for the check if that is expected to take no longer than this."""
+"""By default, the method is fitted again for the check if that is expected to take no longer than this."""
 
 CHECKED = (*NUMERIC, *LEVELLED, "datetime", "duration")
 
@@ -25,6 +25,7 @@ def check_known_values(
     fitted: Any = None,
     *,
     seconds: float = 0.0,
+    max_seconds: float = MAX_SECONDS,
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     level: float = 0.9,
@@ -45,6 +46,8 @@ def check_known_values(
         long; the check is then optimistic if the imputer was fitted to this table.
     seconds : float
         How long it took to fit it to the table.
+    max_seconds : float
+        The method is fitted again if that is expected to take no longer than this.
     settings : mapping, optional
         The settings of columns that the user gave.
     seed : int
@@ -64,7 +67,7 @@ def check_known_values(
     settings = _with_kinds(kinds, settings)
     incomplete = {name: kind for name, kind in kinds.items() if table[name].null_count}
     expected = seconds * rows.num_rows / max(table.num_rows, 1)
-    refit = build is not None and (fitted is None or expected <= MAX_SECONDS)
+    refit = build is not None and (fitted is None or expected <= max_seconds)
 
     def fill(shown: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
         imputer = build(settings).fit(shown) if build is not None and refit else fitted

@@ -33,7 +33,9 @@ MAX_MIXED_LEVELS = 40  # of a column whose probabilities are mixed; with more, i
 LEVELS = tuple((k + 0.5) / 19 for k in range(19))
 SMALLEST_LIKELIHOOD = 1e-6
 
-Said = dict[int, tuple[Floats, Floats]]
+Said = dict[int, tuple[Floats, Floats, Floats]]
+"""By column, single values (N) of hidden cells; quantiles (N, K) or probabilities of the true level (N); and
+the probabilities (N, L) of few levels, else of none."""
 
 
 @dataclass(frozen=True)
@@ -170,14 +172,13 @@ def run(
 
 
 def _answers(task: Task, model: TabularCompletion, width: int, budget: Budget) -> tuple[Said, float] | None:
-    """Returns, by column, single values (N) of hidden cells, and quantiles (N, K) or probabilities (N).
+    """Returns what a model says, and the seconds that single values and probabilities took.
 
-    Beside them are the seconds that single values and probabilities took. It is None if the first rows took
-    so long that the others would not end in time.
+    It is None if the first rows took so long that the others would not end in time.
     """
     if not len(task.scored):
         return {}, 0.0
-    parts: dict[int, list[tuple[Floats, Floats]]] = {c: [] for c in range(len(task.columns))}
+    parts: dict[int, list[tuple[Floats, Floats, Floats]]] = {c: [] for c in range(len(task.columns))}
     size, seconds, started = rows_at_once(width, len(LEVELS)), 0.0, budget.clock()
     starts = [0, *range(min(size, TRIED_ROWS), len(task.scored), size)]
     for start, stop in pairwise([*starts, len(task.scored)]):
@@ -192,19 +193,21 @@ def _answers(task: Task, model: TabularCompletion, width: int, budget: Budget) -
         quantiles = model.quantiles(shown, LEVELS)
         for c, column in enumerate(task.columns):
             cells = hidden[:, c].nonzero().squeeze(1)
+            shares = torch.zeros(len(cells), 0)
             if column.levels is None:
                 more = quantiles[:, cells, c].T
             else:
                 true = task.codes.x[rows[cells], c].long()
-                found = probabilities[c]
-                group = found.groups[cells, found.block.group[true]]
-                more = (group * found.block.share[true]).clamp(min=SMALLEST_LIKELIHOOD)
-            parts[c].append((point[cells, c].numpy(), more.numpy()))
-    said = {
-        c: (np.concatenate([one for one, _ in found]), np.concatenate([more for _, more in found]))
-        for c, found in parts.items()
-        if found
-    }
+                groups, block = probabilities[c].groups[cells], probabilities[c].block
+                likelihood = groups.gather(1, block.group[true][:, None])[:, 0] * block.share[true]
+                more = likelihood.clamp(min=SMALLEST_LIKELIHOOD)
+                if len(column.levels) <= MAX_MIXED_LEVELS:
+                    shares = groups[:, block.group] * block.share
+            parts[c].append((point[cells, c].numpy(), more.numpy(), shares.numpy()))
+    said: Said = {}
+    for c, found in parts.items():
+        points, mores, several = zip(*found, strict=True)
+        said[c] = np.concatenate(points), np.concatenate(mores), np.concatenate(several)
     return said, seconds
 
 
@@ -215,7 +218,7 @@ def collect(task: Task, race: Race) -> list[Answers]:
         rows = task.scored[task.hidden[task.scored, c]]
         truth, half = task.codes.x[rows, c].numpy(), task.half[rows.numpy()]
         shape = (0,) if column.levels is not None else (0, len(LEVELS))
-        found = [said.get(c, (np.zeros(0), np.zeros(shape))) for said in race.said]
+        found = [said[c][:2] if c in said else (np.zeros(0), np.zeros(shape)) for said in race.said]
         points, more = np.stack([one for one, _ in found]), np.stack([other for _, other in found])
         if column.levels is not None:
             collected.append(Answers(truth, half, points, likelihood=more))

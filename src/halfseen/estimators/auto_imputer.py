@@ -12,13 +12,14 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._budget import Budget, too_costly
+from halfseen.estimators._hidden_cells import HiddenCells, compare_hidden
 from halfseen.estimators._members import make_member, members_state, restore_members
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators.catalogue import CATALOGUE, Family, find_method
 from halfseen.estimators.imputers import GaussianImputer
 from halfseen.models.tabular import TabularCompletion
 from halfseen.models.tabular_stack import TabularStack
-from halfseen.training.time_limit import time_limit
+from halfseen.training.time_limit import seconds_left, time_limit
 
 CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 400, "mixture": 400, "circuit": 400, "miwae": 500}
 """The default candidates, simplest first, and the number of rows from which each takes part."""
@@ -74,6 +75,9 @@ class AutoImputer(BaseImputer):
     scores_ : list of dict
         One row per candidate: RMSE and CRPS of hidden numbers, in standard deviations, and accuracy and
         log-loss of hidden levels. Empty if there was no race.
+    hidden_cells_ : HiddenCells
+        How well the hidden values of each column were predicted by what was chosen, for reports. The choice
+        was made on the same values. It is not saved.
     members_ : list of imputers
         The chosen candidates, fitted to all rows.
 
@@ -134,7 +138,8 @@ class AutoImputer(BaseImputer):
         return sum(member._width for member in self.members_) if self.members_ else super()._width
 
     def _fit_codes(self, codes: Incomplete) -> None:
-        budget = Budget(self._checked_seconds())
+        budget = Budget(min(self._checked_seconds(), seconds_left()))
+        self.hidden_cells_ = HiddenCells({}, 0)
         self.scores_: list[dict[str, Any]] = []
         self.members_: list[BaseImputer] = []
         candidates = self._named(len(codes))
@@ -183,6 +188,7 @@ class AutoImputer(BaseImputer):
             weights[~used] = 0.0
             weights /= weights.sum(axis=0)
         self.scores_ = _race.tabulate(race, answers, weights)
+        self.hidden_cells_ = compare_hidden(task, race, weights)
         self.reason_ = self._explain(race, weights, mixed, int(task.hidden.sum()))
         return race, weights
 

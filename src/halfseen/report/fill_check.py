@@ -1,6 +1,6 @@
 """How well the columns of a table can be filled: known values are hidden, filled and compared."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen.estimators._hidden_cells import HiddenCells
 from halfseen.missingness.nulls import put_nulls
 from halfseen.report.fills import LEVEL_KINDS, NUMBER_KINDS, numbers_of
 from halfseen.report.shown_cells import take_rows
@@ -70,7 +71,7 @@ class FillCheck:
     n_rows : int
         The number of rows that took part.
     refitted : bool
-        Whether the method was fitted again without the hidden values. If not, the model had seen them, and
+        Whether the method was fitted without the hidden values. If not, the model had seen them, and
         the check is optimistic.
     covered : float or None
         The share of hidden numbers within their intervals.
@@ -159,6 +160,40 @@ def check_fill(
             checks[name] = check
     covered = float(np.concatenate(inside).mean()) if inside else None
     return FillCheck(checks, table.num_rows, refitted, covered, level, method)
+
+
+def check_hidden(hidden: HiddenCells, names: Collection[str], *, level: float = 0.9) -> FillCheck:
+    """Return the check that follows from values that were hidden while a method was chosen.
+
+    Parameters
+    ----------
+    hidden : HiddenCells
+        The losses, from `AutoImputer`.
+    names : collection of str
+        The columns to check.
+    level : float
+        The level of the intervals.
+
+    Returns
+    -------
+    FillCheck
+        Columns with fewer than 20 hidden values are left out.
+    """
+    checks: dict[str, ColumnCheck] = {}
+    inside: list[Booleans] = []
+    for name, losses in hidden.columns.items():
+        finite = bool(np.isfinite([losses.loss, losses.baseline]).all())
+        if name not in names or len(losses.loss) < MIN_CELLS or not finite or losses.baseline.mean() == 0:
+            continue
+        skill, low = _skill(losses.loss, losses.baseline)
+        value, baseline = float(losses.loss.mean()), float(losses.baseline.mean())
+        measure, means = "accuracy", (1 - value, 1 - baseline)
+        if losses.below is not None:
+            measure, means = "error", (value**0.5, baseline**0.5)
+            inside.append(losses.covered(level))
+        checks[name] = ColumnCheck(name, measure, len(losses.loss), *means, skill, low)
+    covered = float(np.concatenate(inside).mean()) if inside else None
+    return FillCheck(checks, hidden.n_rows, True, covered, level)
 
 
 def _hide(table: pa.Table, kinds: Mapping[str, str], seed: int) -> Booleans:

@@ -1,0 +1,105 @@
+"""What the chosen mixture says of the cells that were hidden in a race, compared with the truth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from halfseen.data.schema import Column
+from halfseen.estimators._race import LEVELS, Race, Task
+
+Floats = npt.NDArray[np.float64]
+Cells = tuple[Floats, Floats, Floats]
+
+
+@dataclass(frozen=True)
+class ColumnLosses:
+    """The losses of the hidden cells of one column.
+
+    Shapes
+    ------
+    loss : (N), squared errors in variances of the shown values, or 1 for a wrong level
+    baseline : (N), of the mean or the most frequent level of the shown values
+    below, up_to : (N), the probabilities of lower values, and of values up to the true one; None for levels
+    """
+
+    loss: Floats
+    baseline: Floats
+    below: Floats | None = None
+    up_to: Floats | None = None
+
+    def covered(self, level: float) -> npt.NDArray[np.bool_]:
+        """Returns which numbers (N) are within their central intervals of a level."""
+        assert self.below is not None
+        assert self.up_to is not None
+        inside: npt.NDArray[np.bool_] = (self.up_to >= (1 - level) / 2) & (self.below <= (1 + level) / 2)
+        return inside
+
+
+@dataclass(frozen=True)
+class HiddenCells:
+    """The losses of all hidden cells, by name of the column, and the number of rows that have such cells."""
+
+    columns: dict[str, ColumnLosses]
+    n_rows: int
+
+
+def compare_hidden(task: Task, race: Race, weights: Floats) -> HiddenCells:
+    """Returns the losses of a mixture with weights (M, C)."""
+    found = {}
+    for c, column in enumerate(task.columns):
+        rows = task.scored[task.hidden[task.scored, c]]
+        shown = task.shown.x[task.shown.observed[:, c], c].numpy()
+        if len(rows) and len(shown):
+            truth = task.codes.x[rows, c].numpy()
+            used = np.flatnonzero(weights[:, c]).tolist()
+            compare = _compare_numbers if column.levels is None else _compare_levels
+            said = [race.said[m][c] for m in used]
+            found[column.name] = compare(column, truth, shown, said, weights[used, c])
+    return HiddenCells(found, len(task.scored))
+
+
+def _compare_numbers(
+    column: Column,
+    truth: Floats,
+    shown: Floats,
+    said: Sequence[Cells],
+    weights: Floats,
+) -> ColumnLosses:
+    point = column.constrain(weights @ np.stack([one[0] for one in said]))
+    largest = float(np.abs(shown).max()) or 1.0
+    scale = float((shown / largest).std()) or 1.0
+    loss, baseline = (((one / largest - truth / largest) / scale) ** 2 for one in (point, shown.mean()))
+    ranks = np.stack([_ranks(truth, one[1]) for one in said])  # (M, 2, N)
+    below, up_to = np.tensordot(weights, ranks, 1)
+    return ColumnLosses(loss, baseline, below, up_to)
+
+
+def _compare_levels(
+    column: Column,
+    truth: Floats,
+    shown: Floats,
+    said: Sequence[Cells],
+    weights: Floats,
+) -> ColumnLosses:
+    point = said[0][0]
+    if len(said) > 1:
+        point = np.tensordot(weights, np.stack([one[2] for one in said]), 1).argmax(axis=1)
+    levels, counts = np.unique(shown, return_counts=True)
+    usual = levels[counts.argmax()]
+    return ColumnLosses((point != truth).astype(np.float64), (usual != truth).astype(np.float64))
+
+
+def _ranks(truth: Floats, atoms: Floats) -> Floats:
+    """Returns the probabilities (2, N) of less than the truth (N) and of up to it, by quantiles (N, K).
+
+    Between two quantiles they are equal and linear; a value that is itself a quantile has probability.
+    """
+    n_levels = len(LEVELS)
+    less, most = (atoms < truth[:, None]).sum(axis=1), (atoms <= truth[:, None]).sum(axis=1)
+    rows, left = np.arange(len(truth)), np.clip(less - 1, 0, n_levels - 2)
+    low, high = atoms[rows, left], atoms[rows, left + 1]
+    share = np.clip((truth - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
+    between = np.where(less == 0, 0.0, np.where(less == n_levels, 1.0, (left + 0.5 + share) / n_levels))
+    return np.where(most > less, [less / n_levels, most / n_levels], between)
