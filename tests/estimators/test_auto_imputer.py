@@ -9,8 +9,8 @@ from scipy import integrate
 import halfseen
 from halfseen import AutoImputer, GaussianImputer, MeanImputer
 from halfseen.data.incomplete import Incomplete
-from halfseen.estimators import _race
-from halfseen.estimators._budget import Budget, Cost, too_costly
+from halfseen.estimators import _race, auto_imputer
+from halfseen.estimators._budget import Budget, Cost, seconds_per_row, too_costly
 from halfseen.estimators._hidden_cells import compare_hidden
 from halfseen.estimators._stacking import Answers, LevelLoss, NumberLoss, _crps, find_weights
 from halfseen.models.tabular_stack import TabularStack
@@ -150,6 +150,10 @@ class Slow:
         self.model, self.clock, self.seconds, self.answer = model, clock, fit, answer
         self.started = False
 
+    @property
+    def _answers(self):
+        return self
+
     def fit(self, shown):
         self.started = True
         self.clock.now += self.seconds
@@ -188,31 +192,57 @@ def test_no_candidate_starts_that_is_expected_to_take_longer_than_what_is_left()
     assert not slow["mixture"].started
 
 
-def test_a_candidate_whose_answers_would_not_end_in_time_is_left_out_after_its_first_rows():
+def test_a_candidate_whose_answers_would_not_end_in_time_is_left_out_after_its_first_rows(monkeypatch):
+    monkeypatch.setattr(_race, "TRIED_ROWS", (10, 40))
     race, _, task, clock = hold_race(8.0, mean=(0, 0), gaussian=(1, 0), trees=(1, 0.1))
     assert race.left_out == {"trees": "its answers would have taken too long"}
-    assert len(task.scored) > _race.TRIED_ROWS + 10
-    assert clock.now == pytest.approx(2 + 0.1 * _race.TRIED_ROWS)
+    assert len(task.scored) > 50
+    assert clock.now == pytest.approx(2 + 0.1 * 50)
     race, _, task, _ = hold_race(30.0, mean=(0, 0), gaussian=(1, 0), trees=(1, 0.1))
     assert race.names == ["mean", "gaussian", "trees"]
-    assert race.costs[2] == Cost(1, 200, pytest.approx(0.1 * len(task.scored)), len(task.scored))
+    assert race.costs[2] == Cost(1, 200, pytest.approx(0.1))
 
 
-def test_the_costliest_methods_are_given_up_until_fitting_and_imputing_all_rows_ends_in_time():
-    costs = [Cost(0.1, 100, 0.0, 10), Cost(1.0, 100, 1.0, 10), Cost(5.0, 100, 0.1, 10)]
-    assert [cost.least(200) for cost in costs] == [0.1, 21.0, 7.0]
-    assert too_costly(costs, [0, 1, 2], 200, 28.2) is None
-    assert too_costly(costs, [0, 1, 2], 200, 28.0) == 1
+def test_the_costliest_methods_are_given_up_until_imputing_all_rows_ends_in_time():
+    costs = [Cost(9.0, 100, 0.001), Cost(1.0, 100, 0.1), Cost(5.0, 100, 0.01)]  # 0.2, 20 and 2 seconds
+    assert too_costly(costs, [0, 1, 2], 200, 22.3) is None
+    assert too_costly(costs, [0, 1, 2], 200, 22.0) == 1
     assert too_costly(costs, [0, 2], 200, 1.0) == 2
     assert too_costly(costs, [0], 200, 0.0) is None
 
 
+def test_without_time_to_fit_again_the_fits_of_the_race_are_used(monkeypatch):
+    monkeypatch.setattr(auto_imputer, "RACE_SHARE", 1.0)
+    fits = []
+    usual = AutoImputer._fit_member
+
+    def slow(self, imputer, codes):
+        fits.append(type(imputer).__name__)
+        clock.now += 1.0
+        return usual(self, imputer, codes)
+
+    clock = Clock()
+    monkeypatch.setattr(AutoImputer, "_fit_member", slow)
+    monkeypatch.setattr(auto_imputer, "Budget", lambda seconds: Budget(seconds, clock))
+    imputer = AutoImputer(3.5, candidates=SIMPLE, random_state=0).fit(correlated(150))
+    assert fits == ["GaussianImputer", "MeanImputer", "GaussianImputer"]  # the first completes rows
+    assert "Gaussian was fitted to 150 rows without the hidden cells only." in imputer.reason_
+    assert np.isfinite(imputer.transform(correlated(150))).all()
+
+
 def test_methods_are_fitted_to_as_many_rows_as_there_is_time_for():
-    cost = Cost(2.0, 100, 0.0, 10)
+    cost = Cost(2.0, 100, 0.0)
     assert cost.rows_within(20.0, 1_000) == 1_000
     assert cost.rows_within(10.0, 1_000) == 500
     assert cost.rows_within(0.0, 1_000) == 100
-    assert Cost(0.0, 100, 0.0, 10).rows_within(0.0, 1_000) == 1_000
+    assert Cost(0.0, 100, 0.0).rows_within(0.0, 1_000) == 1_000
+
+
+def test_the_time_of_a_row_leaves_out_what_is_done_once():
+    assert seconds_per_row([10, 100, 40], [1.1, 2.0, 1.4]) == pytest.approx(0.01)
+    assert seconds_per_row([10, 100], [9.0, 2.0]) == pytest.approx(0.005)  # a quarter of the mean
+    assert seconds_per_row([10], [2.0]) == pytest.approx(0.2)
+    assert seconds_per_row([], []) == 0.0
 
 
 def test_a_method_that_takes_too_long_for_all_rows_is_not_used_and_the_reason_says_so(monkeypatch):
@@ -220,7 +250,7 @@ def test_a_method_that_takes_too_long_for_all_rows_is_not_used_and_the_reason_sa
     monkeypatch.setattr(place, lambda costs, used, *_: max(used) or None)
     imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(correlated(150))
     assert set(imputer.chosen_["x0"]) == {"mean"}
-    assert "Gaussian did not take part: to fit it again and to impute all rows" in imputer.reason_
+    assert "Gaussian did not take part: to impute all rows would have taken too long" in imputer.reason_
 
 
 def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
@@ -229,7 +259,7 @@ def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
     models = [imputer.model_ for imputer in imputers]
     codes, columns = imputers[0]._read(frame, reset=False).codes, imputers[0]._modelled
     task = _race.make_task(columns, codes, models[1].point, seed=0)
-    fits = {"mean": lambda shown: models[0], "gaussian": lambda shown: models[1]}
+    fits = {"mean": lambda shown: imputers[0], "gaussian": lambda shown: imputers[1]}
     race = _race.run(task, fits, Budget(60.0), dict.fromkeys(fits, 10))
     weights = np.tile([[0.4], [0.6]], len(columns))
     found = compare_hidden(task, race, weights)

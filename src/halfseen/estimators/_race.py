@@ -1,9 +1,9 @@
 """A race of imputers on cells of the user's own table, which are known and hidden from them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ import torch
 from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
-from halfseen.estimators._budget import Budget, Cost
+from halfseen.estimators._base import BaseImputer
+from halfseen.estimators._budget import Budget, Cost, seconds_per_row
 from halfseen.estimators._stacking import Answers, find_weights
 from halfseen.estimators._table import rows_at_once
 from halfseen.missingness.learned import Learned
@@ -26,7 +27,7 @@ MAX_RACE_ROWS = 3_000
 MAX_RACE_CELLS = 600_000
 MAX_SCORED_ROWS = 1_000
 MAX_SCORED_CELLS = 100_000
-TRIED_ROWS = 50  # of a candidate whose answers are slow; they tell how long all would take
+TRIED_ROWS = (20, 100)  # a few and some more, which tell how long the answers of a candidate take
 HIDDEN_SHARE = 0.2
 MAX_LEARNED_COLUMNS = 40  # with more columns, no mechanism is learned: it would take too long
 MAX_MIXED_LEVELS = 40  # of a column whose probabilities are mixed; with more, it has one model
@@ -67,6 +68,7 @@ class Race:
     """What happened: the scores of each candidate that finished, and why others did not."""
 
     names: list[str] = field(default_factory=list)
+    fitted: list[BaseImputer] = field(default_factory=list)
     said: list[Said] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -74,7 +76,7 @@ class Race:
     def leave_out(self, m: int, why: str) -> None:
         """Removes a candidate."""
         self.left_out[self.names.pop(m)] = why
-        del self.said[m], self.costs[m]
+        del self.fitted[m], self.said[m], self.costs[m]
 
 
 def race_rows(codes: Incomplete) -> int:
@@ -134,7 +136,7 @@ def _spared(
 
 def run(
     task: Task,
-    candidates: Mapping[str, Callable[[Incomplete], TabularCompletion | None]],
+    candidates: Mapping[str, Callable[[Incomplete], BaseImputer]],
     budget: Budget,
     widths: Mapping[str, int],
 ) -> Race:
@@ -154,43 +156,46 @@ def run(
         share = max(left / (len(candidates) - position), 2 * expected)
         started = budget.clock()
         with time_limit(max(share - answering, 0.0)):
-            model = fit(task.shown)
-        fitted = budget.clock()
+            imputer = fit(task.shown)
+        fitted, model = budget.clock(), imputer._answers
         assert model is not None
         within = Budget(budget.left if position >= 2 else math.inf, budget.clock)
         answered = _answers(task, model, widths[name], within)
         if answered is None:
             race.left_out[name] = "its answers would have taken too long"
             continue
-        said, seconds = answered
+        said, per_row = answered
         race.said.append(said)
         race.names.append(name)
-        race.costs.append(Cost(fitted - started, len(task.codes), seconds, len(task.scored)))
+        race.fitted.append(imputer)
+        race.costs.append(Cost(fitted - started, len(task.codes), per_row))
         answering = max(answering, budget.clock() - fitted)
         expected = budget.clock() - started if position == 1 else expected
     return race
 
 
 def _answers(task: Task, model: TabularCompletion, width: int, budget: Budget) -> tuple[Said, float] | None:
-    """Returns what a model says, and the seconds that single values and probabilities took.
+    """Returns what a model says, and the seconds that single values and probabilities of a row take.
 
     It is None if the first rows took so long that the others would not end in time.
     """
     if not len(task.scored):
         return {}, 0.0
     parts: dict[int, list[tuple[Floats, Floats, Floats]]] = {c: [] for c in range(len(task.columns))}
-    size, seconds, started = rows_at_once(width, len(LEVELS)), 0.0, budget.clock()
-    starts = [0, *range(min(size, TRIED_ROWS), len(task.scored), size)]
-    for start, stop in pairwise([*starts, len(task.scored)]):
-        if start and (budget.clock() - started) / start * (len(task.scored) - start) > budget.left:
+    tried: list[int] = []
+    seconds: list[float] = []
+    brief: list[float] = []  # of single values and probabilities only
+    for rows in _parts(task.scored, rows_at_once(width, len(LEVELS))):
+        if len(tried) > 1 and seconds_per_row(tried, seconds) * (len(task.scored) - sum(tried)) > budget.left:
             return None
-        rows = task.scored[start:stop]
         shown, hidden = task.shown[rows], task.hidden[rows]
         before = budget.clock()
         point = model.point(shown)
         probabilities = model.level_probabilities(shown)
-        seconds += budget.clock() - before
+        brief.append(budget.clock() - before)
         quantiles = model.quantiles(shown, LEVELS)
+        tried.append(len(rows))
+        seconds.append(budget.clock() - before)
         for c, column in enumerate(task.columns):
             cells = hidden[:, c].nonzero().squeeze(1)
             shares = torch.zeros(len(cells), 0)
@@ -208,7 +213,17 @@ def _answers(task: Task, model: TabularCompletion, width: int, budget: Budget) -
     for c, found in parts.items():
         points, mores, several = zip(*found, strict=True)
         said[c] = np.concatenate(points), np.concatenate(mores), np.concatenate(several)
-    return said, seconds
+    return said, seconds_per_row(tried, brief)
+
+
+def _parts(rows: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
+    """Yields few rows, some more rows, and then as many at once as memory allows."""
+    start = 0
+    for most in chain(TRIED_ROWS, repeat(size)):
+        if start >= len(rows):
+            return
+        yield rows[start : start + min(most, size)]
+        start += min(most, size)
 
 
 def collect(task: Task, race: Race) -> list[Answers]:

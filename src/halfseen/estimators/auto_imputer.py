@@ -25,6 +25,7 @@ CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 400, "mixture": 400, "circuit":
 """The default candidates, simplest first, and the number of rows from which each takes part."""
 
 MIN_ROWS = 50  # with fewer rows there is no race
+SAFETY = 0.9  # of the time is planned with, because iterations, columns and epochs come to their end
 RACE_SHARE = 0.4  # of the time
 START_SHARE = 0.2  # of the time of the race, for completing rows to which a learned mechanism is applied
 MAX_TRAINED_ROWS = 100_000  # of models that are trained by gradients
@@ -45,9 +46,9 @@ class AutoImputer(BaseImputer):
     ----------
     max_seconds : float, default=120.0
         The time for `fit` and for imputing the table once, approximately. Two fifths are for the choice.
-        Candidates for which no time is left do not take part, candidates that would take too long to be
-        fitted again or to impute all rows are not used, and training ends when its time is over. Results
-        depend on the speed of the computer only if the time is used up.
+        Candidates for which no time is left do not take part, candidates that would take too long to impute
+        all rows are not used, and training ends when its time is over. Results depend on the speed of the
+        computer only if the time is used up.
     candidates : {"auto"} or list of str, default="auto"
         The names of the candidates on the command line, simplest first. ``"auto"`` is mean and Gaussian;
         trees, mixture and circuit from 400 rows on, and MIWAE from 500.
@@ -138,7 +139,7 @@ class AutoImputer(BaseImputer):
         return sum(member._width for member in self.members_) if self.members_ else super()._width
 
     def _fit_codes(self, codes: Incomplete) -> None:
-        budget = Budget(min(self._checked_seconds(), seconds_left()))
+        budget = Budget(SAFETY * min(self._checked_seconds(), seconds_left()))
         self.hidden_cells_ = HiddenCells({}, 0)
         self.scores_: list[dict[str, Any]] = []
         self.members_: list[BaseImputer] = []
@@ -167,12 +168,12 @@ class AutoImputer(BaseImputer):
 
         def complete(part: Incomplete) -> Tensor:
             with time_limit(START_SHARE * of_race.left):
-                start = self._fit_answers(GaussianImputer(), codes[: _race.race_rows(codes)])
+                start = self._fit_member(GaussianImputer(), codes[: _race.race_rows(codes)])._answers
             assert start is not None
             return start.point(part)
 
         task = _race.make_task(self._modelled, codes, complete, self.seed_)
-        fits = {name: partial(self._fit_answers, imputer) for name, imputer in candidates.items()}
+        fits = {name: partial(self._fit_member, imputer) for name, imputer in candidates.items()}
         widths = {name: self._sized(imputer)._width for name, imputer in candidates.items()}
         race = _race.run(task, fits, of_race, widths)
         n_rows = _count_incomplete(codes)
@@ -183,7 +184,7 @@ class AutoImputer(BaseImputer):
             costly = too_costly(race.costs, np.flatnonzero(used).tolist(), n_rows, budget.left)
             if costly is None:
                 break
-            race.leave_out(costly, "to fit it again and to impute all rows would have taken too long")
+            race.leave_out(costly, "to impute all rows would have taken too long")
         if not used.all():
             weights[~used] = 0.0
             weights /= weights.sum(axis=0)
@@ -200,13 +201,21 @@ class AutoImputer(BaseImputer):
         codes: Incomplete,
         budget: Budget,
     ) -> None:
-        """Fits the chosen candidates to all rows, or to as many as the time that is left allows."""
+        """Fits the chosen candidates to all rows, or to as many as the time that is left allows.
+
+        Where it does not allow to repeat the fit of the race, that one is used.
+        """
         used = np.flatnonzero(weights.max(axis=1) > 0).tolist()
         order = torch.from_numpy(np.random.default_rng(self.seed_).permutation(len(codes)))
-        answering = sum(race.costs[m].answering(_count_incomplete(codes)) for m in used)
+        answering = sum(race.costs[m].answer * _count_incomplete(codes) for m in used)
         for position, m in enumerate(used):
             imputer, name = candidates[race.names[m]], race.names[m]
             seconds = max(0.0, budget.left - answering) / (len(used) - position)
+            if seconds < race.costs[m].fit:
+                n_fitted = f"{race.costs[m].n_fitted:,} rows"
+                self.reason_ += f" {_label(name)} was fitted to {n_fitted} without the hidden cells only."
+                self.members_.append(race.fitted[m])
+                continue
             trained = hasattr(imputer, "max_epochs")  # until the time is over, however many rows there are
             most = MAX_TRAINED_ROWS if trained else race.costs[m].rows_within(seconds, len(codes))
             part = codes[order[:most].sort().values] if most < len(codes) else codes
@@ -281,9 +290,6 @@ class AutoImputer(BaseImputer):
         member: BaseImputer = self._sized(imputer)
         member._fit_codes(codes)
         return member
-
-    def _fit_answers(self, imputer: BaseImputer, codes: Incomplete) -> TabularCompletion | None:
-        return self._fit_member(imputer, codes)._answers
 
     @property
     def _answers(self) -> TabularCompletion | None:
