@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import integrate
+from scipy.stats import norm
 
 import halfseen
 from halfseen import AutoImputer, GaussianImputer, MeanImputer
@@ -12,7 +13,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race, auto_imputer
 from halfseen.estimators._budget import Budget, Cost, seconds_per_row, too_costly
 from halfseen.estimators._hidden_cells import compare_hidden
-from halfseen.estimators._stacking import Answers, LevelLoss, NumberLoss, _crps, find_weights
+from halfseen.estimators._stacking import Answers, LevelLoss, NumberLoss, _crps, find_sharpness, find_weights
 from halfseen.models.tabular_stack import TabularStack
 
 SIMPLE = ["mean", "gaussian"]
@@ -55,6 +56,25 @@ def test_the_loss_of_weights_for_levels_is_the_log_loss_of_the_mixture():
     assert loss(w)[0] == pytest.approx(-np.log(w @ likelihood).mean(), rel=1e-12)
     slope = [(loss(w + e)[0] - loss(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
     np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
+
+
+def test_sharpness_is_the_parameter_of_the_levels_of_true_values_and_one_for_calibrated_mixtures():
+    """4,000 values: the estimate of 2.5 has a standard error of .05, so it is 0.25 away once in millions."""
+    rng = np.random.default_rng(0)
+    atoms = norm.ppf((np.arange(19) + 0.5) / 19) * np.array([1.0, 2.0])[:, None]
+    grid = np.linspace(-12, 12, 20_001)
+    cdf = 0.5 * norm.cdf(grid) + 0.5 * norm.cdf(grid, scale=2.0)
+
+    def found(a):
+        truth = np.interp(rng.beta(a, a, size=4_000), cdf, grid)
+        said = np.repeat(atoms[:, None], len(truth), axis=1)
+        column = Answers(truth, np.zeros(len(truth), dtype=int), np.zeros((2, len(truth))), said)
+        return find_sharpness([column], np.full((2, 1), 0.5), seed=0)
+
+    assert found(2.5) == pytest.approx(2.5, abs=0.25)
+    assert found(1.0) == pytest.approx(1.0, abs=0.1)
+    assert found(0.5) == pytest.approx(1.0, abs=0.01)  # mixtures are not made wider
+    assert find_sharpness([answers()], np.array([[1.0], [0.0]]), seed=0) == 1.0  # no mixture
 
 
 def test_a_column_that_is_mostly_missing_is_scored_on_at_most_a_third_of_its_cells():
@@ -262,9 +282,9 @@ def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
     fits = {"mean": lambda shown: imputers[0], "gaussian": lambda shown: imputers[1]}
     race = _race.run(task, fits, Budget(60.0), dict.fromkeys(fits, 10))
     weights = np.tile([[0.4], [0.6]], len(columns))
-    found = compare_hidden(task, race, weights)
+    found = compare_hidden(task, race, weights, sharpness=1.7)
     assert found.n_rows == len(task.scored)
-    stack = TabularStack(models, weights)
+    stack = TabularStack(models, weights, sharpness=1.7)
     shown = task.shown[task.scored]
     point, ends = stack.point(shown), stack.quantiles(shown, (0.05, 0.95))
     inside, claimed = [], []

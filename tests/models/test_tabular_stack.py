@@ -7,7 +7,7 @@ from tolerances import FAILURE_RATE
 
 from halfseen._random import row_keys
 from halfseen.data.incomplete import Incomplete
-from halfseen.models.tabular_stack import TabularStack, _weighted_quantiles
+from halfseen.models.tabular_stack import TabularStack, _weighted_quantiles, mixture_levels
 
 
 class Normal:
@@ -64,6 +64,44 @@ def test_draws_follow_the_mixture_and_belong_to_rows():
 
 def test_weighted_quantiles_of_equal_weights_are_ordinary_ones():
     atoms = torch.randn(40, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = _weighted_quantiles(atoms, torch.full((40,), 1 / 40, dtype=torch.float64), [0.03, 0.4, 0.9])
+    levels = torch.tensor([0.03, 0.4, 0.9], dtype=torch.float64)[:, None].expand(-1, 5)
+    found = _weighted_quantiles(atoms, torch.full((40,), 1 / 40, dtype=torch.float64), levels)
     expected = np.quantile(atoms.numpy(), [0.03, 0.4, 0.9], axis=0, method="hazen")
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9)
+
+
+SHARP = TabularStack(STACK.models, WEIGHTS, sharpness=2.5)
+
+
+def sharp_cdf(x):
+    return stats.beta.cdf(mixture_cdf(x), 2.5, 2.5)
+
+
+def test_a_sharpened_mixture_has_the_quantiles_of_its_distribution_function():
+    found = SHARP.quantiles(ROWS[:1], [0.05, 0.3, 0.5, 0.95])[:, 0, 0].numpy()
+    np.testing.assert_allclose(sharp_cdf(found), [0.05, 0.3, 0.5, 0.95], atol=0.01)
+    alone = SHARP.quantiles(ROWS[:1], [0.05])[0, 0, 1]  # a column with one model is not sharpened
+    np.testing.assert_allclose(alone, stats.norm.ppf(0.05, 3.0, 0.5), rtol=1e-12)
+
+
+def test_draws_of_a_sharpened_mixture_follow_its_distribution_function():
+    keys = row_keys(ROWS.to_array(), 0)
+    draws = SHARP.draws(ROWS, keys, 2)
+    assert stats.kstest(draws[0, :, 0].numpy(), sharp_cdf).pvalue > FAILURE_RATE
+    assert stats.kstest(draws[1, :, 1].numpy(), stats.norm(3.0, 0.5).cdf).pvalue > FAILURE_RATE
+    torch.testing.assert_close(SHARP.draws(ROWS[:7], keys[:7], 1)[0], draws[0, :7])
+
+
+def test_levels_and_quantiles_of_atoms_are_inverse_and_equal_atoms_share_their_probability():
+    atoms = torch.tensor([0.0, 0.0, 1.0, 3.0], dtype=torch.float64)[:, None]
+    shares = torch.tensor([0.3, 0.2, 0.4, 0.1], dtype=torch.float64)
+    levels = torch.tensor([[0.5], [0.6], [0.9]], dtype=torch.float64)
+    values = _weighted_quantiles(atoms, shares, levels)
+    half = torch.full_like(values, 0.5)
+    torch.testing.assert_close(mixture_levels(atoms, shares, values, half)[:2], levels[:2])
+    zero = torch.zeros(3, 1, dtype=torch.float64)
+    uniforms = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)
+    found = mixture_levels(atoms, shares, zero, uniforms)[:, 0]
+    torch.testing.assert_close(found, torch.tensor([0.0, 0.25, 0.5], dtype=torch.float64))
+    beyond = mixture_levels(atoms, shares, zero + torch.tensor([[-1.0], [9.0], [9.0]]), uniforms)[:, 0]
+    torch.testing.assert_close(beyond, torch.tensor([0.0, 0.975, 0.95], dtype=torch.float64))

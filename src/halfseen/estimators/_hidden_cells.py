@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betainc
 
 from halfseen.data.schema import Column
 from halfseen.estimators._race import LEVELS, Race, Task
@@ -45,8 +46,8 @@ class HiddenCells:
     n_rows: int
 
 
-def compare_hidden(task: Task, race: Race, weights: Floats) -> HiddenCells:
-    """Returns the losses of a mixture with weights (M, C)."""
+def compare_hidden(task: Task, race: Race, weights: Floats, sharpness: float) -> HiddenCells:
+    """Returns the losses of a mixture with weights (M, C), sharpened as in `TabularStack`."""
     found = {}
     for c, column in enumerate(task.columns):
         rows = task.scored[task.hidden[task.scored, c]]
@@ -54,9 +55,11 @@ def compare_hidden(task: Task, race: Race, weights: Floats) -> HiddenCells:
         if len(rows) and len(shown):
             truth = task.codes.x[rows, c].numpy()
             used = np.flatnonzero(weights[:, c]).tolist()
-            compare = _compare_numbers if column.levels is None else _compare_levels
-            said = [race.said[m][c] for m in used]
-            found[column.name] = compare(column, truth, shown, said, weights[used, c])
+            said, shares = [race.said[m][c] for m in used], weights[used, c]
+            if column.levels is None:
+                found[column.name] = _compare_numbers(column, truth, shown, said, shares, sharpness)
+            else:
+                found[column.name] = _compare_levels(truth, shown, said, shares)
     return HiddenCells(found, len(task.scored))
 
 
@@ -66,6 +69,7 @@ def _compare_numbers(
     shown: Floats,
     said: Sequence[Cells],
     weights: Floats,
+    sharpness: float,
 ) -> ColumnLosses:
     point = column.constrain(weights @ np.stack([one[0] for one in said]))
     largest = float(np.abs(shown).max()) or 1.0
@@ -73,16 +77,12 @@ def _compare_numbers(
     loss, baseline = (((one / largest - truth / largest) / scale) ** 2 for one in (point, shown.mean()))
     ranks = np.stack([_ranks(truth, one[1]) for one in said])  # (M, 2, N)
     below, up_to = np.tensordot(weights, ranks, 1)
+    if len(said) > 1:
+        below, up_to = betainc(sharpness, sharpness, np.clip([below, up_to], 0.0, 1.0))
     return ColumnLosses(loss, baseline, below, up_to)
 
 
-def _compare_levels(
-    column: Column,
-    truth: Floats,
-    shown: Floats,
-    said: Sequence[Cells],
-    weights: Floats,
-) -> ColumnLosses:
+def _compare_levels(truth: Floats, shown: Floats, said: Sequence[Cells], weights: Floats) -> ColumnLosses:
     point = said[0][0]
     if len(said) > 1:
         point = np.tensordot(weights, np.stack([one[2] for one in said]), 1).argmax(axis=1)

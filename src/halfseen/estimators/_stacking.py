@@ -6,10 +6,12 @@ The CRPS of a mixture of distributions, and the squared error of its mean, are q
     \mathrm{CRPS}(w) = \sum_m w_m \mathrm{E}|X_m - y| - \tfrac12 \sum_{mn} w_m w_n \mathrm{E}|X_m - X_n'|,
     \qquad \mathrm{SE}(w) = \Big(\sum_m w_m (\mu_m - y)\Big)^2
 
-so their means over hidden cells are known for all weights at once. For levels it is the log-loss.
+so their means over hidden cells are known for all weights at once. For levels it is the log-loss. A mixture
+of numbers is then sharpened, so that the levels of the true values are uniform (`find_sharpness`).
 
 References
 ----------
+Gneiting & Ranjan (2013), Combining predictive distributions, for the sharpened mixture.
 Gneiting & Raftery (2007), Strictly proper scoring rules, for the CRPS; Yao, Vehtari, Simpson & Gelman (2018),
 Using stacking to average Bayesian predictive distributions.
 """
@@ -21,12 +23,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.optimize
+import scipy.special
+import torch
+
+from halfseen._random import torch_generator
+from halfseen.models.tabular_stack import mixture_levels
 
 Floats = npt.NDArray[np.float64]
 
 PRIOR = 60.0  # hidden cells that all columns together count as, for the weights of each column
 SMALLEST = 0.05  # weights below are zero
 SMALLEST_LOSS = 1e-9
+FEWEST_LEVELS, SHARPEST = 100, 5.0  # values from which sharpness is estimated, and its largest value
 
 
 @dataclass(frozen=True)
@@ -169,6 +177,31 @@ def find_weights(columns: Sequence[Answers]) -> tuple[Floats, bool]:
                 gain += loss.n_cells * (loss(single)[0] - loss(mixture)[0])
     mixed = gain > 0
     return np.stack(_mixtures(columns) if mixed else _singles(columns), axis=1), mixed
+
+
+def find_sharpness(columns: Sequence[Answers], weights: Floats, seed: int) -> float:
+    """Returns the parameter of a symmetric beta distribution that fits the levels of true values best.
+
+    These are their levels in the mixtures with weights (M, C) of columns with several models. It is not
+    below 1, with which mixtures stay as they are, and 1 if there are few such values.
+    """
+    generator, levels = torch_generator(seed), []
+    for answers, w in zip(columns, weights.T, strict=True):
+        if answers.atoms is not None and (w > 0).sum() > 1 and len(answers.truth):
+            atoms = torch.from_numpy(np.moveaxis(answers.atoms, 2, 1)).flatten(0, 1)  # (M * K, N)
+            shares = torch.from_numpy(w / answers.atoms.shape[2]).repeat_interleave(answers.atoms.shape[2])
+            kept = shares > 0
+            truth = torch.from_numpy(answers.truth)[None]
+            uniforms = torch.rand(truth.shape, dtype=torch.float64, generator=generator)
+            levels.append(mixture_levels(atoms[kept], shares[kept], truth, uniforms)[0].numpy())
+    found = np.concatenate(levels) if levels else np.zeros(0)
+    if len(found) < FEWEST_LEVELS:
+        return 1.0
+    mean = float(np.log(found * (1.0 - found)).mean())
+    best = scipy.optimize.minimize_scalar(
+        lambda a: scipy.special.betaln(a, a) - (a - 1.0) * mean, bounds=(1.0, SHARPEST), method="bounded"
+    )
+    return float(best.x)
 
 
 def _mixtures(columns: Sequence[Answers]) -> list[Floats]:

@@ -15,10 +15,12 @@ from halfseen.estimators._budget import Budget, too_costly
 from halfseen.estimators._hidden_cells import HiddenCells, compare_hidden
 from halfseen.estimators._members import make_member, members_state, restore_members
 from halfseen.estimators._parameters import check_number, check_whole
+from halfseen.estimators._stacking import find_sharpness
+from halfseen.estimators._table import COPIES
 from halfseen.estimators.catalogue import CATALOGUE, Family, find_method
 from halfseen.estimators.imputers import GaussianImputer
 from halfseen.models.tabular import TabularCompletion
-from halfseen.models.tabular_stack import TabularStack
+from halfseen.models.tabular_stack import GRID, TabularStack
 from halfseen.training.time_limit import seconds_left, time_limit
 
 CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 400, "mixture": 400, "circuit": 400, "miwae": 500}
@@ -79,6 +81,9 @@ class AutoImputer(BaseImputer):
     hidden_cells_ : HiddenCells
         How well the hidden values of each column were predicted by what was chosen, for reports. The choice
         was made on the same values. It is not saved.
+    sharpness_ : float
+        How much narrower the distributions of numbers are than mixtures of the candidates, whose differences
+        make them too wide: the parameter of a beta distribution, which is 1 for mixtures as they are.
     members_ : list of imputers
         The chosen candidates, fitted to all rows.
 
@@ -91,7 +96,8 @@ class AutoImputer(BaseImputer):
 
     References
     ----------
-    Yao, Vehtari, Simpson & Gelman (2018), Using stacking to average Bayesian predictive distributions.
+    Yao, Vehtari, Simpson & Gelman (2018), Using stacking to average Bayesian predictive distributions;
+    Gneiting & Ranjan (2013), Combining predictive distributions.
 
     Examples
     --------
@@ -107,7 +113,7 @@ class AutoImputer(BaseImputer):
     """
 
     _density = False
-    _saved: ClassVar[tuple[str, ...]] = ("reason_", "chosen_", "scores_", "weights_")
+    _saved: ClassVar[tuple[str, ...]] = ("reason_", "chosen_", "scores_", "weights_", "sharpness_")
 
     def __init__(
         self,
@@ -136,7 +142,10 @@ class AutoImputer(BaseImputer):
 
     @property
     def _width(self) -> int:
-        return sum(member._width for member in self.members_) if self.members_ else super()._width
+        if len(self.members_) < 2:
+            return self.members_[0]._width if self.members_ else super()._width
+        grids = len(GRID) * len(self.members_) * len(self._modelled) // COPIES
+        return grids + sum(member._width for member in self.members_)
 
     def _fit_codes(self, codes: Incomplete) -> None:
         budget = Budget(SAFETY * min(self._checked_seconds(), seconds_left()))
@@ -147,6 +156,7 @@ class AutoImputer(BaseImputer):
         without = self._why_no_race(codes)
         self.chosen_: dict[str, dict[str, float]] = {}
         self.weights_: list[list[float]] = []
+        self.sharpness_ = 1.0
         if not self._modelled:
             self.reason_ = "There is no column to model."
             return
@@ -188,8 +198,9 @@ class AutoImputer(BaseImputer):
         if not used.all():
             weights[~used] = 0.0
             weights /= weights.sum(axis=0)
+        self.sharpness_ = find_sharpness(answers, weights, self.seed_)
         self.scores_ = _race.tabulate(race, answers, weights)
-        self.hidden_cells_ = compare_hidden(task, race, weights)
+        self.hidden_cells_ = compare_hidden(task, race, weights, self.sharpness_)
         self.reason_ = self._explain(race, weights, mixed, int(task.hidden.sum()))
         return race, weights
 
@@ -293,10 +304,10 @@ class AutoImputer(BaseImputer):
 
     @property
     def _answers(self) -> TabularCompletion | None:
-        models = [member._answers for member in self.members_]
-        if not models:
-            return None
-        return models[0] if len(models) == 1 else TabularStack(models, np.array(self.weights_))  # type: ignore[arg-type]
+        models: Any = [member._answers for member in self.members_]
+        if len(models) < 2:
+            return models[0] if models else None
+        return TabularStack(models, np.array(self.weights_), self.sharpness_)
 
     def _pooling_reservations(self, n_draws: int) -> list[str]:
         if self.n_posterior_draws and self.members_:
@@ -321,6 +332,8 @@ class AutoImputer(BaseImputer):
         shape = (len(self.members_), len(self._modelled) if self.members_ else 0)
         if weights.shape != shape or (weights < 0).any() or not np.allclose(weights.sum(axis=0), 1.0):
             raise ValueError("the weights do not fit the members")
+        if not isinstance(self.sharpness_, float) or not 1.0 <= self.sharpness_ < np.inf:
+            raise ValueError(f"the sharpness is {self.sharpness_!r:.60}")
 
 
 def _count_incomplete(codes: Incomplete) -> int:
