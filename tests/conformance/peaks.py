@@ -1,14 +1,15 @@
-"""A program that measures how much memory each answer of an estimator takes: ``python -m conformance.peaks``.
+"""How much memory each call of an estimator takes, measured in a process of its own.
 
-Prints one line of JSON for each call: its name, the number of rows, and the peak of resident memory during
-the call above what was resident before it, less the size of the answer. Runs apart from the tests, whose own
-memory would blur the figures.
+The figure is the peak of resident memory during the call above what was resident before it, less the size of
+the answer. The memory of the tests would blur it, so each estimator is measured in a new process, forked from
+one that has imported this module and done nothing else.
 """
 
 import ctypes
 import gc
-import json
-import sys
+import multiprocessing
+import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from conformance.tables import gaussian_array
 
 import halfseen
 from halfseen.estimators.catalogue import Family
+from halfseen.estimators.latent_base import BaseLatentImputer
 
 N_COLUMNS, N_DRAWS = 12, 10
 LIBRARY = ctypes.CDLL(None)
@@ -78,29 +80,22 @@ def family_calls(estimator, data):
 
 
 def measure_family(row, *sizes):
-    """Prints the peaks of an estimator of other data than tables; latent-variable models take fewer rows."""
+    """Yields the peaks of an estimator of other data than tables; latent-variable models take fewer rows."""
     estimator = row.make(random_state=0)
     for n_rows in (100, *sizes):  # the first are to load code and to start threads
         data = DATA[row.family](n_rows=n_rows)
         for call, answer in family_calls(estimator, data):
             peak = peak_of(answer)[1]
             if n_rows != 100:
-                print(json.dumps({"call": f"{row}.{call}", "n_rows": n_rows, "peak": peak}))
+                yield {"call": f"{row}.{call}", "n_rows": n_rows, "peak": peak}
 
 
-def main(name, budget, n_levels, *sizes):
-    torch.set_num_threads(2)
-    halfseen.config.set(memory_budget=budget)
-    if name in list(Family):
-        for row in OTHERS:
-            if row.family == name and "skeleton" not in row.name:
-                measure_family(row, *([size // 30 for size in sizes] if "miwae" in row.name else sizes))
-        return
-    row = next(row for row in ESTIMATORS if row.name == name)
+def measure_table(row, n_levels, *sizes):
+    """Yields the peaks of an estimator of tables."""
     levels = list(range(n_levels))
     schema = {f"x{j}": {"kind": "categorical", "levels": levels} for j in range(2)} if n_levels else None
     estimator = row.make(random_state=0, schema=schema)
-    if row.slow:  # the time that a call takes depends on these, its memory does not
+    if isinstance(estimator, BaseLatentImputer):  # time depends on these, memory does not
         estimator.set_params(max_epochs=1, n_imputation_draws=16)
     for n_rows in (400, *sizes):  # the first are to load code and to start threads
         table = tables(n_rows, n_levels)
@@ -110,8 +105,24 @@ def main(name, budget, n_levels, *sizes):
                 continue
             peak = peak_of(answer)[1]
             if n_rows != 400:
-                print(json.dumps({"call": call, "n_rows": n_rows, "table": table.nbytes, "peak": peak}))
+                yield {"call": call, "n_rows": n_rows, "peak": peak}
 
 
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
+def measure(name, budget, n_levels, *sizes):
+    """Returns the peaks of an estimator of tables, or of all of another family, with two threads."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(2)
+    halfseen.config.set(memory_budget=budget)
+    if name not in list(Family):
+        return list(measure_table(next(row for row in ESTIMATORS if row.name == name), n_levels, *sizes))
+    rows = [row for row in OTHERS if row.family == name and "skeleton" not in row.name]
+    fewer = {row: [size // 30 for size in sizes] if "miwae" in row.name else sizes for row in rows}
+    return [found for row in rows for found in measure_family(row, *fewer[row])]
+
+
+def peaks(name, budget, n_levels, *sizes):
+    """Returns what `measure` finds in a new process."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(measure, name, budget, n_levels, *sizes).result()

@@ -104,7 +104,7 @@ def test_levels_are_drawn_as_often_as_their_probabilities_say(row, case):
     modelled = [names(table).index(column.name) for column in imputer.schema_ if column.modelled]
     complete = np.flatnonzero(~missing(table)[:, modelled].any(axis=1))[0]
     for name in levels:
-        hole = hide(take(table, [complete] * 1500), np.array(names(table)) == name)
+        hole = hide(take(table, [complete] * 700), np.array(names(table)) == name)
         drawn = cells(imputer.sample(hole)[0])[names(table).index(name)]
         expected = imputer.class_probabilities(take(hole, [0]))[name][0] * len(hole)
         counts = np.array([drawn.count(level) for level in levels[name]])
