@@ -18,14 +18,14 @@ FRAGMENT = re.compile(rf"(\d+|[a-z][a-z0-9]*(-[a-z0-9]+)*)\.({KINDS})\.md")
 
 
 @pytest.mark.parametrize("name", halfseen.__all__)
-def test_a_public_name_exists_and_says_what_it_is(name):
+def test_a_public_name_exists_and_is_documented(name):
     thing = getattr(halfseen, name)
     if inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing):
         assert inspect.getdoc(thing), f"halfseen.{name} has no docstring"
 
 
 @pytest.mark.parametrize("name", [n for n in halfseen.__all__ if inspect.isclass(getattr(halfseen, n))])
-def test_a_public_method_says_what_it_does(name):
+def test_a_public_method_is_documented(name):
     for method, function in inspect.getmembers(getattr(halfseen, name), inspect.isfunction):
         if not method.startswith("_") and function.__module__.startswith("halfseen."):
             assert inspect.getdoc(function), f"halfseen.{name}.{method} has no docstring"

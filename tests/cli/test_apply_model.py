@@ -96,7 +96,7 @@ def test_levels_that_training_did_not_have_are_kept_and_announced(call, model, t
     assert read_rows(tmp_path / "filled.csv")[1][4] == "zz"
 
 
-def test_draws_of_a_saved_imputer_are_numbered_and_their_limits_said(call, model, tmp_path):
+def test_draws_of_a_saved_imputer_are_numbered_and_their_limits_noted(call, model, tmp_path):
     code, _, err = call("impute", "train.csv", "--model", model, "-o", "d.parquet", "--draws", 2)
     assert code == 0
     assert "saved with 0 draws of its parameters, so 2 draws do not include their uncertainty" in err
@@ -127,7 +127,7 @@ def test_a_column_of_another_kind_is_refused_by_name(call, model, tmp_path):
         (["--model", "m.half", "--method", "mean"], "--method: --model applies an imputer that is fitted"),
         (["--model", "m.half", "--save-model", "n.half"], "--save-model: --model applies an imputer"),
         (["--model", "m.half", "--report", "m.half"], "--report would overwrite the file of --model"),
-        (["--model", "broken.half"], "does not say in a readable way how 'amount' is read"),
+        (["--model", "broken.half"], "has no readable entry on how 'amount' is read"),
     ],
 )
 def test_what_cannot_be_applied_is_refused(call, model, tmp_path, arguments, message):

@@ -66,7 +66,7 @@ def read(tmp_path):
         (["9,007,199,254,740,993", "12"], [9007199254740993, 12]),
     ],
 )
-def test_numbers_in_disguise_are_read(cells, numbers):
+def test_numbers_with_units_and_signs_are_read(cells, numbers):
     assert values(cells) == numbers
 
 
@@ -103,9 +103,9 @@ def test_text_that_only_resembles_numbers_stays_text(cells):
         ("a;b\n1.577;2,5\n2.340;3,5\n", [1577, 2340], "other columns"),
         ("a;b\n1.577;2.5\n2.340;3.5\n", [1.577, 2.34], None),
         ("a;b\n1,577;2.5\n2,340;3.5\n", [1577, 2340], "other columns"),
-        ("a;b\n1.577;x\n2.340;y\n", [1.577, 2.34], "nothing in the file tells"),
-        ("a;b\n1,577;x\n2,340;y\n", [1.577, 2.34], "nothing in the file tells"),
-        ("a;b;c\n1.577;2,5;1.5\n2.340;3,5;2.5\n", [1.577, 2.34], "nothing in the file tells"),
+        ("a;b\n1.577;x\n2.340;y\n", [1.577, 2.34], "the file is ambiguous"),
+        ("a;b\n1,577;x\n2,340;y\n", [1.577, 2.34], "the file is ambiguous"),
+        ("a;b;c\n1.577;2,5;1.5\n2.340;3,5;2.5\n", [1.577, 2.34], "the file is ambiguous"),
         ('a,b\n"1,577",x\n"2,340",y\n', [1577, 2340], "commas separate the cells"),
         ("a,b\n1.577,x\n2.340,y\n", [1.577, 2.34], None),
         ("a\tb\n$1,577\tx\n$2,340\ty\n", [1577, 2340], "amounts of money"),
@@ -191,7 +191,7 @@ def test_a_user_makes_such_a_column_numbers_and_the_exceptions_keep_their_text(r
     assert any("except for 'about 5' in line 21: kept as text" in note for note in file.notes)
 
 
-def test_words_that_answer_for_many_numbers_are_named_though_they_are_more_than_a_tenth(read):
+def test_words_in_place_of_many_numbers_are_named_though_they_are_more_than_a_tenth(read):
     incomes = [f"{1000 + 137 * i}" for i in range(40)]
     file = read("income,x\n" + "".join(f"{cell},1\n" for cell in [*incomes, *["prefer not to say"] * 12]))
     (note,) = file.notes
@@ -208,7 +208,7 @@ def test_a_column_that_is_left_alone_is_filled_if_every_column_is_to_be(read):
     assert read(text, overrides={"*": {"fill": True}}).settings["d"] == {"kind": "text"}
 
 
-def test_columns_said_to_have_levels_stay_text(read):
+def test_columns_with_levels_in_the_schema_stay_text(read):
     file = read(
         "p,q,x\n5 kg,1 m,1\n7 kg,2 m,2\n", overrides={"p": "categorical", "q": {"levels": ["1 m", "2 m"]}}
     )
@@ -457,7 +457,7 @@ def test_every_command_reads_formats_alike(run, tmp_path):
     assert (code, "decimal commas" in err) == (0, True)
 
 
-def test_a_schema_file_says_how_cells_are_read(run, tmp_path):
+def test_a_schema_file_determines_how_cells_are_read(run, tmp_path):
     (tmp_path / "in.csv").write_text("a;b\n1.577;1\n;2\n2.340;3\n")
     schema = {"columns": {"a": {"number_format": "1.234,56"}, "b": {"null": ["3"]}}}
     (tmp_path / "schema.json").write_text(json.dumps(schema))

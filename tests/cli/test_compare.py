@@ -75,7 +75,7 @@ def test_the_comparison_on_the_bundled_table_is_printed_kept_and_reported(run, t
     assert f"halfseen compare {PENGUINS}" in page
 
 
-def test_a_second_run_resumes_and_says_the_same(run, table):
+def test_a_second_run_resumes_and_prints_the_same(run, table):
     first, second = (run(table, *QUICK, "-o", "race") for _ in range(2))
     assert "resumed  6 of 6 runs" in second[2]
     assert "resumed" not in first[2]
@@ -114,11 +114,11 @@ def test_all_quick_methods_run_on_a_mixed_table_unless_others_are_named(run):
     assert "1/1" not in out
 
 
-def test_quiet_says_nothing(run, table):
+def test_quiet_prints_nothing(run, table):
     assert run(table, *QUICK, "-q") == (0, "", "")
 
 
-def test_long_tables_are_cut_and_this_is_said(run, table):
+def test_long_tables_are_subsampled_with_a_note(run, table):
     _, _, err = run(table, *QUICK, "--max-rows", 40)
     assert "40 of 60 rows are used" in err
 

@@ -40,7 +40,7 @@ def test_one_data_set_is_shown(run, tmp_path, monkeypatch):
     assert "is not the file that data set 'mnist' needs" in " ".join(run("datasets", "mnist")[1].split())
 
 
-def test_a_file_that_is_right_is_said_to_be(run, shared_data, monkeypatch):
+def test_a_correct_file_is_reported_as_correct(run, shared_data, monkeypatch):
     assert "its checksum is right" in run("datasets", "mice_sets/nhanes", "--data-home", shared_data)[1]
 
 

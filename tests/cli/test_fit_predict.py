@@ -108,7 +108,7 @@ def test_rows_without_a_target_teach_a_circuit_what_the_inputs_are_like(call, tr
     assert "the circuit also learns from the inputs of 8 rows without a target" in err
 
 
-def test_auto_says_why_and_makes_a_report(call, training, tmp_path, monkeypatch):
+def test_auto_states_its_reason_and_makes_a_report(call, training, tmp_path, monkeypatch):
     from halfseen.cli import fit
 
     monkeypatch.setattr(fit, "SAVED", ("boosting", "baseline"))

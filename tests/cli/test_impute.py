@@ -254,7 +254,7 @@ def test_a_terminal_gets_a_bar_and_lines_at_once():
     assert "a[b]c.csv" in screen.getvalue()
 
 
-def test_elsewhere_lines_appear_at_once_and_a_long_step_says_how_far_it_is(monkeypatch):
+def test_without_a_terminal_lines_appear_at_once_and_a_long_step_reports_its_progress(monkeypatch):
     monkeypatch.setattr(progress, "BEATS", (0.01, 0.02, 0.05))
     screen = io.StringIO()
     reporter = Reporter(console=Console(file=screen))
@@ -369,7 +369,7 @@ def test_an_unknown_option_is_refused(run, table, tmp_path):
     check_refusal(*run("impute", table, "--magic"), "--magic", tmp_path, ["in.csv"])
 
 
-def test_a_report_can_say_how_well_known_cells_are_filled(tmp_path):
+def test_a_report_can_evaluate_the_method_on_known_cells(tmp_path):
     report = tmp_path / "r.html"
     command = ["impute", PENGUINS, "-o", str(tmp_path / "o.csv"), "--report", str(report), "--quiet"]
     assert main([*command, "--evaluate"]) == 0
@@ -382,7 +382,7 @@ def test_a_report_can_say_how_well_known_cells_are_filled(tmp_path):
     assert "Accuracy on known values" not in report.read_text()
 
 
-def test_a_line_and_the_report_say_what_was_chosen_and_why(tmp_path, capsys):
+def test_a_line_and_the_report_state_what_was_chosen_and_why(tmp_path, capsys):
     report = tmp_path / "r.html"
     command = ["impute", PENGUINS, "-o", str(tmp_path / "o.csv"), "--seed", "1", "--max-seconds", "30"]
     assert main([*command, "--report", str(report)]) == 0

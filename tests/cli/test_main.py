@@ -87,7 +87,7 @@ def test_an_error_is_one_line_and_an_exit_code(run, table, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("case", ["a value", "arrow", "memory", "a defect"])
-def test_tests_see_a_defect_with_its_traceback(run, table, monkeypatch, case):
+def test_with_debugging_a_defect_has_its_traceback(run, table, monkeypatch, case):
     error, _, _ = ERRORS[case]
     fail_with(monkeypatch, error)
     with pytest.raises(type(error)):
@@ -166,7 +166,7 @@ def test_a_model_that_fails_costs_nothing_of_the_table(run, table, monkeypatch, 
     assert sorted(os.listdir(table.parent)) == ["in.csv", "out.csv"]
 
 
-def test_an_interrupted_report_says_that_the_table_was_written(run, table, monkeypatch):
+def test_the_error_of_an_interrupted_report_mentions_that_the_table_was_written(run, table, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
 
@@ -281,7 +281,7 @@ def test_an_interruption_is_one_line_and_nothing_is_written(run, table, monkeypa
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_heard_enough_is_no_error(tmp_path):
+def test_a_closed_pipe_is_no_error(tmp_path):
     command = f"'{sys.executable}' -m halfseen ampute '{PENGUINS}' -o - | head -c 10; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr

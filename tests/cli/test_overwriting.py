@@ -69,7 +69,7 @@ def test_an_input_is_not_overwritten(run, inputs, command, spelling):
     check_refused(run, inputs, [path if part == "PATH" else part for part in COMMANDS[command]])
 
 
-def test_the_refusal_says_how_to_replace_the_input(run, inputs):
+def test_the_error_states_how_to_replace_the_input(run, inputs):
     _, _, err = run("impute", "in.csv", "-o", "./in.csv")
     assert err == (
         "halfseen: error: ./in.csv: --output would overwrite the input: give another name, "

@@ -88,7 +88,7 @@ def test_several_files_are_described_as_one_table(call, folder):
         (["fit", "mixed", "--target", "y", "--save-model", "m"], "column 'x' is double in mixed/a.csv and"),
     ],
 )
-def test_what_is_wrong_with_several_files_is_said(call, folder, tmp_path, arguments, message):
+def test_errors_with_several_files_name_the_problem(call, folder, tmp_path, arguments, message):
     (tmp_path / "mixed").mkdir()
     (tmp_path / "mixed" / "a.csv").write_text("x,y\n1.5,2\n2.5,3\n")
     (tmp_path / "mixed" / "b.csv").write_text("x,y\nred,2\nblue,3\n")
@@ -145,7 +145,7 @@ def test_a_spreadsheet_is_read_and_written(call, tmp_path):
     assert "bad.xlsx: not a readable xlsx file" in err
 
 
-def test_a_spreadsheet_without_its_package_says_what_to_install(call, tmp_path, monkeypatch):
+def test_the_error_for_a_spreadsheet_names_the_package_to_install(call, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     (tmp_path / "t.xlsx").write_bytes(b"PK")
     code, _, err = call("impute", "t.xlsx", "-o", "u.csv")

@@ -371,7 +371,7 @@ BAD_FILES = {
     "cut.csv.gz": (gzip.compress(b"a,b\n" + b"1,2\n" * 1000)[:-12], "gzip file is truncated"),
     "broken.csv.gz": (b"\x1f\x8b\x08\x00" + bytes(6) + b"\xff" * 40, "gzip file is damaged"),
     "plain.csv.gz": (b"a,b\n1,2\n", "the content is not gzip"),
-    "parquet.csv": (b"PAR1" + bytes(20), "say --from parquet"),
+    "parquet.csv": (b"PAR1" + bytes(20), "use --from parquet"),
     "sheet.csv": (b"PK\x03\x04" + bytes(20), "spreadsheet"),
     "bad.parquet": (b"PAR1junkPAR1", "not a readable parquet file"),
     "bad.feather": (b"ARROW1junk", "not a readable feather file"),

@@ -17,7 +17,7 @@ def row(request):
 
 
 @pytest.mark.parametrize("other", [row for row in IMPUTERS if not row.has_density], ids=str)
-def test_an_imputer_without_a_density_says_why_it_has_no_scores(other):
+def test_the_error_of_an_imputer_without_a_density_gives_the_reason(other):
     imputer = other.make()
     for name in ("score", "score_samples"):
         assert not hasattr(imputer, name)

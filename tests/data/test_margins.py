@@ -192,7 +192,7 @@ def test_tensors_that_are_no_margin_are_refused():
     ],
     ids=str,
 )
-def test_a_link_is_undone_by_its_inverse_and_has_the_slope_it_says(link):
+def test_a_link_is_undone_by_its_inverse_and_has_its_slope(link):
     x = torch.linspace(0.2, 25, 200, dtype=torch.float64).requires_grad_()
     u = link.forward(x)
     (slope,) = torch.autograd.grad(u.sum(), x)

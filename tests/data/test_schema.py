@@ -111,7 +111,7 @@ def test_names_distinguish_identifiers_and_codes_from_counts(name, cells, kind):
     assert infer(list(cells), name=name).kind == kind
 
 
-def test_names_of_array_columns_say_nothing():
+def test_names_of_array_columns_are_not_used_for_inference():
     array = np.column_stack([np.arange(30.0), np.arange(30.0) + 7])
     assert [column.kind for column in Schema.infer(Table(array))] == ["count", "count"]
 
@@ -309,7 +309,7 @@ def test_settings_are_read_from_json_by_name_or_from_a_saved_schema(tmp_path):
         (b'{"columns": 3}', r'must contain {"columns": {name: settings}}'),
     ],
 )
-def test_schema_files_that_say_nothing_are_refused(tmp_path, content, message):
+def test_schema_files_without_content_are_refused(tmp_path, content, message):
     path = tmp_path / "schema.json"
     if content is not None:
         path.write_bytes(content)
@@ -575,7 +575,7 @@ def test_text_that_no_model_sees_but_that_looks_like_numbers_is_announced():
         ([*map(str, range(10, 40)), "a", "b", "c", "d"], {}),
     ],
 )
-def test_names_and_codes_are_not_taken_for_numbers_in_disguise(cells, overrides):
+def test_names_and_codes_are_not_taken_for_numbers(cells, overrides):
     with warnings.catch_warnings():
         warnings.simplefilter("error", HalfseenWarning)
         Schema.infer(Table(pd.DataFrame({"x": cells})), overrides)

@@ -112,7 +112,7 @@ def test_arrays_have_no_rules():
 
 @pytest.mark.parametrize("rate", [0.3, COINCIDENCE], ids=str)
 @pytest.mark.parametrize("seed", range(4))
-def test_cells_missing_at_random_show_rules_as_rarely_as_is_said(seed, rate):
+def test_cells_missing_at_random_rarely_lead_to_rules(seed, rate):
     """25 wide tables per case in which a column is missing at `rate` where another has one of its levels."""
     rng = np.random.default_rng([seed, int(10 * rate)])
     n_found = 0
@@ -199,7 +199,7 @@ def test_rules_can_be_switched_off(schema):
 def test_a_rule_of_the_schema_holds_however_few_rows_show_it():
     frame = clinic(n_men=3, n_women=20)
     with pytest.warns(
-        HalfseenWarning, match="'pregnant' is left empty where 'sex' is 'm', as the schema says"
+        HalfseenWarning, match="'pregnant' is left empty where 'sex' is 'm', as the schema requires"
     ):
         imputer = GaussianImputer(schema={"pregnant": {"skip": RULE}}, random_state=0).fit(frame)
     assert imputer.transform(frame)["pregnant"].isna().equals(frame["sex"] == "m")
@@ -265,7 +265,7 @@ def test_rules_that_make_no_sense_are_refused(schema, message):
 
 
 @quiet
-def test_why_cells_stay_empty_is_said_in_words():
+def test_the_reason_why_cells_stay_empty_is_a_sentence():
     frame = clinic(n_men=80, n_women=160)
     frame["weeks"] = np.where(
         frame["pregnant"] == "yes", np.random.default_rng(1).integers(4, 40, 240), np.nan

@@ -89,7 +89,7 @@ def test_the_folder_comes_from_the_variable_unless_named(folder, monkeypatch):
     assert not is_present(describe_dataset("table"), folder / "elsewhere")
 
 
-def test_what_is_not_there_is_said(folder, monkeypatch):
+def test_an_error_names_what_is_not_there(folder, monkeypatch):
     with pytest.raises(DataSetError, match=r"folder '.*elsewhere', given by data_home, does not exist"):
         load("table", folder / "elsewhere")
     monkeypatch.setenv("HALFSEEN_DATA", "/no/such/folder")
@@ -130,7 +130,7 @@ def test_unknown_names_are_refused_with_a_hint(folder):
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_registry_says_all_that_a_user_must_know(name):
+def test_the_registry_is_complete(name):
     known = describe_dataset(name)
     assert re.fullmatch(r"[0-9a-f]{64}", known.sha256)
     assert known.path.startswith(name.split("/")[0] + "/")
@@ -144,7 +144,7 @@ def test_the_registry_says_all_that_a_user_must_know(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names())
-def test_every_data_set_is_what_the_registry_says(shared_data, name):
+def test_every_data_set_agrees_with_the_registry(shared_data, name):
     known = describe_dataset(name)
     loaded = load(name, shared_data, "pandas" if known.is_table else None)
     if not known.is_table:

@@ -92,7 +92,7 @@ def test_densities_and_means_of_a_mixture_equal_sums_and_integrals():
     assert problem.predict_bayes(row)[0, 0] == 0.4
 
 
-def test_of_a_row_that_shows_nothing_a_mixture_knows_the_mean_only():
+def test_a_mixture_predicts_the_mean_for_a_row_without_observed_values():
     problem = MixtureOfGaussians.draw(random_state=0)
     nothing = np.full((1, 5), np.nan)
     np.testing.assert_allclose(problem.predict_bayes(nothing), 0.0, atol=EXACT)

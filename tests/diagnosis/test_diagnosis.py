@@ -107,7 +107,7 @@ def test_prediction_of_random_missingness_is_no_better_than_chance():
     assert stats.ttest_1samp(aucs, 0.5).pvalue > FAILURE_RATE
 
 
-def test_columns_with_too_few_missing_values_say_so_and_come_last():
+def test_columns_with_too_few_missing_values_are_marked_and_come_last():
     x = np.random.default_rng(0).normal(size=(100, 3))
     x[:5, 0] = np.nan
     x[:50, 1] = np.nan
@@ -232,7 +232,7 @@ def test_odd_tables_are_described_too(case):
     assert diagnosis.readings
 
 
-def test_the_words_never_say_that_mcar_holds(mixed):
+def test_the_text_never_claims_that_mcar_holds(mixed):
     for table in (*TABLES.values(), mixed, halfseen.datasets.load_penguins("pandas")):
         text = str(halfseen.describe(table))
         assert not re.search(
@@ -261,7 +261,7 @@ def test_a_test_with_low_power_is_described_as_such():
     )
 
 
-def test_columns_that_are_always_missing_together_speak_once():
+def test_columns_that_are_always_missing_together_are_described_once():
     generator = np.random.default_rng(0)
     frame = pd.DataFrame(generator.normal(size=(300, 4)), columns=list("abcd"))
     frame.loc[frame["a"] > 0.5, ["b", "c"]] = np.nan

@@ -128,7 +128,7 @@ def test_sites_of_extreme_probits_are_finite_and_never_negative(slope, loc):
 
 
 @pytest.mark.parametrize("make", [random_bump, random_probit])
-def test_inactive_features_say_nothing_and_never_move(make):
+def test_inactive_features_contribute_nothing_and_never_change(make):
     mask = make(0)
     active = torch.tensor([True, False, True])
     mask = type(mask)(active, mask.coefficients)

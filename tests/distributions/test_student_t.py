@@ -8,7 +8,7 @@ from halfseen.distributions.student_t import student_t_cdf
 
 
 @pytest.mark.parametrize(("df", "tolerance"), [(3.0, 1.1e-5), (5.0, 2e-7), (7.0, 1e-8), (1e6, 1e-12)])
-def test_the_distribution_function_is_as_exact_as_it_says(df, tolerance):
+def test_the_distribution_function_is_as_exact_as_documented(df, tolerance):
     t = torch.linspace(-30, 30, 6001, dtype=torch.float64)
     exact = torch.from_numpy(special.stdtr(df, t.numpy()))
     torch.testing.assert_close(student_t_cdf(t, torch.tensor(df).double()), exact, rtol=0, atol=tolerance)

@@ -82,7 +82,7 @@ def test_other_numbers_have_no_natural_limits(values):
     assert not found.firm
 
 
-def test_a_bound_may_be_said_to_clip_only():
+def test_a_bound_may_only_clip():
     assert schema_of([1.0, 2.0, 3.5], maximum=9.0).firm
     assert not schema_of([1.0, 2.0, 3.5], maximum=9.0, firm=False).firm
     with pytest.raises(SchemaError, match="firm must be true or false, got 1"):

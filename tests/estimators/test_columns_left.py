@@ -121,7 +121,7 @@ def test_a_schema_entry_fills_a_column_all_the_same(cells, value, schema):
 
 def test_a_schema_entry_leaves_a_column_that_would_be_filled():
     imputer = GaussianImputer(schema={"age": {"fill": False}}).fit(patients())
-    assert imputer.columns_left_ == {"age": "is not imputed, as the schema says"}
+    assert imputer.columns_left_ == {"age": "is not imputed, as the schema requires"}
     assert imputer.transform(patients())["age"].isna().sum() == 1
     array = patients().to_numpy()
     assert np.isnan(GaussianImputer(schema={0: {"fill": False}}).fit_transform(array)).sum() == 1
@@ -143,7 +143,7 @@ def test_settings_of_filling_are_checked(schema, message):
 def test_an_entry_of_a_column_comes_before_the_one_for_every_column():
     schema = {"*": {"fill": True}, "c": {"fill": False}}
     imputer = GaussianImputer(schema=schema).fit(patients(c=half("yes")))
-    assert imputer.columns_left_ == {"c": "is not imputed, as the schema says"}
+    assert imputer.columns_left_ == {"c": "is not imputed, as the schema requires"}
 
 
 def test_a_column_named_by_a_star_is_that_column():

@@ -242,7 +242,7 @@ def test_of_several_starts_that_with_the_best_held_out_bound_is_kept():
     assert min(several.history_.validation_loss) <= min(first.history_.validation_loss)
 
 
-def test_poor_weights_warn_and_say_what_to_do():
+def test_poor_weights_warn_with_a_remedy():
     table = line()
     imputer = MIWAEImputer(random_state=0, **{**SMALL, "n_imputation_draws": 200}).fit(table)
     with torch.no_grad():  # a posterior in the wrong place, and no proposal to help

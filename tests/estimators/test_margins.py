@@ -103,7 +103,7 @@ def test_transform_is_the_mean_of_many_draws(name):
 
 
 @pytest.mark.parametrize("name", MARGINS)
-def test_intervals_hold_what_they_say_also_of_values_that_have_probabilities(name):
+def test_intervals_cover_at_their_level_also_for_values_with_probabilities(name):
     covered = []
     for seed in range(4):
         complete, table, hidden = correlated(name, seed=seed)

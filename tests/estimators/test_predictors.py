@@ -157,7 +157,7 @@ def test_no_rows_in_gives_no_rows_out(of_penguins, penguins):
     assert [end.shape for end in of_penguins.predict_interval(penguins[0].iloc[:0])] == [(0,), (0,)]
 
 
-def test_columns_that_say_nothing_give_the_mean_of_the_target():
+def test_uninformative_columns_give_the_mean_of_the_target():
     X = np.column_stack([np.full(30, 7.5), np.full(30, -1.0)])
     y = np.random.default_rng(0).normal(size=30)
     np.testing.assert_allclose(GaussianRegressor().fit(X, y).predict(X), y.mean(), rtol=1e-9)

@@ -237,7 +237,7 @@ def test_the_expected_score_is_that_of_the_choice_in_other_folds():
         ([1.05, 0.95, 1.0, 1.02], 0, "Nothing is missing in this table"),
     ],
 )
-def test_whether_to_impute_is_said_in_words(imputing, n_missing, start):
+def test_the_summary_states_whether_to_impute(imputing, n_missing, start):
     comparison = make_comparison({"plain": [1.0, 1.0, 1.01, 0.99], "imputes": imputing})
     treatments = {"plain": Treatment.NONE, "imputes": Treatment.IMPUTED}
     assert say_whether_to_impute(comparison, treatments, n_missing).startswith(start)
@@ -259,7 +259,7 @@ def test_imputing_for_rows_with_more_missing_values_is_advised_where_it_helps():
     )
 
 
-def test_more_missing_values_at_prediction_time_are_said_in_words():
+def test_the_summary_describes_the_effect_of_more_missing_values_at_prediction_time():
     losses = {"a": [0.1, 0.11, 0.12], "b": [0.5, 0.51, 0.52]}
     words = say_missingness(make_comparison(losses, rates=(0.0, 0.5)))
     assert words.startswith("With 50% of the known values of new rows removed, a has log-loss 0.610")

@@ -36,7 +36,7 @@ def test_better_compares_means_over_the_same_data(by, outcome):
     )
 
 
-def test_equal_is_not_better_and_less_is_better_where_said():
+def test_equal_is_not_better_and_less_is_better_where_the_metric_is_an_error():
     assert Better("a", "b", on="r2").judge(evidence((1, "a", 0, 0.5), (1, "b", 0, 0.5))).outcome == "not met"
     runs = (1, "a", 0, 0.1), (1, "b", 0, 0.5)
     assert Better("a", "b", on="r2").judge(evidence(*runs)).outcome == "not met"
@@ -59,7 +59,7 @@ def test_a_failed_run_counts_against_the_model_that_made_it():
     ).outcome == "not met"  # fmt: skip
 
 
-def test_within_must_hold_in_every_setting_it_speaks_of():
+def test_within_must_hold_in_every_setting_of_its_condition():
     runs = evidence((1, "a", 0, 0.50), (1, "a", 1, 0.54), (2, "a", 0, 0.40))
     assert Within("a", on="r2", of=0.5, by=0.11).judge(runs).outcome == "met"
     verdict = Within("a", on="r2", of=0.5, by=0.05).judge(runs)
@@ -101,7 +101,7 @@ def test_without_runs_a_claim_cannot_be_tested(claim):
     assert claim.judge(evidence((1, "a", 0, 0.5))).outcome == "not testable"
 
 
-def test_claims_say_what_they_claim():
+def test_claims_are_written_in_words():
     assert str(Better("a", "b", on="r2")) == "a is better than b in r2"
     assert (
         str(Within("a", "r2", 0.5, 0.1, where={"d": (1, 2)})) == "a is within 0.1 of 0.5 in r2 (d = 1 or 2)"

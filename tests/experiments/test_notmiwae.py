@@ -89,7 +89,7 @@ def test_of_models_of_missingness_the_learned_curves_are_kept():
     assert curve[-1] > 0.95
 
 
-def test_the_models_that_claims_speak_of_run_on_all_tables_with_five_seeds():
+def test_the_models_in_claims_run_on_all_tables_with_five_seeds():
     for scale in ("small", "paper"):
         cells = EXPERIMENT.cells(scale)
         for model in (KNOWN, PROBIT, GAUSSIAN):

@@ -72,7 +72,7 @@ def test_a_score_has_the_moments_of_the_sum_that_it_is(kind):
 
 
 @pytest.mark.parametrize("kind", LAWS)
-def test_scores_do_not_change_what_is_said_of_features(kind):
+def test_scores_do_not_change_the_joint_of_the_features(kind):
     law, batch = make_law(kind), every_pattern()
     scored = with_scores(law, torch.from_numpy(np.random.default_rng(2).normal(size=(3, 4))))
     for part, whole in zip(law.moments(batch), condition(scored, batch, 4), strict=True):

@@ -66,7 +66,7 @@ def test_beyond_the_farthest_value_seen_cells_are_missing_and_short_of_it_they_a
 
 
 @pytest.mark.parametrize("name", ["known, up", "known, down", "free", "shared, up", "shared, down"])
-def test_at_the_farthest_value_the_odds_are_even_and_rise_as_steeply_as_said(name, generator):
+def test_at_the_farthest_value_the_odds_are_even_and_have_the_given_slope(name, generator):
     batch = rows(generator)
     model, directions = started(name, batch, generator)
     edge = edges(batch, directions)

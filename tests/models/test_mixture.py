@@ -248,7 +248,7 @@ def test_draws_of_levels_and_the_sign_of_a_number_have_their_joint_frequencies(g
     assert stats.chisquare(counts.ravel(), expected.ravel() * len(draws)).pvalue > FAILURE_RATE
 
 
-def test_levels_fall_as_their_uniforms_say_and_the_last_takes_what_rounding_leaves():
+def test_levels_follow_their_uniforms_and_the_last_takes_what_rounding_leaves():
     model = DiagonalMixture(n_features=10, n_components=1, blocks=[(0, 10)]).double()
     batch = Incomplete(torch.zeros(4, 10, dtype=torch.float64), torch.zeros(4, 10, dtype=torch.bool))
     chances = torch.tensor([[1e-12], [0.3999], [0.4001], [1.0]], dtype=torch.float64)

@@ -96,7 +96,7 @@ def test_what_is_promised_is_there(page):
         assert words in text, words
 
 
-def test_the_page_never_says_that_mcar_holds(page):
+def test_the_page_never_claims_that_mcar_holds(page):
     complete = halfseen.describe(np.random.default_rng(0).normal(size=(100, 3)))
     random = np.random.default_rng(0).normal(size=(200, 3))
     random[np.random.default_rng(1).random(random.shape) < 0.2] = np.nan

@@ -76,7 +76,7 @@ def test_each_column_with_missing_values_has_a_verdict(summary):
     assert found["e"]["why"].endswith("3 values left empty: does not apply.")
 
 
-def test_the_first_lines_say_what_was_missing_how_well_it_is_filled_and_what_not_to_trust(summary):
+def test_the_first_lines_state_what_was_missing_how_well_it_is_imputed_and_what_is_unreliable(summary):
     lines = impute_lines(summary, judge_columns(summary))
     assert (
         lines[0]
@@ -138,7 +138,7 @@ def comparison():
     }  # fmt: skip
 
 
-def test_a_comparison_says_which_columns_are_worth_filling(comparison):
+def test_a_comparison_names_the_columns_that_are_worth_imputing(comparison):
     found = judge_compared(comparison)
     assert [(one["name"], one["verdict"], one["method"]) for one in found] == [
         ("a", "good", "new"), ("b", "poor", "new"),

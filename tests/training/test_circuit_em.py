@@ -27,7 +27,7 @@ def test_the_penalised_likelihood_of_incomplete_and_partly_labelled_rows_never_f
     assert gains[0] > 1e-3
 
 
-def test_rows_are_counted_alike_in_pieces_and_the_callback_is_told_the_objective():
+def test_counts_do_not_depend_on_chunks_and_the_callback_receives_the_objective():
     answers = []
     for n_rows in (7, 100):
         circuit, told = random_circuit("trees"), []

@@ -384,7 +384,7 @@ def test_a_checkpoint_is_also_written_while_training_goes_on(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("in_gradient", [False, True])
-def test_a_value_that_is_not_finite_halves_the_learning_rate_and_says_so(in_gradient):
+def test_a_value_that_is_not_finite_halves_the_learning_rate_with_a_warning(in_gradient):
     objective = Poisoned(NoisySquare(0.3), at=(8,), in_gradient=in_gradient)  # in the second epoch
     with pytest.warns(
         HalfseenWarning, match="In epoch 2 the training loss was nan"

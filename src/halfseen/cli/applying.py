@@ -84,7 +84,7 @@ def check_model(model: Any, path: str, needs: str, instead: str) -> Any:
 def read_new_rows(
     path: str, model: Any, reporter: Reporter, *, target: str | None = None, **reading: Any
 ) -> NewRows:
-    """Read a file, match its columns with those of a model, and tell the user what differs.
+    """Read a file, match its columns with those of a model, and report the differences.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def read_new_rows(
     model : fitted estimator of tables
         The model.
     reporter : Reporter
-        Told of columns that are dropped or extra, of unknown levels, and of drift.
+        Reports columns that are dropped or extra, unknown levels, and drift.
     target : str, optional
         The name of the target in training: neither a dropped nor an extra column.
     **reading : object

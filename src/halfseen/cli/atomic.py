@@ -31,7 +31,7 @@ def check_report(path: str | None) -> None:
     """Refuse a report that could not be made or written, before the work begins."""
     if path is not None:
         check_writable(path)
-        import_module("jinja2")  # of an extra; if it is missing, `main` says what to install
+        import_module("jinja2")  # of an extra; if it is missing, `main` names what to install
 
 
 def check_apart(
@@ -62,7 +62,7 @@ def check_apart(
 
 
 def is_same_file(output: str, other: str, stream: int = 0) -> bool:
-    """Tell whether an output is another file; `stream` is the standard stream that ``-`` stands for there."""
+    """Return whether an output is another file; `stream` is the standard stream that ``-`` means there."""
     if output == other == "-":
         return stream == 1
     one, two = _status(output, 1), _status(other, stream)
@@ -72,7 +72,7 @@ def is_same_file(output: str, other: str, stream: int = 0) -> bool:
     if one is not None or two is not None or "-" in (output, other):
         return False
     paths = [Path(os.path.realpath(path)) for path in (output, other)]
-    # Neither is there yet, and whether the file system tells upper from lower case is not known.
+    # Neither is there yet, and whether the file system distinguishes upper and lower case is not known.
     return paths[0].parent == paths[1].parent and paths[0].name.casefold() == paths[1].name.casefold()
 
 

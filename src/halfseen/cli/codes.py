@@ -33,17 +33,17 @@ _SPELLINGS = sorted(
 
 
 def is_missing_word(texts: pa.Array) -> pa.Array:
-    """Tell which texts mean missing in a column of numbers."""
+    """Return which texts mean missing in a column of numbers."""
     return pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_WORDS, texts.type))
 
 
 def is_formula_error(texts: pa.Array) -> pa.Array:
-    """Tell which texts are errors of a spreadsheet."""
+    """Return which texts are errors of a spreadsheet."""
     return pc.is_in(texts, value_set=pa.array(FORMULA_ERRORS, texts.type))
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a text that a user gave is a number."""
+    """Return whether a text that a user gave is a number."""
     try:
         float(text)
     except ValueError:
@@ -115,7 +115,7 @@ def suspect_numbers(name: str, values: pa.Array | pa.ChunkedArray) -> str | None
 
 
 def _is_minus_one(distinct: Any, counts: Any) -> Any:
-    """Tell which value is -1, repeated, among many whole numbers that are not negative and reach far."""
+    """Return which value is -1, repeated, among many whole numbers that are not negative and reach far."""
     others = distinct[1:]
     held = distinct == -1
     if not held[0] or counts[0] < 2 or len(others) <= 10 or others[-1] <= 20:
@@ -125,7 +125,7 @@ def _is_minus_one(distinct: Any, counts: Any) -> Any:
 
 @np.errstate(over="ignore")  # a range beyond that of floats is infinite, and nothing is far from it
 def _beyond(distinct: Any, counts: Any) -> Any:
-    """Tell which of the distinct values, in order, are codes at the upper end."""
+    """Return which of the distinct values, in order, are codes at the upper end."""
     suspects = np.zeros(len(distinct), dtype=bool)
     is_code = np.isin(distinct, _CODES)
     ordinary = distinct[~is_code]
@@ -148,7 +148,7 @@ def _beyond(distinct: Any, counts: Any) -> Any:
 
 
 def find_placeholders(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Tell which dates stand for something else: 0001-01-01, or those beyond 2500 such as 9999-12-31.
+    """Return which dates stand for something else: 0001-01-01, or those beyond 2500 such as 9999-12-31.
 
     None is one if the others are not all between the years 1000 and 2300.
     """
@@ -176,7 +176,7 @@ def suspect_dates(name: str, values: pa.Array | pa.ChunkedArray) -> str | None:
 
 
 def _is_first_day(days: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Tell which dates are a usual first day, repeated, and farther from the others than these spread."""
+    """Return which dates are a usual first day, repeated, and farther from the others than these spread."""
     held = pc.fill_null(pc.is_in(days, value_set=pa.array(_FIRST_DAYS, pa.date32())), False)
     others = pc.min_max(days.filter(pc.invert(held)).cast(pa.int32())).as_py()
     last = pc.max(days.filter(held).cast(pa.int32())).as_py()

@@ -79,7 +79,7 @@ def read_csv(
     delimiter, encoding : str or None
         Those that the user gave.
     given : dict
-        What the user says about reading cells: the keyword arguments of `make_rules`.
+        How cells are read: the keyword arguments of `make_rules`.
     """
     text, encoding, notes = dialects.decode(data, source, encoding)
     wanted = dialects.parse_delimiter(delimiter) if delimiter is not None else None

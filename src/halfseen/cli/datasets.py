@@ -81,7 +81,7 @@ def _where(data_home: str | None) -> Text:
     folder = data_home or os.environ.get(VARIABLE)
     if not folder:
         return Text(
-            f"\n{len(names())} data sets. Set {VARIABLE}, or pass --data-home, to say where their files are."
+            f"\n{len(names())} data sets. Set {VARIABLE}, or pass --data-home, to the folder of their files."
         )
     return Text(f"\n{len(names())} data sets; looked for in {folder}")
 

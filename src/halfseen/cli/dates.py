@@ -153,7 +153,7 @@ class Dates:
     valid : numpy.ndarray
         The texts with that layout.
     given_year : int or None
-        The first of the hundred years of two-digit years, if the user says so.
+        The first of the hundred years of two-digit years, if the user specifies it.
     """
 
     parts: dict[str, pa.Array]
@@ -173,7 +173,7 @@ class Dates:
 
     @property
     def by_convention(self) -> bool:
-        """Whether the marks alone say that the day comes first: points do."""
+        """Whether the day comes first by the marks alone, as with points."""
         return self.family == "numbers" and usual(self.parts["first"], self.counts, self.valid) == "."
 
     @property
@@ -307,7 +307,7 @@ def split_dates(texts: pa.Array, counts: Integers, first_year: int | None = None
 
 
 def _well_formed(parts: dict[str, pa.Array], family: str, counts: Integers, valid: Mask) -> Mask:
-    """Tell which texts have the usual marks and a time that is whole or absent."""
+    """Return which texts have the usual marks and a time that is whole or absent."""
     first, second = parts["first"], parts["last"]
     alike = as_mask(pc.equal(first, usual(first, counts, valid)))
     alike &= as_mask(pc.equal(second, usual(second, counts, valid)))

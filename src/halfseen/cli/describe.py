@@ -1,4 +1,4 @@
-"""The command ``halfseen describe``: what is missing from a table, and what can be said of why."""
+"""The command ``halfseen describe``: what is missing from a table, and evidence on the reasons."""
 
 import json
 import sys

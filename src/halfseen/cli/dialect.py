@@ -22,8 +22,8 @@ _MARKS = (  # UTF-32 before UTF-16: the little-endian mark of one begins with th
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _FOREIGN = (
-    (b"PAR1", "a Parquet file; say --from parquet"),
-    (b"ARROW1", "an Arrow (feather) file; say --from feather"),
+    (b"PAR1", "a Parquet file; use --from parquet"),
+    (b"ARROW1", "an Arrow (feather) file; use --from feather"),
     (b"PK\x03\x04", "a zip archive or a spreadsheet; export it as csv first"),
     (b"\xd0\xcf\x11\xe0", "an old spreadsheet; export it as csv first"),
     (b"%PDF", "a PDF document"),
@@ -55,12 +55,12 @@ class Dialect:
 
     @property
     def delimiter_name(self) -> str:
-        """The delimiter as a person would say it."""
+        """The delimiter in words."""
         return name_delimiter(self.delimiter)
 
 
 def name_delimiter(delimiter: str) -> str:
-    """Return the delimiter as a person would say it."""
+    """Return the delimiter in words."""
     names = {"\t": "tab", " ": "blank", ",": "comma", ";": "semicolon", "|": "bar", ":": "colon"}
     return names.get(delimiter, repr(delimiter))
 
@@ -134,7 +134,7 @@ def _guess_encoding(data: bytes, source: str) -> tuple[str, list[str]]:
     mixed = (
         f"; {n_utf8:,} other lines are UTF-8, {n_other:,} are not: the file mixes encodings" if n_utf8 else ""
     )
-    note = f"not UTF-8 (line {line}), read as Windows-1252 (Latin-1); --encoding says otherwise{mixed}"
+    note = f"not UTF-8 (line {line}), read as Windows-1252 (Latin-1); use --encoding to change this{mixed}"
     return "cp1252", [note]
 
 

@@ -15,17 +15,17 @@ def as_mask(values: pa.Array) -> Mask:
 
 
 def shown(part: pa.Array) -> Mask:
-    """Tell which texts are not empty; null is."""
+    """Return which texts are not empty; null is."""
     return as_mask(pc.not_equal(part, pa.scalar("", part.type)))
 
 
 def any_match(values: pa.Array, pattern: str) -> bool:
-    """Tell whether a pattern is found in any text."""
+    """Return whether a pattern is found in any text."""
     return bool(pc.any(pc.match_substring_regex(values, pattern)).as_py())
 
 
 def all_match(values: pa.Array, pattern: str) -> bool:
-    """Tell whether a pattern is found in every text."""
+    """Return whether a pattern is found in every text."""
     return bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
 
 

@@ -57,18 +57,18 @@ def line_below(row: int) -> int:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the whole file tells about reading a column.
+    """How the whole file determines the reading of a column.
 
     Parameters
     ----------
     decimal, order : str or None
-        The decimal mark and the order of dates that columns agree on, or the user says.
+        The decimal mark and the order of dates that columns agree on, or the user specifies.
     delimiter : str
         What separates the cells.
     line_of : callable
         Returns the line of the file in which a row begins.
     declared_decimal, declared_order : bool
-        Whether the user says so.
+        Whether the user specifies it.
     """
 
     decimal: str | None
@@ -94,7 +94,7 @@ class Outcome:
     placeholders : pyarrow.Array or None
         Dates that models do not see, such as 9999-12-31; null elsewhere.
     settings : dict
-        What the schema is told of it.
+        Its settings of the schema.
     formats : tuple of str
         What is unusual about its cells, in words.
     notes : tuple of str

@@ -25,12 +25,12 @@ class TableError(ValueError):
 
 
 def debugging() -> bool:
-    """Tell whether errors are raised with their traceback instead of being turned into one line."""
+    """Return whether errors are raised with their traceback instead of being turned into one line."""
     return bool(os.environ.get("HALFSEEN_DEBUG"))
 
 
 def explain_error(error: BaseException) -> tuple[str, int]:
-    """Return what to say of an error, and the exit code."""
+    """Return the message for an error, and the exit code."""
     code = FAILED
     if isinstance(error, ModuleNotFoundError) and _package(error) in EXTRAS:
         package = _package(error)
@@ -53,12 +53,12 @@ def explain_error(error: BaseException) -> tuple[str, int]:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Tell whether an error was raised for users to read."""
+    """Return whether an error was raised for users to read."""
     return type(error).__module__.partition(".")[0] == "halfseen"
 
 
 def is_expected(error: BaseException) -> bool:
-    """Tell whether an error is no sign of a defect, so that its traceback is of no use."""
+    """Return whether an error is no sign of a defect, so that its traceback is of no use."""
     return is_ours(error) or isinstance(error, OSError) or _package(error) in EXTRAS
 
 

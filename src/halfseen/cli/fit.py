@@ -94,7 +94,7 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
 def read_training(
     source: str, name: str, task: str, reporter: Reporter, schema: str | None = None, **reading: Any
 ) -> TrainingTable:
-    """Read a table file with a target; leave out rows without it, and say so.
+    """Read a table file with a target; leave out rows without it, and report their number.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def read_training(
     task : {"auto", "classification", "regression"}
         What to predict.
     reporter : Reporter
-        Told what was read and decided.
+        Reports what was read and decided.
     schema : str, optional
         A schema file.
     **reading : object
@@ -134,7 +134,7 @@ def _target_words(target: Target) -> str:
     classes = [str(one) for one in target.classes]
     more = ", ..." if len(classes) > _SHOWN_CLASSES else ""
     shown = ", ".join(classes[:_SHOWN_CLASSES]) + more
-    return f"{target.name}: classification ({target.reason}: {shown}); --task says otherwise"
+    return f"{target.name}: classification ({target.reason}: {shown}); use --task to change this"
 
 
 def _choose(

@@ -172,7 +172,7 @@ def _complete(
 
 @contextmanager
 def _after_the_table(what: str, request: ImputeRequest) -> Iterator[None]:
-    """Say of a failure that it cost nothing of the table, which was written before."""
+    """Add to an error that the table was written before it occurred."""
     written = f"the table was written to {_where(request)}"
     try:
         yield

@@ -88,7 +88,7 @@ def method_for(context: typer.Context, method: Method) -> Method:
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Tell whether an option is on the command line, rather than at its default."""
+    """Return whether an option is on the command line, rather than at its default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 

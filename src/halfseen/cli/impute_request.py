@@ -78,7 +78,7 @@ def parse_derived(text: str) -> tuple[str, str]:
 
 
 def read_overrides(request: ImputeRequest) -> dict[str, Any] | None:
-    """Return the settings of columns: those of the schema file, and what options say of every column."""
+    """Return the settings of columns, from the schema file and from options that concern every column."""
     overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else {}
     for text in request.derived:
         name, formula = parse_derived(text)

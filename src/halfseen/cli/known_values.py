@@ -77,7 +77,7 @@ def check_known_values(
         warnings.simplefilter("ignore")  # the fit to the whole table has given its warnings
         try:
             return check_fill(rows, incomplete, fill, refitted=refit, seed=seed, level=level, method=method)
-        except ValueError:  # a sample, with values hidden, may leave too little to fit; the page says so
+        except ValueError:  # a sample, with values hidden, may leave too little to fit; the page shows this
             return None
 
 

@@ -32,7 +32,7 @@ class Limited:
     limits : tuple of Limit
         How numbers beyond a limit are written.
     settings : dict
-        What the schema is told: ``censored_below`` and ``censored_above``.
+        The settings of the schema: ``censored_below`` and ``censored_above``.
     notes : tuple of str
         Sentences about it.
     """

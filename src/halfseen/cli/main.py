@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         The exit code: 0 when all went well; 1 when runs of an experiment failed; 2 when the user can mend it
-        and one line says what is wrong; 70 for a defect; 130 when interrupted, 143 when terminated.
+        and one line describes the problem; 70 for a defect; 130 when interrupted, 143 when terminated.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
@@ -41,10 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         word = "terminated" if isinstance(interruption, Terminated) else "interrupted"
         print_error("; ".join([word, *getattr(interruption, "__notes__", [])]))
         return 128 + (interruption.args[0] if isinstance(interruption, Terminated) else signal.SIGINT)
-    except BrokenPipeError:  # who reads standard output has heard enough, as `head` does
+    except BrokenPipeError:  # the reader of standard output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception as error:  # nothing is swallowed: it is raised, or told and turned into an exit code
+    except Exception as error:  # never swallowed: it is raised, or printed and turned into an exit code
         if debugging() and not is_expected(error):
             raise
         message, code = explain_error(error)

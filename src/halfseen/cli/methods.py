@@ -66,7 +66,7 @@ def build(method: str, missingness: str | None = None, **settings: Any) -> Any:
 
 
 def parse_methods(text: str) -> tuple[str, ...]:
-    """Return the names in a list with commas, or say which is unknown."""
+    """Return the names in a list with commas; raise an error if one is unknown."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     unknown = [name for name in names if name not in COMPARED]
     if unknown:

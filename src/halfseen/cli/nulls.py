@@ -40,7 +40,7 @@ def _without_null_value(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def blank_codes(table: pa.Table, rules: Rules) -> pa.Table:
-    """Return typed columns without the values that a user says mean missing."""
+    """Return typed columns without the values that mean missing by the options of the user."""
     for place, field in enumerate(table.schema):
         texts = [text for text in (*rules.nulls, *rules.of(field.name).nulls) if text]
         if not texts or pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
@@ -53,7 +53,7 @@ def blank_codes(table: pa.Table, rules: Rules) -> pa.Table:
 
 
 def _is_coded(column: pa.ChunkedArray, texts: list[str]) -> pa.ChunkedArray:
-    """Tell which cells hold one of the values: numbers by value, others by their text."""
+    """Return which cells hold one of the values: numbers by value, others by their text."""
     if kind_of(column.type) in ("integer", "float"):
         codes = pa.array([float(text) for text in texts if is_number(text)], pa.float64())
         return pc.is_in(column.cast(pa.float64(), safe=False), value_set=codes)

@@ -147,7 +147,7 @@ def parse_number_format(text: str) -> Marks:
     if found is None or (found["group"] and found["group"] == found["decimal"]):
         raise TableError(
             f"--number-format {text!r} is not understood; write the number 1234.56 the way the file does, "
-            "for example 1,234.56 or 1.234,56 or 1234,56, or say COLUMN=text"
+            "for example 1,234.56 or 1.234,56 or 1234,56, or use COLUMN=text"
         )
     group, decimal = found["group"], found["decimal"]
     if decimal is None:
@@ -197,7 +197,7 @@ class Numbers:
         return re.fullmatch(_CURRENCY, unit) is not None
 
     def used_group(self, marks: Marks) -> bool:
-        """Tell whether a thousands separator occurs under a reading."""
+        """Return whether a thousands separator occurs under a reading."""
         fits = pa.array(self.fits[marks])
         return any_match(self.parts["body"].filter(fits), rf"\d(?:{_group_pattern(marks)})\d{{3}}")
 
@@ -210,7 +210,7 @@ def _group_pattern(marks: Marks) -> str:
 
 
 def split_numbers(texts: pa.Array, counts: Integers) -> Numbers:
-    """Cut the distinct texts of a column into parts; `counts` says how many cells hold each."""
+    """Cut the distinct texts of a column into parts; `counts` are the numbers of cells with each text."""
     rest = pc.replace_substring_regex(texts, _TO_FIRST_DIGIT, "")
     before = pc.replace_substring_regex(texts, r"[\d.,].*$", "")
     if any_match(before, "(?:Fr|kr|Rs)$"):

@@ -1,4 +1,4 @@
-"""What becomes of a column: numbers, dates or text, the format of its cells, and what the user is told."""
+"""What becomes of a column: numbers, dates or text, the format of its cells, and the notes for the user."""
 
 import shlex
 from collections import Counter
@@ -42,7 +42,7 @@ _UNMODELLED = {"kind": "text", "fill": False}
 
 
 def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
-    """Return what to tell the user: one sentence for columns that are written alike, then what is special."""
+    """Return the notes for the user: one sentence for columns with the same format, then exceptions."""
     alike: dict[str, list[str]] = {}
     for name, outcome in outcomes.items():
         for form in outcome.formats:
@@ -62,7 +62,7 @@ def finish(draft: Draft, decision: Decision) -> Outcome:
 
 
 def has_three_decimals(draft: Draft) -> bool:
-    """Tell whether every point of a plain column might as well separate thousands."""
+    """Return whether every point of a plain column might as well separate thousands."""
     observed = draft.trimmed.drop_null()
     return all_match(observed[:_SAMPLE], _THREE_DECIMALS) and all_match(observed, _THREE_DECIMALS)
 
@@ -165,7 +165,7 @@ def _finish_three_decimals(draft: Draft, decision: Decision) -> Outcome:
         numbers = split_numbers(texts.dictionary, counts)
         return _finish_numbers(replace(draft, texts=texts, counts=counts), numbers, decision)
     typed = cast_cells(draft.trimmed, "float")
-    doubts = () if decision.decimal else (_doubt(draft, Marks("."), "as nothing in the file tells"),)
+    doubts = () if decision.decimal else (_doubt(draft, Marks("."), "as the file is ambiguous"),)
     return _typed(draft, typed, style_of("float", draft.trimmed.drop_null()), formats=doubts)
 
 
@@ -189,7 +189,7 @@ def _choose_marks(draft: Draft, numbers: Numbers, decision: Decision) -> tuple[M
     if decision.delimiter == ",":
         return _grouped(numbers, readings, "."), "as commas separate the cells"
     plain = [marks for marks in readings if not numbers.used_group(marks)]
-    return _grouped(numbers, plain or readings), "as nothing in the file tells"
+    return _grouped(numbers, plain or readings), "as the file is ambiguous"
 
 
 def _grouped(numbers: Numbers, readings: Sequence[Marks], decimal: str | None = None) -> Marks:
@@ -205,8 +205,8 @@ def _doubt(draft: Draft, marks: Marks, why: str) -> str:
     if decimal != marks.decimal:
         read, other, option = "1234", "1.234", f"1234{decimal}567"
     return (
-        f"cells like {cell}, read as {read} ({why}), which could also be {other}; --number-format "
-        f"COLUMN={option} says so"
+        f"cells like {cell}, read as {read} ({why}), which could also be {other}; if so, use "
+        f"--number-format COLUMN={option}"
     )
 
 

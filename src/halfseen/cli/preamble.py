@@ -31,7 +31,7 @@ class Preamble:
         return len(_cut_lines(self.text))
 
     def note(self) -> str:
-        """Return what a user is told."""
+        """Return the note for the user."""
         lines = "the line above it is" if self.n_lines == 1 else f"the {self.n_lines} lines above it are"
         return f"the table begins in line {self.n_lines + 1}; {lines} not read, and kept in a csv"
 
@@ -82,13 +82,13 @@ def _rows(text: str, delimiter: str | None) -> list[list[str]]:
 
 
 def _fits(text: str, delimiter: str | None) -> bool:
-    """Tell whether all rows have the same number of cells, two at least."""
+    """Return whether all rows have the same number of cells, two at least."""
     rows = _rows(text, delimiter)
     return bool(rows) and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1
 
 
 def _is_padded(text: str, delimiter: str | None) -> bool:
-    """Tell whether the first row is a title, with empty cells up to the width of the table."""
+    """Return whether the first row is a title, with empty cells up to the width of the table."""
     rows = _rows(text, delimiter)
     return len(rows) > _MIN_ROWS and bool(rows[0][0].strip()) and not any(rows[0][1:])
 

@@ -98,7 +98,7 @@ def predicted_columns(model: Any, inputs: pa.Table, level: float) -> dict[str, p
 
 
 def _write(request: PredictRequest, file: TableFile, n_new: int, reporter: Reporter) -> None:
-    """Write a table and say which columns are new, the last ones."""
+    """Write a table and report its new columns, which are the last ones."""
     write_tables([file.table], request.output, file, format=request.output_format)
     where = "standard output" if request.output == "-" else request.output
     names = file.table.column_names[-n_new:]
@@ -106,7 +106,7 @@ def _write(request: PredictRequest, file: TableFile, n_new: int, reporter: Repor
 
 
 def _say_score(model: Any, rows: NewRows, target: str, reporter: Reporter) -> None:
-    """Say how good the predictions are where the target is known already."""
+    """Report the score of the predictions in rows whose target is known."""
     known = rows.file.table[target].is_valid().to_numpy()
     n_known = int(known.sum())
     if n_known < 2:

@@ -78,7 +78,7 @@ def treatments(names: Sequence[str]) -> Mapping[str, Treatment]:
 
 
 def parse_predictors(text: str) -> tuple[str, ...]:
-    """Return the names in a list with commas, or say which is unknown."""
+    """Return the names in a list with commas; raise an error if one is unknown."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     unknown = [name for name in names if name not in COMPARED]
     if unknown or not names:

@@ -1,4 +1,4 @@
-"""What the command line says while it works: on standard error, so that standard output carries data only."""
+"""Messages of the command line: on standard error, so that standard output carries data only."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ from halfseen.cli.errors import one_line
 from halfseen.errors import HalfseenWarning
 
 BEATS = (1.0, 3.0, 10.0)
-"""Seconds after which a step that goes on says so, away from a terminal; then again after each ten."""
+"""Without a terminal, a running step reports after this many seconds, and then every ten seconds."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Step:
 
 
 class Reporter:
-    """Says what is done, one line each and at once; warnings too.
+    """Prints progress and warnings, one line each, as they occur.
 
     Parameters
     ----------
     quiet : bool
-        Whether to say nothing at all.
+        Whether to print nothing.
     console : rich.console.Console, optional
-        Where to say it; standard error if not given.
+        Where to print; standard error if not given.
     """
 
     def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
@@ -52,13 +52,13 @@ class Reporter:
         self.notes: list[str] = []
 
     def say(self, what: str, text: str, style: str = "bold") -> None:
-        """Say one line: a word that is made to stand out, and the rest."""
+        """Print one line: a highlighted word, and the text."""
         if not self.quiet:
             line = Text.assemble((f"{what:>8}", style), "  ", one_line(text))
             self.console.print(line, highlight=False, soft_wrap=True)
 
     def note(self, text: str, style: str = "yellow") -> None:
-        """Say something that belongs into the report too; what was said already is not repeated."""
+        """Print a note that the report contains as well; a note that was printed already is not repeated."""
         text = one_line(text)
         if text not in self.notes:
             self.notes.append(text)
@@ -130,7 +130,7 @@ class Reporter:
 
     @contextmanager
     def _beating(self, what: str, unit: str) -> Iterator[Callable[[Any], None]]:
-        """Say from a thread of its own how far the step is, so that a long epoch is no silence."""
+        """Print from a separate thread how far the step is, so that a long epoch is not silent."""
         last: list[Any] = []
         ended = threading.Event()
         began = time.monotonic()

@@ -94,7 +94,7 @@ def _identifiers(table: pa.Table, what: str) -> list[Any]:
 
 
 def _say_error(predicted: Floats, table: pa.Table, reporter: Reporter) -> None:
-    """Say how good the predictions are where ratings are known already."""
+    """Report the error of the predictions of known ratings."""
     names = [name for name in table.column_names if name in NAMES["rating"]]
     if len(names) != 1 or table[names[0]].null_count == len(predicted):
         return

@@ -55,13 +55,13 @@ def read_like_training(path: str, model: Any, **given: Any) -> TableFile:
     model : fitted estimator of tables
         Has ``schema_``, and ``reading_`` if it was fitted to a file by a command.
     **given : object
-        Options of `read_table`; what they say comes before what the model says.
+        Options of `read_table`, which take precedence over those of the model.
     """
     kept = getattr(model, "reading_", None) or {}
     overrides = _overrides(model.schema_, kept)
     nulls = kept.get("nulls", [])
     if not isinstance(nulls, list) or not all(isinstance(text, str) for text in nulls):
-        raise TableError("the model file does not say in a readable way how cells are read (nulls)")
+        raise TableError("the model file has no readable entry on how cells are read (nulls)")
     given["nulls"] = (*nulls, *given.get("nulls", ()))
     given["default_nulls"] = bool(kept.get("default_nulls", True)) and given.get("default_nulls", True)
     return read_table(path, overrides=overrides, **given)
@@ -71,7 +71,7 @@ def _overrides(schema: Schema, kept: dict[str, Any]) -> dict[str, dict[str, Any]
     """Return reading settings by column: those kept, else text for text and numbers for numbers."""
     columns = kept.get("columns", {})
     if not isinstance(columns, dict):
-        raise TableError("the model file does not say in a readable way how cells are read (columns)")
+        raise TableError("the model file has no readable entry on how cells are read (columns)")
     overrides: dict[str, dict[str, Any]] = {}
     if isinstance(kept.get("target"), str) and isinstance(columns.get(kept["target"], {}), dict):
         overrides[kept["target"]] = columns.get(kept["target"], {})
@@ -81,7 +81,7 @@ def _overrides(schema: Schema, kept: dict[str, Any]) -> dict[str, dict[str, Any]
             key in _KEYS and isinstance(value, _KEYS[key]) for key, value in entry.items()
         )
         if not readable:
-            raise TableError(f"the model file does not say in a readable way how {column.name!r} is read")
+            raise TableError(f"the model file has no readable entry on how {column.name!r} is read")
         if column.storage == "label" and "number_format" not in entry:
             entry = {**entry, "number_format": "text"}
         elif column.storage == "number" and "number_format" not in entry:

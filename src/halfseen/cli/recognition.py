@@ -133,7 +133,7 @@ def _set_aside(draft: Draft, words: pa.Array) -> Draft:
 
 
 def _is_settled(draft: Draft, delimiter: str) -> bool:
-    """Tell whether other columns have no say in what a column is."""
+    """Return whether the kind of a column is decided without other columns."""
     if draft.kind == "float":
         return delimiter == "," or not has_three_decimals(draft)
     return draft.numbers is None and draft.dates is None

@@ -106,7 +106,7 @@ def _only(text: pa.Table, row: int, found: bool) -> Mask:
 
 
 def _repeats_header(text: pa.Table, header: Sequence[str]) -> Mask:
-    """Tell which rows have the name of every column in its place."""
+    """Return which rows have the name of every column in its place."""
     same = np.ones(text.num_rows, dtype=bool)
     if len(header) == 1 or all(re.fullmatch(r"[\d.,\s-]*", name) for name in header):
         return ~same  # one word is as likely a value
@@ -118,7 +118,7 @@ def _repeats_header(text: pa.Table, header: Sequence[str]) -> Mask:
 
 
 def _holds_units(text: pa.Table) -> bool:
-    """Tell whether the first row has units, or nothing, above columns of which some are numbers."""
+    """Return whether the first row has units, or nothing, above columns of which some are numbers."""
     first = [column[0].as_py().strip() for column in text.columns]
     held = [place for place, cell in enumerate(first) if cell]
     if not held or not all(_UNIT.fullmatch(first[place]) for place in held):
@@ -129,7 +129,7 @@ def _holds_units(text: pa.Table) -> bool:
 
 
 def _holds_total(text: pa.Table, row: int) -> bool:
-    """Tell whether the first cell of a row that has text is a word for totals that no other row has there."""
+    """Return whether the first cell with text in a row is a word for totals that no other row has there."""
     for column in text.columns:
         word = column[row].as_py().strip()
         if word:
@@ -139,13 +139,13 @@ def _holds_total(text: pa.Table, row: int) -> bool:
 
 
 def _holds_subtotals(text: pa.Table) -> Mask:
-    """Tell which rows begin with a word for subtotals, which are never values."""
+    """Return which rows begin with a word for subtotals, which are never values."""
     first = pc.utf8_lower(pc.utf8_trim_whitespace(text.column(0)))
     return as_mask(pc.is_in(first, value_set=pa.array(_SUBTOTALS, first.type)).combine_chunks())
 
 
 def _blank_end(text: pa.Table) -> Mask:
-    """Tell which rows at the end of the file have no text."""
+    """Return which rows at the end of the file have no text."""
     blank = np.ones(text.num_rows, dtype=bool)
     for column in text.columns:
         blank &= _blank(column)
@@ -159,7 +159,7 @@ def _blank(column: pa.ChunkedArray) -> Mask:
 
 
 def _is_no_accident(text: pa.Table, blank: Mask) -> bool:
-    """Tell whether so many empty cells leave hardly any row empty by chance; one column tells nothing."""
+    """Return whether so many empty cells leave hardly any row empty by chance; never for one column."""
     if text.num_columns == 1 or not blank.any() or blank.all():
         return False
     shares = [_blank(column)[~blank].mean() for column in text.columns]

@@ -38,7 +38,7 @@ def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter:
     """Runs what is not stored yet, saying how far it is."""
     reporter.say("question", experiment.question)
 
-    def tell(cell: Cell, number: int, total: int) -> None:
+    def report(cell: Cell, number: int, total: int) -> None:
         move(Step(number, total))
         ending = f"failed: {cell.error}" if cell.failed else f"in {cell.seconds:.1f} s"
         where = f"{cell.model} on {show_setting(cell.setting)}, seed {cell.seed}"
@@ -46,7 +46,7 @@ def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter:
 
     with reporter.noting_warnings(), reporter.progress("running", experiment.name, "run") as move:
         try:
-            results = run(experiment, scale, output, fresh=fresh, callback=tell)
+            results = run(experiment, scale, output, fresh=fresh, callback=report)
         except ValueError as error:
             raise TableError(str(error)) from error
     if results.n_reused:

@@ -1,4 +1,4 @@
-"""What a user says about reading cells: texts that mean missing, formats of numbers, orders of dates."""
+"""How a user wants cells to be read: texts that mean missing, formats of numbers, orders of dates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ DEFAULT_NULLS = (
 """Cell texts read as missing unless ``--no-default-nulls``: those of pandas, and the question mark."""
 
 READING_KEYS = ("number_format", "date_order", "first_year", "null")
-"""Settings of a schema file that say how cells are read; models do not see them."""
+"""Settings of a schema file for reading cells; models do not see them."""
 
 _LEVELS = ("binary", "categorical", "ordinal", "identifier", "constant")
 _NUMBERS = ("continuous", "positive", "count")
@@ -23,7 +23,7 @@ _NUMBERS = ("continuous", "positive", "count")
 
 @dataclass(frozen=True)
 class ColumnRules:
-    """What a user says about one column.
+    """How one column is read.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class ColumnRules:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a user says about a file.
+    """How a file is read.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Rules:
     words : bool
         Whether words such as ``unknown`` mean missing in a column of numbers.
     marks, order : Marks, str, or None
-        How numbers and dates are written in columns that do not tell.
+        How numbers and dates are written in ambiguous columns.
     columns : dict of str to ColumnRules
         What holds for single columns.
     notes : tuple of str
@@ -89,7 +89,7 @@ def make_rules(
     """Return the rules for a table with these columns.
 
     A null text that begins with the name of a column and ``=`` holds for that column, any other for all.
-    What the options say of a column comes before what the schema file says.
+    Options take precedence over the schema file.
     """
     rules = Rules(nulls=("", *(DEFAULT_NULLS if default_nulls else ())), words=default_nulls)
     columns = {name: _from_schema(name, overrides[name]) for name in names if overrides and name in overrides}
@@ -171,7 +171,7 @@ def _from_schema(name: str, settings: Any) -> ColumnRules:
 def merge_settings(
     found: Mapping[str, dict[str, Any]], overrides: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the schema settings that models see: what was found in the cells, under what the user said."""
+    """Return the schema settings that models see: what was found in the cells, overridden by the user."""
     every = (overrides or {}).get("*")
     asked = isinstance(every, Mapping) and every.get("fill")  # to fill every column comes first
     found = {

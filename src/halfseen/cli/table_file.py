@@ -59,9 +59,9 @@ class TableFile:
     kept : dict of str to pyarrow.Array
         Cells of a csv that are null in the table but not missing: no model sees them, and their text stays.
     settings : dict of str to object
-        The schema settings for models: what was found while reading, under what the user said.
+        The schema settings for models: what was found while reading, overridden by what the user specified.
     rules : Rules
-        What the user said about cells.
+        How the user wants cells to be read.
     surroundings : Surroundings or None
         What else the text of a csv holds.
     placeholders : dict of str to pyarrow.Array

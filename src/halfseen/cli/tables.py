@@ -44,7 +44,7 @@ _TABBED = (".tsv", ".tab")
 
 
 def find_format(path: str, given: str | None, option: str) -> Format:
-    """Return the format of a file: the one given, else what its name says, else csv for a standard stream."""
+    """Return the format of a file: the one given, else by its name, else csv for a standard stream."""
     if given is not None:
         if given not in _FORMATS:
             raise TableError(f"unknown format {given!r} for {option}; choose from {', '.join(_FORMATS)}")
@@ -55,7 +55,7 @@ def find_format(path: str, given: str | None, option: str) -> Format:
     if suffix not in EXTENSIONS:
         known = " ".join(EXTENSIONS)
         what = f"unknown extension {suffix!r}" if suffix else "no extension"
-        raise TableError(f"{path}: {what}; known are {known} (csv also with .gz), or say {option} csv")
+        raise TableError(f"{path}: {what}; known are {known} (csv also with .gz), or use {option} csv")
     return EXTENSIONS[suffix]
 
 
@@ -95,7 +95,7 @@ def read_table(
     date_orders : sequence of str
         The order of dates in a csv: ``dmy``, ``mdy``, ``ymd``, or ``COLUMN=dmy``.
     overrides : mapping, optional
-        The settings of a schema file, by column. Columns that are said to have levels stay text.
+        The settings of a schema file, by column. Columns with levels stay text.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def check_output(path: str, format: str | None = None) -> None:
     if kind not in ("csv", "jsonl") and path.lower().endswith(".gz"):
         raise TableError(f"{path}: only csv is written through gzip; {kind} files are compressed already")
     if kind == "xlsx":
-        import_module("openpyxl")  # of an extra; if it is missing, `main` says what to install
+        import_module("openpyxl")  # of an extra; if it is missing, `main` names what to install
     if path != "-":
         check_writable(path)
 

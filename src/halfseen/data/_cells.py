@@ -153,7 +153,7 @@ def put_columns(frame: nw.DataFrame[Any], columns: Mapping[int, Any]) -> Any:
 
 
 def _holds(dtype: Any, values: npt.NDArray[Any]) -> bool:
-    """Tells whether a column of a narwhals dtype can hold values of this type."""
+    """Returns whether a column of a narwhals dtype can hold values of this type."""
     sort = values.dtype.kind
     if sort == "O":
         sort = "U" if len(values) and isinstance(values[0], str) else "f"

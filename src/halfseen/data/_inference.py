@@ -27,7 +27,7 @@ from halfseen.errors import SchemaError
 IDENTIFIER_NAME = re.compile(r"((^|[_\W])(id|uuid|guid)|^(index|rownames?|unnamed: ?0))$", re.IGNORECASE)
 CAMEL_IDENTIFIER = re.compile(r"[a-z]I[dD]$")  # PassengerId, customerID
 CODE_NAME = re.compile(r"(^|[_\W])(zip|zip_?code|post_?code|postal_?code|area_?code)$", re.IGNORECASE)
-IDENTIFIER_ROWS = 20  # fewer rows than this and "all different" says nothing
+IDENTIFIER_ROWS = 20  # fewer rows than this and "all different" is no evidence
 ALL_DISTINCT_ROWS = 10  # fewer texts than this may all differ by chance
 SENTENCE_WORDS = 5  # texts with fewer words are names, or levels
 SENTENCES_READ = 1000
@@ -37,7 +37,7 @@ TIME_STEPS = (DAY, 3_600e6, 60e6, 1e6)
 CENSORED = ("censored_below", "censored_above")
 LIMITS = ("minimum", "maximum", "integer", *CENSORED)
 NATURAL_LIMITS = (1.0, 100.0)  # of shares and percentages, which start at 0
-NATURAL_ROWS = 50  # fewer values say nothing about limits
+NATURAL_ROWS = 50  # fewer values are no evidence of limits
 CROWDED = 0.01  # share of values that are in the last tenth before a limit, or at it
 
 
@@ -158,12 +158,12 @@ def _infer_kind(raw: RawColumn, seen: Floats, tally: Tally, *, named: bool) -> t
 
 
 def _is_code(distinct: Floats, n_seen: int) -> bool:
-    """Tells two codes from two measurements in a short table."""
+    """Returns whether two values of a short table are codes, not measurements."""
     return distinct.tolist() == [0.0, 1.0] or n_seen >= BINARY_ROWS
 
 
 def _are_sentences(raw: RawColumn, distinct: Floats) -> bool:
-    """Tells whether texts mostly have as many words as a sentence, by the first of them."""
+    """Returns whether texts mostly have as many words as a sentence, by the first of them."""
     texts = [str(raw.labels[int(i)]) for i in distinct[:SENTENCES_READ]]
     n_words = [sum(any(map(str.isalpha, word)) for word in text.split()) for text in texts]
     return bool(np.median(n_words) >= SENTENCE_WORDS)
@@ -193,7 +193,7 @@ def _infer_number_kind(raw: RawColumn, seen: Floats, distinct: Floats, *, named:
 def _is_whole(raw: RawColumn, values: Floats) -> bool:
     if raw.whole:
         return True
-    # beyond 2**53 every float is whole, which says nothing
+    # beyond 2**53 every float is whole, which is no evidence
     return bool(np.all(values == np.round(values)) and np.abs(values).max(initial=0.0) <= EXACT_INTEGERS)
 
 
@@ -215,7 +215,7 @@ def _bounded(column: Column, raw: RawColumn, seen: Floats, overrides: dict[str, 
             changes[key] = as_code(overrides[key], raw, key)
     changes |= {key: overrides[key] for key in ("integer",) if key in overrides}
     if column.kind == "positive" and "censored_below" in overrides and "minimum" not in overrides:
-        changes["minimum"] = 0.0  # what stands for a censored value says nothing
+        changes["minimum"] = 0.0  # what stands for a censored value is no evidence
     if "minimum" in overrides or "maximum" in overrides or "firm" in overrides:
         changes["firm"] = overrides.get("firm", True)
     low, high = changes.get("minimum"), changes.get("maximum")

@@ -1,4 +1,4 @@
-"""What users say of a column, held against the values that were seen in it; the first misfit is named."""
+"""Checks that the settings of a column fit its values; an error names the first value that does not."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def _reject(raw: RawColumn, broken: npt.NDArray[np.bool_], what: str, besides: s
     if len(rows):
         value, n_seen = _shown(raw.values[rows[0]], raw), (~np.isnan(raw.values)).sum()
         raise SchemaError(
-            f"Column {raw.name!r} cannot {what}, as the schema says: {besides}it contains {value} in row "
+            f"Column {raw.name!r} cannot {what}, as the schema requires: {besides}it contains {value} in row "
             f"{rows[0]} ({len(rows)} of {n_seen} values do not fit). Change the schema or the values."
         )
 

@@ -30,7 +30,7 @@ Cause = Literal["empty", "single", "identifier", "text", "unsupported", "asked"]
 
 @dataclass(frozen=True)
 class SkipRule:
-    """A rule that says where a column does not apply: in rows in which another column has given values."""
+    """A rule by which a column does not apply to rows in which another column has given values."""
 
     column: str
     values: tuple[Any, ...]
@@ -56,7 +56,7 @@ class Column:
     n_observed: int = 0
     n_missing: int = 0
     fill_code: Any = None  # the code that fills a column which no model sees; the only level that was seen
-    fill: bool | None = None  # whether missing cells are filled, where the user says so
+    fill: bool | None = None  # whether missing cells are filled, where the user specifies it
     left: Cause | None = None  # why missing cells are left empty, None if they are filled
     skip: SkipRule | bool | None = None  # where the column does not apply; False if rules are not looked for
     firm: bool = False  # the bounds are the user's or natural ones, which distributions keep to

@@ -13,7 +13,7 @@ class DrawnTables(list[Any]):
     Attributes
     ----------
     reservations : tuple of str
-        Sentences that say why intervals pooled over these tables may be wrong; empty if nothing is known
+        Reasons why intervals pooled over these tables may be wrong; empty if nothing is known
         against them.
 
     Examples

@@ -154,14 +154,14 @@ class Table:
 
 
 def is_frame(native: Any) -> bool:
-    """Tells whether narwhals knows the object as an eager or lazy table."""
+    """Returns whether narwhals knows the object as an eager or lazy table."""
     if isinstance(native, np.ndarray) or nw.dependencies.is_into_dataframe(
         native
     ):  # the usual cases, quickly
         return not isinstance(native, np.ndarray)
     try:
         frame = nw.from_native(native, pass_through=True)
-    except DuplicateError:  # a table, though one that `Table` refuses and says why
+    except DuplicateError:  # a table, though one for which `Table` raises an error
         return True
     return isinstance(frame, nw.DataFrame | nw.LazyFrame)
 

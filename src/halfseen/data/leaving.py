@@ -18,7 +18,7 @@ _HAS: dict[Cause, str] = {
     "empty": "has no observed value",
     "identifier": "looks like an identifier",
     "text": "looks like free text",
-    "asked": "is not imputed, as the schema says",
+    "asked": "is not imputed, as the schema requires",
 }
 
 
@@ -28,11 +28,11 @@ def find_cause(column: Column, n_distinct: int, *, named: bool) -> Cause | None:
     Parameters
     ----------
     column : Column
-        Its kind, and what the user said about filling it.
+        Its kind, and whether the user wants it to be imputed.
     n_distinct : int
         How many distinct values were observed.
     named : bool
-        Whether the table is a data frame; columns of arrays of numbers are filled unless the user says no.
+        Whether the table is a data frame; columns of numeric arrays are imputed unless the user forbids it.
     """
     cause = _inherent_cause(column, n_distinct)
     if cause is not None and column.fill_code is None:
@@ -52,7 +52,7 @@ def _inherent_cause(column: Column, n_distinct: int) -> Cause | None:
 
 
 def explain_left(column: Column) -> str:
-    """Returns why the missing cells of a column are left empty, as what a sentence says of the column."""
+    """Returns why the missing cells of a column are left empty, as the predicate of a sentence."""
     assert column.left is not None
     return _has(column, column.left)
 
@@ -69,10 +69,10 @@ def _has(column: Column, cause: Cause) -> str:
 
 
 def announcements(columns: Sequence[Column], *, named: bool) -> list[str]:
-    """Returns what a user should know: a sentence per column, or one for many columns of which it is true.
+    """Returns notes for the user: one sentence for each column, or for several columns with the same note.
 
-    Said are columns that are left empty or filled without a model, if they have missing cells; nothing of
-    what the user asked for, nor of a single value in an array of numbers.
+    They concern columns that are left empty or imputed without a model, if they have missing cells, except
+    where the user asked for it, and except single values in an array of numbers.
     """
     groups: dict[tuple[Cause, str], list[Column]] = {}
     for column in columns:
@@ -111,7 +111,7 @@ def shortened(names: Sequence[str]) -> str:
 
 
 def _fate(column: Column) -> tuple[Cause | None, str]:
-    """Returns what is to be said of a column, if anything, and what becomes of its missing cells."""
+    """Returns the note on a column, if any, and what becomes of its missing cells."""
     if column.left is not None:
         return column.left, "left empty"
     if column.kind == "all-missing":

@@ -25,7 +25,7 @@ from halfseen.data.margin_fits import (
 from halfseen.data.margins import NARROWEST, Margin, log_mass
 
 LARGEST = 1e100  # numbers beyond stay as they are
-FEWEST_VALUES = 50  # with fewer, a column is Gaussian unless bounds or limits say otherwise
+FEWEST_VALUES = 50  # with fewer, a column is Gaussian unless it has bounds or limits
 MOST_VALUES = 2_000  # on which a choice is based
 MOST_LEVELS = 40  # whole numbers that are thresholds; with more they are nearly continuous
 ATOM_SHARE, ATOM_COUNT = 0.05, 10  # of the values, that one value needs to be an atom
@@ -69,7 +69,7 @@ def bounded_margin(column: Column, values: Floats) -> Margin | None:
 
 
 def _is_ordinary(values: Floats) -> bool:
-    """Tells whether squares neither overflow nor vanish."""
+    """Returns whether squares neither overflow nor vanish."""
     largest = float(np.abs(values).max())
     return largest == 0 or 1 / LARGEST < largest < LARGEST
 
@@ -212,7 +212,7 @@ def _find_atoms(values: Floats) -> Floats:
 
 
 def _looks_normal(values: Floats) -> bool:
-    """Tells whether skewness, kurtosis and the largest distance of distribution functions allow a normal."""
+    """Returns whether skewness, kurtosis and the distance of distribution functions allow a normal."""
     n, spread = len(values), values.std()
     if not 0 < spread < inf:
         return True  # nothing that could be bent, or too large to be squared

@@ -59,11 +59,11 @@ class Schema:
             may be ISO text. They apply to imputed values only: the distribution is restricted to them or,
             with ``firm`` False, values are clipped. Values below ``censored_below`` are known only to be
             below it. With ``fill`` True or False, missing values are imputed or left empty, whatever the kind
-            of the column. ``skip`` is a rule ``{"column": name, "values": [...]}`` that says where the column
-            does not apply, or False if no rule is to be inferred. ``derived`` is a formula of other columns,
-            such as ``"weight / height ** 2"``, from which missing values follow; models do not see such a
-            column unless ``predictor`` is True. The name ``"*"`` stands for all columns that are not named;
-            it accepts ``fill`` and ``skip`` only.
+            of the column. ``skip`` is a rule ``{"column": name, "values": [...]}`` of the rows to which the
+            column does not apply, or False if no rule is to be inferred. ``derived`` is a formula of other
+            columns, such as ``"weight / height ** 2"``, from which missing values follow; models do not see
+            such a column unless ``predictor`` is True. The name ``"*"`` stands for all columns that are not
+            named; it accepts ``fill`` and ``skip`` only.
 
         Raises
         ------
@@ -142,7 +142,7 @@ def _warn_of_merged(raw: RawColumn) -> None:
 
 
 def _warn_of_numbers(raw: RawColumn, column: Column) -> None:
-    """Says of a column of text that no model sees if its cells look like numbers other than plain digits."""
+    """Warns if the cells of a text column that is not modelled look like numbers with separators."""
     if raw.storage != "label" or column.kind not in ("identifier", "text"):
         return
     counts = np.bincount(raw.values[~np.isnan(raw.values)].astype(np.int64), minlength=len(raw.labels))
@@ -152,10 +152,8 @@ def _warn_of_numbers(raw: RawColumn, column: Column) -> None:
         example = raw.labels[int(np.argmax(alike * counts))]
         warn_user(
             f"Column {raw.name!r} is text and is not used by the model, although most of its values look "
-            "like "
-            f"numbers, such as {example!r}. Convert it to numbers, or set its kind in the schema if its "
-            "values "
-            "are identifiers."
+            f"like numbers, such as {example!r}. Convert it to numbers, or set its kind in the schema if "
+            "its values are identifiers."
         )
 
 

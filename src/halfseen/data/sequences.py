@@ -18,7 +18,7 @@ PAD = "Pad all sequences with NaN to one number of steps, and pass the number of
 class Sequences:
     r"""Sequences of steps with features: values, which of them were observed, and where each sequence ends.
 
-    A value that is missing and a step after the end are both not observed; `lengths` tells them apart.
+    A value that is missing and a step after the end are both not observed; `lengths` distinguishes them.
 
     Shapes
     ------
@@ -79,7 +79,7 @@ class Sequences:
 
 
 def read_sequences(X: Any, lengths: Any = None, *, n_features: int | None = None) -> Sequences:
-    """Reads an array of sequences; raises a ValueError that says what is wrong with it and what to do.
+    """Reads an array of sequences; raises a ValueError that describes the problem and a remedy.
 
     Parameters
     ----------

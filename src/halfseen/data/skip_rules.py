@@ -1,6 +1,6 @@
 r"""Structural missingness: columns that do not apply to some rows, such as a pregnancy of men.
 
-A rule says that column *t* does not apply where column *c* has one of the values *V*. Rules come from the
+By a rule, column *t* does not apply where column *c* has one of the values *V*. Rules come from the
 user's schema, or are recognised in the table. A value belongs to *V* if *t* is missing in every row with it
 and there are at least `MIN_ROWS` such rows; more in a wide table, so that where cells are missing at random,
 each with a probability of at most `COINCIDENCE`, a rule is found in at most `FAILURES` of tables. Outside *V*
@@ -114,7 +114,7 @@ def check_rules(columns: Sequence[Column]) -> None:
 
 
 def find_rules(columns: Sequence[Column], missing: Bools, codes: Incomplete) -> dict[str, SkipRule]:
-    """Returns by name the rules that a table shows, for columns of which the user says nothing.
+    """Returns by name the rules that a table shows, for columns without a setting of the user.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def rule_announcements(applicability: Applicability, found: Mapping[str, SkipRul
         names = [columns[j].name for j, _, _ in members]
         if not recognised:
             sentences += [
-                f"Column {name!r} is left empty where {where}, as the schema says." for name in names
+                f"Column {name!r} is left empty where {where}, as the schema requires." for name in names
             ]
         elif len(members) > SEPARATE:
             n_rows = int(members[0][2].sum())

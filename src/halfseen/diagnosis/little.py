@@ -202,8 +202,7 @@ class _Model:
 def _usable(features: FeatureMap, batch: Incomplete) -> torch.Tensor:
     """Returns the features with spread, and of a column's levels those that are frequent, but for one.
 
-    An indicator of a rare level, or indicators that leave a rare level to say what they do not, would measure
-    its rarity and nothing else.
+    An indicator of a rare level, or indicators that leave out a rare level, would only measure its rarity.
     """
     usable = (batch.filled().abs().amax(dim=0) > 0) & (batch.observed.sum(dim=0) > 1)
     for block in features.blocks:
@@ -352,8 +351,8 @@ def _compare(
 def _distance(means: Floats, shown: Bools, counts: Integers, covariance: Floats) -> tuple[float, Floats, int]:
     r"""Returns :math:`\min_\mu d^2(\mu)`, the minimising shift of :math:`\mu`, and how much of it is known.
 
-    At the fit of maximum likelihood the shift is zero; after a fit to a part of the rows it is what all rows
-    say of the mean.
+    At the fit of maximum likelihood the shift is zero; after a fit to a part of the rows it leads to the mean
+    of all rows.
     """
     n_features = shown.shape[1]
     weight, pull, total = np.zeros(n_features**2), np.zeros(n_features), 0.0

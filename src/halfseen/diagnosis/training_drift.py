@@ -34,7 +34,7 @@ class TrainingDrift:
 
     @property
     def sentence(self) -> str:
-        """What to tell a user.
+        """The notes for a user.
 
         Examples
         --------

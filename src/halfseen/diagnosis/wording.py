@@ -134,7 +134,7 @@ def _read_verdict(diagnosis: "Diagnosis") -> Iterable[str]:
     else:
         yield (
             "There are too few observed values to compare rows with missing values with the other rows, so "
-            "nothing can be said about MCAR (missing completely at random)."
+            "MCAR (missing completely at random) cannot be tested."
         )
 
 
@@ -184,9 +184,11 @@ def _read_pairs(diagnosis: "Diagnosis") -> Iterable[str]:
     for about, words in (("value", "the values"), ("missingness", "the missingness")):
         some = [pair for pair in pairs if pair.about == about]
         clear = [pair for pair in some if pair.p_adjusted < ALPHA]
-        told = diagnosis.distinct_pairs(about)
+        distinct = diagnosis.distinct_pairs(about)
         if clear:
-            strongest = f" The strongest: {pair_words(told[0])}; {effect_words(told[0])}." if told else ""
+            strongest = ""
+            if distinct:
+                strongest = f" The strongest: {pair_words(distinct[0])}; {effect_words(distinct[0])}."
             yield (
                 f"Whether a value is missing is associated with {words} of other columns: {len(clear):,} of "
                 f"{plural(len(some), 'pair')} of columns are significant (5% level, Holm's correction)."
