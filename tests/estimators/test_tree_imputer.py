@@ -111,6 +111,63 @@ def test_wide_tables_use_the_columns_that_correlate_most():
     assert _choose_predictors(fitted.model_, 0, 40).tolist() == list(range(1, 12))
 
 
+def incomes(n_rows=400, seed=0):
+    """Income follows from age and job; height goes with income but is not to predict it, nor the job."""
+    rng = np.random.default_rng(seed)
+    age, job = rng.uniform(20, 60, n_rows), rng.choice(["a", "b", "c"], n_rows)
+    income = age + 10 * (job == "b") + rng.normal(size=n_rows)
+    frame = pd.DataFrame(
+        {"age": age, "job": job, "height": income + rng.normal(size=n_rows), "income": income}
+    )
+    frame["few"] = np.where(np.arange(n_rows) < 30, income, np.nan)  # too few values for trees
+    return frame
+
+
+LIMITS = {"income": ["age", "job"], "job": ["age"], "few": ["age"]}
+
+
+def test_a_column_outside_the_predictors_has_no_influence_on_what_is_filled(tmp_path):
+    table = incomes()
+    for name in ("income", "job"):
+        table[name] = table[name].where(np.random.default_rng(1).random(len(table)) > 0.2)
+    imputer = TreeImputer(max_trees=10, predictors=LIMITS, random_state=0).fit(table)
+    free = TreeImputer(max_trees=10, random_state=0).fit(table)
+    asked = incomes(60, 2).assign(income=np.nan, few=np.nan)
+    other = asked.assign(height=np.random.default_rng(3).permutation(asked["height"]))
+    other.loc[::3, "height"] = np.nan
+    unlabelled, relabelled = asked.assign(job=None), other.assign(job=None)
+    imputer.save(tmp_path / "model")
+    for one in (imputer, halfseen.load(tmp_path / "model")):
+        for name in ("income", "few"):
+            np.testing.assert_array_equal(one.transform(asked)[name], one.transform(other)[name])
+            for end, another in zip(one.interval(asked), one.interval(other), strict=True):
+                np.testing.assert_array_equal(end[name], another[name])
+        levels = [one.class_probabilities(table)["job"] for table in (unlabelled, relabelled)]
+        np.testing.assert_array_equal(*levels)
+    assert (free.transform(asked)["income"] != free.transform(other)["income"]).all()
+    error = imputer.transform(asked)["income"] - incomes(60, 2)["income"]
+    assert error.std() < 2.5  # about 1 is possible, and the standard deviation of income is 12
+    drawn = np.array([draw["few"] for draw in imputer.sample(asked, 30)])
+    low, high = imputer.interval(asked, 0.9)
+    assert 0.8 < ((low["few"].to_numpy() <= drawn) & (drawn <= high["few"].to_numpy())).mean() < 0.98
+
+
+@pytest.mark.parametrize(
+    ("predictors", "message"),
+    [
+        ({"wage": ["age"]}, "predictors refers to column 'wage', which is not in the table"),
+        ({"income": ["wage"]}, "predictors refers to column 'wage', which is not in the table"),
+        ({"income": "age"}, "The predictors of column 'income' must be a list of names, got 'age'"),
+        ({"income": ["age", "income"]}, "Column 'income' cannot predict itself"),
+        ({"income": ["same"]}, r"predictors refers to column 'same', which is not modelled \(constant\)"),
+        (["age"], r"predictors must be a dict of lists of column names, got \['age'\]"),
+    ],
+)
+def test_predictors_that_the_table_does_not_have_are_refused(predictors, message):
+    with pytest.raises(ValueError, match=message):
+        TreeImputer(predictors=predictors).fit(incomes(50).assign(same=1.0))
+
+
 def test_trees_are_grown_on_at_most_so_many_rows():
     X = product(400, 0)
     few = TreeImputer(1, max_trees=2, max_rows=30, random_state=0).fit(X)

@@ -7,8 +7,8 @@ training are predicted well from rows with missing values. The rows are divided 
 all folds but one, their residuals are those of the fold left out, and predictions are means over the folds.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -59,6 +59,7 @@ class TreeSettings:
     max_rows: int
     matching: bool | None
     growth: Growth
+    limits: Mapping[int, Integers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def fit_trees(
     generator: torch.Generator,
 ) -> TabularTrees:
     """Returns the model of codes (N, C) that starts from a Gaussian."""
-    model = TabularTrees.without_trees(columns, codes, gaussian)
+    model = TabularTrees.without_trees(columns, codes, gaussian, settings.limits)
     if len(columns) < 2 or len(codes) < MIN_EXAMPLES:
         return model
     training = _hide(model, codes, settings, generator)
@@ -188,8 +189,9 @@ def _fit_column(
 
 
 def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
-    """Returns the columns that correlate most with a column under the Gaussian, in their order."""
+    """Returns the columns that may predict a column, those that correlate most under the Gaussian."""
     others = np.array([j for j in range(len(model.columns)) if j != c], dtype=np.int64)
+    others = model.limits.get(c, others)
     if len(others) <= most:
         return others
     features, joint = model.gaussian.features, model.gaussian.gaussian

@@ -56,7 +56,8 @@ class AutoImputer(BaseImputer):
         trees, mixture and circuit from 400 rows on, and MIWAE from 500.
     n_posterior_draws : int, default=0
         With more than 0, draws are for pooling and must carry the uncertainty of the parameters. Then there
-        is no race, and the only candidate is a `GaussianImputer` with this parameter.
+        is no race, and the only candidate is a `GaussianImputer` with this parameter. For draws by another
+        method, pass its imputer to `multiple_imputation`.
     add_indicator : bool, default=False
         Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
         values in `fit`, which tells where they were.
@@ -245,7 +246,11 @@ class AutoImputer(BaseImputer):
 
     def _why_no_race(self, codes: Incomplete) -> str | None:
         if self.n_posterior_draws:
-            return "draws for pooling need parameters drawn from their posterior distribution"
+            return (
+                "draws for pooling need parameters drawn from their posterior distribution, which it offers "
+                "at the cost of one fit; to draw by another method, pass its imputer to "
+                "halfseen.multiple_imputation, which fits it to resampled rows"
+            )
         if len(codes) < MIN_ROWS:
             return f"a table of {len(codes)} rows is too small to compare methods on"
         if len(self._modelled) < 2:

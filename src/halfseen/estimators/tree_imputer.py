@@ -1,9 +1,11 @@
 """The imputer with chained boosted trees."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from halfseen._random import torch_generator
@@ -56,6 +58,9 @@ class TreeImputer(BaseImputer):
         Minimum number of values in a leaf.
     max_predictors : int, default=40
         The number of columns from which a column is predicted, at most: those that correlate with it most.
+    predictors : dict of str to list of str, optional
+        The columns that may predict a column, by its name; columns that are not named are predicted from all
+        others. A missing predictor is itself imputed from its own predictors. By default there is no limit.
     max_rows : int, default=10000
         Maximum number of rows on which trees are grown, chosen at random; they have at most two million
         cells. The Gaussian is fitted to all rows.
@@ -118,6 +123,7 @@ class TreeImputer(BaseImputer):
         max_leaf_nodes: int = 15,
         min_samples_leaf: int = 20,
         max_predictors: int = 40,
+        predictors: Mapping[str, Sequence[str]] | None = None,
         max_rows: int = 10_000,
         matching: bool | str = "auto",
         add_indicator: bool = False,
@@ -130,6 +136,7 @@ class TreeImputer(BaseImputer):
         self.max_leaf_nodes = max_leaf_nodes
         self.min_samples_leaf = min_samples_leaf
         self.max_predictors = max_predictors
+        self.predictors = predictors
         self.max_rows = max_rows
         self.matching = matching
         self.add_indicator = add_indicator
@@ -144,7 +151,36 @@ class TreeImputer(BaseImputer):
         width = max([block.n_groups for block in gaussian.features.blocks], default=1)
         growth = replace(settings.growth, n_categories=width, seed=self.seed_)
         generator = torch_generator(self.seed_)
-        return fit_trees(self._modelled, codes, gaussian, replace(settings, growth=growth), generator)
+        settings = replace(settings, growth=growth, limits=self._limits())
+        return fit_trees(self._modelled, codes, gaussian, settings, generator)
+
+    def _limits(self) -> dict[int, npt.NDArray[np.int64]]:
+        """Returns the positions of the predictors of limited columns, among the modelled columns."""
+        if self.predictors is None:
+            return {}
+        if not isinstance(self.predictors, Mapping):
+            raise ValueError(f"predictors must be a dict of lists of column names, got {self.predictors!r}.")
+        limits = {}
+        for name, several in self.predictors.items():
+            if isinstance(several, str) or not isinstance(several, Sequence):
+                raise ValueError(
+                    f"The predictors of column {name!r} must be a list of names, got {several!r}."
+                )
+            if name in several:
+                raise ValueError(f"Column {name!r} cannot predict itself: remove it from its predictors.")
+            places = [self._place(one) for one in several]
+            limits[self._place(name)] = np.array(sorted(set(places)), dtype=np.int64)
+        return limits
+
+    def _place(self, name: str) -> int:
+        """Returns the position of a column among the modelled ones."""
+        column = next((one for one in self.schema_ if one.name == name), None)
+        if column is None:
+            raise ValueError(f"predictors refers to column {name!r}, which is not in the table.")
+        if not column.modelled:
+            why = f"which is not modelled ({column.kind}): {column.reason}"
+            raise ValueError(f"predictors refers to column {name!r}, {why}")
+        return [one.name for one in self._modelled].index(name)
 
     def _settings(self) -> TreeSettings:
         whole = {

@@ -7,10 +7,13 @@ of its own. The trees of the last round give the distribution of each missing ce
 Joint draws follow the chain rule. Levels are drawn one after the other, each then counted as seen, and at
 last all missing numbers together: each has the distribution that the trees say, and they depend on each other
 as under the Gaussian given what is seen (its conditional copula).
+
+A column may be limited to some predictors. Then its trees have these as inputs, and its start is that of the
+Gaussian given the observed cells of these columns only.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -48,6 +51,7 @@ class Basis:
     probabilities : by column with levels, (N, G)
     seen : (N), the share of the cells of a row that are not missing
     scale : (C), by which trees see the values divided
+    seen_predictors : (N), by limited column, the share of its predictors that are not missing
     """
 
     values: Floats
@@ -55,6 +59,7 @@ class Basis:
     probabilities: dict[int, Floats]
     seen: Floats
     scale: Floats
+    seen_predictors: dict[int, Floats] = field(default_factory=dict)
 
     def inputs(self, head_column: int, predictors: Integers, rows: Integers) -> Floats:
         """Returns the inputs (R, D) of the trees of a column, for some rows."""
@@ -64,7 +69,8 @@ class Basis:
         else:
             mean = self._scaled(rows, np.array([head_column]))
             own = np.concatenate([mean, self.spread[rows, head_column, None]], axis=1)
-        inputs = np.concatenate([others, self.seen[rows, None], own], axis=1)
+        seen = self.seen_predictors.get(head_column, self.seen)
+        inputs = np.concatenate([others, seen[rows, None], own], axis=1)
         rounded: Floats = np.round(inputs / GRID) * GRID
         return rounded
 
@@ -75,7 +81,7 @@ class Basis:
     def copy(self) -> "Basis":
         """Returns rows that can be updated."""
         found = {c: array.copy() for c, array in self.probabilities.items()}
-        return Basis(self.values.copy(), self.spread, found, self.seen, self.scale)
+        return replace(self, values=self.values.copy(), probabilities=found)
 
     def update(self, column: int, rows: Integers, found: Floats) -> None:
         """Replaces what is said of the cells of a column: locations (R), or probabilities (R, G)."""
@@ -101,12 +107,15 @@ class TabularTrees:
     scale : array of shape (C,)
         Trees see numbers divided by their scales. Their inputs are also rounded: a computation in another
         order must not bring a row to the other side of a threshold.
+    limits : mapping of int to array of int
+        The columns that may predict a column, for those that are limited.
     """
 
     columns: Sequence[Column]
     gaussian: TabularGaussian
     rounds: Sequence[Round]
     scale: Floats
+    limits: Mapping[int, Integers] = field(default_factory=dict)
 
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
@@ -129,6 +138,8 @@ class TabularTrees:
         """Returns quantiles (Q, N, C) of each number by itself; most probable levels otherwise."""
         asked = np.asarray(probabilities)[:, None]
         result = self.gaussian.quantiles(codes, probabilities)
+        for columns, shown in self._limited(codes):
+            result[..., columns] = self.gaussian.quantiles(shown, probabilities)[..., columns]
         point = self.point(codes)
         missing = ~codes.observed.numpy()
         basis = self._refined(self.start(codes), missing, len(self.rounds) - 1)
@@ -168,7 +179,11 @@ class TabularTrees:
 
     @classmethod
     def without_trees(
-        cls, columns: Sequence[Column], codes: Incomplete, gaussian: TabularGaussian
+        cls,
+        columns: Sequence[Column],
+        codes: Incomplete,
+        gaussian: TabularGaussian,
+        limits: Mapping[int, Integers],
     ) -> "TabularTrees":
         """Returns the Gaussian by itself, with the scales of the codes (N, C) that it was fitted to."""
         scale = np.ones(len(columns))
@@ -178,7 +193,7 @@ class TabularTrees:
                 largest = np.abs(x).max(initial=0.0) or 1.0
                 spread = float((x / largest).std()) * largest
                 scale[c] = spread if spread > 0 else largest
-        return cls(columns, gaussian, (), scale)
+        return cls(columns, gaussian, (), scale, limits)
 
     def start(self, codes: Incomplete) -> Basis:
         """Returns rows as the Gaussian completes them."""
@@ -198,7 +213,31 @@ class TabularTrees:
     def _last(self) -> Round:
         return self.rounds[-1] if self.rounds else {}
 
+    def _limited(self, codes: Incomplete) -> Iterator[tuple[list[int], Incomplete]]:
+        """Yields the columns that are limited to the same predictors, and what is seen of these."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for c, predictors in self.limits.items():
+            groups.setdefault(tuple(predictors.tolist()), []).append(c)
+        for several, columns in groups.items():
+            allowed = torch.zeros(codes.x.shape[1], dtype=torch.bool)
+            allowed[list(several)] = True
+            yield columns, Incomplete(codes.x, codes.observed & allowed)
+
     def _as_basis(self, codes: Incomplete, mean: Tensor, variance: Tensor) -> Basis:
+        """Returns rows completed by the mean and variance (N, D) of their features; limited columns apart."""
+        basis = self._all_given(codes, mean, variance)
+        for columns, shown in self._limited(codes):
+            own = self._all_given(shown, *self.gaussian.scores(self.gaussian.features.encode(shown)))
+            n_predictors = max(1, len(self.limits[columns[0]]))
+            for c in columns:
+                rows = np.flatnonzero(~codes.observed[:, c].numpy())
+                basis.values[rows, c], basis.spread[rows, c] = own.values[rows, c], own.spread[rows, c]
+                basis.seen_predictors[c] = shown.observed.double().sum(dim=1).numpy() / n_predictors
+                if c in basis.probabilities:
+                    basis.probabilities[c][rows] = own.probabilities[c][rows]
+        return basis
+
+    def _all_given(self, codes: Incomplete, mean: Tensor, variance: Tensor) -> Basis:
         """Returns rows completed by the mean and variance (N, D) of their features."""
         features = self.gaussian.features
         numeric = list(features.numeric)
@@ -247,7 +286,8 @@ class TabularTrees:
         mean, variance = self.gaussian.gaussian.complete(x, shown), self.gaussian.scores(batches[0])[1]
         x = x[0] if shared else x
         drawn = self.gaussian.complete_scores(x, shown, keys, range(len(values)))
-        uniforms = ndtr((drawn - mean) / variance.clamp(min=1e-300).sqrt())
+        normals = (drawn - mean) / variance.clamp(min=1e-300).sqrt()
+        uniforms = ndtr(normals)
         for s, one in enumerate(given.clone()):
             part = slice(None) if shared else slice(s, s + 1)
             basis = self._as_basis(Incomplete(one, observed), mean[s], variance)
@@ -259,8 +299,18 @@ class TabularTrees:
                     inputs = basis.inputs(c, head.predictors, cells)
                     found = head.quantiles(inputs, uniforms[part][:, rows, i].numpy())
                     values[part, rows, c] = torch.from_numpy(found if head.matched else found * self.scale[c])
+                elif c in self.limits:
+                    own = self._given_predictors(Incomplete(one, observed), c, normals[part])
+                    values[part, rows, c] = own[:, rows, i]
                 else:
                     values[part, rows, c] = features.numbers(drawn[part])[:, rows, i]
+
+    def _given_predictors(self, codes: Incomplete, column: int, normals: Tensor) -> Tensor:
+        """Returns numbers (S, N, n_numeric) of normals (S, N, D), given the predictors of a column."""
+        features = self.gaussian.features
+        shown = next(shown for columns, shown in self._limited(codes) if column in columns)
+        mean, variance = self.gaussian.scores(features.encode(shown))
+        return features.numbers(mean + normals * variance.sqrt())
 
     def _bases(self, values: Tensor, observed: Tensor) -> list[Basis]:
         """Returns the rows of several draws (S, N, C) that share what is seen (N, C)."""
@@ -277,6 +327,8 @@ class TabularTrees:
         """Returns every learned tensor."""
         tensors = {f"gaussian.{name}": tensor for name, tensor in self.gaussian.state().items()}
         tensors["scale"] = torch.from_numpy(self.scale)
+        for c, predictors in self.limits.items():
+            tensors[f"predictors.{c}"] = torch.from_numpy(predictors)
         heads = [(r, head) for r, heads in enumerate(self.rounds) for head in heads.values()]
         tensors["rounds"] = torch.tensor([[r, head.column] for r, head in heads]).reshape(-1, 2)
         forests = [forest for _, head in heads for forest in head.forests]
@@ -294,7 +346,7 @@ class TabularTrees:
         scale = state["scale"].numpy()
         if scale.shape != (len(columns),) or scale.dtype != np.float64 or (scale <= 0).any():
             raise ValueError("The scales of the inputs of trees do not fit the columns.")
-        model = cls(columns, gaussian, (), scale)
+        model = cls(columns, gaussian, (), scale, _read_limits(state, len(columns)))
         forest = Forest.from_state(_within(state, "trees."))
         edges = np.cumsum([0, *state["n_trees"].tolist()])
         if (np.diff(edges) < 0).any() or edges[-1] != forest.n_trees:
@@ -325,6 +377,18 @@ def refine(basis: Basis, heads: Round, missing: npt.NDArray[np.bool_]) -> Basis:
         if len(rows):
             refined.update(c, rows, predict_cell(head, basis.inputs(c, head.predictors, rows)))
     return refined
+
+
+def _read_limits(state: Mapping[str, Tensor], n_columns: int) -> dict[int, Integers]:
+    """Returns the predictors of limited columns, from their positions among the columns."""
+    limits = {}
+    for name, tensor in _within(state, "predictors.").items():
+        predictors = tensor.numpy()
+        known = predictors.dtype == np.int64 and predictors.ndim == 1 and name.isdecimal()
+        if not known or int(name) >= n_columns or not np.isin(predictors, np.arange(n_columns)).all():
+            raise ValueError(f"The predictors of column {name} are not columns.")
+        limits[int(name)] = predictors
+    return limits
 
 
 def _within(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
