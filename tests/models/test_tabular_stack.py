@@ -105,3 +105,11 @@ def test_levels_and_quantiles_of_atoms_are_inverse_and_equal_atoms_share_their_p
     torch.testing.assert_close(found, torch.tensor([0.0, 0.25, 0.5], dtype=torch.float64))
     beyond = mixture_levels(atoms, shares, zero + torch.tensor([[-1.0], [9.0], [9.0]]), uniforms)[:, 0]
     torch.testing.assert_close(beyond, torch.tensor([0.0, 0.975, 0.95], dtype=torch.float64))
+
+
+def test_levels_are_probabilities_though_sums_of_shares_are_rounded():
+    shares = torch.full((60,), 1 / 60, dtype=torch.float64)  # their sum is above 1
+    assert shares.cumsum(dim=0)[-1] > 1.0
+    one = torch.ones(1, 1, dtype=torch.float64)
+    found = mixture_levels(one.expand(60, 1), shares, one, one)
+    assert found.item() == 1.0

@@ -176,7 +176,8 @@ def mixture_levels(atoms: Tensor, shares: Tensor, values: Tensor, uniforms: Tens
     outside = torch.where(first == 0, uniforms * middle[:1], 1.0 - uniforms * (1.0 - middle[-1:]))
     between = torch.where((first == 0) | (first == len(atoms)), outside, between)
     below, up_to = total.gather(0, first), total.gather(0, last)
-    return torch.where(last > first, below + uniforms * (up_to - below), between)
+    levels = torch.where(last > first, below + uniforms * (up_to - below), between)
+    return levels.clamp(0.0, 1.0)  # sums of probabilities are rounded
 
 
 def _weighted_quantiles(atoms: Tensor, shares: Tensor, levels: Tensor) -> Tensor:
