@@ -32,7 +32,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.datasets.loaders import is_present, load
 from halfseen.datasets.registry import describe_dataset
 from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.observation import Observation, Part
+from halfseen.distributions.observation_model import ObservationModel, Part
 from halfseen.estimators.circuit_imputer import CircuitImputer
 from halfseen.estimators.convac import ConvACClassifier
 from halfseen.models.circuits import layers
@@ -69,7 +69,7 @@ def digits() -> tuple[Circuit, Labelled[Incomplete]]:
     """The network of the paper with random weights, and a batch of random images."""
     generator = torch.Generator().manual_seed(0)
     structure = Structure.image((28, 28), 32, CHANNELS, n_classes=10)
-    circuit = Circuit(structure, Observation([Part(GaussianLeaf(4), range(4), range(4))])).float()
+    circuit = Circuit(structure, ObservationModel([Part(GaussianLeaf(4), range(4), range(4))])).float()
     random_weights(circuit, generator)
     with torch.no_grad():
         circuit.leaves.theta[:, :4] = torch.randn(32, 4, generator=generator)

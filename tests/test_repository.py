@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -146,12 +147,13 @@ def find_functions(node):
             yield from find_functions(statement)
 
 
-def test_no_function_is_longer_than_the_limit():
-    functions = [
-        (path, function)
-        for path in SOURCES
-        for function in find_functions(ast.parse(path.read_text(encoding="utf-8")))
-    ]
+@pytest.fixture(scope="module")
+def modules():
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+
+
+def test_no_function_is_longer_than_the_limit(modules):
+    functions = [(path, function) for path, module in modules.items() for function in find_functions(module)]
     too_long = [
         f"{path.relative_to(ROOT)}:{function.lineno} {function.name} has {count_code_lines(function)} lines"
         for path, function in functions
@@ -165,3 +167,18 @@ def test_lines_of_docstrings_and_stored_parameters_are_not_counted():
     lines = ["def f(self, a):", '    """Do.', "", "    More.", '    """', "    self.a = a", "    self.b = a"]
     (function,) = ast.parse("\n".join(lines)).body
     assert count_code_lines(function) == 2
+
+
+def test_no_two_modules_define_a_class_of_the_same_name(modules):
+    places = defaultdict(list)
+    for path, module in modules.items():
+        for node in module.body:
+            is_task = (
+                isinstance(node, ast.ClassDef) and node.name == "Task" and path.parent.name == "experiments"
+            )
+            if isinstance(node, ast.ClassDef) and ROOT / "src" in path.parents and not is_task:
+                places[node.name].append(str(path.relative_to(ROOT)))
+    assert len(places) > 300
+    assert {
+        name: found for name, found in places.items() if len(found) > 1
+    } == {}  # experiments have own tasks

@@ -19,7 +19,7 @@ from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
 from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.mask_factors import GaussianMaskFactor
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Structure, pair_columns
@@ -239,7 +239,7 @@ def _columns(widths):
     if levels:
         features = [d for c in levels for d in range(starts[c], starts[c + 1])]
         parts.append(Part(CategoricalLeaf([widths[c] for c in levels]), levels, features))
-    return Observation(parts)
+    return ObservationModel(parts)
 
 
 def _wrap_circuit(circuit, widths):

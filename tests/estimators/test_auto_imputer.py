@@ -11,7 +11,7 @@ import halfseen
 from halfseen import AutoImputer, GaussianImputer, MeanImputer
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race, auto_imputer
-from halfseen.estimators._budget import Budget, Cost, seconds_per_row, too_costly
+from halfseen.estimators._budget import Cost, TimeBudget, seconds_per_row, too_costly
 from halfseen.estimators._hidden_cells import compare_hidden
 from halfseen.estimators._stacking import Answers, LevelLoss, NumberLoss, _crps, find_sharpness, find_weights
 from halfseen.models.tabular_stack import TabularStack
@@ -198,7 +198,7 @@ def hold_race(seconds, **costs):
     clock = Clock()
     slow = {name: Slow(gaussian.model_, clock, *cost) for name, cost in costs.items()}
     fits = {name: one.fit for name, one in slow.items()}
-    return _race.run(task, fits, Budget(seconds, clock), dict.fromkeys(fits, 3)), slow, task, clock
+    return _race.run(task, fits, TimeBudget(seconds, clock), dict.fromkeys(fits, 3)), slow, task, clock
 
 
 def test_no_candidate_starts_that_is_expected_to_take_longer_than_what_is_left():
@@ -243,7 +243,7 @@ def test_without_time_to_fit_again_the_fits_of_the_race_are_used(monkeypatch):
 
     clock = Clock()
     monkeypatch.setattr(AutoImputer, "_fit_member", slow)
-    monkeypatch.setattr(auto_imputer, "Budget", lambda seconds: Budget(seconds, clock))
+    monkeypatch.setattr(auto_imputer, "TimeBudget", lambda seconds: TimeBudget(seconds, clock))
     imputer = AutoImputer(3.5, candidates=SIMPLE, random_state=0).fit(correlated(150))
     assert fits == ["GaussianImputer", "MeanImputer", "GaussianImputer"]  # the first completes rows
     assert "Gaussian was fitted to 150 rows without the hidden cells only." in imputer.reason_
@@ -280,7 +280,7 @@ def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
     codes, columns = imputers[0]._read(frame, reset=False).codes, imputers[0]._modelled
     task = _race.make_task(columns, codes, models[1].point, seed=0)
     fits = {"mean": lambda shown: imputers[0], "gaussian": lambda shown: imputers[1]}
-    race = _race.run(task, fits, Budget(60.0), dict.fromkeys(fits, 10))
+    race = _race.run(task, fits, TimeBudget(60.0), dict.fromkeys(fits, 10))
     weights = np.tile([[0.4], [0.6]], len(columns))
     found = compare_hidden(task, race, weights, sharpness=1.7)
     assert found.n_rows == len(task.scored)

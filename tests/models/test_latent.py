@@ -12,9 +12,9 @@ from halfseen.distributions.families import Part
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.initialisation import Factors, start_from_factors
-from halfseen.models.latent.mask_term import HiddenCells, integrated_log_prob, log_missing
+from halfseen.models.latent.mask_term import TiltedCells, integrated_log_prob, log_missing
 from halfseen.models.latent.model import LatentModel, LatentNoise
 from halfseen.models.latent.rows import Preimputed, PreimputedFill
 from halfseen.nn.mask_models import LinearMask, MaskLayout
@@ -28,7 +28,7 @@ def small_model(
     seed=0, n_features=3, n_latent=2, n_components=1, family="gaussian", mask_model=None, **options
 ):
     """A model with random networks, in double precision."""
-    observation = Observation.for_pixels(n_features, family)
+    observation = ObservationModel.for_pixels(n_features, family)
     encoder = ResidualMLP(2 * n_features, LatentModel.n_outputs(n_latent, n_components), width=8, n_blocks=1)
     decoder = ResidualMLP(n_latent, observation.n_parameters, width=8, n_blocks=1)
     for number, network in enumerate((encoder, decoder)):
@@ -152,7 +152,7 @@ def mixed_observation():
         Part(StudentTLeaf(1), columns=[2], features=[4]),
         Part(CategoricalLeaf([3]), columns=[1], features=[1, 2, 3]),
     ]
-    return Observation(leaves)
+    return ObservationModel(leaves)
 
 
 def mixed_mask(columns=None):
@@ -195,7 +195,7 @@ def test_observed_cells_enter_the_mask_as_they_are(generator):
 def test_columns_whose_mask_is_not_modelled_count_as_missing_at_random(generator):
     observation, mask = mixed_observation(), mixed_mask(columns=(0,))
     parameters = torch.randn(4, observation.n_parameters, generator=generator, dtype=torch.float64)
-    cells = HiddenCells.of(observation, mask, parameters)
+    cells = TiltedCells.of(observation, mask, parameters)
     torch.testing.assert_close(
         cells.mean[:, 1:4], observation.mean(parameters)[:, 1:4], rtol=EXACT, atol=EXACT
     )
@@ -210,7 +210,7 @@ def test_training_and_imputation_agree_on_how_likely_cells_are_missing(columns, 
     observation, mask = mixed_observation(), mixed_mask(columns=columns)
     parameters = torch.randn(4, observation.n_parameters, generator=generator, dtype=torch.float64)
     modelled = list(range(3)) if columns is None else list(columns)
-    cells = HiddenCells.of(observation, mask, parameters)
+    cells = TiltedCells.of(observation, mask, parameters)
     found = log_missing(observation, mask, parameters)
     torch.testing.assert_close(found[:, modelled], cells.log_missing[:, modelled], rtol=EXACT, atol=EXACT)
 
@@ -245,7 +245,7 @@ def test_training_starts_with_the_likelihood_of_the_factors_and_the_exact_poster
     if family == "shared-gaussian":
         factors = Factors(factors.loc, factors.loadings, torch.full_like(factors.uniqueness, 0.4))
         gaussian = Gaussian(factors.loc, factors.loadings @ factors.loadings.T + factors.uniqueness.diag())
-    observation = Observation.for_pixels(5, family)
+    observation = ObservationModel.for_pixels(5, family)
     encoder = ResidualMLP(10, 4, width=8, n_blocks=1, linear_skip=True)
     decoder = ResidualMLP(2, observation.n_parameters, width=8, n_blocks=1, linear_skip=True)
     model = LatentModel(encoder, decoder, observation, 2, fill=PreimputedFill()).double()

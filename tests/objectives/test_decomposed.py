@@ -15,7 +15,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import SharedGaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.completions import CompletedRows, Completions, Limits, posterior_of
 from halfseen.models.latent.model import LatentModel, LatentNoise
 from halfseen.nn.residual import ResidualMLP
@@ -28,14 +28,14 @@ N_COMPLETIONS = 3
 def linear_rows(generator, n_rows=6, rate=0.5, n_completions=N_COMPLETIONS, **flags):
     x = torch.randn(n_rows, oracle.N_FEATURES, generator=generator, dtype=torch.float64)
     batch = Incomplete(x, torch.rand(x.shape, generator=generator) >= rate)
-    observation = Observation.for_pixels(oracle.N_FEATURES, "gaussian")
+    observation = ObservationModel.for_pixels(oracle.N_FEATURES, "gaussian")
     completions = Completions.start(batch, observation, n_completions, generator)
     return CompletedRows.of(batch, completions, **flags)
 
 
 def mixed_model(generator):
     """Two numbers of one learned scale, and a block of three levels; networks with a hidden layer."""
-    observation = Observation(
+    observation = ObservationModel(
         [Part(SharedGaussianLeaf(2), [0, 2], [0, 4]), Part(CategoricalLeaf([3]), [1], [1, 2, 3])]
     )
     sizes = {"n_blocks": 1, "width": 7, "activation": "tanh"}
@@ -281,7 +281,7 @@ def test_the_first_visits_leave_imputations_alone(generator):
 def test_draws_that_are_not_finite_or_run_away_are_not_taken(generator):
     rows = linear_rows(generator, n_rows=3, rate=1.0)
     rows = CompletedRows.of(rows.batch, Completions.start(
-        rows.batch, Observation.for_pixels(4, "gaussian"), 1, generator,
+        rows.batch, ObservationModel.for_pixels(4, "gaussian"), 1, generator,
         donors=Incomplete(torch.tensor([[-2.0], [4.0]]).double().expand(2, 4), torch.ones(2, 4).bool()),
     ))  # fmt: skip
     drawn = torch.tensor([[[math.nan, 5.4, -3.4, math.inf]], [[5.6, -3.6, 0.0, -1e9]], [[0.0] * 4]]).double()
@@ -354,7 +354,7 @@ def test_every_observed_value_is_as_likely_to_be_given(generator):
     values = torch.arange(20.0).unsqueeze(-1)
     donors = Incomplete(values, values % 2 == 0)
     batch = Incomplete(torch.full((2000, 1), math.nan), torch.zeros(2000, 1, dtype=torch.bool))
-    completions = Completions.start(batch, Observation.for_pixels(1, "gaussian"), 2, generator, donors)
+    completions = Completions.start(batch, ObservationModel.for_pixels(1, "gaussian"), 2, generator, donors)
     counts = torch.bincount(completions.x.flatten().long(), minlength=20)
 
     assert (counts[1::2] == 0).all()
@@ -381,7 +381,9 @@ def test_slices_share_the_completions(generator):
 def test_what_does_not_fit_is_refused(generator):
     rows = linear_rows(generator)
     model = mixed_model(generator)
-    mixture = LatentModel(ResidualMLP(8, 10), ResidualMLP(2, 8), Observation.for_pixels(4, "gaussian"), 2, 2)
+    mixture = LatentModel(
+        ResidualMLP(8, 10), ResidualMLP(2, 8), ObservationModel.for_pixels(4, "gaussian"), 2, 2
+    )
 
     with pytest.raises(ValueError, match="must be a single Gaussian, got 2"):
         posterior_of(mixture.double(), rows.completed)

@@ -9,7 +9,7 @@ from tolerances import EXACT, FAILURE_RATE
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.mask_models import LinearMask
 from halfseen.nn.residual import ResidualMLP
@@ -21,7 +21,7 @@ NEEDS = "gradient='dreg' needs bound='iwelbo' and ancestral draws"
 
 def linear_gaussian(generator, n_components=1, n_features=4, n_latent=2, mask_model=None):
     """A linear-Gaussian model with a posterior that is not exact, and the Gaussian of its rows."""
-    observation = Observation.for_pixels(n_features, "shared-gaussian")
+    observation = ObservationModel.for_pixels(n_features, "shared-gaussian")
     encoder = ResidualMLP(2 * n_features, LatentModel.n_outputs(n_latent, n_components), width=8, n_blocks=1)
     encoder.reset_parameters(generator)
     with torch.no_grad():  # wider than any posterior: weights are bounded

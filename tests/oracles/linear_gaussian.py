@@ -5,7 +5,7 @@ import torch
 
 from halfseen.data.links import inverse_softplus
 from halfseen.distributions.leaves import STD_FLOOR
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.residual import ResidualMLP
 from oracles import gaussian
@@ -28,7 +28,7 @@ def posterior_moments():
 
 def linear_gaussian(tilt=0.0, widen=1.0):
     """The model with its exact posterior, or with one that is tilted and too wide."""
-    observation = Observation.for_pixels(N_FEATURES, "gaussian")
+    observation = ObservationModel.for_pixels(N_FEATURES, "gaussian")
     encoder = ResidualMLP(2 * N_FEATURES, 2 * N_LATENT, n_blocks=0, width=0)
     decoder = ResidualMLP(N_LATENT, 2 * N_FEATURES, n_blocks=0, width=0)
     model = LatentModel(encoder, decoder, observation, N_LATENT).double()

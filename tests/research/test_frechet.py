@@ -8,7 +8,7 @@ from scipy import stats
 from tolerances import EXACT, FAILURE_RATE
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import PreimputedFill
 from halfseen.nn.residual import ResidualMLP
@@ -68,7 +68,7 @@ def test_what_is_no_sample_is_refused(first, message):
 def make_model(n_components=2, **settings):
     n_outputs = LatentModel.n_outputs(3, n_components)
     encoder, decoder = ResidualMLP(8, n_outputs, width=16), ResidualMLP(3, 8, width=0, n_blocks=0)
-    observation = Observation.for_pixels(4, "gaussian")
+    observation = ObservationModel.for_pixels(4, "gaussian")
     return LatentModel(encoder, decoder, observation, 3, n_components, **settings).double()
 
 

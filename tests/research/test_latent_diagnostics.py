@@ -10,7 +10,7 @@ from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.links import inverse_softplus
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.errors import HalfseenWarning
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.fill import LearnedFill
@@ -27,7 +27,7 @@ def make_model(n_latent=2, n_components=1, **settings):
     """One linear layer each way; the decoder's scale does not depend on latents."""
     encoder = ResidualMLP(6, LatentModel.n_outputs(n_latent, n_components), width=0, n_blocks=0)
     decoder = ResidualMLP(n_latent, 6, width=0, n_blocks=0)
-    observation = Observation.for_pixels(N_FEATURES, "gaussian")
+    observation = ObservationModel.for_pixels(N_FEATURES, "gaussian")
     model = LatentModel(encoder, decoder, observation, n_latent, n_components, **settings).double()
     model.decoder.output.weight.data[N_FEATURES:] = 0.0
     return model

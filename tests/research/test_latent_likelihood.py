@@ -12,7 +12,7 @@ from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.links import inverse_softplus
 from halfseen.distributions.leaves import STD_FLOOR
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.errors import HalfseenWarning
 from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.fill import LearnedFill
@@ -69,7 +69,7 @@ class LinearGaussian:
         n_outputs = LatentModel.n_outputs(n_latent, n_components)
         encoder = ResidualMLP(2 * n_features, n_outputs, width=0, n_blocks=0)
         decoder = ResidualMLP(n_latent, 2 * n_features, width=0, n_blocks=0)
-        observation = Observation.for_pixels(n_features, "gaussian")
+        observation = ObservationModel.for_pixels(n_features, "gaussian")
         model = LatentModel(encoder, decoder, observation, n_latent, n_components, **settings).double()
         raw = inverse_softplus(torch.tensor(self.std) - STD_FLOOR)
         weight = torch.cat([torch.tensor(self.weight), torch.zeros(n_features, n_latent)])

@@ -6,7 +6,7 @@ from tolerances import EXACT
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.samplers.calibration import MIN_CELLS, choose_inflation, hide_cells
 
 
@@ -22,7 +22,7 @@ def test_inflated_distributions_are_wider_by_the_factor_and_have_the_same_mean(l
 
 def one_gaussian(n_rows, n_columns, generator, *, spread):
     """Rows of numbers with a spread, as a model with one draw and scale 1 sees them."""
-    observation = Observation.for_pixels(n_columns, "gaussian")
+    observation = ObservationModel.for_pixels(n_columns, "gaussian")
     parameters = observation.neutral_parameters().expand(1, n_rows, -1)
     truth = spread * torch.randn(n_rows, n_columns, generator=generator, dtype=torch.float64)
     return observation, parameters, torch.ones(1, n_rows, dtype=torch.float64), truth

@@ -12,7 +12,7 @@ from tolerances import EXACT, FAILURE_RATE
 from halfseen._random import row_keys
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.distributions.quantiles import weighted_quantiles
 from halfseen.models.latent.initialisation import Factors, start_from_factors
 from halfseen.models.latent.model import LatentModel
@@ -37,7 +37,7 @@ def linear_gaussian(n_features=2, n_latent=1, n_components=1, mask_model=None, *
     loc = torch.linspace(-0.5, 0.5, n_features, dtype=torch.float64)
     factors = Factors(loc, loadings, torch.full((n_features,), 0.3, dtype=torch.float64))
     gaussian = Gaussian(loc, loadings @ loadings.T + 0.3 * torch.eye(n_features, dtype=torch.float64))
-    observation = Observation.for_pixels(n_features, "shared-gaussian")
+    observation = ObservationModel.for_pixels(n_features, "shared-gaussian")
     encoder = ResidualMLP(
         2 * n_features, LatentModel.n_outputs(n_latent, n_components), width=4, n_blocks=0, linear_skip=True
     )

@@ -54,7 +54,7 @@ def table_parts(
     numeric: RealFamily,
     likelihoods: Mapping[str, str],
 ) -> list[Part]:
-    """Returns the leaves of the columns of a table; the arguments are those of `Observation.for_table`."""
+    """Returns the leaves of the columns of a table; for the arguments see `ObservationModel.for_table`."""
     families = _families(columns, numeric, likelihoods)
     numbers = _Numbers.of(features, batch)
     parts = []

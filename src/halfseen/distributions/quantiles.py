@@ -8,7 +8,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 
 TOLERANCE = 1e-3  # of the last step in standard deviations; its square is about the error that is left
 MAX_STEPS = 100
@@ -47,7 +47,7 @@ def lower_quantiles(values: Tensor, weights: Tensor, levels: Tensor) -> Tensor:
 
 
 def mixture_quantiles(
-    observation: Observation,
+    observation: ObservationModel,
     parameters: Tensor,
     weights: Tensor,
     probabilities: Sequence[float],
@@ -78,7 +78,7 @@ def mixture_quantiles(
 class _NumberMixture:
     """The numbers of some rows: for each, a mixture of the distributions at its draws."""
 
-    observation: Observation
+    observation: ObservationModel
     parameters: Tensor
     weights: Tensor
     tolerance: float

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 Clock = Callable[[], float]
 
 
-class Budget:
+class TimeBudget:
     """A time that runs out.
 
     Parameters
@@ -27,9 +27,9 @@ class Budget:
         """The seconds that are left, at least 0."""
         return max(0.0, self.end - self.clock())
 
-    def part(self, share: float) -> "Budget":
+    def part(self, share: float) -> "TimeBudget":
         """Returns a budget of a share of what is left."""
-        return Budget(share * self.left, self.clock)
+        return TimeBudget(share * self.left, self.clock)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the chosen mixture says of the cells that were hidden in a race, compared with the truth."""
+"""The predictions of the chosen mixture for cells that were hidden in a race, compared with the truth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.special import betainc
 
 from halfseen.data.schema import Column
-from halfseen.estimators._race import LEVELS, Race, Task
+from halfseen.estimators._race import LEVELS, Race, RaceTask
 
 Floats = npt.NDArray[np.float64]
 Cells = tuple[Floats, Floats, Floats]
@@ -46,7 +46,7 @@ class HiddenCells:
     n_rows: int
 
 
-def compare_hidden(task: Task, race: Race, weights: Floats, sharpness: float) -> HiddenCells:
+def compare_hidden(task: RaceTask, race: Race, weights: Floats, sharpness: float) -> HiddenCells:
     """Returns the losses of a mixture with weights (M, C), sharpened as in `TabularStack`."""
     found = {}
     for c, column in enumerate(task.columns):
@@ -55,11 +55,11 @@ def compare_hidden(task: Task, race: Race, weights: Floats, sharpness: float) ->
         if len(rows) and len(shown):
             truth = task.codes.x[rows, c].numpy()
             used = np.flatnonzero(weights[:, c]).tolist()
-            said, shares = [race.said[m][c] for m in used], weights[used, c]
+            predictions, shares = [race.predictions[m][c] for m in used], weights[used, c]
             if column.levels is None:
-                found[column.name] = _compare_numbers(column, truth, shown, said, shares, sharpness)
+                found[column.name] = _compare_numbers(column, truth, shown, predictions, shares, sharpness)
             else:
-                found[column.name] = _compare_levels(truth, shown, said, shares)
+                found[column.name] = _compare_levels(truth, shown, predictions, shares)
     return HiddenCells(found, len(task.scored))
 
 
@@ -67,25 +67,27 @@ def _compare_numbers(
     column: Column,
     truth: Floats,
     shown: Floats,
-    said: Sequence[Cells],
+    predictions: Sequence[Cells],
     weights: Floats,
     sharpness: float,
 ) -> ColumnLosses:
-    point = column.constrain(weights @ np.stack([one[0] for one in said]))
+    point = column.constrain(weights @ np.stack([one[0] for one in predictions]))
     largest = float(np.abs(shown).max()) or 1.0
     scale = float((shown / largest).std()) or 1.0
     loss, baseline = (((one / largest - truth / largest) / scale) ** 2 for one in (point, shown.mean()))
-    ranks = np.stack([_ranks(truth, one[1]) for one in said])  # (M, 2, N)
+    ranks = np.stack([_ranks(truth, one[1]) for one in predictions])  # (M, 2, N)
     below, up_to = np.tensordot(weights, ranks, 1)
-    if len(said) > 1:
+    if len(predictions) > 1:
         below, up_to = betainc(sharpness, sharpness, np.clip([below, up_to], 0.0, 1.0))
     return ColumnLosses(loss, baseline, below, up_to)
 
 
-def _compare_levels(truth: Floats, shown: Floats, said: Sequence[Cells], weights: Floats) -> ColumnLosses:
-    point = said[0][0]
-    if len(said) > 1:
-        point = np.tensordot(weights, np.stack([one[2] for one in said]), 1).argmax(axis=1)
+def _compare_levels(
+    truth: Floats, shown: Floats, predictions: Sequence[Cells], weights: Floats
+) -> ColumnLosses:
+    point = predictions[0][0]
+    if len(predictions) > 1:
+        point = np.tensordot(weights, np.stack([one[2] for one in predictions]), 1).argmax(axis=1)
     levels, counts = np.unique(shown, return_counts=True)
     usual = levels[counts.argmax()]
     return ColumnLosses((point != truth).astype(np.float64), (usual != truth).astype(np.float64))

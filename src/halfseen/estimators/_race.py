@@ -14,7 +14,7 @@ from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.estimators._base import BaseImputer
-from halfseen.estimators._budget import Budget, Cost, seconds_per_row
+from halfseen.estimators._budget import Cost, TimeBudget, seconds_per_row
 from halfseen.estimators._stacking import Answers, find_weights
 from halfseen.estimators._table import rows_at_once
 from halfseen.missingness.learned import Learned
@@ -27,20 +27,20 @@ MAX_RACE_ROWS = 3_000
 MAX_RACE_CELLS = 600_000
 MAX_SCORED_ROWS = 1_000
 MAX_SCORED_CELLS = 100_000
-TRIED_ROWS = (20, 100)  # a few and some more, which tell how long the answers of a candidate take
+TRIED_ROWS = (20, 100)  # a few and some more, to measure how long the predictions of a candidate take
 HIDDEN_SHARE = 0.2
 MAX_LEARNED_COLUMNS = 40  # with more columns, no mechanism is learned: it would take too long
 MAX_MIXED_LEVELS = 40  # of a column whose probabilities are mixed; with more, it has one model
 LEVELS = tuple((k + 0.5) / 19 for k in range(19))
 SMALLEST_LIKELIHOOD = 1e-6
 
-Said = dict[int, tuple[Floats, Floats, Floats]]
+CellPredictions = dict[int, tuple[Floats, Floats, Floats]]
 """By column, single values (N) of hidden cells; quantiles (N, K) or probabilities of the true level (N); and
 the probabilities (N, L) of few levels, else of none."""
 
 
 @dataclass(frozen=True)
-class Task:
+class RaceTask:
     """Rows of a race.
 
     Shapes
@@ -69,14 +69,14 @@ class Race:
 
     names: list[str] = field(default_factory=list)
     fitted: list[BaseImputer] = field(default_factory=list)
-    said: list[Said] = field(default_factory=list)
+    predictions: list[CellPredictions] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def leave_out(self, m: int, why: str) -> None:
         """Removes a candidate."""
         self.left_out[self.names.pop(m)] = why
-        del self.fitted[m], self.said[m], self.costs[m]
+        del self.fitted[m], self.predictions[m], self.costs[m]
 
 
 def race_rows(codes: Incomplete) -> int:
@@ -86,7 +86,7 @@ def race_rows(codes: Incomplete) -> int:
 
 def make_task(
     columns: Sequence[Column], codes: Incomplete, complete: Callable[[Incomplete], torch.Tensor], seed: int
-) -> Task:
+) -> RaceTask:
     """Returns rows with hidden cells: half of them at random, half by the mechanism learned from the table.
 
     `complete` returns completed codes, on which the mechanism is applied, if there is one.
@@ -113,7 +113,7 @@ def make_task(
     hidden = torch.zeros_like(codes.observed)
     hidden[scored] = _spared(codes, scored, wanted, generator)
     half = torch.randint(2, (len(codes),), generator=generator).numpy()
-    return Task(columns, codes, hidden, scored[hidden[scored].any(dim=1)], half)
+    return RaceTask(columns, codes, hidden, scored[hidden[scored].any(dim=1)], half)
 
 
 def _spared(
@@ -135,12 +135,12 @@ def _spared(
 
 
 def run(
-    task: Task,
+    task: RaceTask,
     candidates: Mapping[str, Callable[[Incomplete], BaseImputer]],
-    budget: Budget,
+    budget: TimeBudget,
     widths: Mapping[str, int],
 ) -> Race:
-    """Fits each candidate to what is shown, and keeps what it says of the hidden cells.
+    """Fits each candidate to what is shown, and keeps its predictions of the hidden cells.
 
     A candidate has the time that is left divided by the number of candidates that are left, but at least
     twice the time of the second one: models beyond it take longer. A candidate is left out if that is more
@@ -159,13 +159,13 @@ def run(
             imputer = fit(task.shown)
         fitted, model = budget.clock(), imputer._answers
         assert model is not None
-        within = Budget(budget.left if position >= 2 else math.inf, budget.clock)
+        within = TimeBudget(budget.left if position >= 2 else math.inf, budget.clock)
         answered = _answers(task, model, widths[name], within)
         if answered is None:
             race.left_out[name] = "its answers would have taken too long"
             continue
-        said, per_row = answered
-        race.said.append(said)
+        predictions, per_row = answered
+        race.predictions.append(predictions)
         race.names.append(name)
         race.fitted.append(imputer)
         race.costs.append(Cost(fitted - started, len(task.codes), per_row))
@@ -174,8 +174,10 @@ def run(
     return race
 
 
-def _answers(task: Task, model: TabularCompletion, width: int, budget: Budget) -> tuple[Said, float] | None:
-    """Returns what a model says, and the seconds that single values and probabilities of a row take.
+def _answers(
+    task: RaceTask, model: TabularCompletion, width: int, budget: TimeBudget
+) -> tuple[CellPredictions, float] | None:
+    """Returns the predictions of a model, and the seconds that single values and probabilities of a row take.
 
     It is None if the first rows took so long that the others would not end in time.
     """
@@ -209,11 +211,11 @@ def _answers(task: Task, model: TabularCompletion, width: int, budget: Budget) -
                 if len(column.levels) <= MAX_MIXED_LEVELS:
                     shares = groups[:, block.group] * block.share
             parts[c].append((point[cells, c].numpy(), more.numpy(), shares.numpy()))
-    said: Said = {}
+    predictions: CellPredictions = {}
     for c, found in parts.items():
         points, mores, several = zip(*found, strict=True)
-        said[c] = np.concatenate(points), np.concatenate(mores), np.concatenate(several)
-    return said, seconds_per_row(tried, brief)
+        predictions[c] = np.concatenate(points), np.concatenate(mores), np.concatenate(several)
+    return predictions, seconds_per_row(tried, brief)
 
 
 def _parts(rows: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
@@ -226,14 +228,17 @@ def _parts(rows: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
         start += min(most, size)
 
 
-def collect(task: Task, race: Race) -> list[Answers]:
+def collect(task: RaceTask, race: Race) -> list[Answers]:
     """Returns what all candidates say of each column, numbers in standard deviations."""
     collected = []
     for c, column in enumerate(task.columns):
         rows = task.scored[task.hidden[task.scored, c]]
         truth, half = task.codes.x[rows, c].numpy(), task.half[rows.numpy()]
         shape = (0,) if column.levels is not None else (0, len(LEVELS))
-        found = [said[c][:2] if c in said else (np.zeros(0), np.zeros(shape)) for said in race.said]
+        found = [
+            predictions[c][:2] if c in predictions else (np.zeros(0), np.zeros(shape))
+            for predictions in race.predictions
+        ]
         points, more = np.stack([one for one, _ in found]), np.stack([other for _, other in found])
         if column.levels is not None:
             collected.append(Answers(truth, half, points, likelihood=more))

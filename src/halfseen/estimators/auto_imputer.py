@@ -11,7 +11,7 @@ from torch import Tensor
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race
 from halfseen.estimators._base import BaseImputer
-from halfseen.estimators._budget import Budget, too_costly
+from halfseen.estimators._budget import TimeBudget, too_costly
 from halfseen.estimators._hidden_cells import HiddenCells, compare_hidden
 from halfseen.estimators._members import make_member, members_state, restore_members
 from halfseen.estimators._parameters import check_number, check_whole
@@ -149,7 +149,7 @@ class AutoImputer(BaseImputer):
         return grids + sum(member._width for member in self.members_)
 
     def _fit_codes(self, codes: Incomplete) -> None:
-        budget = Budget(SAFETY * min(self._checked_seconds(), seconds_left()))
+        budget = TimeBudget(SAFETY * min(self._checked_seconds(), seconds_left()))
         self.hidden_cells_ = HiddenCells({}, 0)
         self.scores_: list[dict[str, Any]] = []
         self.members_: list[BaseImputer] = []
@@ -172,7 +172,7 @@ class AutoImputer(BaseImputer):
         self._fit_chosen(candidates, race, weights, codes, budget)
 
     def _choose(
-        self, candidates: Mapping[str, BaseImputer], codes: Incomplete, budget: Budget
+        self, candidates: Mapping[str, BaseImputer], codes: Incomplete, budget: TimeBudget
     ) -> tuple[_race.Race, np.ndarray]:
         """Holds the race; returns it and the weights (M, C) of its candidates."""
         of_race = budget.part(RACE_SHARE)
@@ -211,7 +211,7 @@ class AutoImputer(BaseImputer):
         race: _race.Race,
         weights: np.ndarray,
         codes: Incomplete,
-        budget: Budget,
+        budget: TimeBudget,
     ) -> None:
         """Fits the chosen candidates to all rows, or to as many as the time that is left allows.
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.estimators._circuit_base import CircuitPredictor
 from halfseen.estimators._circuit_fit import CircuitSettings
 from halfseen.estimators._scaled_targets import ScaledTargetRegressor
@@ -216,7 +216,7 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
         resemble_rows(circuit, train.rows, generator)
         return circuit
 
-    def _likelihood(self, inputs: Incomplete | None = None) -> Observation:
+    def _likelihood(self, inputs: Incomplete | None = None) -> ObservationModel:
         """Returns the likelihood of the columns of the table, then of the targets."""
         of_columns = column_likelihood(self._modelled, self._features, inputs)
         return of_columns.extended(GaussianLeaf(len(self._target_scaler.loc), std_floor=MIN_STD))

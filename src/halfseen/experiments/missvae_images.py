@@ -50,7 +50,7 @@ from torch import Tensor
 from halfseen._random import row_keys, torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.datasets.loaders import load
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.experiments.claims import Better, Published, Setting
 from halfseen.experiments.missvae_methods import NOISE_SEED, LatentMethod, bound_of_complete, course
 from halfseen.experiments.spec import Budget, Experiment
@@ -272,7 +272,7 @@ def build(method: LatentMethod, plan: ImagePlan) -> LatentModel:
     return LatentModel(
         ConvEncoder(shape, LatentModel.n_outputs(N_LATENT, method.n_components), **plan.encoder),
         ConvDecoder(N_LATENT, shape, position_bias=True, **plan.decoder),
-        Observation.for_pixels(N_PIXELS, "bernoulli", low=-1.0),
+        ObservationModel.for_pixels(N_PIXELS, "bernoulli", low=-1.0),
         N_LATENT,
         method.n_components,
     )

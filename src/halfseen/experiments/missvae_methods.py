@@ -8,7 +8,7 @@ from torch import Tensor
 
 from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.completions import CompletedRows, Completions
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.residual import ResidualMLP
@@ -154,7 +154,7 @@ def build(
     method: LatentMethod, n_features: int, plan: NetworkPlan, generator: torch.Generator
 ) -> LatentModel:
     """Returns a model of Gaussian cells with random weights; the encoder reads zeros and the mask."""
-    observation = Observation.for_pixels(n_features, "gaussian")
+    observation = ObservationModel.for_pixels(n_features, "gaussian")
     n_outputs = LatentModel.n_outputs(plan.n_latent, method.n_components)
     encoder = ResidualMLP(2 * n_features, n_outputs, n_blocks=plan.n_blocks, width=plan.width)
     decoder = ResidualMLP(plan.n_latent, observation.n_parameters, n_blocks=plan.n_blocks, width=plan.width)

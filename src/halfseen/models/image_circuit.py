@@ -18,7 +18,7 @@ from halfseen.distributions.families import Part
 from halfseen.distributions.leaf import Leaf
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import NOTHING, Structure
 from halfseen.models.tabular import LevelProbabilities
@@ -92,7 +92,7 @@ def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor, averaging:
     return joint.logsumexp(dim=0).softmax(dim=-1)
 
 
-def patch_likelihood(columns: Sequence[Column], structure: Structure, pixels: Pixels) -> Observation:
+def patch_likelihood(columns: Sequence[Column], structure: Structure, pixels: Pixels) -> ObservationModel:
     """Returns the likelihood of a patch: Bernoulli for pixels of two values, else what `pixels` says."""
     size, shades = len(structure.parts), n_shades(columns[0])
     leaf: Leaf
@@ -104,7 +104,7 @@ def patch_likelihood(columns: Sequence[Column], structure: Structure, pixels: Pi
         leaf = DiscretisedLogisticLeaf(size, low=-1.0, high=1.0, n_bins=shades)
     else:
         raise ValueError("pixels='discretised' needs images of whole shades, such as 0 to 255, got numbers.")
-    return Observation([Part(leaf, range(size), range(size))])
+    return ObservationModel([Part(leaf, range(size), range(size))])
 
 
 def restore_image_circuit(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.mixture import GaussianMixture
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 
 
 @runtime_checkable
@@ -60,7 +60,7 @@ class CompleteDataModel(Protocol):
         ...
 
     @property
-    def observation(self) -> Observation:
+    def observation(self) -> ObservationModel:
         """The likelihood of cells."""
         ...
 

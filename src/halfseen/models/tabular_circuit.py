@@ -10,7 +10,7 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Level, Structure
 from halfseen.models.tabular_density import TabularDensity
@@ -62,10 +62,10 @@ class TabularCircuit(TabularDensity[Circuit]):
 
 def column_likelihood(
     columns: Sequence[Column], features: FeatureMap, batch: Incomplete | None = None
-) -> Observation:
+) -> ObservationModel:
     """Returns the likelihood of columns: Gaussian numbers that are not too narrow, categorical levels."""
     by_level = {column.name: "categorical" for column in columns if column.kind == "ordinal"}
-    observation = Observation.for_table(columns, features, batch, likelihoods=by_level)
+    observation = ObservationModel.for_table(columns, features, batch, likelihoods=by_level)
     for leaf in observation.leaves:
         if isinstance(leaf, GaussianLeaf):
             leaf.std_floor = MIN_STD
@@ -84,7 +84,7 @@ def circuit_state(circuit: Circuit) -> dict[str, Tensor]:
     return state
 
 
-def circuit_from_state(observation: Observation, state: Mapping[str, Tensor]) -> Circuit:
+def circuit_from_state(observation: ObservationModel, state: Mapping[str, Tensor]) -> Circuit:
     """Rebuilds a circuit from the likelihood of its columns and what `circuit_state` returned."""
     levels: list[Level] = []
     while f"structure.groups.{len(levels)}" in state:

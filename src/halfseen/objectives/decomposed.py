@@ -116,11 +116,12 @@ class DecomposedObjective:
     Examples
     --------
     >>> from halfseen.data.incomplete import Incomplete
-    >>> from halfseen.distributions.observation import Observation
+    >>> from halfseen.distributions.observation_model import ObservationModel
     >>> from halfseen.models.latent.completions import Completions
     >>> from halfseen.models.latent.model import LatentModel
     >>> from halfseen.nn.residual import ResidualMLP
-    >>> model = LatentModel(ResidualMLP(6, 4), ResidualMLP(2, 6), Observation.for_pixels(3, "gaussian"), 2)
+    >>> observation = ObservationModel.for_pixels(3, "gaussian")
+    >>> model = LatentModel(ResidualMLP(6, 4), ResidualMLP(2, 6), observation, 2)
     >>> generator = torch.Generator().manual_seed(0)
     >>> batch = Incomplete(torch.zeros(7, 3), torch.rand(7, 3, generator=generator) < 0.5)
     >>> completions = Completions.start(batch, model.observation, 5, generator)

@@ -53,9 +53,10 @@ class LatentObjective:
 
     Examples
     --------
-    >>> from halfseen.distributions.observation import Observation
+    >>> from halfseen.distributions.observation_model import ObservationModel
     >>> from halfseen.nn.residual import ResidualMLP
-    >>> model = LatentModel(ResidualMLP(6, 4), ResidualMLP(2, 6), Observation.for_pixels(3, "gaussian"), 2)
+    >>> observation = ObservationModel.for_pixels(3, "gaussian")
+    >>> model = LatentModel(ResidualMLP(6, 4), ResidualMLP(2, 6), observation, 2)
     >>> objective = LatentObjective.for_model(model, bound="iwelbo", n_draws=5)
     >>> batch = Incomplete(torch.zeros(7, 3), torch.ones(7, 3, dtype=torch.bool))
     >>> noise = objective.draw_noise(batch, torch.Generator().manual_seed(0))

@@ -160,9 +160,10 @@ def grid_log_likelihood(
 
     Examples
     --------
-    >>> from halfseen.distributions.observation import Observation
+    >>> from halfseen.distributions.observation_model import ObservationModel
     >>> from halfseen.nn.residual import ResidualMLP
-    >>> model = LatentModel(ResidualMLP(6, 2), ResidualMLP(1, 6), Observation.for_pixels(3, "gaussian"), 1)
+    >>> observation = ObservationModel.for_pixels(3, "gaussian")
+    >>> model = LatentModel(ResidualMLP(6, 2), ResidualMLP(1, 6), observation, 1)
     >>> nothing = Incomplete(torch.full((1, 3), torch.nan), torch.zeros(1, 3, dtype=torch.bool))
     >>> grid_log_likelihood(model, nothing).log_prob.abs() < 1e-6  # no observed values: probability 1
     tensor([True])

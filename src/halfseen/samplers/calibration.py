@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 
 LEVEL = 0.9
 MIN_INFLATION, MAX_INFLATION = 0.5, 4.0
@@ -36,7 +36,12 @@ def hide_cells(rows: Incomplete, owners: Tensor, generator: torch.Generator) -> 
 
 
 def choose_inflation(
-    observation: Observation, parameters: Tensor, weights: Tensor, truth: Tensor, hidden: Tensor, half: Tensor
+    observation: ObservationModel,
+    parameters: Tensor,
+    weights: Tensor,
+    truth: Tensor,
+    hidden: Tensor,
+    half: Tensor,
 ) -> tuple[float, ...]:
     r"""Returns for each column the factor of scales at which 90% intervals cover 90% of the hidden numbers.
 

@@ -111,10 +111,11 @@ class GibbsSampler:
     Examples
     --------
     >>> from halfseen._random import row_keys
-    >>> from halfseen.distributions.observation import Observation
+    >>> from halfseen.distributions.observation_model import ObservationModel
     >>> from halfseen.models.latent.model import LatentModel
     >>> from halfseen.nn.residual import ResidualMLP
-    >>> model = LatentModel(ResidualMLP(6, 4), ResidualMLP(2, 6), Observation.for_pixels(3, "gaussian"), 2)
+    >>> observation = ObservationModel.for_pixels(3, "gaussian")
+    >>> model = LatentModel(ResidualMLP(6, 4), ResidualMLP(2, 6), observation, 2)
     >>> batch = Incomplete(torch.tensor([[1.0, torch.nan, 0.5]]), torch.tensor([[True, False, True]]))
     >>> start = torch.tensor([[[1.0, 0.0, 0.5]]]).expand(1, 4, 3)  # four chains
     >>> noise = uniforms_of_rows(row_keys(batch.to_array(), seed=0), torch.float32)

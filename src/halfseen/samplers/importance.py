@@ -22,7 +22,7 @@ from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.choice import choose_by_cdf
 from halfseen.distributions.quantiles import mixture_quantiles, weighted_quantiles
-from halfseen.models.latent.mask_term import N_NODES, HiddenCells, modelled_columns
+from halfseen.models.latent.mask_term import N_NODES, TiltedCells, modelled_columns
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.self_masking import SelfMaskModel
 from halfseen.objectives.weights import effective_sample_size, pareto_k
@@ -197,7 +197,7 @@ class ImportanceSampler:
             atoms = found.completed[..., self._number_features]  # (A, N, J)
             return weighted_quantiles(atoms, found.log_w.exp()[..., None].expand_as(atoms), probabilities)
         if self._form == "integrated":
-            cells = HiddenCells.of(observation, self._self_mask, found.parameters)
+            cells = TiltedCells.of(observation, self._self_mask, found.parameters)
             weights = (cells.log_weights + found.log_w[..., None]).exp()  # (Q, A, N, J)
             return weighted_quantiles(cells.values.flatten(0, 1), weights.flatten(0, 1), probabilities)
         inflated = observation.inflated(found.parameters, self.interval_inflation)
@@ -275,7 +275,7 @@ class ImportanceSampler:
         observation = self.model.observation
         if self._form != "integrated":
             return observation.mean(parameters)
-        return HiddenCells.of(observation, self._self_mask, parameters).mean
+        return TiltedCells.of(observation, self._self_mask, parameters).mean
 
     def by_rows(
         self,

@@ -5,7 +5,7 @@ import torch
 from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import Structure, pair_columns
 
@@ -13,17 +13,17 @@ GENERATOR_SEED = 3
 
 
 def gaussian(n_columns):
-    return Observation([Part(GaussianLeaf(n_columns), range(n_columns), range(n_columns))])
+    return ObservationModel([Part(GaussianLeaf(n_columns), range(n_columns), range(n_columns))])
 
 
 def binary(n_columns):
-    return Observation([Part(CategoricalLeaf([2] * n_columns), range(n_columns), range(2 * n_columns))])
+    return ObservationModel([Part(CategoricalLeaf([2] * n_columns), range(n_columns), range(2 * n_columns))])
 
 
 def mixed():
     """Column 2 is a number, columns 0, 1 and 3 have two, three and two levels; the number comes first."""
     levels = Part(CategoricalLeaf([2, 3, 2]), [0, 1, 3], range(1, 8))
-    return Observation([Part(GaussianLeaf(1), [2], [0]), levels])
+    return ObservationModel([Part(GaussianLeaf(1), [2], [0]), levels])
 
 
 def random_pairs(n_columns, seed):

@@ -21,7 +21,7 @@ from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.initialisation import random_weights
 from halfseen.models.circuits.layers import LogMatmulExp, Messages, SumLayer
@@ -350,7 +350,7 @@ def test_marginalising_a_region_is_the_same_as_missing_pixels_of_its_patch():
 
 def test_prototypes_follow_the_greatest_weights_down_to_the_leaves():
     structure = Structure.image((4, 4), 3, [2, 2], n_classes=2)
-    circuit = Circuit(structure, Observation([Part(GaussianLeaf(4), range(4), range(4))])).double()
+    circuit = Circuit(structure, ObservationModel([Part(GaussianLeaf(4), range(4), range(4))])).double()
     random_weights(circuit, torch.Generator().manual_seed(0))
     means = torch.arange(12.0).view(3, 4)
     with torch.no_grad():

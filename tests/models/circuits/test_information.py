@@ -8,7 +8,7 @@ from tolerances import EXACT
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import StudentTLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.information import information_gain
 from halfseen.models.circuits.structure import Structure
@@ -59,7 +59,7 @@ def test_the_gain_of_a_number_is_that_of_quadrature(name):
 
 
 def test_columns_of_a_likelihood_without_a_rule_are_refused():
-    observation = Observation([Part(StudentTLeaf(2), [0, 1], [0, 1])])
+    observation = ObservationModel([Part(StudentTLeaf(2), [0, 1], [0, 1])])
     circuit = Circuit(Structure.trees(2, [random_pairs(2, 0)], 2, [2], n_classes=2), observation).double()
     batch = Incomplete(torch.zeros(1, 2).double(), torch.zeros(1, 2).bool())
     with pytest.raises(ValueError, match="likelihood StudentTLeaf is not implemented"):

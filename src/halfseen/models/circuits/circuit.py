@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.choice import choose_by_cdf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.circuits.layers import Leaves, Messages, ProductLayer, SumLayer
 from halfseen.models.circuits.structure import Structure
 
@@ -42,7 +42,7 @@ class Circuit(nn.Module):
     ----------
     structure : Structure
         Which regions are summed and multiplied.
-    observation : Observation
+    observation : ObservationModel
         The likelihood of the columns that a window of the structure shows.
 
     Notes
@@ -61,7 +61,7 @@ class Circuit(nn.Module):
     --------
     >>> from halfseen.distributions.leaves_levels import CategoricalLeaf
     >>> from halfseen.distributions.families import Part
-    >>> observation = Observation([Part(CategoricalLeaf([2, 2]), [0, 1], [0, 1, 2, 3])])
+    >>> observation = ObservationModel([Part(CategoricalLeaf([2, 2]), [0, 1], [0, 1, 2, 3])])
     >>> circuit = Circuit(Structure.shallow(n_columns=2, n_leaves=2, n_channels=3), observation)
     >>> row = torch.tensor([[1.0, 0.0, 0.0, 1.0]])
     >>> circuit(Incomplete(row, torch.tensor([[True, True, False, False]]))).exp()
@@ -72,7 +72,7 @@ class Circuit(nn.Module):
     regions: Tensor
     trees: Tensor
 
-    def __init__(self, structure: Structure, observation: Observation) -> None:
+    def __init__(self, structure: Structure, observation: ObservationModel) -> None:
         super().__init__()
         self.structure = structure
         self.leaves = Leaves(structure, observation)
@@ -310,7 +310,7 @@ class Circuit(nn.Module):
         )
 
     @property
-    def _observation(self) -> Observation:
+    def _observation(self) -> ObservationModel:
         return self.leaves.observation
 
     def _up(self, terms: Tensor) -> _Pass:

@@ -12,7 +12,7 @@ from halfseen.distributions.leaf import Leaf
 from halfseen.distributions.leaves import GaussianLeaf, normal_log_prob
 from halfseen.distributions.leaves_levels import LevelLeaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.circuits.circuit import Circuit
 
 PANELS = (-8.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 8.0)  # ends, in standard deviations
@@ -74,7 +74,7 @@ def _entropy_after(values: _Values, classes: Tensor, given: Tensor) -> Tensor:
     return expected
 
 
-def _values(observation: Observation, theta: Tensor) -> Iterator[_Values]:
+def _values(observation: ObservationModel, theta: Tensor) -> Iterator[_Values]:
     """Yields the values of each column, in the order of columns."""
     found: dict[int, _Values] = {}
     columns = iter(observation.columns)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaves import GaussianLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.distributions.quantiles import mixture_quantiles
 from halfseen.models.circuits.structure import NOTHING, Level, Structure
 
@@ -186,7 +186,7 @@ class Leaves(nn.Module):
     ----------
     structure : Structure
         Windows, parts and the number of components.
-    observation : Observation
+    observation : ObservationModel
         The likelihood of the columns of a window. If there are several windows, each of its columns must be a
         single feature.
     """
@@ -195,7 +195,7 @@ class Leaves(nn.Module):
     parts_of_features: Tensor
     parts: Tensor
 
-    def __init__(self, structure: Structure, observation: Observation) -> None:
+    def __init__(self, structure: Structure, observation: ObservationModel) -> None:
         super().__init__()
         n_windows, n_places = len(structure.windows), len(structure.parts)
         one_each = observation.n_features == observation.n_columns

@@ -12,8 +12,8 @@ from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.distributions.families import RealFamily
-from halfseen.distributions.observation import Observation
-from halfseen.distributions.pixel_likelihood import pixel_observation
+from halfseen.distributions.observation_model import ObservationModel
+from halfseen.distributions.pixel_likelihood import pixel_observation_model
 from halfseen.models.latent.model import LatentModel
 from halfseen.models.latent.rows import PreimputedFill
 from halfseen.nn.convolutional import ConvDecoder, ConvEncoder, PixelMask
@@ -103,7 +103,7 @@ class LatentArchitecture:
         """
         if self.image_shape is not None:
             return self.build_for_images(columns, self.image_shape, known)
-        observation = Observation.for_table(
+        observation = ObservationModel.for_table(
             columns, features, batch, numeric=self.numeric, likelihoods=self.likelihoods
         )
         body: dict[str, Any] = {
@@ -159,7 +159,7 @@ class LatentArchitecture:
         Networks handle squares of pixels, so many that about eight are side by side, with a quarter of
         `width` maps; the encoder sees zeros for missing values, which are the middle of the pixels' range.
         """
-        observation = pixel_observation(columns, self.numeric)
+        observation = pixel_observation_model(columns, self.numeric)
         body: dict[str, Any] = {
             "widths": (max(1, self.width // MAPS),),
             "patch": max(1, round(min(shape[1:]) / PATCHES)),
@@ -179,11 +179,11 @@ class LatentArchitecture:
             mask_term="sample",  # nodes for every pixel would not fit in memory
         )
 
-    def layout(self, observation: Observation) -> MaskLayout:
+    def layout(self, observation: ObservationModel) -> MaskLayout:
         """Returns which features are of which column, and whose mask is modelled."""
         return MaskLayout(observation.columns_of_features.tolist(), self.hidden, observation.n_columns)
 
-    def _mask_model(self, observation: Observation) -> MaskModel:
+    def _mask_model(self, observation: ObservationModel) -> MaskModel:
         layout = self.layout(observation)
         signs = None if self.signs is None else list(self.signs)
         makers: dict[str, Callable[[], MaskModel]] = {

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.mixture import GaussianMixture
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.rows import Preimputed
 from halfseen.models.protocols import CompleteDataModel
 
@@ -31,7 +31,7 @@ class Limits:
     high: Tensor
 
     @classmethod
-    def of(cls, batch: Incomplete, observation: Observation) -> "Limits":
+    def of(cls, batch: Incomplete, observation: ObservationModel) -> "Limits":
         """Measures the observed values of each feature."""
         lowest, highest = batch.filled(torch.inf).amin(dim=0), batch.filled(-torch.inf).amax(dim=0)
         limited = observation.is_density[observation.columns_of_features] & batch.observed.any(dim=0)
@@ -65,7 +65,7 @@ class Completions:
     --------
     >>> x = torch.tensor([[1.0, torch.nan], [2.0, 3.0]])
     >>> batch = Incomplete(x, ~x.isnan())
-    >>> observation = Observation.for_pixels(2, "gaussian")
+    >>> observation = ObservationModel.for_pixels(2, "gaussian")
     >>> Completions.start(batch, observation, 2, torch.Generator().manual_seed(0)).x
     tensor([[[1., 3.],
              [1., 3.]],
@@ -83,7 +83,7 @@ class Completions:
     def start(
         cls,
         batch: Incomplete,
-        observation: Observation,
+        observation: ObservationModel,
         n_completions: int,
         generator: torch.Generator,
         donors: Incomplete | None = None,
@@ -94,7 +94,7 @@ class Completions:
         ----------
         batch : Incomplete
             Rows (N, D).
-        observation : Observation
+        observation : ObservationModel
             Says which features are one column, and what to put in columns that were never observed.
         n_completions : int
             The number of copies K.
@@ -156,7 +156,7 @@ class CompletedRows:
     Examples
     --------
     >>> batch = Incomplete(torch.zeros(3, 2), torch.ones(3, 2).bool())
-    >>> observation = Observation.for_pixels(2, "gaussian")
+    >>> observation = ObservationModel.for_pixels(2, "gaussian")
     >>> completions = Completions.start(batch, observation, 5, torch.Generator().manual_seed(0))
     >>> CompletedRows.of(batch, completions)[1:].completed.shape
     torch.Size([2, 5, 2])

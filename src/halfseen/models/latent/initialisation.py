@@ -13,7 +13,7 @@ from halfseen.data.links import inverse_softplus
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaf import Leaf
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.residual import LinearWithNetwork, ResidualMLP
 from halfseen.nn.self_masking import FlexibleSelfMask, SelfMaskModel, SharedSlopeMask
@@ -149,7 +149,7 @@ def _ridge_regression(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
     return slopes, middle - slopes @ centre
 
 
-def _decoder_map(observation: Observation, factors: Factors) -> tuple[Tensor, Tensor]:
+def _decoder_map(observation: ObservationModel, factors: Factors) -> tuple[Tensor, Tensor]:
     r"""Returns weight and bias from latents to parameters whose means change as the factors predict.
 
     With :math:`J` the Jacobian of the means at the neutral parameters, the damped least squares
@@ -163,7 +163,7 @@ def _decoder_map(observation: Observation, factors: Factors) -> tuple[Tensor, Te
     return solution[:, :-1], neutral + solution[:, -1]
 
 
-def _with_uniqueness(observation: Observation, uniqueness: Tensor) -> Tensor:
+def _with_uniqueness(observation: ObservationModel, uniqueness: Tensor) -> Tensor:
     """Returns the neutral parameters (P), with the scales of real numbers set to the uniqueness."""
     of_parameters = jacrev(observation.mean)(observation.neutral_parameters()).abs()  # (D, P)
     positions = observation.split(torch.arange(observation.n_parameters))

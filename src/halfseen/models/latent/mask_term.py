@@ -10,7 +10,7 @@ from torch.nn import functional
 from halfseen.distributions.leaf import NumericLeaf
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_levels import LevelLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.nn.mask_models import MaskModel
 from halfseen.nn.self_masking import SelfMaskModel
 
@@ -30,7 +30,7 @@ def nodes(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return u.sinh(), (u.cosh() * (2 * REACH / (N_NODES - 1))).log()
 
 
-def is_integrable(observation: Observation, mask_model: MaskModel) -> bool:
+def is_integrable(observation: ObservationModel, mask_model: MaskModel) -> bool:
     """Whether every column is self-masking and has a density that the nodes resolve, or levels."""
     kinds = all(isinstance(leaf, (*SMOOTH, LevelLeaf)) for leaf in observation.leaves)
     return isinstance(mask_model, SelfMaskModel) and kinds
@@ -50,7 +50,7 @@ class CellGrid:
     log_weights: Tensor
 
     @classmethod
-    def of(cls, observation: Observation, parameters: Tensor) -> "CellGrid":
+    def of(cls, observation: ObservationModel, parameters: Tensor) -> "CellGrid":
         """Places the nodes around the mean, in units of the standard deviation."""
         at, log_distance = nodes(parameters.dtype)
         shape = (-1, *[1] * parameters.dim())
@@ -69,7 +69,7 @@ class CellGrid:
 
 
 @dataclass(frozen=True)
-class HiddenCells:
+class TiltedCells:
     r"""What a missing cell is, given latents and that it is missing, under a self-masking model.
 
     .. math:: p(x_c \mid z, o_c = 0) = \frac{p(x_c \mid z) \, p(o_c = 0 \mid x_c)}{\mathrm{E}[p(o_c = 0 \mid
@@ -89,7 +89,9 @@ class HiddenCells:
     mean: Tensor
 
     @classmethod
-    def of(cls, observation: Observation, mask_model: SelfMaskModel, parameters: Tensor) -> "HiddenCells":
+    def of(
+        cls, observation: ObservationModel, mask_model: SelfMaskModel, parameters: Tensor
+    ) -> "TiltedCells":
         """Tilts the distribution of every cell by its probability of being missing."""
         grid = CellGrid.of(observation, parameters)
         columns = torch.tensor(observation.numeric, dtype=torch.long)
@@ -115,8 +117,8 @@ def _log_hidden(mask_model: SelfMaskModel, values: Tensor, columns: Tensor) -> T
     return functional.logsigmoid(-logits.index_select(-1, columns))
 
 
-def log_missing(observation: Observation, mask_model: SelfMaskModel, parameters: Tensor) -> Tensor:
-    """Returns `HiddenCells.log_missing` of the columns whose mask is modelled; zeros of the others."""
+def log_missing(observation: ObservationModel, mask_model: SelfMaskModel, parameters: Tensor) -> Tensor:
+    """Returns `TiltedCells.log_missing` of the columns whose mask is modelled; zeros of the others."""
     grid = CellGrid.of(observation, parameters)
     columns = torch.tensor(observation.numeric, dtype=torch.long)
     kept = modelled_columns(mask_model)[columns].nonzero().squeeze(1)
@@ -152,7 +154,7 @@ def modelled_columns(mask_model: MaskModel) -> Tensor:
 
 
 def integrated_log_prob(
-    observation: Observation, mask_model: SelfMaskModel, parameters: Tensor, x: Tensor, observed: Tensor
+    observation: ObservationModel, mask_model: SelfMaskModel, parameters: Tensor, x: Tensor, observed: Tensor
 ) -> Tensor:
     r"""Returns the log probability (*) of masks given latents and observed cells.
 

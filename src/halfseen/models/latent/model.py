@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.mixture import GaussianMixture
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.mask_term import integrated_log_prob, is_integrable
 from halfseen.nn.fill import ZeroFill, encoder_input
 from halfseen.nn.mask_models import Ignorable, MaskModel
@@ -78,7 +78,7 @@ class LatentModel(nn.Module):
         :math:`K = 1`): means, scales before the softplus, and logits of the components.
     decoder : nn.Module
         From latents :math:`(*, L)` to the outputs :math:`(*, P)` of `observation`.
-    observation : Observation
+    observation : ObservationModel
         The likelihood of cells.
     n_latent, n_components : int
         :math:`L` and :math:`K`.
@@ -99,7 +99,8 @@ class LatentModel(nn.Module):
     Examples
     --------
     >>> from halfseen.nn.residual import ResidualMLP
-    >>> model = LatentModel(ResidualMLP(6, 4), ResidualMLP(2, 6), Observation.for_pixels(3, "gaussian"), 2)
+    >>> observation = ObservationModel.for_pixels(3, "gaussian")
+    >>> model = LatentModel(ResidualMLP(6, 4), ResidualMLP(2, 6), observation, 2)
     >>> x = torch.tensor([[0.5, torch.nan, 1.0]])
     >>> noise = LatentNoise(torch.zeros(5, 1, 1, 2), torch.empty(0), torch.empty(0))
     >>> model.log_weights(Incomplete(x, ~x.isnan()), noise).log_w.shape
@@ -110,7 +111,7 @@ class LatentModel(nn.Module):
         self,
         encoder: nn.Module,
         decoder: nn.Module,
-        observation: Observation,
+        observation: ObservationModel,
         n_latent: int,
         n_components: int = 1,
         *,

@@ -12,7 +12,7 @@ from halfseen.distributions.families import Part
 from halfseen.distributions.leaves import GaussianLeaf, LogNormalLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_counts import NegativeBinomialLeaf, PoissonLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf
-from halfseen.distributions.observation import Observation
+from halfseen.distributions.observation_model import ObservationModel
 
 N_ROWS = 200
 LIKELIHOODS = {"visits": "negative-binomial", "income": "log-normal", "order": "ordinal"}
@@ -65,7 +65,7 @@ def table():
 
 def observation_of(table, **settings):
     features, batch = table
-    return Observation.for_table(COLUMNS, features, batch, **settings).double()
+    return ObservationModel.for_table(COLUMNS, features, batch, **settings).double()
 
 
 def some_parameters(observation, generator, *shape):
@@ -187,7 +187,9 @@ def test_draws_means_variances_and_distribution_functions_are_those_of_the_famil
 
 def test_parts_in_any_order_of_columns_give_the_same_answers(generator):
     one, two = GaussianLeaf(2), StudentTLeaf(1)
-    mixed = Observation([Part(one, columns=[2, 0], features=[1, 2]), Part(two, columns=[1], features=[0])])
+    mixed = ObservationModel(
+        [Part(one, columns=[2, 0], features=[1, 2]), Part(two, columns=[1], features=[0])]
+    )
     parameters = some_parameters(mixed, generator, 5)
     x = torch.randn(5, 3, generator=generator, dtype=torch.float64)
     terms = one.log_prob(parameters[:, :4], x[:, [1, 2]])
@@ -203,7 +205,7 @@ def test_parts_in_any_order_of_columns_give_the_same_answers(generator):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_values_under_the_mask_are_never_read(table, generator, dtype):
     features, batch = table
-    observation = Observation.for_table(
+    observation = ObservationModel.for_table(
         COLUMNS, features, batch, numeric="student-t", likelihoods=LIKELIHOODS
     ).to(dtype)
     parameters = some_parameters(observation, generator, N_ROWS).to(dtype).requires_grad_()
@@ -223,7 +225,7 @@ def test_values_under_the_mask_are_never_read(table, generator, dtype):
 def test_weights_restore_what_was_learnt_from_a_batch(table, generator):
     features, batch = table
     observation = observation_of(table, likelihoods=LIKELIHOODS)
-    bare = Observation.for_table(COLUMNS, features, likelihoods=LIKELIHOODS).double()
+    bare = ObservationModel.for_table(COLUMNS, features, likelihoods=LIKELIHOODS).double()
     parameters = some_parameters(observation, generator, N_ROWS)
     x = batch.filled(observation.filler())
     assert bare.log_prob(parameters, bare.filler()).isfinite().all()
@@ -243,7 +245,7 @@ def test_every_column_may_have_another_family(table):
 def test_a_table_without_numbers_has_an_empty_distribution_function():
     column = levelled("two", "binary", 2)
     features = FeatureMap.fit([column], Incomplete.from_array([[0.0], [1.0], [np.nan]]), all_indicators=True)
-    observation = Observation.for_table([column], features)
+    observation = ObservationModel.for_table([column], features)
     assert observation.numeric == ()
     assert observation.cdf(observation.neutral_parameters().expand(3, -1), torch.empty(3, 0)).shape == (3, 0)
 
@@ -251,7 +253,7 @@ def test_a_table_without_numbers_has_an_empty_distribution_function():
 def test_an_ordinal_column_of_one_level_is_categorical():
     column = levelled("one", "ordinal", 1)
     features = FeatureMap.fit([column], Incomplete.from_array([[0.0], [np.nan]]), all_indicators=True)
-    observation = Observation.for_table([column], features, likelihoods={"one": "ordinal"})
+    observation = ObservationModel.for_table([column], features, likelihoods={"one": "ordinal"})
     assert observation.log_prob(observation.neutral_parameters(), torch.ones(1)).item() == 0
 
 
@@ -259,7 +261,7 @@ def test_an_ordinal_column_of_one_level_is_categorical():
     "family", ["gaussian", "shared-gaussian", "student-t", "bernoulli", "discretised-logistic"]
 )
 def test_pixels_are_one_column_each(family, generator):
-    observation = Observation.for_pixels(6, family, low=-1.0).double()
+    observation = ObservationModel.for_pixels(6, family, low=-1.0).double()
     parameters = some_parameters(observation, generator, 5)
     noise = torch.rand(5, observation.n_noise, generator=generator, dtype=torch.float64)
     drawn = observation.sample(parameters, noise)
@@ -274,15 +276,15 @@ def test_pixels_are_one_column_each(family, generator):
 def test_impossible_settings_are_refused(table):
     features, batch = table
     with pytest.raises(ValueError, match="'x' is continuous, which the likelihood 'poisson' cannot describe"):
-        Observation.for_table(COLUMNS, features, batch, likelihoods={"x": "poisson"})
+        ObservationModel.for_table(COLUMNS, features, batch, likelihoods={"x": "poisson"})
     with pytest.raises(ValueError, match="'normal' cannot describe"):
-        Observation.for_table(COLUMNS, features, batch, numeric="normal")
+        ObservationModel.for_table(COLUMNS, features, batch, numeric="normal")
     reduced = FeatureMap.fit(COLUMNS, some_codes(), all_indicators=False)
     with pytest.raises(ValueError, match="fit them with all_indicators=True"):
-        Observation.for_table(COLUMNS, reduced)
+        ObservationModel.for_table(COLUMNS, reduced)
     with pytest.raises(ValueError, match="There is no family 'cubic'"):
-        Observation.for_pixels(3, "cubic")
+        ObservationModel.for_pixels(3, "cubic")
     with pytest.raises(ValueError, match=r"all features from 0 on once, got \[0, 0\]"):
-        Observation([Part(GaussianLeaf(2), columns=[0, 1], features=[0, 0])])
+        ObservationModel([Part(GaussianLeaf(2), columns=[0, 1], features=[0, 0])])
     with pytest.raises(ValueError, match="A leaf of 1 columns and 1 features cannot serve 2 columns"):
-        Observation([Part(GaussianLeaf(1), columns=[0, 1], features=[0])])
+        ObservationModel([Part(GaussianLeaf(1), columns=[0, 1], features=[0])])

@@ -13,7 +13,7 @@ from halfseen.distributions.leaf import Leaf, NumericLeaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
 
 
-class Observation(nn.Module):
+class ObservationModel(nn.Module):
     r"""Creates the likelihood of C columns, given as D features, from a network's P outputs.
 
     .. math:: \log p(x_o \mid z) = \sum_{j \in o} \log p(x_j \mid z)
@@ -40,7 +40,7 @@ class Observation(nn.Module):
     >>> from halfseen.distributions.leaves import GaussianLeaf
     >>> from halfseen.distributions.leaves_levels import CategoricalLeaf
     >>> parts = [Part(GaussianLeaf(1), columns=[1], features=[0]), Part(CategoricalLeaf([2]), [0], [1, 2])]
-    >>> observation = Observation(parts)
+    >>> observation = ObservationModel(parts)
     >>> x = torch.tensor([0.0, 1.0, 0.0])  # a number, a block of two
     >>> observation.log_prob(observation.neutral_parameters(), x).exp()
     tensor([0.5000, 0.3989], dtype=torch.float64)
@@ -92,7 +92,7 @@ class Observation(nn.Module):
         *,
         numeric: RealFamily = "gaussian",
         likelihoods: Mapping[str, str] | None = None,
-    ) -> "Observation":
+    ) -> "ObservationModel":
         """Returns the likelihood of the columns of a table.
 
         Parameters
@@ -117,7 +117,7 @@ class Observation(nn.Module):
     @classmethod
     def for_pixels(
         cls, n_pixels: int, family: PixelFamily, *, low: float = 0.0, high: float = 1.0, n_bins: int = 256
-    ) -> "Observation":
+    ) -> "ObservationModel":
         """Returns the likelihood of pixels of one family, one feature each.
 
         Parameters
@@ -140,7 +140,7 @@ class Observation(nn.Module):
             leaf = real_leaf(family, n_pixels)
         return cls([Part(leaf, range(n_pixels), range(n_pixels))])
 
-    def extended(self, leaf: Leaf) -> "Observation":
+    def extended(self, leaf: Leaf) -> "ObservationModel":
         """Returns the likelihood of the same columns and, after them, of those of one more leaf."""
         parts, start = [], 0
         for own, features in zip(self._leaves, self.own_features(), strict=True):
@@ -148,7 +148,7 @@ class Observation(nn.Module):
             start += own.n_columns
         columns = range(self.n_columns, self.n_columns + leaf.n_columns)
         added = range(self.n_features, self.n_features + leaf.width)
-        return Observation([*parts, Part(leaf, columns, added)])
+        return ObservationModel([*parts, Part(leaf, columns, added)])
 
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """Returns the log density or probability (*, C) of each column."""
