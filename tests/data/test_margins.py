@@ -9,14 +9,9 @@ from scipy import integrate, stats
 
 from halfseen.data.columns import Column
 from halfseen.data.links import Link
-from halfseen.data.margin_choice import (
-    N_FOLDS,
-    _folds,
-    _held_out_lattice,
-    bounded_margin,
-    choose_margin,
-)
-from halfseen.data.margin_fits import line, refit_margin, thresholds
+from halfseen.data.margin_candidates import N_FOLDS, _bend, _folds, _held_out, fold_numbers
+from halfseen.data.margin_choice import _held_out_lattice, bounded_margin, choose_margin, choose_margins
+from halfseen.data.margin_fits import line, refit_margin, spline, thresholds
 from halfseen.data.margins import Margin, log_mass, truncated_moments
 
 N = 800
@@ -58,12 +53,49 @@ def test_values_with_an_interval_have_its_expected_score_on_the_lattice_and_besi
 
 def test_held_out_counts_are_scored_by_the_densities_of_fits_without_them():
     values, counts = SHAPES["counts"], column(kind="count", integer=True, minimum=0.0)
-    scores, folds = _held_out_lattice(counts, values, 1.0), _folds(len(values))
+    folds = fold_numbers(len(values))
+    scores = _held_out_lattice(counts, values.astype(int), np.arange(values.max() + 1), 1.0)
     for fold in range(N_FOLDS):
         train, test = values[folds != fold], torch.from_numpy(values[folds == fold])
         fits = replace(line(Link(), train), half=0.5), thresholds(counts, train, 1.0)
         for found, fit in zip(scores[:, folds == fold], fits, strict=True):
             np.testing.assert_allclose(found, fit.log_density(test).numpy(), rtol=1e-9)
+
+
+def test_held_out_numbers_are_scored_by_the_densities_of_fits_without_them():
+    samples = np.sort(np.stack([SHAPES["exponential"], SHAPES["log-normal"], SHAPES["bimodal"]]), axis=1)
+    bent = _bend(samples, [Link("above", -1.0, 0.5), None, None])
+    best = np.array([0, 1, 3])
+    scores = _held_out(bent.places, bent.slopes, best)
+    assert bent.valid.tolist() == [
+        [True] * 3,
+        [False, True, False],
+        [False, True, False],
+        [False, True, True],
+    ]
+    for kind, g in zip(*np.nonzero(bent.valid), strict=True):
+        x, link = torch.from_numpy(samples[g]), bent.links[kind][g]
+        np.testing.assert_allclose(bent.places[kind, g], link.forward(x), rtol=1e-7, atol=1e-12)
+        np.testing.assert_allclose(bent.slopes[kind, g], link.log_slope(x), rtol=1e-7, atol=1e-12)
+        for train, test in _folds(N):
+            fit = line(link, samples[g, train])
+            np.testing.assert_allclose(scores[kind, g, test], fit.log_density(x[test]), rtol=1e-7, atol=1e-9)
+            if kind == best[g]:
+                fit = spline(link, samples[g, train])
+                np.testing.assert_allclose(scores[-1, g, test], fit.log_density(x[test]), rtol=1e-7)
+
+
+def test_margins_of_columns_are_chosen_together_as_they_are_one_by_one():
+    columns = [column() for _ in SMOOTH]
+    values = [SHAPES[name][: N - 10 * i] for i, name in enumerate(SMOOTH)]
+    together = choose_margins([*columns, column()], [*values, SCORES])
+    assert together.pop() is None
+    for margin, x in zip(together, values, strict=True):
+        alone = choose_margin(column(), x)
+        assert margin is not None
+        assert alone is not None
+        assert margin.link.kind == alone.link.kind
+        torch.testing.assert_close(margin.place(torch.from_numpy(x)), alone.place(torch.from_numpy(x)))
 
 
 def test_a_normal_column_needs_no_margin():

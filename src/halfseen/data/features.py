@@ -142,27 +142,36 @@ class FeatureMap:
             )
         features = replace(features, scaler=scaler)
         batch = Incomplete(scaler.forward(raw.filled()), raw.observed)
-        return (features, batch) if choose is None else features.choose_margins(columns, codes, batch, choose)
+        if choose is None:
+            return features, batch
+        known = features.observed_numbers(codes)
+        margins = [choose(columns[c], x) for c, x in zip(features.numeric, known, strict=True)]
+        return features.with_chosen(margins, codes, batch)
 
-    def choose_margins(
-        self, columns: Sequence[Column], codes: Incomplete, batch: Incomplete, choose: MarginChoice
+    def observed_numbers(self, codes: Incomplete) -> list[Floats]:
+        """Returns the observed codes of each numeric column."""
+        return [codes.x[codes.observed[:, c], c].numpy() for c in self.numeric]
+
+    def with_chosen(
+        self, margins: Sequence[Margin | None], codes: Incomplete, batch: Incomplete
     ) -> tuple["FeatureMap", Incomplete]:
         """Returns features with the chosen margins, and the codes by them; `batch` is the codes without."""
-        margins = tuple(choose(columns[c], codes.x[codes.observed[:, c], c].numpy()) for c in self.numeric)
-        if not any(margins):
+        bent = [i for i, margin in enumerate(margins) if margin is not None]
+        if not bent:
             return self, batch
+        observed = batch.observed[:, bent]
+        scores = torch.where(observed, codes.x[:, [self.numeric[i] for i in bent]], 0.0).T.contiguous()
+        for row, i in enumerate(bent):
+            margin = margins[i]
+            assert margin is not None
+            scores[row] = margin.forward(scores[row])
+        scored = Incomplete(scores.T.contiguous(), observed)
+        scaler = Standardizer.fit(scored)
         x, loc, scale = batch.x.clone(), self.scaler.loc.clone(), self.scaler.scale.clone()
-        for i, margin in enumerate(margins):
-            if margin is None:
-                continue
-            observed = codes.observed[:, self.numeric[i], None]
-            value = torch.where(observed, codes.x[:, self.numeric[i], None], 0.0)
-            scores = Incomplete(margin.forward(value), observed)
-            scaler = Standardizer.fit(scores)
-            x[:, i] = scaler.forward(scores.filled())[:, 0]
-            loc[i], scale[i] = scaler.loc[0], scaler.scale[0]
-        scaler = Standardizer(loc, scale)
-        return replace(self, margins=margins, scaler=scaler), Incomplete(x, batch.observed)
+        x[:, bent] = scaler.forward(scored.filled())
+        loc[bent], scale[bent] = scaler.loc, scaler.scale
+        features = replace(self, margins=tuple(margins), scaler=Standardizer(loc, scale))
+        return features, Incomplete(x, batch.observed)
 
     @classmethod
     def from_state(

@@ -1,7 +1,8 @@
 r"""Which margin a column has: chosen by the likelihood of held-out values, the simpler one if in doubt."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from math import inf, log, pi, sqrt
+from math import ceil, inf, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -11,27 +12,18 @@ from scipy.special import ndtr, ndtri
 from halfseen.data.columns import Column
 from halfseen.data.frames import Floats
 from halfseen.data.links import Link
-from halfseen.data.margin_fits import (
-    fit_exponent,
-    knots_of,
-    line,
-    reliable,
-    spline,
-    spread_ties,
-    tails_of,
-    thresholds,
-    through,
-)
-from halfseen.data.margins import NARROWEST, Margin, log_mass
+from halfseen.data.margin_candidates import N_FOLDS, Choice, clearly_best, compare_margins, fold_numbers
+from halfseen.data.margin_fits import line, reliable, spline, spread_ties, thresholds, through
+from halfseen.data.margins import Margin, log_mass
 
 LARGEST = 1e100  # numbers beyond stay as they are
 FEWEST_VALUES = 50  # with fewer, a column is Gaussian unless it has bounds or limits
-MOST_VALUES = 2_000  # on which a choice is based
+MOST_VALUES = 2_000  # on a lattice, on which a choice is based
+SAMPLES = 2 ** (
+    np.arange(5 * 4, 10 * 4 + 1) / 4
+)  # sizes of samples of real numbers, on which a choice is based
 MOST_LEVELS = 40  # whole numbers that are thresholds; with more they are nearly continuous
 ATOM_SHARE, ATOM_COUNT = 0.05, 10  # of the values, that one value needs to be an atom
-N_FOLDS = 3
-LOWEST = -1e3  # log density of a held-out value
-GAIN = 0.01  # in nats per value that a less simple margin must gain at least, beside half a standard error
 NOT_NORMAL = 4.0  # standard errors of skewness or kurtosis
 TOUCH = 0.03  # of a scale: how far a bound that values touch is moved outwards
 ROOM = 0.25  # of the range of values, by which answers may go beyond it
@@ -42,21 +34,37 @@ N_ANSWERS = 50  # quantiles that map answers into bounds
 
 def choose_margin(column: Column, values: Floats) -> Margin | None:
     """Returns the margin of a column with the given observed codes (N); None if the column is Gaussian."""
-    if not len(values) or not _is_ordinary(values):
-        return None
-    if _is_outside(column, values).any():
-        unbounded = replace(column, minimum=None, maximum=None, firm=False)
-        return _inside(choose_margin(unbounded, values) or Margin(), column, values)
-    censored = column.is_censored(values)
-    if censored.any():
-        return _censored_margin(column, values, censored)
+    return choose_margins([column], [values])[0]
+
+
+def choose_margins(columns: Sequence[Column], values: Sequence[Floats]) -> list[Margin | None]:
+    """Returns the margins of columns with the given observed codes; None where a column is Gaussian."""
+    margins: list[Margin | None] = [None] * len(columns)
+    real = []
+    for i, (column, x) in enumerate(zip(columns, values, strict=True)):
+        if not len(x) or not _is_ordinary(x):
+            continue
+        if _is_outside(column, x).any():
+            unbounded = replace(column, minimum=None, maximum=None, firm=False)
+            margins[i] = _inside(choose_margin(unbounded, x) or Margin(), column, x)
+        elif (censored := column.is_censored(x)).any():
+            margins[i] = _censored_margin(column, x, censored)
+        elif len(x) < FEWEST_VALUES or not _has_inner(x):
+            margins[i] = bounded_margin(column, x)
+        elif (step := column.code_step) and (x.max() - x.min()) / step < MOST_LEVELS:
+            margins[i] = _lattice_margin(column, x, step)
+        else:
+            real.append(i)
+    found = _real_margins([columns[i] for i in real], [values[i] for i in real])
+    for i, margin in zip(real, found, strict=True):
+        margins[i] = margin
+    return margins
+
+
+def _has_inner(values: Floats) -> bool:
+    """Returns whether there are more than two values."""
     low, high = values.min(), values.max()
-    if len(values) < FEWEST_VALUES or not ((values > low) & (values < high)).any():
-        return bounded_margin(column, values)
-    step = column.code_step
-    if step and (high - low) / step < MOST_LEVELS:
-        return _lattice_margin(column, values, step)
-    return _real_margin(column, values)
+    return bool(((values > low) & (values < high)).any())
 
 
 def bounded_margin(column: Column, values: Floats) -> Margin | None:
@@ -89,29 +97,34 @@ def _is_outside(column: Column, values: Floats) -> npt.NDArray[np.bool_]:
 
 def _lattice_margin(column: Column, values: Floats, step: float) -> Margin | None:
     """Chooses thresholds unless held-out values prefer a Gaussian, or a column is bounded."""
-    if not _is_bounded(column) and not _best(_held_out_lattice(column, _some(values), step)):
-        return None
-    return reliable(thresholds(column, values, step), values)
+    numbers = np.round(values / step).astype(np.int64)
+    numbers -= (first := int(numbers.min()))
+    levels = step * np.arange(first, first + numbers.max() + 1)
+    if not _is_bounded(column):
+        some = numbers[:: -(-len(numbers) // MOST_VALUES)]
+        scores = _held_out_lattice(column, some, levels, step)
+        if not clearly_best(scores[:, None], np.ones((2, 1), dtype=bool))[0]:
+            return None
+    counts = np.bincount(numbers).astype(np.float64)
+    seen = counts > 0
+    return reliable(thresholds(column, levels[seen], step, counts[seen]), levels[seen], counts[seen])
 
 
-def _held_out_lattice(column: Column, values: Floats, step: float) -> Floats:
+def _held_out_lattice(column: Column, numbers: npt.NDArray[np.int64], levels: Floats, step: float) -> Floats:
     """Returns log probabilities (2, N) of held-out values: under a Gaussian, and by thresholds.
 
     Values are few and each occurs often, so probabilities are those of values, found once in each fold.
     """
-    numbers = np.round(values / step).astype(np.int64)
-    numbers -= (first := int(numbers.min()))
-    levels = step * np.arange(first, first + numbers.max() + 1)
-    edges = np.append(levels - step / 2, levels[-1] + step / 2)
-    folds = _folds(len(values))
-    ends = np.empty((2, N_FOLDS, len(edges)))
+    edges = torch.from_numpy(np.append(levels - step / 2, levels[-1] + step / 2))
+    folds = fold_numbers(len(numbers))
+    ends = []
     for fold in range(N_FOLDS):
         counts = np.bincount(numbers[folds != fold], minlength=len(levels)).astype(np.float64)
         seen = counts > 0
         gaussian = line(Link(), levels[seen], counts[seen])
         lattice = thresholds(column, levels[seen], step, counts[seen])
-        ends[:, fold] = [fit.edge_scores(torch.from_numpy(edges)).numpy() for fit in (gaussian, lattice)]
-    found = torch.from_numpy(ends)
+        ends.append(torch.stack([fit.edge_scores(edges) for fit in (gaussian, lattice)]))
+    found = torch.stack(ends, dim=1)  # (2, F, L + 1)
     probabilities: Floats = log_mass(found[..., :-1], found[..., 1:]).numpy()
     return probabilities[:, folds, numbers]
 
@@ -119,83 +132,39 @@ def _held_out_lattice(column: Column, values: Floats, step: float) -> Floats:
 # Real numbers
 
 
-def _real_margin(column: Column, values: Floats) -> Margin | None:
-    bounded, atoms = _is_bounded(column), _find_atoms(values)
-    if not bounded and not len(atoms) and _looks_normal(values):
+def _real_margins(columns: Sequence[Column], values: Sequence[Floats]) -> list[Margin | None]:
+    """Returns the margins of columns of real numbers; samples of one size are compared together."""
+    ordered = [np.sort(x) for x in values]
+    atoms = [_find_atoms(x) for x in ordered]
+    margins: list[Margin | None] = [None] * len(columns)
+    groups: dict[int, list[int]] = {}
+    for i, column in enumerate(columns):
+        if _is_bounded(column) or len(atoms[i]) or not _looks_normal(ordered[i]):
+            size = int(SAMPLES[np.searchsorted(SAMPLES, len(ordered[i]), side="right") - 1])
+            groups.setdefault(size, []).append(i)
+    for size, group in groups.items():
+        samples = np.stack([_sample(ordered[i], size, columns[i].code_step) for i in group])
+        bounds = [_bounded_link(columns[i], ordered[i]) if _is_bounded(columns[i]) else None for i in group]
+        choices = compare_margins(samples, bounds, [len(atoms[i]) > 0 for i in group])
+        for i, choice in zip(group, choices, strict=True):
+            margins[i] = _chosen_margin(columns[i], ordered[i], atoms[i], choice)
+    return margins
+
+
+def _chosen_margin(column: Column, ordered: Floats, atoms: Floats, choice: Choice) -> Margin | None:
+    if choice.simplest and not _is_bounded(column):
         return None
-    some = spread_ties(_some(values), column.code_step)
-    links = [_bounded_link(column, values)] if bounded else _links(some)
-    x = torch.from_numpy(some)
-    places = np.stack([link.forward(x).numpy() for link in links])
-    slopes = np.stack([link.log_slope(x).numpy() for link in links])
-    with np.errstate(over="ignore"):  # of values that are too far from the rest to be squared
-        best = int(np.argmin(np.log(places.std(axis=1).clip(NARROWEST)) - slopes.mean(axis=1)))
-        chosen = len(links) if len(atoms) else _best(_held_out(places, slopes, best))
-    if chosen == 0 and not bounded:
-        return None
-    if chosen < len(links):
-        margin = line(links[chosen], values)
+    if choice.line is not None:
+        margin = line(choice.line, ordered)
     else:
-        margin = spline(links[best], spread_ties(values, column.code_step, atoms), atoms)
-    return reliable(_with_room(margin, values), values)
+        margin = spline(choice.best, spread_ties(ordered, column.code_step, atoms), atoms)
+    return reliable(_with_room(margin, ordered), ordered)
 
 
-def _links(values: Floats) -> list[Link]:
-    """Returns the links that values may have, the simplest first."""
-    bent = fit_exponent(Link("yeo-johnson", float(values.mean()), float(values.std())), values)
-    if values[0] <= 0:
-        return [Link(), bent]
-    return [Link(), Link("log"), fit_exponent(Link("power", second=float(np.median(values))), values), bent]
-
-
-def _held_out(places: Floats, slopes: Floats, best: int) -> Floats:
-    """Returns log densities (L + 1, N) of held-out values: of lines past each link, and of a spline past one.
-
-    Shapes
-    ------
-    places, slopes : (L, N), of ordered values past each link, and the log slopes of the links there.
-    """
-    scores = np.concatenate([slopes, slopes[best : best + 1]])
-    folds = _folds(places.shape[1])
-    for fold in range(N_FOLDS):
-        test = folds == fold
-        train = places[:, ~test]
-        centre, spread = train.mean(axis=1), train.std(axis=1).clip(NARROWEST)
-        z = (places[:, test] - centre[:, None]) / spread[:, None]
-        scores[:-1, test] += _log_normal(z) - np.log(spread)[:, None]
-        scores[-1, test] += _spline_density(train[best], places[best, test])
-    return scores
-
-
-def _spline_density(train: Floats, test: Floats) -> Floats:
-    """Returns the log density of places by the normal scores of others, which are in order."""
-    z = ndtri((np.arange(len(train)) + 0.5) / len(train))
-    knots = knots_of(z)
-    places = np.interp(knots, z, train)
-    keep = np.r_[True, np.diff(places) > 0]
-    knots, places = knots[keep], places[keep]
-    tails = tails_of(train, z, places, knots)
-    below, above = np.minimum(test - places[0], 0) / tails[0], np.maximum(test - places[-1], 0) / tails[1]
-    rises = np.r_[1 / tails[0], np.diff(knots) / np.diff(places), 1 / tails[1]]
-    rise = rises[np.searchsorted(places, test, side="right")]
-    density: Floats = _log_normal(np.interp(test, places, knots) + below + above) + np.log(rise)
-    return density
-
-
-def _log_normal(z: Floats) -> Floats:
-    found: Floats = -0.5 * z**2 - 0.5 * log(2 * pi)
-    return found
-
-
-def _some(values: Floats) -> Floats:
-    """Returns the values, or a subsample on which a choice is based."""
-    if len(values) <= MOST_VALUES:
-        return values
-    return np.random.default_rng(0).choice(values, MOST_VALUES, replace=False)
-
-
-def _folds(n: int) -> npt.NDArray[np.int64]:
-    return np.random.default_rng(0).permutation(n) % N_FOLDS
+def _sample(ordered: Floats, size: int, step: float | None) -> Floats:
+    """Returns values at equal distances in their order; whole numbers are spread evenly."""
+    ranks = ((np.arange(size) + 0.5) * (len(ordered) / size)).astype(np.int64)
+    return spread_ties(ordered[ranks], step)
 
 
 def _with_room(margin: Margin, values: Floats) -> Margin:
@@ -203,16 +172,18 @@ def _with_room(margin: Margin, values: Floats) -> Margin:
     low, high = float(values.min()), float(values.max())
     room = ROOM * high - ROOM * low
     least = max(low - room, low / 2) if margin.link.kind == "power" else low - room  # so never 0
-    return replace(margin, least=least, greatest=high + room)
+    return margin.adjusted(least=least, greatest=high + room)
 
 
-def _find_atoms(values: Floats) -> Floats:
-    distinct, counts = np.unique(values, return_counts=True)
-    return distinct[counts >= max(ATOM_COUNT, ATOM_SHARE * len(values))]
+def _find_atoms(ordered: Floats) -> Floats:
+    """Returns the values that occur again and again."""
+    enough = max(ATOM_COUNT, ceil(ATOM_SHARE * len(ordered)))
+    repeated = ordered[enough - 1 :] == ordered[: len(ordered) - enough + 1]
+    return np.unique(ordered[enough - 1 :][repeated])
 
 
 def _looks_normal(values: Floats) -> bool:
-    """Returns whether skewness, kurtosis and the distance of distribution functions allow a normal."""
+    """Returns whether skewness, kurtosis and distribution function of ordered values allow a normal."""
     n, spread = len(values), values.std()
     if not 0 < spread < inf:
         return True  # nothing that could be bent, or too large to be squared
@@ -222,21 +193,8 @@ def _looks_normal(values: Floats) -> bool:
     if abs(skewness) > NOT_NORMAL * sqrt(6 / n) or abs(kurtosis - 3) > NOT_NORMAL * sqrt(24 / n):
         return False
     levels = (np.arange(n) + 0.5) / n
-    distance = np.abs(ndtr(np.sort(z)) - levels).max()
+    distance = np.abs(ndtr(z) - levels).max()
     return bool(distance < 1.0 / sqrt(n))
-
-
-# The choice
-
-
-def _best(scores: Floats) -> int:
-    """Returns which fit (F) has the best held-out likelihoods (F, N); a later one must be clearly better."""
-    scores, best = scores.clip(LOWEST), 0
-    for i in range(1, len(scores)):
-        gain = scores[i] - scores[best]
-        if gain.mean() > GAIN + 0.5 * gain.std() / sqrt(len(gain)):
-            best = i
-    return best
 
 
 # Bounds and limits

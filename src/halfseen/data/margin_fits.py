@@ -42,7 +42,7 @@ def refit_margin(column: Column, margin: Margin, values: Floats, weights: Floats
         atoms = margin.exact[:-1][torch.diff(margin.places) == 0].numpy()
         spread = spread_ties(values, column.code_step, atoms)
         refitted = spline(margin.link, spread, atoms, weights=weights)
-    return reliable(replace(refitted, least=margin.least, greatest=margin.greatest), values, weights)
+    return reliable(refitted.adjusted(least=margin.least, greatest=margin.greatest), values, weights)
 
 
 def line(link: Link, values: Floats, weights: Floats | None = None) -> Margin:
@@ -68,35 +68,58 @@ def _centre_and_spread(link: Link, values: Floats, weights: Floats | None) -> tu
 
 def fit_exponent(link: Link, values: Floats, weights: Floats | None = None) -> Link:
     """Returns a power or Yeo-Johnson link with the exponent of the greatest likelihood of ordered values."""
-    every = max(1, len(values) // MOST_LOOKED_AT)
-    starts = np.arange(0, len(values), every)
-    shares = np.diff(np.r_[starts, len(values)]) if weights is None else np.add.reduceat(weights, starts)
-    shares = shares / shares.sum()
-    middle = np.minimum(starts + every // 2, len(values) - 1)
-    with np.errstate(over="ignore"):
-        ratio = ((values[middle] - link.first) / link.second).clip(-LARGEST_RATIO, LARGEST_RATIO)
-    exponents = np.linspace(LEAST_EXPONENT[link.kind], 2.0, N_EXPONENTS)
-    if link.kind == "power":
-        logs, signs = np.log(ratio.clip(1 / LARGEST_RATIO)), np.ones_like(ratio)
-        powers = exponents[:, None]
+    first, second = np.array([link.first]), np.array([link.second])
+    some = None if weights is None else weights[None]
+    return replace(link, third=float(fit_exponents(link.kind, first, second, values[None], some)[0]))
+
+
+def fit_exponents(
+    kind: str, first: Floats | float, second: Floats, values: Floats, weights: Floats | None = None
+) -> Floats:
+    """Returns the exponents (G) of power or Yeo-Johnson links of ordered values (G, N), by likelihood.
+
+    The links have the parameters `first` and `second` (G); values may have weights (G, N).
+    """
+    n = values.shape[1]
+    every = max(1, n // MOST_LOOKED_AT)
+    starts = np.arange(0, n, every)
+    if weights is None:
+        shares = np.diff(starts, append=n)[None].astype(np.float64)
     else:
-        logs, signs = np.log1p(np.abs(ratio)), np.sign(ratio)
-        powers = np.where(ratio >= 0, exponents[:, None], 2 - exponents[:, None]).clip(1e-9)
+        shares = np.add.reduceat(weights, starts, axis=1)
+    shares = (shares / shares.sum(axis=1, keepdims=True))[:, :, None]  # (G or 1, Q, 1)
+    middle = np.minimum(starts + every // 2, n - 1)
+    first, second = np.reshape(first, (-1, 1)), np.reshape(second, (-1, 1))
     with np.errstate(over="ignore"):
-        places = signs * np.expm1(powers * logs) / powers
-        spread = (places - (places @ shares)[:, None]) ** 2 @ shares
-    losses = 0.5 * np.log(spread.clip(NARROWEST)) - (exponents - 1) * ((signs * logs) @ shares)
-    return replace(link, third=_lowest(exponents, losses))
+        ratio = ((values[:, middle] - first) / second).clip(-LARGEST_RATIO, LARGEST_RATIO)
+    exponents = np.linspace(LEAST_EXPONENT[kind], 2.0, N_EXPONENTS)
+    if kind == "power":
+        growth = np.log(ratio.clip(1 / LARGEST_RATIO))
+        logs, signs, powers = growth[:, None], 1.0, exponents[:, None]
+    else:
+        growth = np.copysign(np.log1p(np.abs(ratio)), ratio)
+        logs, signs = np.abs(growth)[:, None], np.sign(ratio)[:, None]
+        powers = np.where(ratio[:, None] >= 0, exponents[:, None], 2 - exponents[:, None]).clip(1e-9)
+    with np.errstate(over="ignore", invalid="ignore"):
+        places = signs * np.expm1(powers * logs) / powers  # (G, E, Q)
+        spread = np.square(places - places @ shares) @ shares  # (G, E, 1)
+    losses = (
+        0.5 * np.log(spread[:, :, 0].clip(NARROWEST)) - (exponents - 1) * (growth[:, None] @ shares)[:, 0]
+    )
+    return _lowest(exponents, np.where(np.isnan(losses), inf, losses))
 
 
-def _lowest(x: Floats, y: Floats) -> float:
-    """Returns where the parabola through the lowest point and its neighbours is lowest."""
-    i = int(np.argmin(y))
-    if i in (0, len(x) - 1) or not np.isfinite(y[i - 1 : i + 2]).all():
-        return float(x[i])
-    before, here, after = y[i - 1 : i + 2]
-    bend = before - 2 * here + after
-    return float(x[i] + 0.5 * (before - after) / bend * (x[1] - x[0])) if bend > 0 else float(x[i])
+def _lowest(x: Floats, y: Floats) -> Floats:
+    """Returns (G) where the parabolas through the lowest of points (G, E) and its neighbours are lowest."""
+    rows, i = np.arange(len(y)), y.argmin(axis=1)
+    inner = i.clip(1, len(x) - 2)
+    before, here, after = (y[rows, inner + side] for side in (-1, 0, 1))
+    with np.errstate(invalid="ignore"):
+        bend = before - 2 * here + after
+        usable = (i == inner) & (bend > 0) & np.isfinite(bend)
+        moved = 0.5 * (before - after) / np.where(usable, bend, 1.0) * (x[1] - x[0])
+    found: Floats = x[i] + np.where(usable, moved, 0.0)
+    return found
 
 
 def spline(
@@ -112,8 +135,11 @@ def spline(
     Shares of all values may be censored, below and above the rest.
     """
     n = len(values)
-    shares = np.full(n, 1 / n) if weights is None else weights / weights.sum()
-    edges = below + (1 - below - above) * np.r_[0.0, shares.cumsum()].clip(0.0, 1.0)
+    if weights is None:
+        shares = np.arange(n + 1) / n
+    else:
+        shares = np.concatenate([[0.0], (weights / weights.sum()).cumsum()]).clip(0.0, 1.0)
+    edges = below + (1 - below - above) * shares
     levels = 0.5 * (edges[1:] + edges[:-1])
     u = link.forward(torch.from_numpy(np.ascontiguousarray(values))).numpy()
     z = ndtri(levels)
@@ -121,7 +147,9 @@ def spline(
     places, exact = (np.interp(knots, z, of).reshape(-1) for of in (u, values))
     if len(atoms):
         knots, places, exact = _with_atoms(np.stack([knots, places, exact]), values, u, edges, atoms)
-    keep = np.r_[True, np.diff(np.maximum.accumulate(places)) > 0] | np.isin(exact, atoms)
+    keep = np.diff(np.maximum.accumulate(places), prepend=-inf) > 0
+    if len(atoms):
+        keep |= np.isin(exact, atoms)
     knots, places, exact = knots[keep], places[keep], exact[keep]
     spans = LIMIT_SPAN if below else TAIL_SPAN, LIMIT_SPAN if above else TAIL_SPAN
     tails = tails_of(u, z, places, knots, spans)
@@ -134,7 +162,7 @@ def knots_of(z: Floats) -> Floats:
     ends: Floats = np.interp([min(5, n / 10), n - min(5, n / 10)], np.arange(n) + 0.5, z)
     spacing = np.clip(SPACING * (USUAL_ROWS / n) ** (1 / 3), 0.2, 0.8)
     knots = np.linspace(ends[0], ends[1], max(3, int(np.ceil((ends[1] - ends[0]) / spacing)) + 1))
-    found: Floats = np.r_[z[:1], knots, z[-1:]]
+    found: Floats = np.concatenate([z[:1], knots, z[-1:]])
     return found
 
 
@@ -168,7 +196,7 @@ def _with_atoms(knots: Floats, values: Floats, u: Floats, edges: Floats, atoms: 
         keep &= apart
     joined = np.concatenate([knots[:, keep], np.array(added).T], axis=1)
     joined = joined[:, np.lexsort((joined[0], joined[1]))]
-    return joined[:, np.r_[True, np.diff(joined[0]) > 0]]
+    return joined[:, np.diff(joined[0], prepend=-inf) > 0]
 
 
 def _tail(rise: Floats, run: Floats, there: npt.NDArray[np.bool_]) -> float:
@@ -217,10 +245,9 @@ def reliable(margin: Margin, values: Floats, weights: Floats | None = None) -> M
     """Returns a margin with the share of the variance of scores that its values explain."""
     if not margin.half and not margin.has_atoms and not margin.is_censored:
         return margin
-    if margin.half or margin.is_censored:
-        distinct, which = np.unique(values, return_inverse=True)
-        below, above = margin.interval(torch.from_numpy(distinct))
-        within = torch.where(above > below, truncated_moments(below, above)[1], 0.0)[which].numpy()
-    else:
-        within = margin.atom_variances(torch.from_numpy(np.ascontiguousarray(values))).numpy()
-    return replace(margin, reliability=1 - float(np.average(within, weights=weights)))
+    if not margin.half and not margin.is_censored:
+        return margin.adjusted(reliability=1 - margin.atom_variance())
+    distinct, which = np.unique(values, return_inverse=True)
+    below, above = margin.interval(torch.from_numpy(distinct))
+    within = torch.where(above > below, truncated_moments(below, above)[1], 0.0)[which].numpy()
+    return margin.adjusted(reliability=1 - float(np.average(within, weights=weights)))

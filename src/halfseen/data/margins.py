@@ -11,7 +11,7 @@ those of z itself, and only the variance has the noise to be taken off.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, log, pi, sqrt
 
@@ -34,6 +34,7 @@ LOWEST_LOG_MASS = -500.0  # log probability of an interval, beyond which its nea
 NARROW = 1e-6  # intervals of scores: where they lie matters, not how they are filled
 NO_SCORE_BELOW = -8.2  # a standard normal is never there
 STEEP = 1e-6  # an interval of scores narrower than this is a jump
+MAPS = ("has_atoms", "_forward", "_backward", "_atom_moments", "_flat")  # that follow from links and knots
 FIELDS = ("half", "low", "high", "censored_below", "censored_above", "reliability", "least", "greatest")
 
 
@@ -119,6 +120,12 @@ class Margin:
     values: Tensor = field(default_factory=_none)
     answers: Tensor = field(default_factory=_none)
 
+    def adjusted(self, **settings: float) -> "Margin":
+        """Returns the margin with other limits or reliability, on which its maps do not depend."""
+        margin = replace(self, **settings)  # type: ignore[arg-type]
+        margin.__dict__.update({name: self.__dict__[name] for name in MAPS if name in self.__dict__})
+        return margin
+
     @cached_property
     def has_atoms(self) -> bool:
         """Whether some values that are not on a lattice have intervals of scores."""
@@ -192,11 +199,12 @@ class Margin:
         one = self._forward.along(first, place)
         return torch.where(last - first > 1, self._atom_moments[0][first], one) / self.reliability
 
-    def atom_variances(self, x: Tensor) -> Tensor:
-        """Returns the variance of the score of values that may be atoms; 0 where they are not."""
-        place = self.link.forward(x)
-        first, last = self._forward.segment(place), self._forward.segment(place, last=True)
-        return torch.where(last - first > 1, self._atom_moments[1][first], 0.0)
+    def atom_variance(self) -> float:
+        """Returns the mean variance of the scores of values, which is 0 for values that are not atoms."""
+        atoms = (torch.diff(self.places) == 0).nonzero().squeeze(1)
+        ends = self.scores[atoms] - STEEP / 2, self.scores[atoms + 1] + STEEP / 2
+        mass = log_mass(*ends).exp()
+        return float(mass @ self._atom_moments[1][atoms])
 
     @cached_property
     def _atom_moments(self) -> tuple[Tensor, Tensor]:

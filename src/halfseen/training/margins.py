@@ -10,9 +10,9 @@ from torch import Tensor
 
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.margin_choice import choose_margin
+from halfseen.data.margin_choice import choose_margins
 from halfseen.data.margin_fits import refit_margin
-from halfseen.data.margins import NODES, WEIGHTS, Margin
+from halfseen.data.margins import NODES, WEIGHTS
 from halfseen.data.scaling import Standardizer
 from halfseen.data.schema import Column
 from halfseen.training.em import DEFAULT_RIDGE, pairwise_gaussian
@@ -20,15 +20,18 @@ from halfseen.training.em import DEFAULT_RIDGE, pairwise_gaussian
 MOST_LOST = 0.02  # of the variance of values, that scores may leave unexplained though values explain it
 SHRINKAGE = 0.05  # towards no correlation: what explains all but a twentieth is as good as everything
 N_FOLDS, MOST_ROWS = 5, 5_000  # by which errors are compared
-LEAST_VARIANCE = 1e-3  # of a score given others
-PLACES = torch.linspace(-6.0, 6.0, 49, dtype=torch.float64)  # mean scores at which expected values are known
-DEGREES = np.arange(1, 13)  # of the polynomials that describe how values depend on scores
-SHARES = (WEIGHTS / WEIGHTS.sum()).numpy()
-POLYNOMIALS = SHARES * np.stack(
-    [
-        np.polynomial.hermite_e.hermeval(NODES.numpy(), [0] * degree + [1]) / sqrt(factorial(degree))
-        for degree in DEGREES
-    ]
+LEAST_VARIANCE = 0.01  # of a score given others
+GRID = torch.linspace(-6.0, 6.0, 121, dtype=torch.float64)  # scores at which values are known
+SPACING = float(GRID[1] - GRID[0])
+DEGREES = torch.arange(1, 13)  # of the polynomials that describe how values depend on scores
+SHARES = WEIGHTS / WEIGHTS.sum()
+POLYNOMIALS = SHARES * torch.from_numpy(
+    np.stack(
+        [
+            np.polynomial.hermite_e.hermeval(NODES.numpy(), [0] * degree + [1]) / sqrt(factorial(degree))
+            for degree in DEGREES.tolist()
+        ]
+    )
 )  # (degree, node), of length 1 under a standard normal
 
 
@@ -41,10 +44,15 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
     They do keep them if held-out values of all columns are then predicted better.
     """
     plain, values = FeatureMap.fit_encoded(columns, codes, all_indicators=False)
-    scored, scores = plain.choose_margins(columns, codes, values, choose_margin)
+    numeric = [columns[c] for c in plain.numeric]
+    scored, scores = plain.with_chosen(choose_margins(numeric, plain.observed_numbers(codes)), codes, values)
     if not scored.bent():
         return plain, values
-    doubtful = _doubtful(columns, scored, _explained(values), _explained(scores))
+    curves = torch.stack([margin.inverse(torch.cat([GRID, NODES])) for _, margin in scored.bent()])
+    rows = torch.from_numpy(np.random.default_rng(0).permutation(len(codes))[:MOST_ROWS])
+    some_values, some_scores = values[rows], scores[rows]
+    shares = _explained(some_values), _explained(some_scores)
+    doubtful = _doubtful(columns, scored, curves[:, len(GRID) :], *shares)
     if not bool(doubtful.any()):
         return scored, scores
     margins = [None if doubt else margin for doubt, margin in zip(doubtful, scored.margins, strict=False)]
@@ -53,9 +61,12 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
         torch.where(doubtful, plain.scaler.scale, scored.scaler.scale),
     )
     mixed = replace(scored, margins=tuple(margins) if any(margins) else (), scaler=scaler)
-    batch = Incomplete(torch.where(doubtful, values.x, scores.x), scores.observed)
-    if _held_out_error(mixed, batch, plain, values) < _held_out_error(scored, scores, plain, values):
-        return mixed, batch
+    some_mixed = Incomplete(torch.where(doubtful, some_values.x, some_scores.x), some_scores.observed)
+    kept = ~doubtful[[i for i, _ in scored.bent()]]
+    standard = _standardised(curves[:, : len(GRID)], plain, scored)
+    with_all = _held_out_error(scored, some_scores, some_values, standard)
+    if _held_out_error(mixed, some_mixed, some_values, standard[kept]) < with_all:
+        return mixed, Incomplete(torch.where(doubtful, values.x, scores.x), scores.observed)
     return scored, scores
 
 
@@ -89,40 +100,71 @@ def _needed(column: Column) -> bool:
     return column.firm or column.censored_below is not None or column.censored_above is not None
 
 
-def _doubtful(columns: Sequence[Column], scored: FeatureMap, of_values: Tensor, of_scores: Tensor) -> Tensor:
-    """Returns (D) which features had better be values, judged by the shares that others explain."""
+def _doubtful(
+    columns: Sequence[Column], scored: FeatureMap, curves: Tensor, of_values: Tensor, of_scores: Tensor
+) -> Tensor:
+    """Returns (D) which features had better be values, judged by the shares that others explain.
+
+    Shapes
+    ------
+    curves : (B, K), values of the features with margins at the nodes of quadrature.
+    of_values, of_scores : (D), the shares of their variance that others explain.
+    """
     doubtful = torch.zeros(scored.n_features, dtype=torch.bool)
-    least, of_scores_list = (of_values - MOST_LOST).tolist(), of_scores.tolist()
-    for i, margin in scored.bent():
-        if least[i] > 0 and not _needed(columns[scored.numeric[i]]):
-            doubtful[i] = _explained_by_scores(margin, of_scores_list[i]) < least[i]
+    bent = [i for i, _ in scored.bent()]
+    reliability = torch.tensor([margin.reliability for _, margin in scored.bent()], dtype=torch.float64)
+    share = (of_scores[bent] / reliability).clamp(max=1.0)
+    by_scores = _explained_by_scores(curves, share)
+    worse = (by_scores < of_values[bent] - MOST_LOST) & (of_values[bent] > MOST_LOST)
+    free = torch.tensor([not _needed(columns[scored.numeric[i]]) for i in bent])
+    doubtful[bent] = worse & free
     return doubtful
 
 
-def _held_out_error(features: FeatureMap, batch: Incomplete, plain: FeatureMap, values: Incomplete) -> float:
+def _standardised(curves: Tensor, plain: FeatureMap, scored: FeatureMap) -> Tensor:
+    """Returns the values (B, G) of features with margins on the scale that they have without."""
+    bent = [i for i, _ in scored.bent()]
+    return (curves - plain.scaler.loc[bent, None]) / plain.scaler.scale[bent, None]
+
+
+def _held_out_error(features: FeatureMap, batch: Incomplete, values: Incomplete, curves: Tensor) -> float:
     """Returns the mean over columns of the squared error of held-out values, in units of their variance.
 
-    Rows are taken at random; `values` are the same rows as `batch`, without margins.
+    Shapes
+    ------
+    values : (N, D), the rows of `batch` without margins.
+    curves : (B, G), standardised values of the features with margins, on the grid of scores.
     """
-    rows = torch.from_numpy(np.random.default_rng(0).permutation(len(batch))[:MOST_ROWS])
-    rows = rows[: len(rows) - len(rows) % N_FOLDS]
-    if not len(rows):
+    n_rows = len(batch) - len(batch) % N_FOLDS
+    if not n_rows:
         return 0.0
-    batch, values = batch[rows], values[rows]
+    batch, values = batch[:n_rows], values[:n_rows]
+    counts = values.observed.sum(dim=0).clamp(min=1)
     predicted = _predict_others(batch)
-    loc, scale = features.scaler.loc, features.scaler.scale
-    for i, margin in features.bent():
-        off = torch.where(batch.observed[:, i], batch.x[:, i] - predicted[:, i], 0.0)
-        share = off.square().sum() / batch.observed[:, i].sum().clamp(min=1)
-        std = (share * scale[i] ** 2 - margin.noise).clamp(min=LEAST_VARIANCE).sqrt()
-        expected = (margin.mean(PLACES, std.expand(len(PLACES))) - plain.scaler.loc[i]) / plain.scaler.scale[
-            i
-        ]
-        places = (predicted[:, i] * scale[i] + loc[i]).numpy()
-        predicted[:, i] = torch.from_numpy(np.interp(places, PLACES.numpy(), expected.numpy()))
-    wrong = torch.where(values.observed, values.x - predicted, 0.0)[:, : len(features.numeric)]
-    counts = values.observed[:, : len(features.numeric)].sum(dim=0).clamp(min=1)
-    return float((wrong.square().sum(dim=0) / counts).mean())
+    bent = [i for i, _ in features.bent()]
+    if bent:
+        off = torch.where(batch.observed, batch.x - predicted, 0.0).square().sum(dim=0) / counts
+        variance = ((off - features.noise()) * features.scaler.scale.square()).clamp(min=LEAST_VARIANCE)
+        places = predicted[:, bent] * features.scaler.scale[bent] + features.scaler.loc[bent]
+        predicted[:, bent] = _on_curve(_smoothed(curves, variance[bent].sqrt()), places)
+    wrong = torch.where(values.observed, values.x - predicted, 0.0).square().sum(dim=0) / counts
+    return float(wrong[: len(features.numeric)].mean())
+
+
+def _smoothed(curves: Tensor, std: Tensor) -> Tensor:
+    """Returns expected values (B, G) where scores are normal about the points of the grid."""
+    apart = (GRID[:, None] - GRID) / std[:, None, None]
+    weights = torch.softmax(-0.5 * apart.square(), dim=-1)  # (B, G, G)
+    expected: Tensor = (weights @ curves.unsqueeze(-1)).squeeze(-1)
+    return expected
+
+
+def _on_curve(curves: Tensor, places: Tensor) -> Tensor:
+    """Returns values (N, B) at scores, on lines between the points (B, G) of a grid."""
+    steps = ((places - GRID[0]) / SPACING).clamp(0.0, len(GRID) - 1.001)
+    before = steps.long()
+    low, high = (curves.T.gather(0, before + side) for side in (0, 1))
+    return low + (steps - before) * (high - low)
 
 
 def _predict_others(batch: Incomplete) -> Tensor:
@@ -152,11 +194,9 @@ def _explained(batch: Incomplete) -> Tensor:
     return 1 - 1 / (gaussian.precision.diagonal() * gaussian.covariance.diagonal())
 
 
-def _explained_by_scores(margin: Margin, share: float) -> float:
-    """Returns the share of the variance of values that is explained if this share of the features' is."""
-    share = min(share / margin.reliability, 1.0)
-    values = margin.inverse(NODES).numpy()
-    values = values - SHARES @ values
-    total = SHARES @ values**2
-    explained = (POLYNOMIALS @ values) ** 2 @ share**DEGREES
-    return float(explained / total) if total > 0 else 0.0
+def _explained_by_scores(curves: Tensor, share: Tensor) -> Tensor:
+    """Returns the share (B) of the variance of values that is explained if this share of the scores' is."""
+    values = curves - (curves @ SHARES)[:, None]
+    total = values.square() @ SHARES
+    explained = ((values @ POLYNOMIALS.T).square() * share[:, None] ** DEGREES).sum(dim=1)
+    return torch.where(total > 0, explained / total, 0.0)
