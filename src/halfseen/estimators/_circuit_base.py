@@ -108,7 +108,11 @@ class CircuitPredictor(TableEstimator):
             callback=self.callback,
         )
         self.circuit_ = circuit.double().requires_grad_(False)
+        self._judge(held, generator)
         return self
+
+    def _judge(self, held: LabelledRows | None, generator: torch.Generator) -> None:
+        """Learns what a subclass needs from held-out rows; does nothing by default."""
 
     def _read_target(self, y: Any, n_rows: int) -> Any:
         """Returns targets (N) or (N, T) that can be indexed by rows."""
@@ -131,10 +135,13 @@ class CircuitPredictor(TableEstimator):
     def _answers(self, X: Any, answer: Callable[[Incomplete], Tensor], width: int = 1) -> Tensor:
         """Returns what `answer` says about the features (N, D) of a table, chunk by chunk."""
         codes = self._read(X, reset=False).codes
-        size = max(len(self.circuit_.leaves.theta), self.circuit_.root.logits.shape[1])
-        at_once = rows_at_once(self._features.n_features * size * width)
-        found = [answer(self._features.encode(part)) for part in codes.chunks(at_once)]
+        found = [answer(self._features.encode(part)) for part in codes.chunks(self._rows_at_once(width))]
         return torch.cat(found or [answer(self._features.encode(codes))])
+
+    def _rows_at_once(self, width: int) -> int:
+        """Returns how many rows fit into the memory that is planned, `width` times what scores need."""
+        size = max(len(self.circuit_.leaves.theta), self.circuit_.root.logits.shape[1])
+        return rows_at_once(self._features.n_features * size * width)
 
     def _state(self) -> dict[str, Tensor]:
         return self._features.state() | circuit_state(self.circuit_)

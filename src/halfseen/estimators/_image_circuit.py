@@ -21,8 +21,7 @@ from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.initialisation import cluster_patches, random_weights
 from halfseen.models.circuits.structure import Structure
 from halfseen.models.image_circuit import ImageCircuit, Pixels, patch_likelihood, seen_through, shifted_grids
-from halfseen.objectives.circuits import UNKNOWN, HybridLikelihood
-from halfseen.objectives.supervised import Labelled
+from halfseen.objectives.circuits import UNKNOWN, HybridLikelihood, LabelledRows
 from halfseen.training.loop import fit_module
 from halfseen.training.progress import Progress
 from halfseen.training.schedule import Schedule
@@ -85,9 +84,9 @@ class ImageCircuitEstimator(TableEstimator):
         return Structure.image(shape, self.n_leaves, channels, patch=self.patch, n_classes=n_classes)
 
     def _train(
-        self, rows: Labelled[Incomplete], n_classes: int, beta: float, generator: torch.Generator
-    ) -> Circuit:
-        """Returns a circuit trained on images (N, D) with classes, -1 where unknown."""
+        self, rows: LabelledRows, n_classes: int, beta: float, generator: torch.Generator
+    ) -> tuple[Circuit, LabelledRows | None]:
+        """Returns a circuit trained on images (N, D) with classes, -1 where unknown, and held-out images."""
         structure = self._structure(n_classes)
         held_out = self.validation_fraction if self.algorithm == "gradient" else 0.0
         train, held = split_rows(rows, held_out, generator)
@@ -100,8 +99,8 @@ class ImageCircuitEstimator(TableEstimator):
         circuit.leaves.requires_grad_(False)
         if self.algorithm == "em":
             self.history_ = fit_by_em(circuit, train.rows, self.max_epochs, self.callback)
-            return circuit.requires_grad_(False)
-        pixels, squares = torch.arange(train.rows.x.shape[1]), _squares(self.image_planes_)
+            return circuit.requires_grad_(False), None
+        pixels, squares = torch.arange(train.rows.x.shape[1]), squares_of_pixels(self.image_planes_)
         self.history_ = fit_module(
             circuit,
             HybridLikelihood(beta, pixels, self.max_dropped, squares, grids, self.weight_decay),
@@ -111,7 +110,7 @@ class ImageCircuitEstimator(TableEstimator):
             settings=training_settings(self, len(train)),
             callback=self.callback,
         )
-        return circuit.double().requires_grad_(False)
+        return circuit.double().requires_grad_(False), held
 
     def _floats_per_image(self, structure: Structure) -> int:
         """Returns the size of the largest messages of an image, for planning memory."""
@@ -193,7 +192,7 @@ class ImageCircuitEstimator(TableEstimator):
         return ImageLayout(self.image_planes_, 3 if channels == 1 else 4).restore(values.reshape(codes.shape))
 
 
-def _squares(planes: tuple[int, int, int]) -> Tensor:
+def squares_of_pixels(planes: tuple[int, int, int]) -> Tensor:
     """Returns the square of pixels (C * H * W) that each pixel belongs to."""
     channels, height, width = planes
     across = -(-width // BLOCK)

@@ -20,11 +20,13 @@ from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._targets import WithClasses, read_partial_classes, read_partial_numbers
 from halfseen.estimators.circuit_parameters import documented
 from halfseen.models.circuits.circuit import Circuit
+from halfseen.models.circuits.evidence import EvidenceWeight, observed_fraction
 from halfseen.models.circuits.information import information_gain
 from halfseen.models.circuits.initialisation import resemble_rows, spread_leaves
 from halfseen.models.tabular_circuit import MIN_STD, circuit_from_state, column_likelihood
 from halfseen.objectives.circuits import UNKNOWN, ConditionalLikelihood, HybridLikelihood, LabelledRows
 from halfseen.objectives.supervised import Labelled
+from halfseen.training.evidence import fit_evidence_weight
 
 
 @documented
@@ -37,8 +39,10 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     .. math:: p(y \mid x_o) \propto \pi_y \int p(x \mid y) \, dx_m
 
     and the integral over missing inputs is exact: one pass through the circuit, whatever is missing. It is
-    trained to predict the class, and a little to describe the inputs (`beta`). Assumes that inputs are
-    missing at random (MAR).
+    trained to predict the class, and a little to describe the inputs (`beta`). Then the probabilities are
+    calibrated: the evidence of a row gets a weight that depends on the fraction of its inputs that is
+    observed, chosen on held-out rows of which inputs are left out at random. Assumes that inputs are missing
+    at random (MAR).
 
     Attributes
     ----------
@@ -46,6 +50,10 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         The classes, sorted.
     circuit_ : Circuit
         The fitted circuit; ``print(circuit_.structure)`` shows its levels.
+    evidence_weight_ : EvidenceWeight
+        The weight of the evidence of complete rows, and the one that rows approach as fewer and fewer inputs
+        are observed; below 1 where the circuit itself is too sure. Both are 1 if fewer than 30 rows with a
+        known class were held out: then probabilities are those of the circuit.
     history_ : History
         The loss after each epoch, and why training stopped.
 
@@ -89,7 +97,8 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
 
         It is the mutual information of class and input given what the row shows, in nats, of shape
         (n_samples, n_features); zero where an input is observed, and in columns that no model sees. The input
-        with the largest value is the one to measure next.
+        with the largest value is the one to measure next. It is exact for the circuit, before probabilities
+        are calibrated.
         """
         check_is_fitted(self)
         found = self._answers(X, lambda batch: information_gain(self.circuit_, batch), len(self.classes_))
@@ -98,7 +107,24 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         return gain
 
     def _scores(self, X: Any) -> Tensor:
-        return self._answers(X, lambda batch: self.circuit_.class_scores(batch)[0])
+        owners = self.circuit_.leaves.observation.columns_of_features
+
+        def answer(batch: Incomplete) -> Tensor:
+            scores, _ = self.circuit_.class_scores(batch)
+            fraction = observed_fraction(batch, owners)
+            return self.evidence_weight_(scores, self.circuit_.log_prior, fraction)
+
+        return self._answers(X, answer)
+
+    def _judge(self, held: LabelledRows | None, generator: torch.Generator) -> None:
+        circuit = self.circuit_
+        owners = circuit.leaves.observation.columns_of_features
+
+        def scores_of(rows: Incomplete) -> Tensor:
+            parts = rows.to(torch.float64).chunks(self._rows_at_once(1))
+            return torch.cat([circuit.class_scores(part)[0] for part in parts])
+
+        self.evidence_weight_ = fit_evidence_weight(scores_of, circuit.log_prior, held, owners, generator)
 
     def _read_target(self, y: Any, n_rows: int) -> Tensor:
         labels, classes = read_partial_classes(y, n_rows, self)
@@ -126,9 +152,13 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         owners = circuit.leaves.observation.columns_of_features
         return HybridLikelihood(self.beta, owners, self.max_dropped)
 
+    def _state(self) -> dict[str, Tensor]:
+        return super()._state() | self.evidence_weight_.state()
+
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
         self.circuit_ = circuit_from_state(column_likelihood(self._modelled, self._features), state)
+        self.evidence_weight_ = EvidenceWeight.from_state(state)
 
 
 @documented

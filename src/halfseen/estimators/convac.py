@@ -17,12 +17,13 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.pixels import pixel_features
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._circuit_fit import Algorithm
-from halfseen.estimators._image_circuit import ImageCircuitEstimator
+from halfseen.estimators._image_circuit import ImageCircuitEstimator, squares_of_pixels
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators._table import rows_at_once
 from halfseen.estimators._targets import WithClasses, read_partial_classes
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.circuit_parameters import documented_images
+from halfseen.models.circuits.evidence import EvidenceWeight
 from halfseen.models.image_circuit import (
     Averaging,
     ImageCircuit,
@@ -34,6 +35,7 @@ from halfseen.models.image_circuit import (
 from halfseen.nn.weights import module_state
 from halfseen.objectives.circuits import UNKNOWN
 from halfseen.objectives.supervised import Labelled
+from halfseen.training.evidence import fit_evidence_weight
 from halfseen.training.progress import Progress
 from halfseen.training.schedule import Schedule
 
@@ -50,7 +52,9 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     Missing pixels are integrated out exactly in one pass, so a classifier that was trained on complete images
     serves every pattern of missing pixels. In training pixels are left out at random and integrated out.
     With `shifts`, each batch is shifted at random, and the probabilities of a class are averaged over all
-    shifts. Assumes that pixels are missing at random (MAR).
+    shifts. Then the probabilities are calibrated: the evidence of an image gets a weight that depends on the
+    fraction of its pixels that is observed, chosen on held-out images of which pixels are left out at random.
+    Assumes that pixels are missing at random (MAR).
 
     Attributes
     ----------
@@ -58,6 +62,10 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         The classes, sorted.
     circuit_ : Circuit
         The fitted circuit; ``print(circuit_.structure)`` shows its levels.
+    evidence_weight_ : EvidenceWeight
+        The weight of the evidence of complete images, and the one that images approach as fewer and fewer
+        pixels are observed; below 1 where the circuit itself is too sure. Both are 1 if fewer than 30 images
+        with a known class were held out: then probabilities are those of the circuit.
     history_ : History
         The loss after each epoch, and why training stopped.
 
@@ -145,7 +153,17 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         self._features = pixel_features(self._modelled, read.codes)
         batch = self._features.encode(read.codes).to(torch.float32)
         rows = Labelled(batch, labels, torch.ones(len(batch)))
-        self.circuit_ = self._train(rows, len(classes), self.beta, torch_generator(self.seed_))
+        generator = torch_generator(self.seed_)
+        self.circuit_, held = self._train(rows, len(classes), self.beta, generator)
+        pixels, squares = torch.arange(batch.n_features), squares_of_pixels(self.image_planes_)
+        self.evidence_weight_ = fit_evidence_weight(
+            self._log_proba,
+            self.circuit_.log_prior,
+            held,
+            pixels,
+            generator,
+            blocks=squares,
+        )
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -159,12 +177,22 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         """Returns the probability of each class for each image, in the order of ``classes_``."""
         codes = self._read(X, reset=False).codes
         found = np.empty((len(codes), len(self.classes_)))
-        size = rows_at_once(self._floats_per_image(self.circuit_.structure))
-        grids = shifted_grids(self.image_planes_, self.shifts)
-        for start in range(0, len(codes), size):
-            batch = self._features.encode(codes[start : start + size])
-            found[start : start + size] = shift_average(self.circuit_, batch, grids, self.averaging).numpy()
+        for start in range(0, len(codes), self._images_at_once):
+            batch = self._features.encode(codes[start : start + self._images_at_once])
+            fraction = batch.observed.double().mean(dim=1)
+            scores = self.evidence_weight_(self._log_proba(batch), self.circuit_.log_prior, fraction)
+            found[start : start + self._images_at_once] = scores.softmax(dim=-1).numpy()
         return found
+
+    @property
+    def _images_at_once(self) -> int:
+        return rows_at_once(self._floats_per_image(self.circuit_.structure))
+
+    def _log_proba(self, batch: Incomplete) -> Tensor:
+        """Returns the log probability (N, K) of each class, averaged over shifts, before calibration."""
+        grids = shifted_grids(self.image_planes_, self.shifts)
+        parts = batch.to(torch.float64).chunks(self._images_at_once)
+        return torch.cat([shift_average(self.circuit_, part, grids, self.averaging) for part in parts])
 
     def draw_images(
         self, n_images: int = 1, *, label: Any = None, random_state: Any = None
@@ -195,12 +223,13 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         return ImageCircuit(self._modelled, self._features, self.circuit_)
 
     def _state(self) -> dict[str, Tensor]:
-        return self._features.state() | module_state(self.circuit_)
+        return self._features.state() | module_state(self.circuit_) | self.evidence_weight_.state()
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=True)
         structure = self._structure(len(self.classes_))
         self.circuit_ = restore_image_circuit(self._modelled, structure, self.pixels, state)
+        self.evidence_weight_ = EvidenceWeight.from_state(state)
 
 
 @documented_images
@@ -308,7 +337,7 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
         batch = features.encode(codes).to(torch.float32)
         unknown = torch.full((len(batch),), UNKNOWN)
         rows = Labelled(batch, unknown, torch.ones(len(batch)))
-        circuit = self._train(rows, 1, 1.0, torch_generator(self.seed_))
+        circuit, _ = self._train(rows, 1, 1.0, torch_generator(self.seed_))
         return ImageCircuit(self._modelled, features, circuit)
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> ImageCircuit:

@@ -62,7 +62,7 @@ def seen_through(batch: Incomplete, places: Tensor) -> Incomplete:
 
 
 def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor, averaging: Averaging) -> Tensor:
-    r"""Returns the probability (N, K) of each class, averaged over shifts of the image.
+    r"""Returns the log probability (N, K) of each class, averaged over shifts of the image.
 
     .. math:: p(y \mid x_o) \propto \exp \Bigl(\frac{1}{S} \sum_s \log p_s(y \mid x_o)\Bigr)
 
@@ -86,10 +86,10 @@ def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor, averaging:
     answers = [circuit.class_scores(seen_through(batch, grid)) for grid in grids]
     scores = torch.stack([score for score, _ in answers])  # (S, N, K)
     if averaging == "geometric":
-        return scores.log_softmax(dim=-1).mean(dim=0).softmax(dim=-1)
+        return scores.log_softmax(dim=-1).mean(dim=0).log_softmax(dim=-1)
     shifts = torch.stack([shift for _, shift in answers])  # (S, N)
     joint = scores + (shifts - shifts.amax(dim=0)).to(scores.dtype).unsqueeze(-1)
-    return joint.logsumexp(dim=0).softmax(dim=-1)
+    return joint.logsumexp(dim=0).log_softmax(dim=-1)
 
 
 def patch_likelihood(columns: Sequence[Column], structure: Structure, pixels: Pixels) -> ObservationModel:

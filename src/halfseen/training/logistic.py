@@ -76,12 +76,18 @@ def fit_logistic(
 
 
 def fit_blend(
-    base: Tensor, correction: Tensor | None, target: Tensor, *, weights: Tensor, full: bool = False
+    base: Tensor,
+    correction: Tensor | None,
+    target: Tensor,
+    *,
+    weights: Tensor,
+    full: bool = False,
+    offset: Tensor | None = None,
 ) -> tuple[float, float]:
     r"""Returns how much of some logits, and of a correction to them, predicts the classes of rows best.
 
-    .. math:: \min_{a \geq 0.05, \, c \geq 0} \; -\sum_n \omega_n \log \mathrm{softmax}(a t_n + c f_n)_{y_n}
-              + 2 \left((a - 1)^2 + (c - 1)^2\right)
+    .. math:: \min_{a \geq 0.05, \, c \geq 0} \; -\sum_n \omega_n
+              \log \mathrm{softmax}(b + a t_n + c f_n)_{y_n} + 2 \left((a - 1)^2 + (c - 1)^2\right)
 
     Parameters
     ----------
@@ -95,6 +101,8 @@ def fit_blend(
         (N), how much each row counts.
     full : bool
         Whether the correction counts by 1 whatever rows say.
+    offset : Tensor, optional
+        (K), the logits b of rows that say nothing; zero by default.
 
     Returns
     -------
@@ -102,9 +110,10 @@ def fit_blend(
         The shares a and c; without a correction c is 0.
     """
     extra = torch.zeros_like(base) if correction is None else correction
+    fixed = base.new_zeros(base.shape[1]) if offset is None else offset
 
     def loss(shares: Tensor) -> Tensor:
-        logits = shares[0] * base + shares[1] * extra
+        logits = fixed + shares[0] * base + shares[1] * extra
         fit = (weights * functional.cross_entropy(logits, target, reduction="none")).sum()
         return (fit + 0.5 * BLEND_ROWS * (shares - 1).square().sum()) / weights.sum()
 
