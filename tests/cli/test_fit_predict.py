@@ -89,6 +89,30 @@ def test_names_that_are_taken_get_a_number_and_classes_may_be_numbers(call, tmp_
     assert {line.split(",")[3] for line in out.splitlines()[1:]} == {"0", "1"}
 
 
+def test_the_next_measurement_is_that_of_the_information_gain(call, training, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3)).round(3)
+    table = pa.table({name: x[:, i] for i, name in enumerate("abc")} | {"same": ["k"] * 200})
+    model = halfseen.CircuitClassifier(4, 4, max_epochs=8, random_state=0)
+    model.fit(table, np.where(x[:, 0] + 0.3 * x[:, 1] > 0, "yes", "no")).save(tmp_path / "m.half")
+    (tmp_path / "new.csv").write_text("a,b,c,same\n,,,k\n1.0,,,\n1.0,0.5,0.1,\n")
+    code, out, err = call("predict", "m.half", "new.csv", "-o", "out.parquet", "--next-measurement")
+    assert (code, out) == (0, ""), err
+    found = pa.parquet.read_table(tmp_path / "out.parquet")
+    assert found.column_names[-2:] == ["next_measurement", "next_measurement_gain"]
+    gain = model.information_gain(found.select(["a", "b", "c", "same"]))
+    expected = ["abc"[best] for best in gain[:2, :3].argmax(axis=1)]
+    assert expected[0] == "a"
+    assert found["next_measurement"].to_pylist() == [*expected, None]  # the constant column is no input
+    np.testing.assert_array_equal(found["next_measurement_gain"].to_pylist()[:2], gain.max(axis=1)[:2])
+    assert found["next_measurement_gain"].null_count == 1
+    call("fit", training, "--target", "kind", "--save-model", "b.half", "--method", "boosting", "-q")
+    code, out, err = call("predict", "b.half", training, "-o", "no.csv", "--next-measurement")
+    assert (code, out) == (2, "")
+    assert "--next-measurement needs a circuit for classes" in err
+    assert "b.half contains a BoostingClassifier" in err
+
+
 def test_rows_without_a_target_teach_a_circuit_what_the_inputs_are_like(call, training, monkeypatch):
     seen = {}
 

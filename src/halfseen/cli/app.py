@@ -155,6 +155,14 @@ def predict_command(
     level: Annotated[
         float, typer.Option(callback=_check_level, help="Probability of the intervals of numbers.")
     ] = 0.9,
+    next_measurement: Annotated[
+        bool,
+        typer.Option(
+            "--next-measurement",
+            help="Of a circuit for classes: also write which missing column of each row is expected to tell "
+            "most about the class, and how much (mutual information in nats).",
+        ),
+    ] = False,
     reading: options.ReadingOptions,
     output_format: options.OutputFormat = None,
     quiet: options.Quiet = False,
@@ -165,7 +173,9 @@ def predict_command(
     """
     from halfseen.cli.predict import PredictRequest, predict
 
-    request = PredictRequest(model, source, output, level, output_format, reading.to_arguments())
+    request = PredictRequest(
+        model, source, output, level, output_format, reading.to_arguments(), next_measurement
+    )
     predict(request, Reporter(quiet=quiet))
 
 

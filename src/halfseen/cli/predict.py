@@ -12,6 +12,7 @@ import halfseen
 from halfseen.cli.applying import NewRows, check_model, naming, read_new_rows
 from halfseen.cli.atomic import check_apart
 from halfseen.cli.cells import format_cells, kind_of, style_of
+from halfseen.cli.errors import TableError
 from halfseen.cli.progress import Reporter
 from halfseen.cli.ratings import predict_pairs
 from halfseen.cli.sources import plan_outputs
@@ -20,6 +21,9 @@ from halfseen.estimators._recommender import Recommender
 
 PREDICTION = "prediction"
 """The name of the first new column; the others begin with it, or with ``probability``."""
+
+NEXT, GAIN = "next_measurement", "next_measurement_gain"
+"""The missing column that is expected to tell most about the class, and its information gain in nats."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class PredictRequest:
     level: float = 0.9
     output_format: str | None = None
     reading: dict[str, Any] = field(default_factory=dict)
+    next_measurement: bool = False
 
 
 def predict(request: PredictRequest, reporter: Reporter) -> None:
@@ -56,6 +61,11 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
         if not isinstance(model, Recommender):
             instead = "not a predictor; `halfseen impute --model` applies imputers"
             check_model(model, request.model, "predict", instead)
+        if request.next_measurement and not hasattr(model, "information_gain"):
+            raise TableError(
+                "--next-measurement needs a circuit for classes, as `halfseen fit --method circuit` fits it; "
+                f"{request.model} contains a {type(model).__name__}"
+            )
         for one in requests:
             (predict_ratings if isinstance(model, Recommender) else predict_file)(one, model, reporter)
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
@@ -77,6 +87,8 @@ def predict_file(request: PredictRequest, model: Any, reporter: Reporter) -> Non
     check_cells(rows.file.table, request.output, request.output_format)
     with naming(rows.file.source), reporter.progress("predicting", f"{rows.inputs.num_rows:,} rows"):
         columns = predicted_columns(model, rows.inputs, request.level)
+        if request.next_measurement:
+            columns |= next_measurements(model, rows.inputs)
     file = _with_columns(_without_dropped(rows), columns)
     _write(request, file, len(columns), reporter)
     if target is not None and target in rows.file.table.column_names:
@@ -95,6 +107,29 @@ def predicted_columns(model: Any, inputs: pa.Table, level: float) -> dict[str, p
         low, high = model.predict_interval(inputs, level=level)
         columns |= {f"{PREDICTION}_low": pa.array(low), f"{PREDICTION}_high": pa.array(high)}
     return columns
+
+
+def next_measurements(model: Any, inputs: pa.Table) -> dict[str, pa.Array]:
+    """Return the column to measure next in each row and its information gain; null where none is missing.
+
+    Parameters
+    ----------
+    model : fitted classifier
+        It has an `information_gain`.
+    inputs : pyarrow.Table
+        The columns of the model, in its order.
+    """
+    gain = model.information_gain(inputs)
+    is_input = [column.modelled for column in model.schema_]
+    missing = np.column_stack([column.is_null().to_numpy() for column in inputs.columns]) & is_input
+    gain = np.where(missing, gain, -np.inf)
+    best = gain.argmax(axis=1)
+    nothing = ~missing.any(axis=1)
+    names = np.array(inputs.column_names, dtype=object)[best]
+    return {
+        NEXT: pa.array(names, pa.large_string(), mask=nothing),
+        GAIN: pa.array(gain.max(axis=1), mask=nothing),
+    }
 
 
 def _write(request: PredictRequest, file: TableFile, n_new: int, reporter: Reporter) -> None:
