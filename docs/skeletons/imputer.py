@@ -29,7 +29,7 @@ class DiagonalImputer(BaseImputer):
         Step size of the optimiser at the start.
     add_indicator : bool, default=False
         Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which tells where they were.
+        values in `fit`, which marks where they are.
     schema : dict, optional
         As in `GaussianImputer`.
     random_state : int, numpy generator or None, default=None

@@ -1,4 +1,4 @@
-"""Errors and warnings of the library; every message names the value and says what to do."""
+"""Errors and warnings of the library; every message names the value and a remedy."""
 
 import contextlib
 import sys

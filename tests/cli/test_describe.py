@@ -225,7 +225,7 @@ def test_the_sensitivity_of_a_mean_is_described(run, survey, monkeypatch):
     )
     assert code == 0
     assert "What if missing values differ\n  If values are missing at random, the data show" in out
-    assert "cannot tell which departure is true" in out
+    assert "cannot identify the departure" in out
     page = (survey.parent / "r.html").read_text()
     assert "What if missing values differ?" in page
     assert "Mean of income" in page

@@ -54,7 +54,7 @@ def test_the_tipping_point_is_where_the_interval_by_hand_reaches_the_reference()
     assert found.tipping_points == (found.tipping_point,)
     assert "the data show that the mean of x0 is above 0, but that changes" in found.conclusion
     assert "25% of the values of x0 are missing" in found.conclusion
-    assert "cannot tell" in found.limit
+    assert "cannot identify" in found.limit
     other = halfseen.sensitivity(NORMAL, X, "x0", mechanisms=[], reference=-5.0)
     assert other.tipping_point is None
     assert "stays so for all departures from -1 to 1 standard deviations" in other.conclusion

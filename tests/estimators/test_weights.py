@@ -41,7 +41,7 @@ def test_weights_of_one_change_nothing_and_other_weights_do():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.full(60, 0.5), "whole numbers, which say how often a row counts, got 0.5 in row 0"),
+        (np.full(60, 0.5), "whole numbers, the numbers of times that rows count, got 0.5 in row 0"),
         (np.zeros(60), "zero"),
         (-np.ones(60), "Negative values"),
         (np.ones(3), "sample_weight"),

@@ -23,7 +23,7 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None, backend: st
     """Returns a public data set from a folder of files, after checking the SHA-256 of its file.
 
     Nothing is fetched from the network: the licences of several sets forbid passing them on. The folder holds
-    one sub-folder for each set; `describe_dataset` says which file it needs, and where the data come from.
+    one sub-folder for each set; `describe_dataset` names the file and the source of the data.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def locate(known: DataSet, data_home: str | os.PathLike[str] | None = None) -> P
 
 
 def is_present(known: DataSet, data_home: str | os.PathLike[str] | None = None) -> bool:
-    """Tells whether a data set's file is there; its checksum is not looked at."""
+    """Returns whether a data set's file is there; its checksum is not verified."""
     try:
         return locate(known, data_home).is_file()
     except DataSetError:
@@ -83,7 +83,7 @@ def is_present(known: DataSet, data_home: str | os.PathLike[str] | None = None) 
 
 
 def check_present(names: Iterable[str], purpose: str) -> None:
-    """Raises one error that says which of some data sets are not there, and where their files belong.
+    """Raises one error that names all data sets that are not there, and where their files belong.
 
     Parameters
     ----------

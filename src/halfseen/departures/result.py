@@ -8,14 +8,14 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 LIMIT = (
-    "The data cannot tell which departure is true, because the values that would show it are missing. Judge "
+    "The data cannot identify the departure, because the values that would show it are missing. Judge "
     "by subject matter whether the departures that change the conclusion are plausible."
 )
 
 
 @dataclass(frozen=True)
 class FittedMechanism:
-    """What a fitted model of missingness says of the same estimand.
+    """The same estimand under a fitted model of missingness.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Sensitivity:
 
     @property
     def limit(self) -> str:
-        """What the data cannot tell."""
+        """What the data cannot identify."""
         return LIMIT
 
     def to_frame(self) -> Any:

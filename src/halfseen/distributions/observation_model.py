@@ -32,8 +32,8 @@ class ObservationModel(nn.Module):
     Shapes: ``parameters`` :math:`(*, P)`, the outputs for each part in turn; ``x`` :math:`(*, D)`; ``noise``
     :math:`(*, M)`, uniforms. ``numeric`` are the positions of the columns of numbers, in order;
     ``columns`` are those of each part in turn;
-    ``columns_of_features`` :math:`(D)` is the column of each feature; ``is_density`` :math:`(C)` tells
-    densities, per unit of the feature, from probabilities.
+    ``columns_of_features`` :math:`(D)` is the column of each feature; ``is_density`` :math:`(C)` is
+    True for densities, per unit of the feature, and False for probabilities.
 
     Examples
     --------

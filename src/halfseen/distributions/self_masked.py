@@ -267,6 +267,6 @@ def without_sites(mean: Tensor, variance: Tensor, sites: Sites, prior: Tensor) -
     precision = 1 / torch.where(hidden, variance, prior)
     linear = precision * mean - torch.where(hidden, sites.linear, 0.0)
     precision = precision - torch.where(hidden, sites.precision, 0.0)
-    # What other cells say only adds to the precision: below it is nothing but rounding.
+    # Other cells only add to the precision: values below it are rounding errors.
     precision = torch.maximum(precision, 1 / prior)
     return linear / precision, 1 / precision

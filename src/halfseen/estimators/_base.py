@@ -54,7 +54,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     are returned unchanged.
 
     In a data frame, some missing values are left empty: those in the columns of `columns_left_`, and those
-    for which a rule of `skip_rules_` says that the column does not apply. Numeric arrays are imputed
+    to which the column does not apply by a rule of `skip_rules_`. Numeric arrays are imputed
     completely.
     """
 
@@ -78,8 +78,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         y : ignored
             Not used; present for compatibility with scikit-learn.
         sample_weight : array-like of shape (n_samples,), optional
-            Whole numbers that say how often each row counts: a weight of 2 equals a row that occurs twice.
-            Rows with zero weight are used for schema inference only.
+            Whole numbers, how often each row counts: a weight of 2 equals a row that occurs twice. Rows with
+            zero weight are used for schema inference only.
 
         Returns
         -------
@@ -117,8 +117,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         -------
         table or array
             The completed table, of the same type as `X`. Observed values are unchanged. With `add_indicator`,
-            columns follow that tell which values were missing: True and False in a data frame, 1 and 0 in an
-            array.
+            columns follow that mark missing values: True and False in a data frame, 1 and 0 in an array.
         """
         read = self._read(X, reset=False)
         point = self._point(read)
@@ -298,7 +297,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return float(scores.mean())
 
     def _pooling_reservations(self, n_draws: int) -> list[str]:
-        """Returns sentences that say why intervals pooled over draws may be wrong."""
+        """Returns sentences with reasons why intervals pooled over draws may be wrong."""
         return [
             f"The draws of {type(self).__name__} ignore that its parameters are uncertain, so pooled "
             "intervals may be too narrow; use halfseen.multiple_imputation(X, imputer)."
@@ -318,10 +317,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return model
 
     def _fit_model(self, codes: Incomplete) -> TabularCompletion:
-        raise NotImplementedError(f"{type(self).__name__} does not say how its model is fitted.")
+        raise NotImplementedError(f"{type(self).__name__} must implement `_fit_model`.")
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularCompletion:
-        raise NotImplementedError(f"{type(self).__name__} does not say how its model is rebuilt.")
+        raise NotImplementedError(f"{type(self).__name__} must implement `_model_from_state`.")
 
     def _state(self) -> dict[str, Tensor]:
         return {} if self.model_ is None else dict(self.model_.state())

@@ -14,7 +14,7 @@ COMMON: Descriptions = {
     "add_indicator": (
         "bool",
         "Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing "
-        "values in `fit`, which tells where they were.",
+        "values in `fit`, which marks where they are.",
     ),
     "schema": (
         "dict",

@@ -35,8 +35,8 @@ class NetworkBase(TableEstimator):
     """Reads tables, trains a network by the one training loop, and predicts in chunks.
 
     A subclass has the parameters of the training, builds its network (`_build`, with `reset_parameters`) and
-    says how many weights its largest layer has (`_n_weights`). `NetworkRegressor` and `NetworkClassifier`
-    read the targets.
+    counts the weights of its largest layer (`_n_weights`). `NetworkRegressor` and `NetworkClassifier` read
+    the targets.
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("_n_outputs",)
@@ -108,15 +108,15 @@ class NetworkBase(TableEstimator):
         return torch.cat([self.module_(part) for part in parts])
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} does not say how its targets are read.")
+        raise NotImplementedError(f"{type(self).__name__} must implement `_read_targets`.")
 
     def _build(self) -> Any:
         """Returns the network, with weights that are not drawn yet."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what its network is.")
+        raise NotImplementedError(f"{type(self).__name__} must implement `_build`.")
 
     def _n_weights(self) -> int:
         """Returns the fewest weights that the largest layer of a saved network must have."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how large its network is.")
+        raise NotImplementedError(f"{type(self).__name__} must implement `_n_weights`.")
 
     def _initialise(self, module: Any, rows: Incomplete, generator: torch.Generator) -> None:
         """Draws the weights, and learns from the training rows what the network knows of its inputs."""

@@ -127,7 +127,7 @@ class NeuMissBase(TableEstimator):
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
         """Returns, of the rows that count, targets for the joint Gaussian (N, J), targets, and the task."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how its targets are read.")
+        raise NotImplementedError(f"{type(self).__name__} must implement `_read_targets`.")
 
     def _settings(self, rows: SupervisedRows, generator: torch.Generator) -> NeuMissSettings:
         training = TrainingSettings(

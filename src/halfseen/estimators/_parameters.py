@@ -18,7 +18,7 @@ def check_whole(name: str, value: Any, lowest: int, *, auto: bool = False) -> No
 
 
 def check_number(name: str, value: Any, holds: Callable[[float], bool], what: str) -> None:
-    """Raises a ValueError that says `what` a parameter must be, unless it is a number of which this holds."""
+    """Raises a ValueError unless `holds` is true of a number; the message contains `what` it must be."""
     if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
         raise ValueError(f"{name} must be {what}, got {value!r}.")
 

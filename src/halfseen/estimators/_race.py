@@ -229,7 +229,7 @@ def _parts(rows: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
 
 
 def collect(task: RaceTask, race: Race) -> list[Answers]:
-    """Returns what all candidates say of each column, numbers in standard deviations."""
+    """Returns the predictions of all candidates for each column, numbers in standard deviations."""
     collected = []
     for c, column in enumerate(task.columns):
         rows = task.scored[task.hidden[task.scored, c]]

@@ -39,7 +39,7 @@ FEWEST_LEVELS, SHARPEST = 100, 5.0  # values from which sharpness is estimated, 
 
 @dataclass(frozen=True)
 class Answers:
-    """What M models say of the hidden cells of one column, and the truth.
+    """The predictions of M models for the hidden cells of one column, and the truth.
 
     Shapes
     ------

@@ -63,12 +63,12 @@ class TableEstimator(Saveable, BaseEstimator):
 
     @property
     def _overrides(self) -> Any:
-        """What the user said of columns."""
+        """The settings of columns by the user."""
         return self.schema
 
     @property
     def _knows_limits(self) -> bool:
-        """Whether the model knows what a censored cell says; if not, the cell does not count as observed."""
+        """Whether the model uses censored cells; if not, they do not count as observed."""
         return False
 
     def _read(self, X: Any, *, reset: bool) -> ReadTable:
@@ -160,7 +160,7 @@ def _as_numbers(X: Any) -> Any:
 
 
 def _is_nothing(cell: Any) -> bool:
-    """Tells whether a cell is NA or NaT of whatever library; None and NaN turn into NaN by themselves."""
+    """Returns whether a cell is NA or NaT of whatever library; None and NaN turn into NaN by themselves."""
     return not isinstance(cell, float | int | str) and str(cell) in ("<NA>", "NaT")
 
 

@@ -11,7 +11,7 @@ from halfseen.data.masked import check_not_masked
 
 
 def repeat_rows(codes: Incomplete, sample_weight: Any) -> Incomplete:
-    """Returns rows as often as their weights say; all rows once if there are no weights.
+    """Returns rows repeated by their weights; all rows once if there are no weights.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def repeat_rows(codes: Incomplete, sample_weight: Any) -> Incomplete:
     odd = np.flatnonzero(weights != np.round(weights))
     if len(odd):
         raise ValueError(
-            f"sample_weight must hold whole numbers, which say how often a row counts, got "
+            f"sample_weight must hold whole numbers, the numbers of times that rows count, got "
             f"{weights[odd[0]]:g} in row {odd[0]}. Multiply and round weights that are not whole."
         )
     if not weights.any():

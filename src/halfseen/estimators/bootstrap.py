@@ -45,7 +45,7 @@ class BootstrapImputer(BaseImputer):
         half-samples, in which no row is both trained on and held out; ``"auto"`` chooses accordingly.
     add_indicator : bool, default=False
         Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which tells where they were.
+        values in `fit`, which marks where they are.
     schema : dict, optional
         As in `GaussianImputer`; by default that of the imputer.
     random_state : int, numpy generator or None, default=None

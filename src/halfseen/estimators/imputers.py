@@ -79,7 +79,7 @@ class GaussianImputer(BaseImputer):
         Called with a progress record after each EM iteration.
     add_indicator : bool, default=False
         Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which tells where they were.
+        values in `fit`, which marks where they are.
     schema : dict, optional
         Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of
         ``kind``, ``minimum``, ``maximum``, ``firm``, ``integer``, ``levels``, ``censored_below``,
@@ -273,7 +273,7 @@ class MeanImputer(BaseImputer):
     ----------
     add_indicator : bool, default=False
         Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which tells where they were.
+        values in `fit`, which marks where they are.
     schema : dict, optional
         As in `GaussianImputer`.
     random_state : int, numpy generator or None, default=None

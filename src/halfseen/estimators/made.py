@@ -206,7 +206,7 @@ class MADE(Saveable, DensityMixin, BaseEstimator):
 
 
 def _read_binary(X: Any, shape: tuple[int, ...] | None = None) -> tuple[Tensor, list[int]]:
-    """Returns rows (N, D) of zeros and ones and the shape of one, or says what else there is."""
+    """Returns rows (N, D) of zeros and ones and the shape of one; raises an error for other values."""
     array = np.asarray(check_not_masked(X, "X"))
     if array.dtype.kind not in "biufO" or array.ndim not in (2, 3):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What a model file says is held against what is in it, before memory is spent on it."""
+"""Checks that the description of a model file fits its content, before memory is allocated."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -53,7 +53,7 @@ TUPLE = "tuple"  # the only key of what stands for a tuple among parameters
 
 
 class Saveable:
-    """Adds `save` to an estimator; `load` rebuilds it. The module's docstring says what a subclass declares.
+    """Adds `save` to an estimator; `load` rebuilds it. The module's docstring lists what a subclass declares.
 
     Examples
     --------
@@ -120,10 +120,10 @@ class Saveable:
         """Sets attributes from what `_entries` gave; raises a ValueError if an entry is missing or wrong."""
 
     def _state(self) -> dict[str, Tensor]:
-        raise NotImplementedError(f"{type(self).__name__} does not say what its tensors are.")
+        raise NotImplementedError(f"{type(self).__name__} must implement `_state`.")
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not say how it is rebuilt.")
+        raise NotImplementedError(f"{type(self).__name__} must implement `_restore`.")
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -255,7 +255,7 @@ def _plain_parameter(value: Any, name: str) -> Any:
 def _plain(value: Any, name: str, *, dates: bool = False) -> Any:
     """Returns a value as JSON can hold it; raises a TypeError if it cannot.
 
-    With `dates`, as parameters have them, dates are text, and tuples are told from lists.
+    With `dates`, as parameters have them, dates are text, and tuples are distinguished from lists.
     """
     plain = partial(_plain, name=name, dates=dates)
     if hasattr(value, "tolist"):  # arrays and numbers of numpy, series

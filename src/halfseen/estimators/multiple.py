@@ -30,7 +30,7 @@ class MultipleImputation(Sequence[Any]):
 
     @property
     def reservations(self) -> tuple[str, ...]:
-        """Sentences that say why intervals pooled over these tables may be wrong; mostly empty."""
+        """Reasons why intervals pooled over these tables may be wrong, as sentences; mostly empty."""
         return tuple(getattr(self.draws, "reservations", ()))
 
     def complete(self, X: Any) -> Any:

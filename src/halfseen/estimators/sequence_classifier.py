@@ -46,10 +46,10 @@ DESCRIPTIONS = {
         "The exponent of the normalisation: 1 is the published one, 1/2 keeps the variance of standardised "
         "inputs constant, 0 fills missing values with zeros only.",
     ),
-    "mask_inputs": ("bool", "Whether the network is told which values are observed."),
+    "mask_inputs": ("bool", "Whether the mask of observed values is an input of the network."),
     "time_gaps": (
         "bool",
-        "Whether the network is told how many steps ago each feature was last observed. Steps are taken to "
+        "Whether the number of steps since each feature was last observed is an input. Steps are taken to "
         "be equally far apart.",
     ),
     "subsets": (

@@ -126,7 +126,7 @@ class SparsityNormRegressor(NetworkRegressor, _SparsityNormNetwork):
     where :math:`x` are standardised features, :math:`m` marks observed ones, :math:`c` is their number,
     :math:`K` its mean in training, and :math:`g` is a multilayer perceptron. The size of the network's
     input does not depend on how many values are known. It is suited to tables in which the number of known
-    values varies much between rows and says nothing about the target. It assumes that values are missing
+    values varies much between rows and is unrelated to the target. It assumes that values are missing
     completely at random; where missingness is informative, use `NeuMissRegressor`.
 
     Attributes
@@ -229,7 +229,7 @@ class SparsityNormClassifier(NetworkClassifier, _SparsityNormNetwork):
         return self.classes_[scores.argmax(dim=1).numpy()]
 
     def _outputs(self, X: Any) -> Tensor:
-        logits = super()._outputs(X)  # which says so if nothing is fitted
+        logits = super()._outputs(X)  # raises an error if nothing is fitted
         return self._factor * logits + self._offsets
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ class TreeImputer(BaseImputer):
         distinct values, and columns in which one value, such as zero, is found in a tenth of the rows.
     add_indicator : bool, default=False
         Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
-        values in `fit`, which tells where they were.
+        values in `fit`, which marks where they are.
     schema : dict, optional
         As in `GaussianImputer`.
     random_state : int, numpy generator or None, default=None

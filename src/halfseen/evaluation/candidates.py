@@ -204,7 +204,7 @@ class ArrayCandidate:
 
 
 def _checked(filled: Any, holey: Floats) -> Floats:
-    """Returns a completed array, or says what is wrong with it."""
+    """Returns a completed array; raises an error if it is invalid."""
     array = np.asarray(filled.toarray() if hasattr(filled, "toarray") else filled, dtype=np.float64)
     if array.shape != holey.shape:
         raise ValueError(

@@ -20,7 +20,7 @@ class Treatment(StrEnum):
 
 
 def say_best(comparison: PredictionComparison) -> str:
-    """Returns which method is best, and which cannot be told from it."""
+    """Returns which method is best, and which are statistically indistinguishable from it."""
     places = comparison.places()
     if not places:
         return "No method finished a fold."
@@ -44,7 +44,7 @@ def say_whether_to_impute(
     imputing = [name for name, one in treatments.items() if one == Treatment.IMPUTED]
     best = [next(iter(comparison.places(among=names)), None) for names in (without, imputing)]
     if best[0] is None or best[1] is None:
-        return "Whether to impute cannot be said: too few methods finished."
+        return "Whether imputing helps cannot be determined: too few methods finished."
     plain, imputed = best[0].method, best[1].method
     gap = comparison.difference(plain, imputed)
     label = SCORES[comparison.main][0]
@@ -61,11 +61,11 @@ def say_whether_to_impute(
         return f"Do not impute for this prediction: {plain} predicts better than {imputed}; {numbers}."
     return (
         f"There is no need to impute for this prediction: {plain} and the best method that imputes, "
-        f"{imputed}, cannot be told apart; {numbers}.{_say_later(comparison, without, imputing)}"
+        f"{imputed}, do not differ significantly; {numbers}.{_describe_later(comparison, without, imputing)}"
     )
 
 
-def _say_later(comparison: PredictionComparison, without: Sequence[str], imputing: Sequence[str]) -> str:
+def _describe_later(comparison: PredictionComparison, without: Sequence[str], imputing: Sequence[str]) -> str:
     """Returns a sentence if imputing is clearly better once more values are missing, else nothing."""
     last = len(comparison.rates) - 1
     best = [next(iter(comparison.places(last, names)), None) for names in (without, imputing)]
@@ -100,7 +100,7 @@ def say_missingness(comparison: PredictionComparison) -> str | None:
 
 
 def say_expected(comparison: PredictionComparison) -> str | None:
-    """Returns the score to expect of the choice, None if there are too few folds to say."""
+    """Returns the score to expect of the choice, None if there are too few folds."""
     expected = comparison.after_choice()
     if expected.n == 0:
         return None

@@ -207,7 +207,7 @@ def plan_jobs(n_jobs: int, shape: tuple[int, ...], n_draws: int, memory_budget: 
 def _free_memory() -> int:
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # not every system says
+    except (AttributeError, OSError, ValueError):  # not every system reports it
         return 4 * 2**30
 
 

@@ -11,7 +11,7 @@ INTERVAL = 0.01  # seconds between two looks
 
 @dataclass
 class Peak:
-    """The growth of the memory of the process at its peak, in bytes; NaN if the system does not tell."""
+    """The growth of the memory of the process at its peak, in bytes; NaN if the system does not report it."""
 
     bytes: float = float("nan")
 
@@ -50,7 +50,7 @@ def peak_memory() -> Iterator[Peak]:
 
 
 def resident_bytes() -> int | None:
-    """Returns the resident memory of the process; None where the system does not tell."""
+    """Returns the resident memory of the process; None where the system does not report it."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -63,7 +63,7 @@ class VSPCurve:
 
     @property
     def sentence(self) -> str:
-        """What the curve says, in one sentence for readers who do not know the model."""
+        """A summary of the curve in one sentence, for readers who do not know the model."""
         first, last = self.means[0], self.means[-1]
         numbers = (
             f"with {self.shares[0]:.0%} of the known values shown the mean prediction is {first:.3g}, "

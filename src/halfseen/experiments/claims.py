@@ -1,7 +1,7 @@
 """The claims of an experiment, declared before it runs, and their verdicts.
 
-A claim is *met* or *not met* on the runs it speaks of, and *not testable* when the chosen scale has none of
-them. A run that failed, or gave a number that is not finite, counts against the model that made it.
+A claim is *met* or *not met* on the runs that it concerns, and *not testable* when the chosen scale has none
+of them. A run that failed, or gave a number that is not finite, counts against the model that made it.
 """
 
 import math

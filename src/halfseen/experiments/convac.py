@@ -139,7 +139,7 @@ def published(setting: Setting, model: str, metric: str) -> Published | None:
 
 EXPERIMENT = Experiment(
     name="convac",
-    question="How well are two digits told apart when bright pixels have been deleted?",
+    question="How well are two digits distinguished when bright pixels have been deleted?",
     paper="Sharir, Tamari, Cohen & Shashua (2018), Tensorial mixture models, table 1",
     make_data=make_task,
     data_sets=lambda setting: (DATA_SET,),

@@ -19,7 +19,7 @@ place of 5 blocks of the encoder), some 2,500 steps of 256 rows (MINIBOONE: 800)
 (22,000 of 1,024), half of the cells missing and not also a fifth and four fifths, 1,000 test rows and 1,000
 draws in place of all and 50,000, and one seed in place of 5. Its numbers are not the paper's. At every scale
 there is no dropout, and AdamW in place of Adam with the AMSGrad correction; encoders are refitted to complete
-test rows, as the paper says, where its code has them with missing values.
+test rows, as in the paper, whereas its code has them with missing values.
 
 The claims are the order that the paper found on all of its tables at half missing, of trained networks. They
 were declared before any run of this experiment.

@@ -17,7 +17,7 @@ start, steps at the edge of what was seen, and the larger learning rate were the
 first seed, because the held-out bound prefers them. How far beyond the edge such values lie, the table does
 not tell.
 
-At scale small, the models that no claim on five runs speaks of have one seed, and none on the longest table.
+At scale small, the models without a claim on five runs have one seed, and none on the longest table.
 """
 
 from typing import Any

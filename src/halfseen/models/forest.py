@@ -37,8 +37,8 @@ class Forest:
     r"""A sequence of trees.
 
     A row goes to the left of a node if its feature is at most the threshold, or, at a categorical node, if
-    its category is among those that go left. A missing value goes where `missing_left` says, and so does a
-    category beyond the stored ones.
+    its category is among those that go left. Missing values, and categories beyond
+    the stored ones, go left if `missing_left` is True.
 
     Shapes
     ------

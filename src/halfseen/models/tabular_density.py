@@ -127,7 +127,7 @@ ModuleT = TypeVar("ModuleT", bound=DensityModule)
 class TabularDensity(FeatureAdapter, Generic[ModuleT]):
     """Codes of a table under a density of its features whose marginals and conditionals are exact.
 
-    A subclass says how the model is rebuilt (`from_state`).
+    A subclass implements how the model is rebuilt (`from_state`).
 
     Parameters
     ----------

@@ -296,12 +296,12 @@ class _ImplicitSolve(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        covariance, residual, h, told = ctx.saved_tensors
+        covariance, residual, h, informed = ctx.saved_tensors
         adjoint = ctx.solve(grad)
         to_precision = None
         if ctx.needs_input_grad[3]:
             product = (grad - adjoint @ covariance) * (residual - h @ covariance)
-            to_precision = torch.where(told, product, 0.0)
+            to_precision = torch.where(informed, product, 0.0)
         to_covariance = adjoint.mT @ h
         return -0.5 * (to_covariance + to_covariance.mT), None, adjoint, to_precision, None, None
 
@@ -331,7 +331,7 @@ class _ImplicitLogProb(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        residual, h, factor, told = ctx.saved_tensors
+        residual, h, factor, informed = ctx.saved_tensors
         covariance = ctx.system.covariance
         inverse = ctx.system.inverse(factor)
         weighted = grad.unsqueeze(-1) * h
@@ -339,7 +339,7 @@ class _ImplicitLogProb(torch.autograd.Function):
         if ctx.needs_input_grad[3]:
             variance = covariance.diagonal() - ((inverse @ covariance) * covariance).sum(dim=-2)
             square = (residual - h @ covariance).square() + variance
-            to_precision = torch.where(told, -0.5 * grad.unsqueeze(-1) * square, 0.0)
+            to_precision = torch.where(informed, -0.5 * grad.unsqueeze(-1) * square, 0.0)
         to_covariance = 0.5 * (weighted.mT @ h - torch.tensordot(grad, inverse, dims=1))
         return to_covariance, None, -weighted, to_precision
 
@@ -357,11 +357,11 @@ class _ImplicitVariance(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        covariance, explained, told = ctx.saved_tensors
+        covariance, explained, informed = ctx.saved_tensors
         left = torch.eye(len(covariance), dtype=grad.dtype) - explained  # (N, D, D), the transpose of T
         to_covariance = torch.einsum("nij,nkj->ik", left * grad.unsqueeze(-2), left)
         to_precision = None
         if ctx.needs_input_grad[2]:
             spread = left.mT @ covariance  # V
-            to_precision = torch.where(told, -(spread.square() @ grad.unsqueeze(-1)).squeeze(-1), 0.0)
+            to_precision = torch.where(informed, -(spread.square() @ grad.unsqueeze(-1)).squeeze(-1), 0.0)
         return to_covariance, None, to_precision

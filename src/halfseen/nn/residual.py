@@ -245,7 +245,7 @@ def reset_layers(module: nn.Module, generator: torch.Generator) -> None:
 def drop(
     x: Tensor, rate: float, generator: torch.Generator | None, shape: tuple[int, ...] | None = None
 ) -> Tensor:
-    """Returns `x` without a share of its units, the others scaled up; `shape` (broadcast) says what falls."""
+    """Returns `x` without a share of its units, the others scaled up; `shape` is that of what is drawn."""
     if rate == 0.0:
         return x
     if generator is None:

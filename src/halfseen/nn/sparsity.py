@@ -123,7 +123,7 @@ class SparsityNorm(nn.Module):
         return batch.filled() * self.factor(batch.observed, batch.x.dtype)
 
     def extra_repr(self) -> str:
-        """Says what the layer was made with."""
+        """Returns the settings of the layer."""
         mean = f"mean_count={float(self.mean_count):g}"
         return f"{mean}, alpha={float(self.alpha):g}, shrinkage={self.shrinkage:g}, dim={self.dim}"
 
@@ -189,7 +189,7 @@ class SNDropout(nn.Module):
         return sn_dropout(x, torch.rand(x.shape, generator=self.generator, device=x.device) >= self.p)
 
     def extra_repr(self) -> str:
-        """Says what the layer was made with."""
+        """Returns the settings of the layer."""
         return f"p={self.p:g}"
 
 

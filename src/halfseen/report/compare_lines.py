@@ -87,5 +87,5 @@ def _best_line(score: Summary) -> str:
     what = {"rmse": "numbers", "accuracy": "levels", "crps": "uncertainty about numbers"}.get(score["name"])
     if what is None or score["best"] is None:
         return ""
-    ties = f" ({names_words(score['tied'])} cannot be told apart from it)" if score["tied"] else ""
+    ties = f" ({names_words(score['tied'])} statistically indistinguishable from it)" if score["tied"] else ""
     return f"Best for {what}: {score['best']}{ties}."

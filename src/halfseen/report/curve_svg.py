@@ -67,7 +67,7 @@ class Plot:
         return f'<polygon class="band" points="{around}"/>'
 
     def curve(self, xs: Sequence[float], ys: Sequence[float], words: Callable[[float, float], str]) -> str:
-        """Draws a line with points that say what they are."""
+        """Draws a line with labelled points."""
         dots = [
             f'<circle class="point far" cx="{self.x(a):.1f}" cy="{self.y(b):.1f}" r="4">'
             f"<title>{escape(words(a, b))}</title></circle>"
@@ -76,7 +76,7 @@ class Plot:
         return f'<polyline class="curve" points="{self.points(xs, ys)}"/>' + "".join(dots)
 
     def dashed(self, start: tuple[float, float], end: tuple[float, float], words: str) -> str:
-        """Draws a dashed line that says what it is."""
+        """Draws a labelled dashed line."""
         return (
             f'<line class="dashed" x1="{self.x(start[0]):.1f}" y1="{self.y(start[1]):.1f}" '
             f'x2="{self.x(end[0]):.1f}" y2="{self.y(end[1]):.1f}"><title>{escape(words)}</title></line>'

@@ -29,7 +29,7 @@ def heat_map(grid: dict[str, Any], title: str) -> str:
         ``rows`` and ``columns`` are names; ``cells`` has a list per row of dicts with ``strength``, ``clear``
         and ``words``, or None where nothing was tested.
     title : str
-        What a screen reader says.
+        The text for screen readers.
     """
     rows, columns = grid["rows"], grid["columns"]
     longest = max(len(squeeze(name)) for name in columns)
@@ -64,7 +64,7 @@ def _cell(cell: dict[str, Any] | None, x: float, y: float) -> str:
 
 
 def shade_of(strength: float) -> float:
-    """Return the opacity of a strength: weak ones can still be told from none."""
+    """Return the opacity of a strength: weak ones remain visible."""
     return 0.16 + 0.84 * math.sqrt(min(max(strength, 0.0), 1.0))
 
 

@@ -21,7 +21,7 @@ HIDDEN_SHARE, HIDDEN_CELLS, MOST_HIDDEN = 0.1, 100, 0.3
 """A tenth of the known values of a column is hidden, or 100 values, but never more than 30 per cent."""
 
 MIN_CELLS = 20
-"""With fewer hidden values, nothing is said about a column."""
+"""With fewer hidden values, a column has no verdict."""
 
 Booleans = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

@@ -23,7 +23,7 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 HUGE, TINY = 1e140, 1e-140
 """Beyond these, sums or squares leave the range of floats; pictures are computed in other units."""
 
-EXACT_INTEGERS = 2.0**52  # up to here, floats tell whole numbers and their halves apart
+EXACT_INTEGERS = 2.0**52  # up to here, floats distinguish whole numbers and their halves
 
 Fill = dict[str, Any]
 

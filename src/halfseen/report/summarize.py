@@ -172,7 +172,7 @@ def _count(empty: np.ndarray, n_left: np.ndarray) -> dict[str, int]:
 
 
 def _summarize_fill(column: ColumnLike, *given: Any) -> Summary:
-    """Return what `summarize_fill` does; whatever goes wrong says in which column."""
+    """Return the result of `summarize_fill`; an error names the column."""
     try:
         return summarize_fill(column, *given)
     except Exception as error:  # raised again, with the name

@@ -287,7 +287,7 @@ class ImportanceSampler:
     ) -> Tensor:
         """Answers for some rows at a time, always as many: products of other shapes round differently.
 
-        `keeps_draws` says whether the answer needs what is decoded of all draws together.
+        With `keeps_draws`, the answer needs all decoded draws together.
         """
         size = self._rows_at_once(keeps_draws=keeps_draws)
         starts = range(0, max(1, len(batch)), size)

@@ -83,7 +83,7 @@ def checkpoint_path(fingerprint: Fingerprint) -> Path | None:
 
 
 def are_kept() -> bool:
-    """Tell whether checkpoints are kept here."""
+    """Return whether checkpoints are kept here."""
     return _current.get() is not None
 
 

@@ -100,9 +100,9 @@ def fit_blend(
     weights : Tensor
         (N), how much each row counts.
     full : bool
-        Whether the correction counts by 1 whatever rows say.
+        Whether the weight of the correction is fixed to 1.
     offset : Tensor, optional
-        (K), the logits b of rows that say nothing; zero by default.
+        (K), the logits b of rows without observed values; zero by default.
 
     Returns
     -------

@@ -95,7 +95,7 @@ class Completions:
         batch : Incomplete
             Rows (N, D).
         observation : ObservationModel
-            Says which features are one column, and what to put in columns that were never observed.
+            Has the features of each column, and the fillers of columns that were never observed.
         n_completions : int
             The number of copies K.
         generator : torch.Generator

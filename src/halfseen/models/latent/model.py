@@ -68,8 +68,9 @@ class LatentModel(nn.Module):
               z \sim \mathcal{N}(0, I_L)
 
     The posterior :math:`q(z \mid x_o)` is a mixture of :math:`K` diagonal Gaussians; for a row that shows
-    nothing it is the prior. Missing cells of :math:`p(x \mid z)` are left out of the product. What the mask
-    says of missing cells is the `mask_model`'s to know; an ignorable one (the default) says nothing.
+    nothing it is the prior. Missing cells of :math:`p(x \mid z)` are left out of the product. The
+    `mask_model` describes how the mask depends on missing cells; with an ignorable one (the default) it does
+    not.
 
     Parameters
     ----------
