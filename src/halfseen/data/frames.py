@@ -194,6 +194,9 @@ def _check_names(native: Any) -> None:
 def _read_series(original: nw.Series[Any], name: str) -> RawColumn:
     native = original.to_native()
     native_dtype = getattr(native, "dtype", None)
+    if isinstance(native_dtype, np.dtype) and native_dtype in (np.float64, np.float32):
+        # pandas' usual numbers, quickly: what follows is most of the time of a single row
+        return RawColumn(name, str(native_dtype), "number", np.asarray(native.to_numpy(dtype=np.float64)))
     shown = show_dtype(original)
     if native_dtype == np.dtype(object):
         storage, values = read_objects(native, name)

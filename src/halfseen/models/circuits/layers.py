@@ -108,7 +108,9 @@ class SumLayer(nn.Module):
         n_regions, n_rows, n_inputs = x.shape
         n_sets, _, n_outputs = self.logits.shape
         stacked = x.reshape(n_sets, n_regions // n_sets * n_rows, n_inputs)
-        values, shift, _, _ = LogMatmulExp.apply(stacked, self.weights)  # type: ignore[no-untyped-call]
+        # Outside of training, `apply` would cost more than the sums of a few rows.
+        run = LogMatmulExp.apply if torch.is_grad_enabled() else LogMatmulExp.forward
+        values, shift, _, _ = run(stacked, self.weights)
         return Messages(
             values.view(n_regions, n_rows, n_outputs), messages.shift + shift.view(n_regions, n_rows)
         )
