@@ -197,11 +197,23 @@ def test_models_that_cannot_be_asked_are_refused_in_one_line(run, models, monkey
     assert message in err
 
 
-def test_a_table_without_a_column_of_the_model_is_refused(run, models, monkeypatch):
+def test_a_column_of_the_model_that_the_table_lacks_counts_as_missing(run, models, tmp_path):
+    table = pd.read_csv(models / "t.csv").drop(columns="b")
+    table.to_csv(tmp_path / "short.csv", index=False)
+    code, out, err = run("describe", "short.csv", "--model", models / "r.halfseen", "--json")
+    assert code == 0, err
+    assert "column 'b' is not in short.csv: counted as missing in every row" in err
+    expected = halfseen.vsp_curve(
+        halfseen.load(models / "r.halfseen"), table.assign(b=np.nan)[["a", "b", "c"]], random_state=0
+    )
+    np.testing.assert_allclose(json.loads(out)["model"]["means"], expected.means)
+
+
+def test_a_table_without_any_column_of_the_model_is_refused(run, models, monkeypatch):
     monkeypatch.delenv("HALFSEEN_DEBUG", raising=False)
     code, _, err = run("describe", PENGUINS, "--quiet", "--model", models / "r.halfseen")
     assert code == 2
-    assert "penguins.csv lacks the column 'a', which the model" in err
+    assert "penguins.csv has none of the columns of the model, which are a, b and c" in err
 
 
 @pytest.fixture

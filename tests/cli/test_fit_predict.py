@@ -42,8 +42,16 @@ def test_a_regressor_is_fitted_saved_and_applied(call, training, tmp_path):
     (tmp_path / "new.csv").write_text(
         "who;code;size;colour\nann;2;1.100,0;blue\nbob;1;2.000;blue\ncy;3;-9;\n"
     )
-    code, out, err = call("predict", "m.half", "new.csv", "-o", "out.csv", "--level", 0.8)
+    code, out, err = call(
+        "predict", "m.half", "new.csv", "-o", "out.csv", "--level", 0.8, "--report", "r.html"
+    )
     assert (code, out) == (0, ""), err
+    page = (tmp_path / "r.html").read_text()
+    assert "The file lacks kind, which counts as missing in every row." in page
+    assert page.index("Missingness differs from training: kind 100% missing") < page.index(
+        "3 rows were predicted"
+    )
+    assert "Median width of the 80% interval" in page
     assert "column 'kind' is not in new.csv: counted as missing in every row" in err
     assert "column 'who': not known to the model and passed through unchanged" in err
     rows = read_rows(tmp_path / "out.csv")
@@ -159,6 +167,19 @@ def test_what_cannot_be_fitted_is_refused(call, training, tmp_path, arguments, m
     assert (code, out) == (2, "")
     assert message in err
     assert not (tmp_path / "m.half").exists()
+
+
+def test_a_report_describes_the_predictions_of_one_table(call, training, tmp_path):
+    assert call("fit", training, "--target", "kind", "--save-model", "m.half", "--method", "boosting")[0] == 0
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("size;colour;code\n1.100,0;blue;01\n1.700,0;;02\n")
+    (tmp_path / "out").mkdir()
+    code, _, err = call("predict", "m.half", "*.csv", "-o", "out", "--report", "r.html")
+    assert code == 2
+    assert "--report describes one table, and *.csv names 3 files" in err
+    code, _, err = call("predict", "m.half", "a.csv", "-o", "a.csv.out.csv", "--report", "a.csv")
+    assert code == 2
+    assert not (tmp_path / "r.html").exists()
 
 
 def test_what_cannot_be_predicted_is_refused(call, training, tmp_path):

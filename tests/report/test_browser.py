@@ -28,7 +28,12 @@ def pages(tmp_path_factory):
     for name, options in commands.items():
         report = str(folder / f"{name}.html")
         assert main([name, str(source), *options, "--report", report, "--quiet"]) == 0
-    return {f"{name}.html": (folder / f"{name}.html").read_text(encoding="utf-8") for name in commands}
+    model, page = str(folder / "m.halfseen"), str(folder / "predict.html")
+    fit = ("fit", str(source), "--target", "species", "--method", "boosting", "--save-model", model)
+    predict = ("predict", model, str(source), "-o", str(folder / "p.csv"), "--report", page)
+    assert [main([*command, "--quiet"]) for command in (fit, predict)] == [0, 0]
+    names = (*commands, "predict")
+    return {f"{name}.html": (folder / f"{name}.html").read_text(encoding="utf-8") for name in names}
 
 
 @needs_browser

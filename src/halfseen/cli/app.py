@@ -148,6 +148,7 @@ def fit_command(
 @app.command("predict")
 @expand_groups
 def predict_command(
+    context: typer.Context,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A predictor saved by halfseen fit.")],
     source: options.Source,
     *,
@@ -163,6 +164,7 @@ def predict_command(
             "most about the class, and how much (mutual information in nats).",
         ),
     ] = False,
+    report: options.Report = None,
     reading: options.ReadingOptions,
     output_format: options.OutputFormat = None,
     quiet: options.Quiet = False,
@@ -174,7 +176,15 @@ def predict_command(
     from halfseen.cli.predict import PredictRequest, predict
 
     request = PredictRequest(
-        model, source, output, level, output_format, reading.to_arguments(), next_measurement
+        model,
+        source,
+        output,
+        level,
+        output_format,
+        report,
+        context.obj or "",
+        reading.to_arguments(),
+        next_measurement,
     )
     predict(request, Reporter(quiet=quiet))
 

@@ -105,8 +105,37 @@ def read_new_rows(
     for note in file.notes:
         reporter.note(note)
     names = [str(name) for name in model.feature_names_in_]
-    dropped = tuple(name for name in names if name not in file.table.column_names)
     extra = tuple(name for name in file.table.column_names if name not in (*names, target))
+    file, dropped = with_dropped_columns(file, model, reporter)
+    if extra:
+        what = "column" if len(extra) == 1 else "columns"
+        reporter.note(f"{what} {_quoted(extra)}: not known to the model and passed through unchanged")
+    inputs = file.table.select(names)
+    for column in model.schema_:
+        _note_unknown_levels(column, inputs[column.name], reporter)
+    drift = compare_with_training(
+        model.schema_, {name: inputs[name].null_count for name in names}, inputs.num_rows
+    )
+    reporter.say("drift", drift.sentence, "yellow" if drift.changed else "bold")
+    return NewRows(file, inputs, dropped, extra, drift)
+
+
+def with_dropped_columns(
+    file: TableFile, model: Any, reporter: Reporter
+) -> tuple[TableFile, tuple[str, ...]]:
+    """Return a file with the columns of a model that it lacks, missing in every row, and their names.
+
+    Parameters
+    ----------
+    file : TableFile
+        The file.
+    model : fitted estimator of tables
+        The model.
+    reporter : Reporter
+        Reports which columns are lacking.
+    """
+    names = [str(name) for name in model.feature_names_in_]
+    dropped = tuple(name for name in names if name not in file.table.column_names)
     if len(dropped) == len(names):
         raise TableError(
             f"{file.source} has none of the columns of the model, which are {names_words(names, 8)}"
@@ -114,19 +143,8 @@ def read_new_rows(
     if dropped:
         subject = f"column {dropped[0]!r} is" if len(dropped) == 1 else f"columns {_quoted(dropped)} are"
         reporter.note(f"{subject} not in {file.source}: counted as missing in every row")
-    if extra:
-        what = "column" if len(extra) == 1 else "columns"
-        reporter.note(f"{what} {_quoted(extra)}: not known to the model and passed through unchanged")
     columns = {column.name: column for column in model.schema_}
-    file = _with_missing(file, [columns[name] for name in dropped])
-    inputs = file.table.select(names)
-    for column in columns.values():
-        _note_unknown_levels(column, inputs[column.name], reporter)
-    drift = compare_with_training(
-        model.schema_, {name: inputs[name].null_count for name in names}, inputs.num_rows
-    )
-    reporter.say("drift", drift.sentence, "yellow" if drift.changed else "bold")
-    return NewRows(file, inputs, dropped, extra, drift)
+    return _with_missing(file, [columns[name] for name in dropped]), dropped
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def _measure(request: DescribeRequest, file: TableFile, reporter: Reporter) -> M
     if request.model is None:
         return None
     with reporter.noting_warnings(), reporter.progress("predicting", "rows with parts of their values"):
-        return measure_model(request.model, file, request.label, request.seed)
+        return measure_model(request.model, file, request.label, request.seed, reporter)
 
 
 def _analyse_sensitivity(request: DescribeRequest, file: TableFile, reporter: Reporter) -> list[Any]:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import halfseen
+from halfseen.cli.applying import with_dropped_columns
+from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile
 from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
 
@@ -21,7 +23,7 @@ class ModelDrift:
         return {"class": self.kind, "followed": self.followed, **self.curve.to_dict()}
 
 
-def measure_model(path: str, file: TableFile, label: str | None, seed: int) -> ModelDrift:
+def measure_model(path: str, file: TableFile, label: str | None, seed: int, reporter: Reporter) -> ModelDrift:
     """Return how the predictions of a saved model for the rows of a table drift with the known values.
 
     Parameters
@@ -29,21 +31,22 @@ def measure_model(path: str, file: TableFile, label: str | None, seed: int) -> M
     path : str
         The model file.
     file : TableFile
-        The table; columns that the model does not know, such as the target, are left out.
+        The table; columns that the model does not know, such as the target, are left out, and columns that
+        the table lacks count as missing.
     label : str or None
         The class whose probability is followed, as text; not needed for two classes or for numbers.
     seed : int
         Seeds rows and subsets.
+    reporter : Reporter
+        Reports columns that the table lacks.
     """
     model = halfseen.load(path)
-    if not hasattr(model, "predict") or not hasattr(model, "feature_names_in_"):
+    if not all(hasattr(model, name) for name in ("predict", "feature_names_in_", "schema_")):
         raise TableError(
             f"{path} holds a {type(model).__name__}; --model needs a regressor or classifier that was fitted "
             "to a table with column names"
         )
-    lacking = [name for name in model.feature_names_in_ if name not in file.table.column_names]
-    if lacking:
-        raise TableError(f"{file.source} lacks the column {lacking[0]!r}, which the model {path} needs")
+    file, _ = with_dropped_columns(file, model, reporter)
     output, followed = _output(model, label)
     table = file.table.select(list(model.feature_names_in_))
     curve = vsp_curve(model, table, output=output, random_state=seed)

@@ -3,14 +3,16 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import halfseen
 from halfseen.cli.applying import NewRows, check_model, naming, read_new_rows
-from halfseen.cli.atomic import check_apart
+from halfseen.cli.atomic import check_apart, check_report, write_atomically
 from halfseen.cli.cells import format_cells, kind_of, style_of
 from halfseen.cli.errors import TableError
 from halfseen.cli.progress import Reporter
@@ -35,6 +37,8 @@ class PredictRequest:
     output: str
     level: float = 0.9
     output_format: str | None = None
+    report: str | None = None
+    command: str = ""
     reading: dict[str, Any] = field(default_factory=dict)
     next_measurement: bool = False
 
@@ -52,22 +56,30 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
     started = time.perf_counter()
     planned = plan_outputs(request.source, request.output, "predicted", request.output_format)
     requests = [replace(request, source=source, output=output) for source, output in planned]
+    if request.report is not None and len(requests) > 1:
+        raise TableError(f"--report describes one table, and {request.source} names {len(requests)} files")
+    check_report(request.report)
     for one in requests:
         check_output(one.output, one.output_format)
-        check_apart({"IN": one.source, "MODEL": one.model}, {"--output": one.output})
+        check_apart({"IN": one.source, "MODEL": one.model}, {"--output": one.output, "--report": one.report})
     model = halfseen.load(request.model)
     reporter.say("model", f"{request.model}: {type(model).__name__}")
     with reporter.noting_warnings():
         if not isinstance(model, Recommender):
             instead = "not a predictor; `halfseen impute --model` applies imputers"
             check_model(model, request.model, "predict", instead)
+        elif request.report is not None:
+            raise TableError("--report describes predictions of a table; the model predicts ratings")
         if request.next_measurement and not hasattr(model, "information_gain"):
             raise TableError(
                 "--next-measurement needs a circuit for classes, as `halfseen fit --method circuit` fits it; "
                 f"{request.model} contains a {type(model).__name__}"
             )
         for one in requests:
-            (predict_ratings if isinstance(model, Recommender) else predict_file)(one, model, reporter)
+            if isinstance(model, Recommender):
+                predict_ratings(one, model, reporter)
+            else:
+                predict_file(one, model, reporter, started)
     reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
@@ -80,8 +92,8 @@ def predict_ratings(request: PredictRequest, model: Recommender, reporter: Repor
     _write(request, file, 1, reporter)
 
 
-def predict_file(request: PredictRequest, model: Any, reporter: Reporter) -> None:
-    """Predict the rows of one file and write it with new columns."""
+def predict_file(request: PredictRequest, model: Any, reporter: Reporter, started: float) -> None:
+    """Predict the rows of one file, write it with new columns, and make a report if one is asked for."""
     target = (getattr(model, "reading_", None) or {}).get("target")
     rows = read_new_rows(request.source, model, reporter, target=target, **request.reading)
     check_cells(rows.file.table, request.output, request.output_format)
@@ -91,8 +103,53 @@ def predict_file(request: PredictRequest, model: Any, reporter: Reporter) -> Non
             columns |= next_measurements(model, rows.inputs)
     file = _with_columns(_without_dropped(rows), columns)
     _write(request, file, len(columns), reporter)
+    score = ""
     if target is not None and target in rows.file.table.column_names:
-        _say_score(model, rows, target, reporter)
+        score = _score(model, rows, target)
+        if score:
+            reporter.say("score", score)
+    if request.report is not None:
+        page = _make_page(request, model, rows, columns, score, reporter, time.perf_counter() - started)
+        with write_atomically(request.report) as file_of_page:
+            file_of_page.write(page.encode("utf-8"))
+        reporter.say("report", request.report)
+
+
+def _make_page(
+    request: PredictRequest,
+    model: Any,
+    rows: NewRows,
+    columns: Mapping[str, pa.Array],
+    score: str,
+    reporter: Reporter,
+    seconds: float,
+) -> str:
+    """Return the report; its packages are imported here, for who has not installed them."""
+    from halfseen.report.predictions import render_predictions, summarize_predictions
+
+    predicted, *more = columns.values()
+    classes = model.classes_.tolist() if hasattr(model, "predict_proba") else []
+    others = [cells.to_numpy(zero_copy_only=False) for cells in more[: len(classes) or 2]]
+    missing = [pc.is_null(cells, nan_is_null=True).to_numpy() for cells in rows.inputs.columns]
+    summary = summarize_predictions(
+        predicted.to_pylist(),
+        np.stack(missing, axis=1),
+        drift=rows.drift.to_dict(),
+        classes=classes,
+        probabilities=np.stack(others, axis=1) if classes else None,
+        ends=(others[0], others[1]) if others and not classes else None,
+        level=request.level,
+        dropped=rows.dropped,
+        score=f"{score}." if score else "",
+        target=(getattr(model, "reading_", None) or {}).get("target") or "",
+        model=type(model).__name__,
+        source=Path(rows.file.source).name,
+        command=request.command,
+        seconds=seconds,
+        notes=reporter.notes,
+        version=halfseen.__version__,
+    )
+    return render_predictions(summary)
 
 
 def predicted_columns(model: Any, inputs: pa.Table, level: float) -> dict[str, pa.Array]:
@@ -140,25 +197,25 @@ def _write(request: PredictRequest, file: TableFile, n_new: int, reporter: Repor
     reporter.say("wrote", f"{where} (new column{'s' * (n_new > 1)} {', '.join(names)})")
 
 
-def _say_score(model: Any, rows: NewRows, target: str, reporter: Reporter) -> None:
-    """Report the score of the predictions in rows whose target is known."""
+def _score(model: Any, rows: NewRows, target: str) -> str:
+    """Return the score of the predictions in rows whose target is known, in words; empty without any."""
     known = rows.file.table[target].is_valid().to_numpy()
     n_known = int(known.sum())
     if n_known < 2:
-        return
+        return ""
     truth = np.array(rows.file.table[target].filter(pa.array(known)).to_pylist())
     inputs = rows.inputs.filter(pa.array(known))
     if hasattr(model, "classes_"):
         share = float((model.predict(inputs).astype(str) == truth.astype(str)).mean())
-        reporter.say("score", f"{target!r} is known in {n_known:,} rows: accuracy {share:.1%}")
-    elif truth.dtype.kind in "if" and np.ptp(truth) > 0:
+        return f"{target!r} is known in {n_known:,} rows: accuracy {share:.1%}"
+    if truth.dtype.kind in "if" and np.ptp(truth) > 0:
         errors = model.predict(inputs) - truth
         r2 = 1 - float((errors**2).mean() / truth.var())
-        reporter.say(
-            "score",
+        return (
             f"{target!r} is known in {n_known:,} rows: R\N{SUPERSCRIPT TWO} {r2:.3f}, mean absolute error "
-            f"{np.abs(errors).mean():.4g}",
+            f"{np.abs(errors).mean():.4g}{', worse than their mean' if r2 < 0 else ''}"
         )
+    return ""
 
 
 def _without_dropped(rows: NewRows) -> TableFile:

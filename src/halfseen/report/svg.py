@@ -291,3 +291,44 @@ def _svg(
         f'<svg class="picture" viewBox="0 0 {width:.0f} {height:.0f}"{size} role="img" '
         f'aria-label="{escape(title)}">{"".join(parts)}</svg>'
     )
+
+
+def distribution(shares: Sequence[float], edges: Sequence[float], title: str) -> str:
+    """Draw the shares of numbers in bins as bars.
+
+    Parameters
+    ----------
+    shares : sequence of float
+        The share of each bin.
+    edges : sequence of float
+        The edges of the bins, one more.
+    title : str
+        What a screen reader says.
+    """
+    floor, top = HEIGHT - _BOTTOM, max(*shares, 1e-9) * 1.04
+    width = (WIDTH - _LEFT - _RIGHT) / len(shares)
+    label = _labeller(edges, None)
+    parts = []
+    for place, share in enumerate(shares):
+        height = (floor - _TOP) * share / top
+        words = f"{label(edges[place])} to {label(edges[place + 1])}: {percent(share)}"
+        bar = _bar("observed", _LEFT + width * place + 0.4, floor - height, width - 0.8, round(height, 1))
+        parts.append(f"<g><title>{escape(words)}</title>{bar}</g>")
+    parts.append(f'<line class="axis" x1="{_LEFT}" y1="{floor}" x2="{WIDTH - _RIGHT}" y2="{floor}"/>')
+    return _svg([*parts, *_ticks(edges, floor + 1, None)], title)
+
+
+def shares_of_levels(levels: Sequence[str], shares: Sequence[float], title: str) -> str:
+    """Draw the share of each level as a bar beside its name."""
+    name_width, row = 112.0, 24.0
+    scale = (WIDTH - name_width - 52) / max(*shares, 1e-9)
+    parts = []
+    for place, (level, share) in enumerate(zip(levels, shares, strict=True)):
+        y = 4 + row * place
+        parts += [
+            f"<g><title>{escape(f'{level}: {percent(share)}')}</title>",
+            _text("level", name_width - 8, y + 14, shorten(level, 16), anchor="end"),
+            _bar("observed", name_width, y + 3, share * scale, 14),
+            _text("tick", name_width + share * scale + 6, y + 14, percent(share)) + "</g>",
+        ]
+    return _svg(parts, title, height=8 + row * len(levels))

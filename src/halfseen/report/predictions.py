@@ -1,0 +1,210 @@
+"""Predictions for new rows as a plain dict and as a page: drift of missingness first, then the numbers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+
+from halfseen.diagnosis.wording import names_words, plural
+from halfseen.report import svg
+from halfseen.report.fills import choose_edges
+from halfseen.report.render import _environment
+from halfseen.report.verdicts import sentence
+
+MAX_CLASSES = 12
+"""Classes that are drawn; the others are gathered in one bar."""
+
+UNSURE = 0.6
+"""A row whose predicted class is less probable than this is called unsure."""
+
+GROUPS = (0, 1, 2, 3)
+"""Rows are grouped by the number of their missing inputs; the last group has this many and more."""
+
+Summary = dict[str, Any]
+Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+
+
+def summarize_predictions(
+    predicted: Sequence[Any],
+    missing: Booleans,
+    *,
+    drift: Mapping[str, Any],
+    probabilities: Floats | None = None,
+    classes: Sequence[Any] = (),
+    ends: tuple[Floats, Floats] | None = None,
+    level: float = 0.9,
+    dropped: Sequence[str] = (),
+    score: str = "",
+    target: str = "",
+    model: str = "",
+    source: str = "table",
+    command: str = "",
+    seconds: float = 0.0,
+    notes: Sequence[str] = (),
+    version: str = "",
+) -> Summary:
+    """Return predictions as numbers, strings, lists and dicts.
+
+    Parameters
+    ----------
+    predicted : sequence
+        The prediction of each row.
+    missing : array of shape (n_rows, n_inputs)
+        Which inputs are missing.
+    drift : mapping
+        The dict of a `TrainingDrift`.
+    probabilities : array of shape (n_rows, n_classes), optional
+        The probabilities of the classes.
+    classes : sequence
+        The classes; empty for numbers.
+    ends : tuple of arrays of shape (n_rows,), optional
+        The ends of the intervals of numbers.
+    level : float
+        The level of the intervals.
+    dropped : sequence of str
+        Inputs that the table lacks.
+    score : str
+        How good the predictions are where the target is known, in words; empty if it is not.
+    target, model, source, command, version : str
+        What was predicted, by which class of model, for which file, by which command and version.
+    seconds : float
+        The time that it took.
+    notes : sequence of str
+        Notices and warnings.
+    """
+    n_rows, n_inputs = missing.shape
+    values = np.array([str(one) for one in predicted]) if len(classes) else np.asarray(predicted, np.float64)
+    sure = None if probabilities is None else probabilities.max(axis=1, initial=0.0)
+    width = None if ends is None else ends[1] - ends[0]
+    found = {
+        "source": source,
+        "target": target,
+        "model": model,
+        "n_rows": n_rows,
+        "n_inputs": n_inputs,
+        "n_missing": int(missing.sum()),
+        "n_complete_rows": int((~missing.any(axis=1)).sum()),
+        "n_empty_rows": int(missing.all(axis=1).sum()) if n_inputs else 0,
+        "dropped": list(dropped),
+        "training_drift": dict(drift),
+        "level": level,
+        "score": score,
+        "picture": _picture(values, [str(one) for one in classes]) if n_rows else None,
+        "n_unsure": None if sure is None else int((sure < UNSURE).sum()),
+        "mean_sure": None if sure is None or not n_rows else float(sure.mean()),
+        "median_width": None if width is None or not n_rows else float(np.median(width)),
+        "groups": _groups(values, missing.sum(axis=1), sure, width),
+        "command": command,
+        "seconds": seconds,
+        "notes": list(notes),
+        "version": version,
+    }  # fmt: skip
+    return found | {"lines": prediction_lines(found)}
+
+
+def _picture(values: npt.NDArray[Any], classes: Sequence[str]) -> Summary:
+    """Return the distribution of the predictions: shares of classes, or of numbers in bins."""
+    if classes:
+        shares = [float((values == one).mean()) for one in classes]
+        order = sorted(range(len(classes)), key=lambda place: -shares[place])
+        shown, rest = order[:MAX_CLASSES], order[MAX_CLASSES:]
+        gathered = [f"{len(rest):,} others"] if rest else []
+        return {
+            "levels": [*(classes[place] for place in shown), *gathered],
+            "shares": [
+                *(shares[place] for place in shown),
+                *(sum(shares[p] for p in rest) for _ in gathered),
+            ],
+        }
+    edges, clipped = choose_edges(values, values[:0])
+    counts = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
+    quartiles = np.quantile(values, [0.0, 0.25, 0.5, 0.75, 1.0]).tolist()
+    return {
+        "edges": edges.tolist(),
+        "shares": (counts / len(values)).tolist(),
+        "clipped": clipped,
+        "quartiles": quartiles,
+    }
+
+
+def _groups(
+    values: npt.NDArray[Any], n_missing: npt.NDArray[np.int64], sure: Floats | None, width: Floats | None
+) -> list[Summary]:
+    """Return how sure the predictions are, by the number of missing inputs of a row."""
+    found = []
+    for number in GROUPS:
+        last = number == GROUPS[-1]
+        rows = n_missing >= number if last else n_missing == number
+        if rows.any():
+            found.append(
+                {
+                    "name": f"{number} or more" if last else str(number),
+                    "n_rows": int(rows.sum()),
+                    "mean": float(values[rows].mean()) if values.dtype.kind == "f" else None,
+                    "sure": None if sure is None else float(sure[rows].mean()),
+                    "width": None if width is None else float(np.median(width[rows])),
+                }
+            )
+    return found
+
+
+def prediction_lines(summary: Summary) -> list[str]:
+    """Return the sentences at the top of the page; a change against training comes first."""
+    n_rows, n_missing, n_complete = (summary[key] for key in ("n_rows", "n_missing", "n_complete_rows"))
+    if n_rows == 0:
+        return ["The table has no rows."]
+    was = "was" if n_rows == 1 else "were"
+    what = f"{plural(n_rows, 'row')} {was} predicted from {plural(summary['n_inputs'], 'input')}. "
+    if n_missing:
+        share = svg.percent(n_missing / (n_rows * summary["n_inputs"]))
+        what += f"{plural(n_missing, 'value')} of the inputs ({share}) {_verb(n_missing)} missing, and "
+        what += f"{plural(n_complete, 'row')} {_verb(n_complete)} complete."
+    else:
+        what += "Nothing is missing from them."
+    if summary["dropped"]:
+        several = "which count" if len(summary["dropped"]) > 1 else "which counts"
+        what += f" The file lacks {names_words(summary['dropped'])}, {several} as missing in every row."
+    lines = [sentence(summary["training_drift"]["sentence"]), what, _distribution_line(summary)]
+    if summary["n_empty_rows"]:
+        rows = f"{plural(summary['n_empty_rows'], 'row')} {_verb(summary['n_empty_rows'])}"
+        lines.append(
+            f"{rows} without any known input: the prediction is that of a row of which nothing is known."
+        )
+    return [*lines, summary["score"]] if summary["score"] else lines
+
+
+def _distribution_line(summary: Summary) -> str:
+    picture = summary["picture"]
+    if "levels" in picture:
+        most = f"{picture['levels'][0]} is predicted for {svg.percent(picture['shares'][0])} of the rows"
+        unsure = svg.percent(summary["n_unsure"] / summary["n_rows"])
+        return (
+            f"{most}, the most. The predicted class has probability {svg.percent(summary['mean_sure'])} on "
+            f"average; in {unsure} of the rows it is below {UNSURE:.0%}, so do not rely on these."
+        )
+    low, middle, high = (svg.number(one, 4) for one in picture["quartiles"][1:4])
+    line = f"Half of the predictions are between {low} and {high}, with median {middle}."
+    if summary["median_width"] is not None:
+        width = svg.number(summary["median_width"], 3)
+        line += f" The {summary['level']:.0%} interval of a single row is typically {width} wide."
+    return line
+
+
+def _verb(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def render_predictions(summary: Summary) -> str:
+    """Return the page of predictions: one HTML file, no script, no request."""
+    picture = summary["picture"]
+    title = f"Predictions of {summary['target'] or 'the target'}"
+    drawn = None
+    if picture is not None and "levels" in picture:
+        drawn = Markup(svg.shares_of_levels(picture["levels"], picture["shares"], title))
+    elif picture is not None:
+        drawn = Markup(svg.distribution(picture["shares"], picture["edges"], title))
+    template = _environment().get_template("predictions.html.jinja")
+    return template.render(summary=summary, lines=summary["lines"], picture=drawn)

@@ -1,0 +1,79 @@
+"""The page of predictions: drift first, then how sure the predictions are."""
+
+import numpy as np
+import pytest
+from report.pages import assert_self_contained
+
+from halfseen.diagnosis.drift import compare_rates
+from halfseen.diagnosis.training_drift import TrainingDrift
+from halfseen.report.predictions import render_predictions, summarize_predictions
+
+
+def drift_of(missing, training=50):
+    counts = missing.sum(axis=0).tolist()
+    names = [f"<b>{j}" for j in range(missing.shape[1])]
+    changes = compare_rates(names, counts, len(missing), [0] * len(names), training)
+    return TrainingDrift(len(missing), training, changes).to_dict()
+
+
+def missing_inputs(n_rows=40):
+    return np.random.default_rng(0).random((n_rows, 3)) < [0.0, 0.5, 0.9]
+
+
+def test_classes_are_counted_and_unsure_rows_are_named():
+    missing = missing_inputs()
+    sure = np.where(np.arange(40) < 30, 0.9, 0.55)
+    probabilities = np.stack([1 - sure, sure], axis=1)
+    summary = summarize_predictions(
+        ["b"] * 40, missing, drift=drift_of(missing), classes=["a", "b"], probabilities=probabilities,
+        target="<script>", source="new.csv", model="BoostingClassifier", notes=["<note>"],
+    )  # fmt: skip
+    assert summary["picture"] == {"levels": ["b", "a"], "shares": [1.0, 0.0]}
+    assert summary["lines"][0].startswith("Missingness differs from training: <b>2")
+    assert "b is predicted for 100% of the rows" in summary["lines"][2]
+    assert "in 25% of the rows it is below 60%" in summary["lines"][2]
+    groups = {one["name"]: one for one in summary["groups"]}
+    assert [one["n_rows"] for one in groups.values()] == np.bincount(missing.sum(axis=1)).tolist()
+    assert groups["1"]["sure"] == pytest.approx(sure[missing.sum(axis=1) == 1].mean())
+    page = render_predictions(summary)
+    assert_self_contained(page)
+    assert "&lt;script&gt;" in page
+
+
+def test_numbers_have_quartiles_and_widths():
+    missing = missing_inputs()
+    values = np.arange(40.0)
+    summary = summarize_predictions(
+        values.tolist(),
+        missing,
+        drift=drift_of(missing),
+        ends=(values - 1, values + 2),
+        level=0.8,
+        target="y",
+    )
+    assert summary["lines"][2] == (
+        "Half of the predictions are between 9.75 and 29.25, with median 19.5. The 80% interval of a single "
+        "row is typically 3 wide."
+    )
+    assert sum(summary["picture"]["shares"]) == pytest.approx(1.0)
+    assert_self_contained(render_predictions(summary))
+
+
+def test_many_classes_are_gathered():
+    missing = missing_inputs(20)
+    summary = summarize_predictions(
+        list(range(20)), missing, drift=drift_of(missing), classes=list(range(20)), probabilities=np.eye(20)
+    )
+    assert summary["picture"]["levels"][-1] == "8 others"
+    assert summary["picture"]["shares"][-1] == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1])
+def test_pages_of_no_row_and_of_one_row_can_be_made(n_rows):
+    missing = np.ones((n_rows, 2), dtype=bool)
+    ends = (np.zeros(n_rows), np.ones(n_rows))
+    drift = drift_of(missing) if n_rows else TrainingDrift(0, 50, ()).to_dict()
+    summary = summarize_predictions([3.0] * n_rows, missing, drift=drift, ends=ends)
+    page = render_predictions(summary)
+    assert_self_contained(page)
+    assert ("The table has no rows." if n_rows == 0 else "1 row is without any known input") in page
