@@ -50,12 +50,23 @@ def test_a_saved_structure_is_that_of_the_fitted_model(settings, tmp_path):
     np.testing.assert_array_equal(loaded.score_samples(X), imputer.score_samples(X))
 
 
+def test_numbers_of_channels_are_those_of_the_top_levels():
+    X, y = products(200)
+    X = np.column_stack([X, X])
+    model = CircuitClassifier(4, (3, 5), max_epochs=1, random_state=0).fit(X, y)
+    assert [level.n_channels for level in model.circuit_.structure.levels] == [3, 3, 5]
+    model = CircuitClassifier(max_epochs=1, random_state=0).fit(X, y)
+    assert [level.n_channels for level in model.circuit_.structure.levels] == [12, 12, 12]  # 200 rows / 16
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"structure": "deep"}, "structure must be 'tree' or 'shallow', got 'deep'"),
         ({"n_leaves": 0}, "n_leaves must be"),
         ({"n_trees": 1.5}, "n_trees must be"),
+        ({"n_channels": (8, 0)}, "n_channels must be"),
+        ({"n_channels": ()}, "n_channels is empty"),
         ({"algorithm": "adam"}, "algorithm must be 'gradient' or 'em', got 'adam'"),
     ],
 )
@@ -142,6 +153,7 @@ def test_targets_that_teach_nothing_are_refused():
     for settings, message in (
         ({"beta": -1.0}, "beta must be"),
         ({"max_dropped": 1.5}, "max_dropped must be"),
+        ({"noise": -0.1}, "noise must be"),
     ):
         with pytest.raises(ValueError, match=message):
             CircuitClassifier(**settings).fit(X, X[:, 0] > 0)

@@ -32,6 +32,22 @@ def test_weight_decay_adds_the_squares_of_all_sum_weights():
     torch.testing.assert_close(decayed - plain, 0.1 * squares.expand(3), rtol=EXACT, atol=EXACT)
 
 
+def test_noise_is_added_to_the_features_that_are_named_and_to_no_other(generator):
+    circuit = random_circuit("trees")
+    observation = circuit.leaves.observation
+    rows = Incomplete(complete_rows(circuit, 200), torch.ones(200, observation.n_features).bool())
+    batch = Labelled(rows, torch.zeros(200, dtype=torch.long), torch.ones(200).double())
+    jitter = torch.zeros(observation.n_features).double()
+    jitter[0] = 0.5  # the only number
+    loss = HybridLikelihood(1.0, observation.columns_of_features, 0.5, jitter=jitter)
+    kept, added = loss.draw_noise(batch, generator)
+    assert (added[:, 1:] == 0).all()
+    assert 0.4 < added[:, 0].std() < 0.6  # four standard errors of 0.025
+    moved = Labelled(Incomplete(rows.x + added, kept), batch.target, batch.weight)
+    alone = HybridLikelihood(1.0, observation.columns_of_features)(circuit, moved, ())
+    torch.testing.assert_close(loss(circuit, batch, (kept, added)), alone, rtol=EXACT, atol=EXACT)
+
+
 def test_columns_are_left_out_as_a_whole_and_what_is_left_out_is_not_read(generator):
     circuit = random_circuit("trees")
     owners = circuit.leaves.observation.columns_of_features

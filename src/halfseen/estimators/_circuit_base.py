@@ -1,6 +1,6 @@
 """What the classifier and the regressor with a circuit share: parameters, reading, training, saving."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ class CircuitPredictor(TableEstimator):
     def __init__(
         self,
         n_leaves: int = 32,
-        n_channels: int = 64,
+        n_channels: int | Sequence[int] = 64,
         *,
         structure: str = "tree",
         n_trees: int = 1,

@@ -63,15 +63,20 @@ class CircuitSettings:
 
     structure: Shape
     n_leaves: int
-    n_channels: int
+    n_channels: tuple[int, ...]  # of the last levels, the top at the end
     n_trees: int
     training: TrainingSettings
 
     @classmethod
     def of(cls, estimator: Any, n_rows: int) -> "CircuitSettings":
         """Checks and reads the parameters of an estimator; small tables get smaller circuits and batches."""
-        for name in ("n_leaves", "n_channels", "n_trees", "batch_size"):
+        for name in ("n_leaves", "n_trees", "batch_size"):
             check_whole(name, getattr(estimator, name), 1)
+        n_channels = tuple(np.atleast_1d(estimator.n_channels).tolist())
+        if not n_channels:
+            raise ValueError("n_channels is empty: give the number of sums of at least one level.")
+        for channels in n_channels:
+            check_whole("n_channels", channels, 1)
         check_whole("max_epochs", estimator.max_epochs, 0)
         check_training(estimator)
         if estimator.structure not in get_args(Shape):
@@ -80,7 +85,7 @@ class CircuitSettings:
         return cls(
             structure=estimator.structure,
             n_leaves=min(estimator.n_leaves, most),
-            n_channels=min(estimator.n_channels, most),
+            n_channels=tuple(min(channels, most) for channels in n_channels),
             n_trees=estimator.n_trees,
             training=training_settings(estimator, n_rows),
         )
@@ -95,7 +100,7 @@ class CircuitSettings:
         n_columns = codes.shape[1]
         if self.structure == "shallow" or n_columns == 1:
             n_all = n_columns + n_targets
-            return Structure.shallow(n_all, self.n_leaves, self.n_channels, n_classes=n_classes)
+            return Structure.shallow(n_all, self.n_leaves, self.n_channels[-1], n_classes=n_classes)
         generator = np.random.default_rng(seed)
         affinity = normalised_information(codes[:: 1 + len(codes) // MOST_DEPENDENCE_ROWS])
         pairings = [pair_columns(affinity)]
@@ -104,6 +109,8 @@ class CircuitSettings:
             pairings.append(pair_columns(affinity + noise + noise.T))
         if n_targets:
             pairings = [join_last(levels, n_columns, n_targets) for levels in pairings]
-        channels = [self.n_channels] * len(pairings[0])
+        n_levels = len(pairings[0])
+        further = n_levels - len(self.n_channels)  # levels below those that have a number
+        channels = [self.n_channels[max(0, level - further)] for level in range(n_levels)]
         n_all = n_columns + n_targets
         return Structure.trees(n_all, pairings, self.n_leaves, channels, n_classes=n_classes)

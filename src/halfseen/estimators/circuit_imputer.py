@@ -1,8 +1,9 @@
 """The imputer with a circuit: exact marginals of every column, also where columns depend nonlinearly."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -66,7 +67,7 @@ class CircuitImputer(BaseImputer):
     def __init__(
         self,
         n_leaves: int = 32,
-        n_channels: int = 64,
+        n_channels: int | Sequence[int] = 64,
         *,
         structure: str = "tree",
         n_trees: int = 1,
@@ -136,4 +137,4 @@ class CircuitImputer(BaseImputer):
     @property
     def _width(self) -> int:
         """Every feature is computed for each component, and every column for each channel."""
-        return super()._width * max(self.n_leaves, self.n_channels * self.n_trees)
+        return super()._width * max(self.n_leaves, int(np.max(self.n_channels)) * self.n_trees)

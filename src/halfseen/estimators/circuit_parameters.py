@@ -5,9 +5,10 @@ from halfseen.estimators._documented import documented_by
 DESCRIPTIONS = {
     "n_leaves": ("int", "The number of components of each column."),
     "n_channels": (
-        "int",
-        "The number of sums in each region of the tree. Of this and of `n_leaves`, at most one for every "
-        "16 rows.",
+        "int or sequence of int",
+        "The number of sums in each region of the tree. Of several numbers, the last is that of the top "
+        "level and the first serves all levels below those that have a number. Of this and of `n_leaves`, at "
+        "most one for every 16 rows.",
     ),
     "structure": (
         '{"tree", "shallow"}',
@@ -32,6 +33,11 @@ DESCRIPTIONS = {
     "max_dropped": (
         "float",
         "In training, inputs of each row are left out at a rate between 0 and this one, and integrated out.",
+    ),
+    "noise": (
+        "float",
+        "In training, Gaussian noise of this standard deviation is added to numeric inputs, in units of "
+        "their own standard deviation: components cannot describe single values.",
     ),
     "batch_size": ("int", "Rows per training step; fewer if the table has fewer than 16 times as many."),
 }

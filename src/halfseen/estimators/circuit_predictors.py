@@ -1,6 +1,6 @@
 """Prediction with circuits: any column may be missing at any time, and targets may be missing in training."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.estimators._circuit_base import CircuitPredictor
 from halfseen.estimators._circuit_fit import CircuitSettings
+from halfseen.estimators._parameters import check_number
 from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._targets import WithClasses, read_partial_classes, read_partial_numbers
 from halfseen.estimators.circuit_parameters import documented
@@ -27,6 +28,7 @@ from halfseen.models.tabular_circuit import MIN_STD, circuit_from_state, column_
 from halfseen.objectives.circuits import UNKNOWN, ConditionalLikelihood, HybridLikelihood, LabelledRows
 from halfseen.objectives.supervised import Labelled
 from halfseen.training.evidence import fit_evidence_weight
+from halfseen.training.progress import Progress
 
 
 @documented
@@ -74,6 +76,43 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     """
 
     _saved = ("_plain_classes",)
+
+    def __init__(
+        self,
+        n_leaves: int = 32,
+        n_channels: int | Sequence[int] = (64, 128, 256, 512),
+        *,
+        structure: str = "tree",
+        n_trees: int = 1,
+        beta: float = 0.1,
+        max_dropped: float = 0.5,
+        noise: float = 0.15,
+        max_epochs: int = 100,
+        batch_size: int = 512,
+        learning_rate: float = 0.03,
+        patience: int = 10,
+        validation_fraction: float = 0.1,
+        callback: Callable[[Progress], None] | None = None,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_leaves,
+            n_channels,
+            structure=structure,
+            n_trees=n_trees,
+            beta=beta,
+            max_dropped=max_dropped,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            patience=patience,
+            validation_fraction=validation_fraction,
+            callback=callback,
+            schema=schema,
+            random_state=random_state,
+        )
+        self.noise = noise
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the most probable class of each row."""
@@ -149,8 +188,14 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         return circuit
 
     def _objective(self, circuit: Circuit) -> HybridLikelihood:
-        owners = circuit.leaves.observation.columns_of_features
-        return HybridLikelihood(self.beta, owners, self.max_dropped)
+        check_number("noise", self.noise, lambda v: 0 <= v < float("inf"), "at least 0 and finite")
+        observation = circuit.leaves.observation
+        jitter = torch.zeros(observation.n_features)
+        for leaf, own in zip(observation.leaves, observation.own_features(), strict=True):
+            if isinstance(leaf, GaussianLeaf):
+                jitter[own] = self.noise
+        owners = observation.columns_of_features
+        return HybridLikelihood(self.beta, owners, self.max_dropped, jitter=jitter if jitter.any() else None)
 
     def _state(self) -> dict[str, Tensor]:
         return super()._state() | self.evidence_weight_.state()

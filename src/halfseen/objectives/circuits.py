@@ -56,6 +56,8 @@ class HybridLikelihood:
         is seen through one of them, drawn at random.
     decay : float
         The weight :math:`\lambda` of the squares of the sum weights.
+    jitter : Tensor, optional
+        The standard deviation (D) of noise that is added to each feature.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class HybridLikelihood:
         blocks: Tensor | None = None,
         grids: Tensor | None = None,
         decay: float = 0.0,
+        jitter: Tensor | None = None,
     ) -> None:
         self.beta = beta
         self.decay = decay
@@ -74,13 +77,20 @@ class HybridLikelihood:
         self.n_columns = int(owners.max()) + 1
         self.blocks = blocks
         self.grids = grids
+        self.jitter = jitter
 
     def draw_noise(self, batch: LabelledRows, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Returns which features (N, D) are kept, and the frame (E) through which they are seen."""
+        """Returns which features (N, D) are kept, noise (N, D) to add, and the frame (E) of the features.
+
+        Of these, only what the loss uses.
+        """
+        noise = self._draw_kept(batch, generator)
+        if self.jitter is not None:
+            noise = (*noise, self.jitter * torch.randn(batch.rows.x.shape, generator=generator))
         if self.grids is None:
-            return self._draw_kept(batch, generator)
+            return noise
         chosen = torch.randint(len(self.grids), (), generator=generator)
-        return (*self._draw_kept(batch, generator), self.grids[chosen])
+        return (*noise, self.grids[chosen])
 
     def _draw_kept(self, batch: LabelledRows, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Returns which features (N, D) are kept; nothing if all are."""
@@ -97,9 +107,7 @@ class HybridLikelihood:
 
     def __call__(self, module: ClassModel, batch: LabelledRows, noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each row."""
-        rows = batch.rows
-        if self.max_dropped > 0.0 and noise:
-            rows = Incomplete(rows.x, rows.observed & noise[0])
+        rows = self.disturbed(batch.rows, noise)
         if self.grids is not None:
             rows = seen_through(rows, noise[-1] if noise else self.grids[0])
         scores, shift = module.class_scores(rows)
@@ -109,6 +117,14 @@ class HybridLikelihood:
         of_inputs = -(scores.logsumexp(dim=-1) + shift) / self.n_columns
         loss = batch.weight * (torch.where(known, of_class, 0.0) + self.beta * of_inputs).to(scores.dtype)
         return loss + self.decay * module.squared_weights() if self.decay else loss
+
+    def disturbed(self, rows: Incomplete, noise: tuple[Tensor, ...]) -> Incomplete:
+        """Returns rows with features left out and with noise, as `draw_noise` drew them."""
+        if self.max_dropped > 0.0 and noise:
+            rows, noise = Incomplete(rows.x, rows.observed & noise[0]), noise[1:]
+        if self.jitter is not None and noise:
+            rows = Incomplete(rows.x + noise[0], rows.observed)
+        return rows
 
 
 class ConditionalLikelihood:
