@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 CHOICE_STREAM = 1 << 24  # noise that chooses a model, apart from the rest
 LEVEL_STREAM = CHOICE_STREAM + 1  # noise for the quantile of a draw among equal values
-GRID = tuple((k + 0.5) / 60 for k in range(60))  # quantiles that stand for a distribution in a mixture
+GRID = tuple((k + 0.5) / 30 for k in range(30))  # quantiles that stand for a distribution in a mixture
 
 
 @dataclass(frozen=True)
