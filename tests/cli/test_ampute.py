@@ -12,7 +12,7 @@ import pytest
 
 from halfseen.cli.ampute import MECHANISMS
 from halfseen.cli.main import main
-from halfseen.cli.options import Mechanism
+from halfseen.cli.options import MechanismName
 from halfseen.cli.tables import read_table
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
@@ -48,7 +48,7 @@ def table(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("mechanism", [name.value for name in Mechanism])
+@pytest.mark.parametrize("mechanism", [name.value for name in MechanismName])
 def test_every_mechanism_removes_the_given_fraction_and_keeps_the_text_of_the_rest(run, table, mechanism):
     code, out, err = run(table, "-o", "out.csv", "--mechanism", mechanism, "--rate", 0.4, "--columns", "x,y")
     assert (code, out) == (0, "")
@@ -71,7 +71,7 @@ def test_every_mechanism_removes_the_given_fraction_and_keeps_the_text_of_the_re
 
 
 def test_all_mechanisms_are_offered():
-    assert set(MECHANISMS) == {name.value for name in Mechanism}
+    assert set(MECHANISMS) == {name.value for name in MechanismName}
 
 
 def test_the_seed_decides(run, tmp_path):

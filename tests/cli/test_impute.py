@@ -250,7 +250,7 @@ def test_a_terminal_gets_a_bar_and_lines_at_once():
     with reporter.progress("fitting", "miwae") as callback:
         callback(SimpleNamespace(epoch=3, max_epochs=9))
     assert "3/9" in screen.getvalue()
-    reporter.say("read", "a[b]c.csv")
+    reporter.show("read", "a[b]c.csv")
     assert "a[b]c.csv" in screen.getvalue()
 
 
@@ -258,7 +258,7 @@ def test_without_a_terminal_lines_appear_at_once_and_a_long_step_reports_its_pro
     monkeypatch.setattr(progress, "BEATS", (0.01, 0.02, 0.05))
     screen = io.StringIO()
     reporter = Reporter(console=Console(file=screen))
-    reporter.say("read", "a.csv")
+    reporter.show("read", "a.csv")
     assert screen.getvalue() == "    read  a.csv\n"
     with reporter.progress("fitting", "miwae") as callback:
         assert screen.getvalue().startswith("    read  a.csv\n fitting  miwae\n")  # further lines may follow

@@ -62,7 +62,7 @@ def ampute(request: AmputeRequest, reporter: Reporter) -> None:
     check_apart({"IN": request.source}, {"--output": request.output})
     file = read_table(request.source, **request.reading)
     n_rows, n_columns = file.table.shape
-    reporter.say("read", f"{file.source} ({file.format}): {n_rows:,} rows, {n_columns:,} columns")
+    reporter.show("read", f"{file.source} ({file.format}): {n_rows:,} rows, {n_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
     try:
@@ -74,9 +74,9 @@ def ampute(request: AmputeRequest, reporter: Reporter) -> None:
         raise TableError(str(error)) from None
     holed = _without_text(file, amputed)
     write_tables([holed.table], request.output, holed, format=request.output_format)
-    _say_shares(file, holed, mechanism, reporter)
-    reporter.say("wrote", "standard output" if request.output == "-" else request.output)
-    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    _show_shares(file, holed, mechanism, reporter)
+    reporter.show("wrote", "standard output" if request.output == "-" else request.output)
+    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
 def _find_columns(columns: Sequence[str] | None, file: TableFile) -> list[str | int] | None:
@@ -108,16 +108,16 @@ def _without_text(file: TableFile, table: pa.Table) -> TableFile:
     return replace(file, table=table, text=text)
 
 
-def _say_shares(file: TableFile, holed: TableFile, mechanism: Any, reporter: Reporter) -> None:
-    reporter.say("hidden", f"{holed.n_missing - file.n_missing:,} cells of {_count(file):,}")
+def _show_shares(file: TableFile, holed: TableFile, mechanism: Any, reporter: Reporter) -> None:
+    reporter.show("hidden", f"{holed.n_missing - file.n_missing:,} cells of {_count(file):,}")
     for j in np.sort(mechanism.columns_)[:_SHOWN_COLUMNS].tolist():
         before, after = file.table.column(j), holed.table.column(j)
         there = len(before) - before.null_count
         share = (after.null_count - before.null_count) / max(1, there)
         name = file.table.column_names[j]
-        reporter.say("", f"{name}: {share:.1%} hidden, {mechanism.expected_rate_[j]:.1%} expected")
+        reporter.show("", f"{name}: {share:.1%} hidden, {mechanism.expected_rate_[j]:.1%} expected")
     if len(mechanism.columns_) > _SHOWN_COLUMNS:
-        reporter.say("", f"and {len(mechanism.columns_) - _SHOWN_COLUMNS} more columns")
+        reporter.show("", f"and {len(mechanism.columns_) - _SHOWN_COLUMNS} more columns")
 
 
 def _count(file: TableFile) -> int:

@@ -101,7 +101,7 @@ def read_new_rows(
     """
     file = read_like_training(path, model, **reading)
     n_rows, n_columns = file.table.shape
-    reporter.say("read", f"{file.source}: {n_rows:,} rows, {n_columns:,} columns")
+    reporter.show("read", f"{file.source}: {n_rows:,} rows, {n_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
     names = [str(name) for name in model.feature_names_in_]
@@ -116,7 +116,7 @@ def read_new_rows(
     drift = compare_with_training(
         model.schema_, {name: inputs[name].null_count for name in names}, inputs.num_rows
     )
-    reporter.say("drift", drift.sentence, "yellow" if drift.changed else "bold")
+    reporter.show("drift", drift.sentence, "yellow" if drift.changed else "bold")
     return NewRows(file, inputs, dropped, extra, drift)
 
 

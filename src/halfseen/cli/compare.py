@@ -104,7 +104,7 @@ def run_compare(request: CompareRequest, reporter: Reporter) -> Comparison:
     if not reporter.quiet:
         print_comparison(summary)
     _write(request, reporter, comparison, summary)
-    reporter.say("done", f"in {seconds:.1f} s", "bold green")
+    reporter.show("done", f"in {seconds:.1f} s", "bold green")
     return comparison
 
 
@@ -135,14 +135,14 @@ def run_comparison(
             callback=count,
         )
     hidden = comparison.settings["n_hidden"]
-    reporter.say(
+    reporter.show(
         "hidden", f"{min(hidden):,} to {max(hidden):,} known values in each of {request.repeats} repetitions"
     )
     if min(hidden) < FEW_CELLS:
         reporter.note(f"as few as {min(hidden)} values were removed, too few to distinguish good methods")
     resumed = sum(record.resumed for record in done)
     if resumed:
-        reporter.say("resumed", f"{resumed} of {n_runs} runs were finished before")
+        reporter.show("resumed", f"{resumed} of {n_runs} runs were finished before")
     return comparison
 
 
@@ -173,7 +173,7 @@ def _read(request: CompareRequest, reporter: Reporter) -> tuple[Any, dict[str, A
     overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
     file = read_table(request.source, overrides=overrides, **request.reading)
     table = file.table
-    reporter.say("read", f"{file.source}: {table.num_rows:,} rows, {table.num_columns:,} columns")
+    reporter.show("read", f"{file.source}: {table.num_rows:,} rows, {table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
     thinned = thin_rows(table, request)
@@ -258,8 +258,8 @@ def _write(
             written = comparison.save(request.output)
         except OSError as error:
             raise TableError(f"{request.output}: cannot write: {(error.strerror or '').lower()}") from error
-        reporter.say("wrote", ", ".join(str(path) for path in written))
+        reporter.show("wrote", ", ".join(str(path) for path in written))
     if request.report is not None:
         with write_atomically(request.report) as target:
             target.write(render_comparison(summary).encode("utf-8"))
-        reporter.say("report", request.report)
+        reporter.show("report", request.report)

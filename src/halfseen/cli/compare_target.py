@@ -84,7 +84,7 @@ def run_compare_target(request: CompareTargetRequest, reporter: Reporter) -> Pre
     if not reporter.quiet:
         print_prediction(summary)
     _write(request, reporter, summary)
-    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
     return comparison
 
 
@@ -220,10 +220,10 @@ def _write(request: CompareTargetRequest, reporter: Reporter, summary: dict[str,
     if request.output is not None:
         with write_atomically(request.output) as file:
             file.write(json.dumps(plain_json(summary), indent=1, allow_nan=False).encode())
-        reporter.say("wrote", request.output)
+        reporter.show("wrote", request.output)
     if request.report is not None:
         from halfseen.report.prediction import render_prediction
 
         with write_atomically(request.report) as file:
             file.write(render_prediction(summary).encode("utf-8"))
-        reporter.say("report", request.report)
+        reporter.show("report", request.report)

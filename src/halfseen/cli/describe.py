@@ -53,13 +53,13 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
     started = time.perf_counter()
     _check_paths(request)
     file = read_all(expand(request.source), partial(_read, reading=request.reading))
-    reporter.say("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
+    reporter.show("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
     reference: TableFile | None = None
     if request.against is not None:
         reference = _read(request.against, request.reading | {"format": None})
-        reporter.say("against", f"{reference.source}: {reference.table.num_rows:,} rows")
+        reporter.show("against", f"{reference.source}: {reference.table.num_rows:,} rows")
     with reporter.noting_warnings(), reporter.progress("testing", "associations with missingness"):
         diagnosis = describe(
             file.table, request.target, None if reference is None else reference.table,
@@ -85,7 +85,7 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
         )
         with write_atomically(request.report) as target:
             target.write(render_diagnosis(summary).encode("utf-8"))
-        reporter.say("report", request.report)
+        reporter.show("report", request.report)
     if request.json:
         content = diagnosis.to_dict() | ({} if drift is None else {"model": drift.to_dict()})
         content |= {"sensitivities": [found.to_dict() for found in what_if]} if what_if else {}
@@ -98,7 +98,7 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
             print(f"\nWhat if missing values differ\n  {one_line(found.conclusion)}")
         if what_if:
             print(f"  {what_if[0].limit}")
-    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
 def _read(source: str, reading: dict[str, Any]) -> TableFile:

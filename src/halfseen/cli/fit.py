@@ -85,10 +85,10 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
         model = _fit(request, training, method, reporter)
         model.reading_ = describe_reading(training.file) | {"target": request.target}
         model.save(request.model)
-        reporter.say("model", f"{request.model}: {type(model).__name__}")
+        reporter.show("model", f"{request.model}: {type(model).__name__}")
         if request.report is not None and comparison is not None:
             _report(request, training, comparison, reporter, time.perf_counter() - started)
-    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
 def read_training(
@@ -111,11 +111,11 @@ def read_training(
     """
     overrides = halfseen.Schema.read_overrides(schema) if schema is not None else None
     file = read_all(expand(source), partial(read_table, overrides=overrides, **reading))
-    reporter.say("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
+    reporter.show("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
     target = read_target(file.table, name, task)
-    reporter.say("target", _target_words(target))
+    reporter.show("target", _target_words(target))
     inputs = file.table.drop_columns([name])
     if inputs.num_columns == 0:
         raise TableError(f"{file.source} has no column besides the target {name!r} to predict from")
@@ -156,10 +156,10 @@ def _choose(
             f"no predictor finished within {request.budget:g} s; give more by --budget, or name one by "
             "--method"
         )
-    reporter.say("chosen", f"{places[0].method}: {say_best(comparison)}", "bold green")
+    reporter.show("chosen", f"{places[0].method}: {say_best(comparison)}", "bold green")
     expected = say_expected(comparison)
     if expected is not None:
-        reporter.say("expect", expected)
+        reporter.show("expect", expected)
     return places[0].method, comparison
 
 
@@ -200,4 +200,4 @@ def _report(
     )  # fmt: skip
     with write_atomically(request.report) as file:
         file.write(render_prediction(summary).encode("utf-8"))
-    reporter.say("report", request.report)
+    reporter.show("report", request.report)

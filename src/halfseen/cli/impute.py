@@ -42,7 +42,7 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
         planned = plan_outputs(request.source, request.output, "imputed", request.output_format)
     if len(planned) > 1:
         _impute_several(request, planned, reporter, deadline)
-        reporter.say("done", f"in {deadline.elapsed:.1f} s", "bold green")
+        reporter.show("done", f"in {deadline.elapsed:.1f} s", "bold green")
         return
     request = replace(request, source=planned[0][0], output=planned[0][1])
     _check_targets(request)
@@ -56,14 +56,14 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
             with _after_the_table("the model", request):
                 work.imputer.reading_ = describe_reading(work.file)
                 work.imputer.save(request.model)
-            reporter.say("model", request.model)
+            reporter.show("model", request.model)
         if request.report is not None:
             with _after_the_table("the report", request):
                 page = make_page(request, reporter, work, completed, deadline)
                 with write_atomically(request.report) as target:
                     target.write(page.encode("utf-8"))
-            reporter.say("report", request.report)
-    reporter.say("done", f"in {deadline.elapsed:.1f} s", "bold green")
+            reporter.show("report", request.report)
+    reporter.show("done", f"in {deadline.elapsed:.1f} s", "bold green")
 
 
 def _impute_several(
@@ -91,7 +91,7 @@ def _impute_several(
         if request.model is not None:
             with _after_the_table("the model", request):
                 imputer.save(request.model)
-            reporter.say("model", request.model)
+            reporter.show("model", request.model)
 
 
 def _fit_together(
@@ -119,9 +119,9 @@ def _fit(request: ImputeRequest, reporter: Reporter, deadline: Deadline) -> Work
         before = deadline.elapsed
         imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
         seconds = deadline.elapsed - before
-    _say_kinds(imputer.schema_.columns, reporter)
+    _show_kinds(imputer.schema_.columns, reporter)
     if hasattr(imputer, "reason_"):
-        reporter.say("chosen", imputer.reason_)
+        reporter.show("chosen", imputer.reason_)
     proper = request.draws_parameter is not None and request.draws is not None
     return Work(imputer, file, file.table, request.named_method, proper, seconds=seconds)
 
@@ -136,7 +136,7 @@ def _load_imputer(request: ImputeRequest, reporter: Reporter) -> Any:
     imputer = load_model(request.saved, "transform", "not an imputer; `halfseen predict` applies predictors")
     if request.new_seed:
         imputer.seed_ = request.seed
-    reporter.say("model", f"{request.saved}: {type(imputer).__name__}, fitted before and not fitted again")
+    reporter.show("model", f"{request.saved}: {type(imputer).__name__}, fitted before and not fitted again")
     return imputer
 
 
@@ -215,20 +215,20 @@ def _read(request: ImputeRequest, overrides: dict[str, Any] | None, reporter: Re
         else file.format
     )
     share = file.n_missing / (n_rows * n_columns)
-    reporter.say("read", f"{file.source} ({layout}): {n_rows:,} rows, {n_columns:,} columns")
-    reporter.say("missing", f"{file.n_missing:,} cells ({share:.1%})" if file.n_missing else "no cells")
+    reporter.show("read", f"{file.source} ({layout}): {n_rows:,} rows, {n_columns:,} columns")
+    reporter.show("missing", f"{file.n_missing:,} cells ({share:.1%})" if file.n_missing else "no cells")
     for note in file.notes:
         reporter.note(note)
     return file
 
 
-def _say_kinds(columns: Sequence[Any], reporter: Reporter) -> None:
+def _show_kinds(columns: Sequence[Any], reporter: Reporter) -> None:
     kinds: dict[str, list[str]] = {}
     for column in columns:
         kinds.setdefault(column.kind, []).append(column.name)
     for kind, names in kinds.items():
         more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-        reporter.say("columns", f"{kind}: {', '.join(names[:_SHOWN_NAMES])}{more}")
+        reporter.show("columns", f"{kind}: {', '.join(names[:_SHOWN_NAMES])}{more}")
 
 
 def _write(request: ImputeRequest, reporter: Reporter, file: TableFile, tables: Sequence[pa.Table]) -> None:
@@ -244,7 +244,7 @@ def _write(request: ImputeRequest, reporter: Reporter, file: TableFile, tables: 
         if draw
         else "means and most probable levels"
     )
-    reporter.say("wrote", f"{_where(request)} ({what}{f'; {left:,} cells left missing' if left else ''})")
+    reporter.show("wrote", f"{_where(request)} ({what}{f'; {left:,} cells left missing' if left else ''})")
 
 
 def _where(request: ImputeRequest) -> str:

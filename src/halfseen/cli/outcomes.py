@@ -86,11 +86,11 @@ def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
     if codes and style.kind in ("integer", "float"):
         equal = pc.is_in(typed.cast(pa.float64(), safe=False), value_set=pa.array(codes))
         typed = pc.if_else(equal, pa.scalar(None, typed.type), typed)
-    notes = (*more.pop("notes", ()), *_say_missing(draft.name, draft.words))
+    notes = (*more.pop("notes", ()), *_note_missing(draft.name, draft.words))
     return Outcome(typed, style, notes=notes, **more)
 
 
-def _say_missing(name: str, words: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+def _note_missing(name: str, words: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     if not words:
         return ()
     text = say_counts([(repr(word), count) for word, count in words])
@@ -102,14 +102,14 @@ def _text(draft: Draft, note: str | None = None, settings: dict[str, Any] | None
     errors = [(word, count) for word, count in draft.words if word in FORMULA_ERRORS]
     if len(draft.trimmed) == draft.trimmed.null_count and len(errors) == len(draft.words):
         nothing = pa.nulls(len(draft.cells), pa.float64())
-        return Outcome(nothing, Style("text"), notes=_say_missing(draft.name, errors))
+        return Outcome(nothing, Style("text"), notes=_note_missing(draft.name, errors))
     missing = draft.trimmed.is_null()
     if draft.words:  # in a column of text they are levels
         words = pc.fill_null(is_missing_word(pc.utf8_trim_whitespace(draft.cells)), False)
         missing = pc.and_not(missing, words)
     if note is None and draft.rules.wanted is None and _is_coded(draft):
         note = "has numbers that begin with 0, kept as text codes"
-    notes = _say_missing(draft.name, errors)
+    notes = _note_missing(draft.name, errors)
     notes = notes if note is None else (f"column {draft.name!r} {note}", *notes)
     return Outcome(as_text(draft.cells, missing), Style("text"), settings=settings or {}, notes=notes)
 
@@ -234,7 +234,7 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision) -> Outco
     notes = limited.notes
     hidden = limited.hidden | ~fits
     if not fits.all():
-        notes = (*notes, _say_kept(draft, fits, "numbers", decision))
+        notes = (*notes, _note_kept(draft, fits, "numbers", decision))
     return _typed(
         draft,
         limited.values.take(draft.texts.indices),
@@ -246,7 +246,7 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision) -> Outco
     )
 
 
-def _say_kept(draft: Draft, fits: Mask, what: str, decision: Decision) -> str:
+def _note_kept(draft: Draft, fits: Mask, what: str, decision: Decision) -> str:
     return (
         f"column {draft.name!r} is read as {what} except for {_list_misfits(draft, fits, decision)}: kept as "
         f"text and not used by the model; --null {shlex.quote(f'{draft.name}=TEXT')} makes such cells missing"
@@ -318,7 +318,7 @@ def _finish_dates(draft: Draft, dates: Dates, decision: Decision) -> Outcome:
         text += f", with years from {ends['min']} to {ends['max']}"
     notes: tuple[str, ...] = ()
     if not fits.all():
-        notes = (_say_kept(draft, fits, "dates", decision),)
+        notes = (_note_kept(draft, fits, "dates", decision),)
     return _typed(
         draft,
         values.take(draft.texts.indices),

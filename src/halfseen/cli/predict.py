@@ -63,7 +63,7 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
         check_output(one.output, one.output_format)
         check_apart({"IN": one.source, "MODEL": one.model}, {"--output": one.output, "--report": one.report})
     model = halfseen.load(request.model)
-    reporter.say("model", f"{request.model}: {type(model).__name__}")
+    reporter.show("model", f"{request.model}: {type(model).__name__}")
     with reporter.noting_warnings():
         if not isinstance(model, Recommender):
             instead = "not a predictor; `halfseen impute --model` applies imputers"
@@ -80,13 +80,13 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
                 predict_ratings(one, model, reporter)
             else:
                 predict_file(one, model, reporter, started)
-    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
 def predict_ratings(request: PredictRequest, model: Recommender, reporter: Reporter) -> None:
     """Predict the ratings of pairs of users and items in a file and write it with a new column."""
     read = read_table(request.source, **request.reading)
-    reporter.say("read", f"{read.source}: {read.table.num_rows:,} pairs")
+    reporter.show("read", f"{read.source}: {read.table.num_rows:,} pairs")
     check_cells(read.table, request.output, request.output_format)
     file = _with_columns(read, {PREDICTION: predict_pairs(model, read, reporter)})
     _write(request, file, 1, reporter)
@@ -107,12 +107,12 @@ def predict_file(request: PredictRequest, model: Any, reporter: Reporter, starte
     if target is not None and target in rows.file.table.column_names:
         score = _score(model, rows, target)
         if score:
-            reporter.say("score", score)
+            reporter.show("score", score)
     if request.report is not None:
         page = _make_page(request, model, rows, columns, score, reporter, time.perf_counter() - started)
         with write_atomically(request.report) as file_of_page:
             file_of_page.write(page.encode("utf-8"))
-        reporter.say("report", request.report)
+        reporter.show("report", request.report)
 
 
 def _make_page(
@@ -194,7 +194,7 @@ def _write(request: PredictRequest, file: TableFile, n_new: int, reporter: Repor
     write_tables([file.table], request.output, file, format=request.output_format)
     where = "standard output" if request.output == "-" else request.output
     names = file.table.column_names[-n_new:]
-    reporter.say("wrote", f"{where} (new column{'s' * (n_new > 1)} {', '.join(names)})")
+    reporter.show("wrote", f"{where} (new column{'s' * (n_new > 1)} {', '.join(names)})")
 
 
 def _score(model: Any, rows: NewRows, target: str) -> str:

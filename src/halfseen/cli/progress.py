@@ -51,7 +51,7 @@ class Reporter:
         self.console = console or Console(stderr=True)
         self.notes: list[str] = []
 
-    def say(self, what: str, text: str, style: str = "bold") -> None:
+    def show(self, what: str, text: str, style: str = "bold") -> None:
         """Print one line: a highlighted word, and the text."""
         if not self.quiet:
             line = Text.assemble((f"{what:>8}", style), "  ", one_line(text))
@@ -62,7 +62,7 @@ class Reporter:
         text = one_line(text)
         if text not in self.notes:
             self.notes.append(text)
-            self.say("note", text, style)
+            self.show("note", text, style)
 
     @contextmanager
     def noting_warnings(self) -> Iterator[None]:
@@ -109,7 +109,7 @@ class Reporter:
             with self._bar(f"{what} {title}") as move:
                 yield move
         else:
-            self.say(what, title)
+            self.show(what, title)
             with self._beating(what, unit) as move:
                 yield move
 
@@ -140,7 +140,7 @@ class Reporter:
                 if ended.wait(max(0.0, began + moment - time.monotonic())):
                     return
                 done = f"{unit} {last[0].epoch:,} of {last[0].max_epochs:,}, " if last else ""
-                self.say(what, f"{done}{moment:,.0f} s so far")
+                self.show(what, f"{done}{moment:,.0f} s so far")
 
         def move(record: Any) -> None:
             last[:] = [record]

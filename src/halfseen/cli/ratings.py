@@ -34,8 +34,8 @@ def save_recommender(
     check_apart({"IN": source}, {"--save-model": path})
     model = fit_recommender(source, name, reporter, reading, random_state=seed)
     model.save(path)
-    reporter.say("model", f"{path}: {type(model).__name__}")
-    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.show("model", f"{path}: {type(model).__name__}")
+    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
 def fit_recommender(
@@ -55,7 +55,7 @@ def fit_recommender(
         Parameters of the recommender.
     """
     file = read_table(source, **reading)
-    reporter.say("read", f"{file.source}: {file.table.num_rows:,} ratings")
+    reporter.show("read", f"{file.source}: {file.table.num_rows:,} ratings")
     kind = RECOMMENDERS[name]
     with reporter.noting_warnings(), reporter.progress("fitting", kind.__name__) as move:
         model = kind(**settings)
@@ -84,7 +84,7 @@ def predict_pairs(model: Recommender, file: TableFile, reporter: Reporter) -> pa
             reporter.note(
                 f"{n_unknown:,} rows with {words} without ratings in the training: predicted by means"
             )
-    _say_error(predicted, file.table, reporter)
+    _show_error(predicted, file.table, reporter)
     return pa.array(predicted)
 
 
@@ -93,7 +93,7 @@ def _identifiers(table: pa.Table, what: str) -> list[Any]:
     return values
 
 
-def _say_error(predicted: Floats, table: pa.Table, reporter: Reporter) -> None:
+def _show_error(predicted: Floats, table: pa.Table, reporter: Reporter) -> None:
     """Report the error of the predictions of known ratings."""
     names = [name for name in table.column_names if name in NAMES["rating"]]
     if len(names) != 1 or table[names[0]].null_count == len(predicted):
@@ -103,6 +103,6 @@ def _say_error(predicted: Floats, table: pa.Table, reporter: Reporter) -> None:
         errors = predicted - table[names[0]].cast(pa.float64()).to_numpy()
         known = errors[~np.isnan(errors)]
         error = float(np.sqrt(np.mean(known**2)))
-        reporter.say(
+        reporter.show(
             "score", f"{names[0]!r} is known in {len(known):,} rows: root mean squared error {error:.4f}"
         )

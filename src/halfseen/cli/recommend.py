@@ -41,11 +41,11 @@ def recommend(request: RecommendRequest, reporter: Reporter) -> None:
         raise TableError(f"{origin}: {error}") from error
     if request.save_model is not None:
         model.save(request.save_model)
-        reporter.say("saved", request.save_model)
+        reporter.show("saved", request.save_model)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["item", "rating"])
     writer.writerows([item, f"{rating:.2f}"] for item, rating in zip(items, ratings, strict=True))
-    reporter.say("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
 
 
 def _check_paths(request: RecommendRequest) -> None:

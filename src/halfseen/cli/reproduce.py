@@ -36,13 +36,13 @@ def reproduce(name: str | None, scale: str, output: str, fresh: bool, reporter: 
 
 def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter: Reporter) -> Results:
     """Runs what is not stored yet, saying how far it is."""
-    reporter.say("question", experiment.question)
+    reporter.show("question", experiment.question)
 
     def report(cell: Cell, number: int, total: int) -> None:
         move(Step(number, total))
         ending = f"failed: {cell.error}" if cell.failed else f"in {cell.seconds:.1f} s"
         where = f"{cell.model} on {show_setting(cell.setting)}, seed {cell.seed}"
-        reporter.say(f"{number}/{total}", f"{where}, {ending}", "bold red" if cell.failed else "bold")
+        reporter.show(f"{number}/{total}", f"{where}, {ending}", "bold red" if cell.failed else "bold")
 
     with reporter.noting_warnings(), reporter.progress("running", experiment.name, "run") as move:
         try:
@@ -50,13 +50,13 @@ def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter:
         except ValueError as error:
             raise TableError(str(error)) from error
     if results.n_reused:
-        reporter.say("reused", f"{results.n_reused} of {len(results.cells)} runs")
+        reporter.show("reused", f"{results.n_reused} of {len(results.cells)} runs")
     if results.n_of_other_code:
         reporter.note(
             f"{results.n_of_other_code} runs were made by another version of the code; --fresh repeats all "
             "runs"
         )
-    reporter.say("wrote", str(results.path))
+    reporter.show("wrote", str(results.path))
     pictures = {"": plot_experiment} | {
         f"-{end}": draw for end, draw in FIGURES.get(experiment.name, {}).items()
     }
@@ -66,7 +66,7 @@ def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter:
         if figure is not None:
             with write_atomically(picture) as file:
                 file.write(to_svg(figure).encode())
-            reporter.say("drew", str(picture))
+            reporter.show("drew", str(picture))
     return results
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.special import ndtri
-from sklearn.base import RegressorMixin
 from torch import Tensor
 
 from halfseen._random import torch_generator
@@ -17,13 +16,14 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.estimators._em_settings import em_settings
-from halfseen.estimators._table import TableEstimator, rows_at_once
+from halfseen.estimators._scaled_targets import ScaledTargetRegressor
+from halfseen.estimators._table import rows_at_once
 from halfseen.estimators._targets import read_numbers
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.training.em import fit_gaussian
 
 
-class GaussianRegressor(RegressorMixin, TableEstimator):
+class GaussianRegressor(ScaledTargetRegressor):
     r"""Linear regression with missing inputs, by a joint Gaussian of inputs and targets.
 
     .. math:: \mathrm{E}[y \mid x_o] = \mu_y + \Sigma_{yo} \Sigma_{oo}^{-1} (x_o - \mu_o)
@@ -159,9 +159,3 @@ class GaussianRegressor(RegressorMixin, TableEstimator):
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
         self._target_scaler = Standardizer(state["target.loc"], state["target.scale"])
         self.gaussian_ = Gaussian(state["gaussian.loc"], state["gaussian.covariance"])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags

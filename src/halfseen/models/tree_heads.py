@@ -1,9 +1,9 @@
-r"""What trees say of one column: a number given the rest of its row, or a level given the rest of its row.
+r"""The predictions of trees for one column: a number or a level, given the rest of its row.
 
 The inputs of the trees are the other columns of the row, completed, the share of its cells that are seen, and
-what the previous step says of the cell itself: of a number its mean and the standard deviation of its score,
-of a level the probabilities. Trees correct this, so that without trees nothing is changed. Numbers are in
-units of the scale of their column.
+the prediction of the previous step for the cell itself: of a number its mean and the standard deviation of
+its score, of a level the probabilities. Trees correct this, so that without trees nothing is changed. Numbers
+are in units of the scale of their column.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,10 +2,10 @@ r"""Where to draw latents of a row for importance sampling: its posterior, or wh
 
 The encoder's posterior is diagonal, and one network serves every pattern of missing cells. Where it fits a
 row badly a few draws have all the weight. Such a row gets a proposal of its own: a multivariate Student t
-around the nearest mode, as wide as the curvature there says, beside a share of the encoder's posterior that
+around the nearest mode, with the width of the curvature there, beside a share of the encoder's posterior that
 keeps what the t might miss. Far outliers can have two modes, one where the encoder points and one where the
-outlier is taken for noise; weights of draws of the one say nothing of the other, so other starts are
-compared, too.
+outlier is taken for noise; weights of draws of the one carry no information about the other, so other
+starts are compared, too.
 """
 
 import math
@@ -227,7 +227,7 @@ def _finite(values: Tensor) -> Tensor:
 
 
 def at_mode(start: Tensor, log_joint: LogJoint) -> StudentT:
-    r"""Returns the Student t at the mode that Newton's method reaches, as wide as the curvature there says.
+    r"""Returns the Student t at the mode that Newton's method reaches, with the width of the curvature there.
 
     The curvature of the standard normal prior is 1 in every direction, and less is not believed of the whole:
     eigenvalues of :math:`-\nabla^2 \log p` below 1 are taken to be 1.

@@ -22,7 +22,7 @@ from halfseen.models.circuits.layers import Messages, SumLayer
 
 EVEN_SHARE = 0.2  # of the weights of a sum, spread evenly: no channel is shut at the start
 CHANGE = 0.02  # of the weights of a region that passes through alone: it begins as it is
-OWN_LEVEL = 3.0  # log odds by which a component prefers one level to what frequencies say
+OWN_LEVEL = 3.0  # log odds by which a component prefers one level, beyond its frequency
 MIN_SPREAD = 0.05  # of a component, in standard deviations of the column
 MOST_IMAGES, MOST_PATCHES, LLOYD_STEPS = 1000, 20_000, 15  # of k-means
 MOST_CERTAIN = 0.98  # of a binary pixel in a cluster, on the scale from -1 to 1

@@ -287,7 +287,7 @@ class Leaves(nn.Module):
         return self._gathered(mean)
 
     def _gathered(self, x: Tensor) -> Tensor:
-        """Adds what the windows say (W, F, N) about each feature; returns (N, D)."""
+        """Adds the terms (W, F, N) of all windows for each feature; returns (N, D)."""
         total = x.new_zeros(self.n_features + 1, x.shape[-1])
         return total.index_add(0, self.places.flatten(), x.flatten(end_dim=1))[:-1].T
 
