@@ -111,7 +111,7 @@ def test_wide_tables_use_the_columns_that_correlate_most():
     assert _choose_predictors(fitted.model_, 0, 40).tolist() == list(range(1, 12))
 
 
-def incomes(n_rows=400, seed=0):
+def incomes(n_rows=250, seed=0):
     """Income follows from age and job; height goes with income but is not to predict it, nor the job."""
     rng = np.random.default_rng(seed)
     age, job = rng.uniform(20, 60, n_rows), rng.choice(["a", "b", "c"], n_rows)
@@ -130,8 +130,8 @@ def test_a_column_outside_the_predictors_has_no_influence_on_what_is_filled(tmp_
     table = incomes()
     for name in ("income", "job"):
         table[name] = table[name].where(np.random.default_rng(1).random(len(table)) > 0.2)
-    imputer = TreeImputer(max_trees=10, predictors=LIMITS, random_state=0).fit(table)
-    free = TreeImputer(max_trees=10, random_state=0).fit(table)
+    imputer = TreeImputer(max_trees=4, predictors=LIMITS, random_state=0).fit(table)
+    free = TreeImputer(n_rounds=1, max_trees=1, random_state=0).fit(table)
     asked = incomes(60, 2).assign(income=np.nan, few=np.nan)
     other = asked.assign(height=np.random.default_rng(3).permutation(asked["height"]))
     other.loc[::3, "height"] = np.nan
