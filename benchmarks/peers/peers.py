@@ -50,8 +50,11 @@ ENVIRONMENTS = {
     "scikit-learn": (["scikit-learn==1.9.1"], ["mean", "KNNImputer", "IterativeImputer"]),
     "miceforest": (["miceforest==6.0.5", "lightgbm<4.6", "pandas<3", "scikit-learn"], ["miceforest"]),
     "missforest": (["MissForest==4.2.3", "pandas<3", "lightgbm", "scikit-learn", "tqdm"], ["MissForest"]),
-    "gcimpute": (["gcimpute==0.0.4", "pandas<3"], ["gcimpute"]),
-    "hyperimpute": (["hyperimpute==0.1.17", "pandas<3", TORCH], ["HyperImpute", "HyperImpute ICE"]),
+    "gcimpute": (["gcimpute==0.0.4", "numpy<2", "pandas<3"], ["gcimpute"]),
+    "hyperimpute": (
+        ["hyperimpute==0.1.17", "numpy<2", "pandas<3", "scikit-learn<1.6", TORCH],
+        ["HyperImpute", "HyperImpute ICE"],
+    ),
 }
 OURS = ("GaussianImputer", "MixtureImputer", "CircuitImputer", "TreeImputer", "AutoImputer")
 

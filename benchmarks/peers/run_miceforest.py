@@ -31,7 +31,9 @@ def mice(task):
     kernel.mice(ITERATIONS, n_jobs=1)
     train = np.stack([codes_of(task, kernel.complete_data(dataset=i)) for i in range(N_DRAWS)])
     new = kernel.impute_new_data(frame(task, task.test), random_state=task.seed)
-    test = np.stack([codes_of(task, new.complete_data(dataset=i)) for i in range(N_DRAWS)])
+    # the last iteration must be named: by default, new data come back as they were filled at the start
+    completed = [new.complete_data(dataset=i, iteration=ITERATIONS) for i in range(N_DRAWS)]
+    test = np.stack([codes_of(task, table) for table in completed])
     return Answer(average(train, task.n_levels), average(test, task.n_levels), train, test)
 
 
