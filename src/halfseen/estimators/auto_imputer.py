@@ -81,7 +81,7 @@ class AutoImputer(BaseImputer):
         log-loss of hidden levels. Empty if there was no race.
     hidden_cells_ : HiddenCells
         How well the hidden values of each column were predicted by what was chosen, for reports. The choice
-        was made on the same values. It is not saved.
+        was made on the same values. They are not saved: a loaded imputer has none.
     sharpness_ : float
         How much narrower the distributions of numbers are than mixtures of the candidates, whose differences
         make them too wide: the parameter of a beta distribution, which is 1 for mixtures as they are.
@@ -333,6 +333,7 @@ class AutoImputer(BaseImputer):
         described = self._described
         del self._described
         self.members_ = restore_members(self, described, state)
+        self.hidden_cells_ = HiddenCells({}, 0)
         weights = np.array(self.weights_, dtype=np.float64).reshape(len(self.members_), -1)
         shape = (len(self.members_), len(self._modelled) if self.members_ else 0)
         if weights.shape != shape or (weights < 0).any() or not np.allclose(weights.sum(axis=0), 1.0):
