@@ -62,6 +62,12 @@ class SparseRows:
         return torch.repeat_interleave(torch.arange(len(self)), self.counts)
 
     @cached_property
+    def _matrix(self) -> scipy.sparse.csr_array:
+        """The same entries for scipy, whose rows are chosen by one pass over their entries."""
+        layout = (self.values.numpy(), self.columns.numpy(), self.starts.numpy())
+        return scipy.sparse.csr_array(layout, shape=(len(self), self.n_columns))
+
+    @cached_property
     def transposition(self) -> tuple[Tensor, Tensor, Tensor]:
         """The layout of the transposed matrix: starts (D + 1), rows by column, and the order of entries."""
         n_entries = len(self.values)
@@ -112,8 +118,8 @@ class SparseRows:
             starts = self.starts[first : max(first, last) + 1]
             part = slice(int(starts[0]), int(starts[-1]))
             return SparseRows(starts - starts[0], self.columns[part], self.values[part], self.n_columns)
-        counts = self.counts[rows]
-        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0, dtype=torch.int32)])
-        shift = (self.starts[:-1][rows] - starts[:-1]).long()
-        entries = torch.repeat_interleave(shift, counts) + torch.arange(int(starts[-1]))
-        return SparseRows(starts, self.columns[entries], self.values[entries], self.n_columns)
+        chosen = self._matrix[rows.numpy()]
+        starts, columns, values = (
+            torch.from_numpy(part) for part in (chosen.indptr, chosen.indices, chosen.data)
+        )
+        return SparseRows(starts.int(), columns.int(), values, self.n_columns)

@@ -73,8 +73,9 @@ class _SampledProduct(torch.autograd.Function):
 
 def _multiply(starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
     """Returns the product of a CSR matrix with a dense one: a weighted sum of rows of the latter."""
+    # Detached, as for tensors with gradients it would prepare a backward pass of its own.
     return functional.embedding_bag(
-        columns, dense, starts, mode="sum", per_sample_weights=values, include_last_offset=True
+        columns, dense.detach(), starts, mode="sum", per_sample_weights=values, include_last_offset=True
     )
 
 
