@@ -13,8 +13,8 @@ REPORT_SHARE = 0.25
 SMALLEST_SHARE = 0.2
 """The part of the time that fitting has in any case, however long it took to read the file."""
 
-TRIED_ROWS, FEWEST_SHOWN = 50, 50
-"""Rows that are drawn to see how long it takes, and the cells of a column that are shown in any case."""
+TRIED_ROWS = 50
+"""Rows that are drawn to see how long it takes; so many are shown in any case."""
 
 
 class Deadline:
@@ -77,5 +77,5 @@ def choose_shown(table: pa.Table, ask: Callable[[pa.Table], Any], deadline: Dead
     expected = (deadline.clock() - before) / TRIED_ROWS * len(shown.rows)
     if expected <= deadline.left / 2:
         return shown
-    most = max(int(cells.sum()) for cells in shown.of_column.values())
-    return choose_cells(table, seed, max(FEWEST_SHOWN, int(most * deadline.left / 2 / expected)))
+    n_rows = int(len(shown.rows) * deadline.left / 2 / expected)
+    return choose_cells(table, seed, max_rows=max(TRIED_ROWS, n_rows))

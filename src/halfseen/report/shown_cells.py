@@ -40,12 +40,20 @@ def take_rows(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
     return table.cast(pa.schema(fields)).take(pa.array(rows))
 
 
-def choose_cells(table: pa.Table, seed: int = 0, max_shown: int = MAX_SHOWN) -> ShownCells:
-    """Return the missing cells to show, at most `max_shown` of each column."""
+def choose_cells(
+    table: pa.Table, seed: int = 0, max_shown: int = MAX_SHOWN, max_rows: int | None = None
+) -> ShownCells:
+    """Return the missing cells to show, at most `max_shown` of each column and in at most `max_rows` rows."""
     order = np.random.default_rng(seed).permutation(table.num_rows)
+    missing = {
+        name: pc.is_null(column, nan_is_null=True).to_numpy()
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    if max_rows is not None:
+        incomplete = np.any(list(missing.values()), axis=0)
+        order = order[incomplete[order]][:max_rows]
     chosen = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        missing = pc.is_null(column, nan_is_null=True).to_numpy()
-        chosen[name] = order[missing[order]][:max_shown]  # one order for all: columns share rows
+    for name, of_column in missing.items():
+        chosen[name] = order[of_column[order]][:max_shown]  # one order for all: columns share rows
     rows = np.unique(np.concatenate([*chosen.values(), np.empty(0, dtype=np.int64)]))
     return ShownCells(rows, {name: np.isin(rows, some) for name, some in chosen.items()})
