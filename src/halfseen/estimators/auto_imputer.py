@@ -23,7 +23,7 @@ from halfseen.models.tabular import TabularCompletion
 from halfseen.models.tabular_stack import GRID, TabularStack
 from halfseen.training.time_limit import seconds_left, time_limit
 
-CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 400, "mixture": 400, "circuit": 400, "miwae": 500}
+CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 150, "mixture": 150, "circuit": 150, "miwae": 500}
 """The default candidates, simplest first, and the number of rows from which each takes part."""
 
 MIN_ROWS = 50  # with fewer rows there is no race
@@ -53,7 +53,7 @@ class AutoImputer(BaseImputer):
         computer only if the time is used up.
     candidates : {"auto"} or list of str, default="auto"
         The names of the candidates on the command line, simplest first. ``"auto"`` is mean and Gaussian;
-        trees, mixture and circuit from 400 rows on, and MIWAE from 500.
+        trees, mixture and circuit from 150 rows on, and MIWAE from 500.
     n_posterior_draws : int, default=0
         With more than 0, draws are for pooling and must carry the uncertainty of the parameters. Then there
         is no race, and the only candidate is a `GaussianImputer` with this parameter. For draws by another
