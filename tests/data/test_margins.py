@@ -289,3 +289,12 @@ def test_values_of_very_different_sizes_have_a_finite_margin(largest):
         if margin is not None:
             assert margin.forward(torch.from_numpy(some)).isfinite().all()
             assert margin.inverse(torch.linspace(-5, 5, 11, dtype=torch.float64)).isfinite().all()
+
+
+def test_a_new_value_beyond_all_others_has_a_score_in_proportion_though_many_values_are_the_least():
+    """A tail that follows repeated values would be vertical: the score of 0.9 would be thousands."""
+    rng = np.random.default_rng(0)
+    values = np.sort(np.r_[np.full(30, 1.4), 1.5 + rng.lognormal(sigma=0.5, size=400)])
+    margin = spline(Link(), values)
+    scores = margin.forward(torch.tensor([0.9, 1.4, float(values[-1]), float(values[-1]) + 1.0]).double())
+    assert -8.0 < scores[0] < scores[1] < scores[2] < scores[3] < 8.0

@@ -1,5 +1,7 @@
 """Whether columns keep their values or have scores: judged by predictions of held-out values."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -52,3 +54,15 @@ def test_parts_of_a_sum_keep_their_values_and_columns_of_a_copula_have_scores():
         assert len(features.bent()) == with_margin
         encoded = features.encode(codes)
         torch.testing.assert_close(encoded.filled(), batch.filled())
+
+
+def test_columns_whose_zeros_occur_together_keep_their_values():
+    """With scores, who was contacted long ago would have been contacted often: zeros make the correlation."""
+    rng = np.random.default_rng(0)
+    contacted = rng.random(1_000) < 0.2
+    days = np.where(contacted, rng.integers(1, 400, size=1_000), -1)
+    times = np.where(contacted, rng.geometric(0.4, size=1_000), 0)
+    codes = Incomplete.from_array(np.c_[days, times, rng.normal(size=1_000)].astype(float))
+    columns = [replace(column, integer=True, step=1.0) for column in numbers(2)] + numbers(3)[2:]
+    features, _ = fit_features(columns, codes)
+    assert 1 not in dict(features.bent())  # the times

@@ -25,7 +25,7 @@ def peak_memory() -> Iterator[Peak]:
     Examples
     --------
     >>> with peak_memory() as peak:
-    ...     values = b"x" * 50_000_000
+    ...     values = b"x" * 400_000_000
     >>> bool(peak.bytes > 10_000_000 or peak.bytes != peak.bytes)
     True
     """

@@ -17,6 +17,7 @@ from halfseen.data.scaling import Standardizer
 from halfseen.data.schema import Column
 from halfseen.training.em import DEFAULT_RIDGE, pairwise_gaussian
 
+MOST_WORSE = 1.25  # times the held-out error of values, from which scores are doubtful
 MOST_LOST = 0.02  # of the variance of values, that scores may leave unexplained though values explain it
 SHRINKAGE = 0.05  # towards no correlation: what explains all but a twentieth is as good as everything
 N_FOLDS, MOST_ROWS = 5, 5_000  # by which errors are compared
@@ -40,8 +41,9 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
 
     Where values depend on those of other columns linearly, outliers together, as parts of a sum do, scores
     know less than the values. Columns are candidates for keeping their values as they are if the others
-    explain more of them, by linear regression, than a copula could with what they explain of the scores.
-    They do keep them if held-out values of all columns are then predicted better.
+    explain more of them, by linear regression, than a copula could with what they explain of the scores, or
+    if their held-out values are predicted much worse from scores, as where zeros of several columns occur
+    together. They do keep them if held-out values of all columns are then predicted better.
     """
     plain, values = FeatureMap.fit_encoded(columns, codes, all_indicators=False)
     numeric = [columns[c] for c in plain.numeric]
@@ -52,7 +54,11 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
     rows = torch.from_numpy(np.random.default_rng(0).permutation(len(codes))[:MOST_ROWS])
     some_values, some_scores = values[rows], scores[rows]
     shares = _explained(some_values), _explained(some_scores)
+    standard = _standardised(curves[:, : len(GRID)], plain, scored)
+    with_all = _held_out_errors(scored, some_scores, some_values, standard)
+    with_none = _held_out_errors(plain, some_values, some_values, standard[:0])
     doubtful = _doubtful(columns, scored, curves[:, len(GRID) :], *shares)
+    doubtful[: len(with_all)] |= _free(columns, scored) & (with_all > MOST_WORSE * with_none)
     if not bool(doubtful.any()):
         return scored, scores
     margins = [None if doubt else margin for doubt, margin in zip(doubtful, scored.margins, strict=False)]
@@ -63,9 +69,7 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
     mixed = replace(scored, margins=tuple(margins) if any(margins) else (), scaler=scaler)
     some_mixed = Incomplete(torch.where(doubtful, some_values.x, some_scores.x), some_scores.observed)
     kept = ~doubtful[[i for i, _ in scored.bent()]]
-    standard = _standardised(curves[:, : len(GRID)], plain, scored)
-    with_all = _held_out_error(scored, some_scores, some_values, standard)
-    if _held_out_error(mixed, some_mixed, some_values, standard[kept]) < with_all:
+    if _held_out_errors(mixed, some_mixed, some_values, standard[kept]).mean() < with_all.mean():
         return mixed, Incomplete(torch.where(doubtful, values.x, scores.x), scores.observed)
     return scored, scores
 
@@ -95,9 +99,13 @@ def redraw_margins(
     return replace(features, margins=tuple(margins))
 
 
-def _needed(column: Column) -> bool:
-    """Whether only a margin keeps to the bounds or knows the limits of a column."""
-    return column.firm or column.censored_below is not None or column.censored_above is not None
+def _free(columns: Sequence[Column], scored: FeatureMap) -> Tensor:
+    """Returns (numbers) which features have a margin that is not needed for firm bounds or limits."""
+    free = torch.zeros(len(scored.numeric), dtype=torch.bool)
+    for i, _ in scored.bent():
+        column = columns[scored.numeric[i]]
+        free[i] = not (column.firm or column.censored_below is not None or column.censored_above is not None)
+    return free
 
 
 def _doubtful(
@@ -116,8 +124,7 @@ def _doubtful(
     share = (of_scores[bent] / reliability).clamp(max=1.0)
     by_scores = _explained_by_scores(curves, share)
     worse = (by_scores < of_values[bent] - MOST_LOST) & (of_values[bent] > MOST_LOST)
-    free = torch.tensor([not _needed(columns[scored.numeric[i]]) for i in bent])
-    doubtful[bent] = worse & free
+    doubtful[bent] = worse & _free(columns, scored)[bent]
     return doubtful
 
 
@@ -127,8 +134,8 @@ def _standardised(curves: Tensor, plain: FeatureMap, scored: FeatureMap) -> Tens
     return (curves - plain.scaler.loc[bent, None]) / plain.scaler.scale[bent, None]
 
 
-def _held_out_error(features: FeatureMap, batch: Incomplete, values: Incomplete, curves: Tensor) -> float:
-    """Returns the mean over columns of the squared error of held-out values, in units of their variance.
+def _held_out_errors(features: FeatureMap, batch: Incomplete, values: Incomplete, curves: Tensor) -> Tensor:
+    """Returns the mean squared error of the held-out values of each column, in units of their variance.
 
     Shapes
     ------
@@ -137,7 +144,7 @@ def _held_out_error(features: FeatureMap, batch: Incomplete, values: Incomplete,
     """
     n_rows = len(batch) - len(batch) % N_FOLDS
     if not n_rows:
-        return 0.0
+        return torch.zeros(len(features.numeric), dtype=torch.float64)
     batch, values = batch[:n_rows], values[:n_rows]
     counts = values.observed.sum(dim=0).clamp(min=1)
     predicted = _predict_others(batch)
@@ -148,7 +155,7 @@ def _held_out_error(features: FeatureMap, batch: Incomplete, values: Incomplete,
         places = predicted[:, bent] * features.scaler.scale[bent] + features.scaler.loc[bent]
         predicted[:, bent] = _on_curve(_smoothed(curves, variance[bent].sqrt()), places)
     wrong = torch.where(values.observed, values.x - predicted, 0.0).square().sum(dim=0) / counts
-    return float(wrong[: len(features.numeric)].mean())
+    return wrong[: len(features.numeric)]
 
 
 def _smoothed(curves: Tensor, std: Tensor) -> Tensor:
