@@ -171,7 +171,8 @@ class NetworkRegressor(ScaledTargetRegressor, NetworkBase):
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the predicted target of each row."""
-        return self._shaped(self._target_scaler.inverse(self._outputs(X)))
+        outputs = self._outputs(X)
+        return self._shaped(self._target_scaler.inverse(outputs))
 
     def predict_interval(
         self, X: Any, level: float = 0.9
