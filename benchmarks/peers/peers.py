@@ -161,13 +161,13 @@ def entries(folder):
             yield method, tool, python, f"run_{tool.replace('-', '_')}.py", reason
 
 
-def run_all(scale, folder, output, only):
+def run_all(scale, folder, output, only, mechanisms):
     tables, max_rows, timeout = SCALES[scale]
     results = json.loads(output.read_text()) if output.exists() else {"records": []}
     done = {(r["table"], r["mechanism"], r["method"]) for r in results["records"]}
     methods = [entry for entry in entries(folder) if not only or entry[0] in only]
     with tempfile.TemporaryDirectory() as scratch:
-        for mechanism in MECHANISMS:
+        for mechanism in mechanisms:
             for table_name in tables:
                 todo = [entry for entry in methods if (table_name, mechanism, entry[0]) not in done]
                 if not todo:
@@ -214,9 +214,10 @@ def main():
     parser.add_argument("--environments", type=Path, default=ROOT / ".venv-peers")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--only", nargs="*", default=(), help="methods to run; by default all")
+    parser.add_argument("--mechanisms", nargs="*", choices=MECHANISMS, default=tuple(MECHANISMS))
     given = parser.parse_args()
     output = given.output or ROOT / "results" / f"peers-{given.scale}.json"
-    run_all(given.scale, given.environments, output, set(given.only))
+    run_all(given.scale, given.environments, output, set(given.only), given.mechanisms)
 
 
 if __name__ == "__main__":
