@@ -83,7 +83,7 @@ class TabularStack:
         """Returns quantiles (Q, N, C) of each number by itself; most probable levels otherwise."""
         result = self.point(codes).expand(len(probabilities), -1, -1).clone()
         point = result[0].clone()
-        levels = set(self.level_probabilities(codes))
+        levels = self._levels(codes)
         for m, columns in self._alone(levels).items():
             result[..., columns] = self.models[m].quantiles(codes, probabilities)[..., columns]
         mixed = self._mixed(levels)
@@ -118,7 +118,7 @@ class TabularStack:
     def _sharpen(self, codes: Incomplete, keys: Keys, drawn: Tensor) -> None:
         """Moves draws (S, N, C) of the mixture to the quantiles that `sharpness` gives them, in place."""
         rows = (~codes.observed).any(dim=1).nonzero().squeeze(1)
-        mixed = self._mixed(set(self.level_probabilities(codes[:1]))) if len(rows) else []
+        mixed = self._mixed(self._levels(codes)) if len(rows) else []
         if not mixed:
             return
         mine, width = keys[rows.numpy()], drawn.shape[-1]
@@ -128,6 +128,10 @@ class TabularStack:
             levels = mixture_levels(atoms, shares, drawn[:, rows, c], uniforms)
             asked = torch.from_numpy(sharpened(levels.numpy(), self.sharpness))
             drawn[:, rows, c] = _weighted_quantiles(atoms, shares, asked)
+
+    def _levels(self, codes: Incomplete) -> set[int]:
+        """Returns the columns that have levels; one row shows them."""
+        return set(self.models[0].level_probabilities(codes[:1]))
 
     def _mixed(self, levels: set[int]) -> list[int]:
         """Returns the columns of numbers that have several models."""
