@@ -1,13 +1,14 @@
 """Classifiers that were trained on complete rows and meet missing values only later.
 
-Four tables: adult (12,000 rows, drawn once), letters, breast cancer and spam. 70% of the rows train, all of
-them complete but for the few values that adult lacks. Of the others, a share of the cells is then removed
-completely at random. The circuit integrates missing inputs out; boosted trees
-(`HistGradientBoostingClassifier`) read missing values as such, or after means and modes have been filled in.
-Beside the accuracy stands the calibration error: the mean distance, over 15 bins of the probability of the
-predicted class, between this probability and how often it is right, weighted by the number of rows. All
-models have their default parameters. The claims are those of the issue that asked for the classifier; single
-runs on the same tables had been seen before.
+Four tables: adult (12,000 rows, drawn for each split), letters, breast cancer and spam. 70% of the rows
+train, all of them complete but for the few values that adult lacks. Of the others, a share of the cells is
+then removed completely at random. The circuit integrates missing inputs out; boosted trees
+(`HistGradientBoostingClassifier`) read missing values as such, or after means and modes have been filled
+in. Beside the accuracy stands the calibration error: the mean distance, over 15 bins of the probability of
+the predicted class, between this probability and how often it is right, weighted by the number of rows. All
+models have their default parameters. The claims are those of the issue that asked for the classifier; each
+is judged by the mean over the splits. Defaults of the circuit were chosen while one split of each table was
+looked at (seed 0), so splits are drawn from other seeds; the tables are the same.
 """
 
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from halfseen.experiments.spec import Budget, Experiment
 
 RATES = (0.0, 0.1, 0.3, 0.5, 0.7)
 TRAIN_SHARE = 0.7
+FIRST_SEED = 1  # seed 0 drew the splits on which defaults were chosen
 CIRCUIT, NATIVE, FILLED = "CircuitClassifier", "boosted trees, NaN", "boosted trees, means"
 
 _SOURCES: dict[str, tuple[str, tuple[str, ...], str, int]] = {  # file, columns left out, target, most rows
@@ -63,9 +65,10 @@ def calibration(rate: float) -> str:
 def make_task(setting: Setting, seed: int) -> Task:
     """Returns a table split in two, with missing values in the second part."""
     name, dropped, target, most = _SOURCES[setting["table"]]
+    seed += FIRST_SEED
     frame = load(name).drop(columns=list(dropped))
     if most:
-        frame = frame.sample(most, random_state=0)
+        frame = frame.sample(most, random_state=seed)
     texts = frame.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]]
     frame = frame.astype(dict.fromkeys(texts.difference([target]), "category"))
     generator = np.random.default_rng(seed)
@@ -143,7 +146,7 @@ EXPERIMENT = Experiment(
     metrics={accuracy(rate): "higher" for rate in RATES} | {calibration(rate): "lower" for rate in RATES},
     budgets={
         "smoke": Budget.grid(n_seeds=1, table=["breast"]),
-        "small": Budget.grid(n_seeds=1, table=TABLES),
+        "small": Budget.grid(n_seeds=3, table=TABLES),
         "paper": Budget.grid(n_seeds=10, table=TABLES),
     },
     claims=[
@@ -156,4 +159,5 @@ EXPERIMENT = Experiment(
         *(Better(CIRCUIT, NATIVE, on=accuracy(0.0), by=-0.03, where={"table": table}) for table in TABLES),
         *(AtLeast(CIRCUIT, on=calibration(rate), bound=0.05) for rate in RATES),
     ],
+    version=2,  # splits that were not looked at before
 )

@@ -16,14 +16,19 @@ trained on a mixture of single pixels at all rates and squares of all sizes. Tha
 the kinds of the test and is the strongest rival that we know of. Of discretised pixels, the bits that the
 density needs for a pixel of complete test images are reported as well.
 
-The scale "small" tests 2,000 images; the circuit, LeNet and the network that knows all masks are trained on
-all 60,000, the latter two for two epochs; the short circuits, the densities and the networks of figure 3 on
-10,000, for two epochs. Some rivals are scored under some of the masks. MIWAE, which takes long, is trained on
-5,000 images and imputes only where many pixels are missing, in the first 500 test images. The paper shows its
-results as curves without numbers. The claims are those of the issue that asked for the experiment. The weight
-of the likelihood, the learning rate and the shifts were chosen by short trainings that were scored on 1,000
-test images. The run of "ConvAC" at the scale "small" is older than those of its rivals, which were run with
-several versions of this file.
+The scale "small" tests all 10,000 images. The circuit, LeNet and the network that knows all masks are
+trained on all 60,000 training images, the latter two for ten epochs; the short circuits and the densities
+on 10,000, for two epochs, and the networks of figure 3 on 10,000, for five. Imputation by a circuit, the
+density and the networks of figure 3 are scored on the first 2,000 test images, and MIWAE, which takes long,
+is trained on 5,000 images and scored on the first 500. Some rivals are scored under some of the masks. The
+standard error of an accuracy of 0.7 is 0.005 with 10,000 images, 0.010 with 2,000 and 0.020 with 500.
+
+The paper shows its results as curves without numbers. The claims are those of the issue that asked for the
+experiment, which compares models where 75% of the pixels or more are missing. Three squares of 15 pixels
+hide 53% of the pixels on average; the comparisons there go beyond it. The weight of the likelihood, the
+learning rate and the shifts were chosen by short trainings that were scored on 1,000 test images, the
+greatest rate at which training leaves out pixels and the number of epochs on 3,000 held-out training
+images.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,6 +60,7 @@ from halfseen.missingness.images import IIDPixels, Rectangles
 DATA_SET = "mnist"
 RATES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 SQUARES = tuple((n, width) for n in (1, 2, 3) for width in (7, 11, 15))
+N_SOME, N_FEW = 2_000, 500  # test images of models that take long to answer, and very long
 N_DRAWN = 8  # pictures of each digit that are kept
 N_SHOWN = 16  # channels of a level whose prototypes are kept
 
@@ -77,13 +83,14 @@ class MnistPlan:
     circuit_epochs: int
     short_epochs: int
     network_epochs: int
+    figure_epochs: int
     miwae_epochs: int
 
 
 PLANS = {
-    "smoke": MnistPlan(300, 300, 300, 20, 1, 1, 1, 1),
-    "small": MnistPlan(60_000, 10_000, 5_000, 2_000, 5, 2, 2, 5),
-    "paper": MnistPlan(60_000, 60_000, 60_000, 10_000, 60, 10, 20, 50),
+    "smoke": MnistPlan(300, 300, 300, 20, 1, 1, 1, 1, 1),
+    "small": MnistPlan(60_000, 10_000, 5_000, 10_000, 12, 2, 10, 5, 5),
+    "paper": MnistPlan(60_000, 60_000, 60_000, 10_000, 60, 10, 20, 20, 50),
 }
 
 
@@ -155,7 +162,8 @@ def score(candidate: MnistCandidate, task: Task) -> dict[str, Any]:
     """Returns the accuracy of one trained model under its masks, and pictures of a circuit."""
     model = candidate.train(task)
     if isinstance(model, ConvAC):
-        return {BITS: float(model.bits_per_dimension(task.test[of_pixels(0.0)]).mean())}
+        complete = task.test[of_pixels(0.0)][: candidate.n_test]
+        return {BITS: float(model.bits_per_dimension(complete).mean())}
     digits = task.test_digits[: candidate.n_test]
     found: dict[str, Any] = {
         name: float(np.mean(model.predict(task.test[name][: candidate.n_test]) == digits))
@@ -188,7 +196,7 @@ def _density(task: Task) -> ConvAC:
 
 
 def _trained_on(task: Task, masks: Masks) -> Classifier:
-    return LeNet(task.plan.network_epochs, masks).fit(*task.few)
+    return LeNet(task.plan.figure_epochs, masks).fit(*task.few)
 
 
 def _trained_on_all(task: Task) -> Classifier:
@@ -226,14 +234,14 @@ MODELS: dict[str, Callable[[], MnistCandidate]] = {
     NEIGHBOURS: lambda: MnistCandidate(lambda task: NearestObserved().fit(task.train, task.train_digits)),
     ZERO: lambda: MnistCandidate(lambda task: Imputed(task.lenet, np.zeros((SIDE, SIDE)))),
     MEAN: lambda: MnistCandidate(lambda task: Imputed(task.lenet, task.train.mean(axis=0))),
+    CONDITIONAL: lambda: MnistCandidate(_after_circuit, SOME_MASKS, n_test=N_SOME),
     MIXED: lambda: MnistCandidate(_trained_on_all),
+    MIWAE: lambda: MnistCandidate(_after_miwae, MANY_MISSING, n_test=N_FEW),
     SHORT: lambda: MnistCandidate(partial(_short_circuit, max_dropped=0.9), SOME_MASKS),
     COMPLETE: lambda: MnistCandidate(partial(_short_circuit, max_dropped=0.0), SOME_MASKS),
-    DENSITY: lambda: MnistCandidate(_density),
-    CONDITIONAL: lambda: MnistCandidate(_after_circuit, SOME_MASKS),
-    MIWAE: lambda: MnistCandidate(_after_miwae, MANY_MISSING, n_test=500),
+    DENSITY: lambda: MnistCandidate(_density, n_test=N_SOME),
     **{
-        name: partial(MnistCandidate, partial(_trained_on, masks=masks))
+        name: partial(MnistCandidate, partial(_trained_on, masks=masks), n_test=N_SOME)
         for name, masks in _figure_3().items()
     },
 }
@@ -264,4 +272,5 @@ EXPERIMENT = Experiment(
             for rival in (NEIGHBOURS, ZERO, MEAN, CONDITIONAL, MIWAE)
         ),
     ],
+    version=2,  # all test images, and longer trainings
 )

@@ -146,6 +146,7 @@ def test_conditional_moments_and_quantiles_equal_quadrature(name, of_class):
     x[:, 1], observed[:, 1] = GRID, True
     curve = log_density(circuit, Incomplete(x, observed), of_class) - log_density(circuit, batch, of_class)
     curve, step = curve.exp(), GRID[1] - GRID[0]
+    assert curve.sum().item() * step == pytest.approx(1.0, abs=QUADRATURE)  # the marginal is the integral
     mean = (curve * GRID).sum() * step
     variance = (curve * (GRID - mean).square()).sum() * step
     given = {"of_class": of_class}
@@ -297,6 +298,7 @@ def test_the_gradient_of_a_sum_is_that_of_finite_differences():
     torch.testing.assert_close(found, expected, rtol=EXACT, atol=EXACT)
     direct = torch.logsumexp(x.unsqueeze(-1) + weights.log().unsqueeze(1), dim=2)
     torch.testing.assert_close(total(x, weights), direct, rtol=EXACT, atol=EXACT)
+    assert torch.autograd.gradcheck(total, (x, weights))
 
 
 def test_weights_that_are_set_are_the_weights():
@@ -316,6 +318,17 @@ def test_permuting_the_channels_of_a_level_changes_nothing():
         following = circuit.sums[1] if len(circuit.sums) > 1 else circuit.root
         following.logits.copy_(following.logits[:, order])
     torch.testing.assert_close(circuit(batch), before, rtol=EXACT, atol=EXACT)
+
+
+def test_permuting_columns_together_with_their_leaves_and_weights_changes_nothing():
+    circuit, permuted = random_circuit("shallow"), random_circuit("shallow")
+    batch, order = some_masks(circuit, 5), torch.tensor([2, 0, 3, 1])
+    with torch.no_grad():
+        permuted.leaves.theta.copy_(circuit.leaves.theta.unflatten(1, (2, 4))[:, :, order].flatten(1))
+        permuted.sums[0].logits.copy_(circuit.sums[0].logits[order])
+    moved = Incomplete(batch.x[:, order], batch.observed[:, order])
+    assert not torch.allclose(permuted(batch), circuit(batch))
+    torch.testing.assert_close(permuted(moved), circuit(batch), rtol=EXACT, atol=EXACT)
 
 
 def test_large_log_densities_keep_the_differences_between_classes_in_float32():

@@ -57,8 +57,10 @@ class LogMatmulExp(torch.autograd.Function):
         ctx.save_for_backward(scaled, inputs[1], total)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         """Returns the gradients of the inputs and the weights."""
+        if gradients[0] is None:  # the result was not used
+            return None, None
         scaled, weights, total = ctx.saved_tensors
         ratio = gradients[0] / total
         of_x = torch.bmm(ratio, weights.mT).mul_(scaled) if ctx.needs_input_grad[0] else None
