@@ -11,10 +11,11 @@ import halfseen
 from halfseen import AutoImputer, GaussianImputer, MeanImputer
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race, auto_imputer
-from halfseen.estimators._budget import Cost, TimeBudget, seconds_per_row, too_costly
+from halfseen.estimators._costs import Cost, seconds_per_row, too_costly
 from halfseen.estimators._hidden_cells import compare_hidden
 from halfseen.estimators._stacking import Answers, LevelLoss, NumberLoss, _crps, find_sharpness, find_weights
 from halfseen.models.tabular_stack import TabularStack
+from halfseen.training.time_limit import TimeBudget
 
 SIMPLE = ["mean", "gaussian"]
 

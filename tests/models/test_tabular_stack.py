@@ -7,7 +7,7 @@ from tolerances import FAILURE_RATE
 
 from halfseen._random import row_keys
 from halfseen.data.incomplete import Incomplete
-from halfseen.models.tabular_stack import TabularStack, _weighted_quantiles, mixture_levels
+from halfseen.models.tabular_stack import TabularStack, WeightedAtoms
 
 
 class Normal:
@@ -65,7 +65,7 @@ def test_draws_follow_the_mixture_and_belong_to_rows():
 def test_weighted_quantiles_of_equal_weights_are_ordinary_ones():
     atoms = torch.randn(40, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     levels = torch.tensor([0.03, 0.4, 0.9], dtype=torch.float64)[:, None].expand(-1, 5)
-    found = _weighted_quantiles(atoms, torch.full((40,), 1 / 40, dtype=torch.float64), levels)
+    found = WeightedAtoms.of(atoms, torch.full((40,), 1 / 40, dtype=torch.float64)).quantiles(levels)
     expected = np.quantile(atoms.numpy(), [0.03, 0.4, 0.9], axis=0, method="hazen")
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9)
 
@@ -96,14 +96,15 @@ def test_levels_and_quantiles_of_atoms_are_inverse_and_equal_atoms_share_their_p
     atoms = torch.tensor([0.0, 0.0, 1.0, 3.0], dtype=torch.float64)[:, None]
     shares = torch.tensor([0.3, 0.2, 0.4, 0.1], dtype=torch.float64)
     levels = torch.tensor([[0.5], [0.6], [0.9]], dtype=torch.float64)
-    values = _weighted_quantiles(atoms, shares, levels)
+    mixture = WeightedAtoms.of(atoms, shares)
+    values = mixture.quantiles(levels)
     half = torch.full_like(values, 0.5)
-    torch.testing.assert_close(mixture_levels(atoms, shares, values, half)[:2], levels[:2])
+    torch.testing.assert_close(mixture.levels(values, half)[:2], levels[:2])
     zero = torch.zeros(3, 1, dtype=torch.float64)
     uniforms = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)
-    found = mixture_levels(atoms, shares, zero, uniforms)[:, 0]
+    found = mixture.levels(zero, uniforms)[:, 0]
     torch.testing.assert_close(found, torch.tensor([0.0, 0.25, 0.5], dtype=torch.float64))
-    beyond = mixture_levels(atoms, shares, zero + torch.tensor([[-1.0], [9.0], [9.0]]), uniforms)[:, 0]
+    beyond = mixture.levels(zero + torch.tensor([[-1.0], [9.0], [9.0]]), uniforms)[:, 0]
     torch.testing.assert_close(beyond, torch.tensor([0.0, 0.975, 0.95], dtype=torch.float64))
 
 
@@ -111,5 +112,5 @@ def test_levels_are_probabilities_though_sums_of_shares_are_rounded():
     shares = torch.full((60,), 1 / 60, dtype=torch.float64)  # their sum is above 1
     assert shares.cumsum(dim=0)[-1] > 1.0
     one = torch.ones(1, 1, dtype=torch.float64)
-    found = mixture_levels(one.expand(60, 1), shares, one, one)
+    found = WeightedAtoms.of(one.expand(60, 1), shares).levels(one, one)
     assert found.item() == 1.0

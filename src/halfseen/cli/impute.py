@@ -10,17 +10,17 @@ import pyarrow as pa
 import halfseen
 from halfseen.cli.applying import load_model, naming, read_new_rows
 from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_atomically
-from halfseen.cli.deadline import Deadline
 from halfseen.cli.errors import debugging, explain_error, is_expected
 from halfseen.cli.impute_report import Work, make_page
 from halfseen.cli.impute_request import ImputeRequest, build_imputer, read_overrides
+from halfseen.cli.impute_time import seconds_for_fit
 from halfseen.cli.methods import method_of
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
 from halfseen.cli.sources import plan_outputs, read_all
 from halfseen.cli.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
 from halfseen.estimators.catalogue import find_method
-from halfseen.training.time_limit import time_limit
+from halfseen.training.time_limit import TimeBudget, time_limit
 
 _SHOWN_NAMES = 6
 
@@ -36,18 +36,18 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
         The reporter of progress.
     """
     limited = request.method == "auto" and request.saved is None
-    deadline = Deadline(request.max_seconds) if limited else Deadline()
+    budget = TimeBudget(request.max_seconds) if limited else TimeBudget()
     planned = [(request.source, request.output)]
     if not request.in_place:
         planned = plan_outputs(request.source, request.output, "imputed", request.output_format)
     if len(planned) > 1:
-        _impute_several(request, planned, reporter, deadline)
-        reporter.show("done", f"in {deadline.elapsed:.1f} s", "bold green")
+        _impute_several(request, planned, reporter, budget)
+        reporter.show("done", f"in {budget.elapsed:.1f} s", "bold green")
         return
     request = replace(request, source=planned[0][0], output=planned[0][1])
     _check_targets(request)
     with reporter.noting_warnings():
-        work = _fit(request, reporter, deadline) if request.saved is None else _load(request, reporter)
+        work = _fit(request, reporter, budget) if request.saved is None else _load(request, reporter)
         with naming(work.file.source) if work.rows is not None else nullcontext():
             completed = _complete(request, reporter, work.imputer, work.table)
         whole = completed if work.rows is None else [work.rows.completed(one) for one in completed]
@@ -59,15 +59,15 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
             reporter.show("model", request.model)
         if request.report is not None:
             with _after_the_table("the report", request):
-                page = make_page(request, reporter, work, completed, deadline)
+                page = make_page(request, reporter, work, completed, budget)
                 with write_atomically(request.report) as target:
                     target.write(page.encode("utf-8"))
             reporter.show("report", request.report)
-    reporter.show("done", f"in {deadline.elapsed:.1f} s", "bold green")
+    reporter.show("done", f"in {budget.elapsed:.1f} s", "bold green")
 
 
 def _impute_several(
-    request: ImputeRequest, planned: Sequence[tuple[str, str]], reporter: Reporter, deadline: Deadline
+    request: ImputeRequest, planned: Sequence[tuple[str, str]], reporter: Reporter, budget: TimeBudget
 ) -> None:
     """Impute several files by one imputer: a saved one, or one that is fitted to all of them together."""
     if request.report is not None:
@@ -79,7 +79,7 @@ def _impute_several(
         check_writable(request.model)
     with reporter.noting_warnings():
         if request.saved is None:
-            imputer = _fit_together(request, [source for source, _ in planned], reporter, deadline)
+            imputer = _fit_together(request, [source for source, _ in planned], reporter, budget)
         else:
             imputer = _load_imputer(request, reporter)
         for one in each:
@@ -95,30 +95,30 @@ def _impute_several(
 
 
 def _fit_together(
-    request: ImputeRequest, sources: Sequence[str], reporter: Reporter, deadline: Deadline
+    request: ImputeRequest, sources: Sequence[str], reporter: Reporter, budget: TimeBudget
 ) -> Any:
     """Return an imputer that is fitted to the rows of all files."""
     overrides = read_overrides(request)
     file = read_all(sources, lambda source: _read(replace(request, source=source), overrides, reporter))
     unit = find_method(request.method).steps or "step"
-    title, seconds = f"{request.named_method}, {file.source}", deadline.of_fit(report=False)
+    title, seconds = f"{request.named_method}, {file.source}", seconds_for_fit(budget, report=False)
     with reporter.progress("fitting", title, unit) as callback, time_limit(seconds):
         imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
     imputer.reading_ = describe_reading(file)
     return imputer
 
 
-def _fit(request: ImputeRequest, reporter: Reporter, deadline: Deadline) -> Work:
+def _fit(request: ImputeRequest, reporter: Reporter, budget: TimeBudget) -> Work:
     """Read a file and fit an imputer to it."""
     file = _read(request, read_overrides(request), reporter)
     check_cells(file.table, request.output, request.output_format)
     unit = find_method(request.method).steps or "step"
     kept = nullcontext() if request.checkpoint is None else halfseen.checkpoints(request.checkpoint)
-    limit = time_limit(deadline.of_fit(report=request.report is not None))
+    limit = time_limit(seconds_for_fit(budget, report=request.report is not None))
     with kept, reporter.progress("fitting", request.named_method, unit) as callback, limit:
-        before = deadline.elapsed
+        before = budget.elapsed
         imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
-        seconds = deadline.elapsed - before
+        seconds = budget.elapsed - before
     _show_kinds(imputer.schema_.columns, reporter)
     if hasattr(imputer, "reason_"):
         reporter.show("chosen", imputer.reason_)

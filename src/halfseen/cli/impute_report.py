@@ -9,11 +9,12 @@ import pyarrow as pa
 
 import halfseen
 from halfseen.cli.applying import NewRows
-from halfseen.cli.deadline import Deadline, choose_shown
 from halfseen.cli.impute_request import ImputeRequest, build_imputer
+from halfseen.cli.impute_time import choose_shown
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableFile
 from halfseen.data.skip_rules import why_empty
+from halfseen.training.time_limit import TimeBudget
 
 EVALUATED_ROWS, EVALUATED_RATE, EVALUATION_REPEATS = 1000, 0.1, 3
 """The self-evaluation of a report: rows that take part, the share of cells hidden, and how often."""
@@ -42,7 +43,7 @@ def make_page(
     reporter: Reporter,
     work: Work,
     completed: Sequence[pa.Table],
-    deadline: Deadline,
+    budget: TimeBudget,
 ) -> str:
     """Return the report; its packages are imported here, for who has not installed them."""
     from halfseen.report.render import render
@@ -50,11 +51,11 @@ def make_page(
 
     imputer, table = work.imputer, work.table
     with reporter.progress("drawing", "draws and intervals for the report"):
-        shown, answers = _ask_for_pictures(request, imputer, table, deadline)
+        shown, answers = _ask_for_pictures(request, imputer, table, budget)
         filled, draws = completed[0], answers.draws
         if request.draws is not None:
             filled, draws = imputer.transform(table), [shown.take(one) for one in completed]
-    check = _check_fill(request, reporter, work, deadline)
+    check = _check_fill(request, reporter, work, budget)
     summary = summarize(
         table,
         filled,
@@ -67,7 +68,7 @@ def make_page(
         left=why_empty(imputer.schema_.columns),
         method=work.method,
         command=request.command,
-        seconds=deadline.elapsed,
+        seconds=budget.elapsed,
         notes=reporter.notes,
         source=Path(work.file.source).name,
         seed=getattr(imputer, "seed_", request.seed),
@@ -96,7 +97,7 @@ class _Pictured:
 
 
 def _ask_for_pictures(
-    request: ImputeRequest, imputer: Any, table: pa.Table, deadline: Deadline
+    request: ImputeRequest, imputer: Any, table: pa.Table, budget: TimeBudget
 ) -> tuple[Any, _Pictured]:
     """Return the cells that are shown, of a large table a sample, and what the imputer says of their rows."""
 
@@ -106,7 +107,7 @@ def _ask_for_pictures(
         low, high = imputer.interval(some, level=request.level)
         return _Pictured(draws, low, high, imputer.top_probabilities(some))
 
-    shown = choose_shown(table, ask, deadline, request.seed)
+    shown = choose_shown(table, ask, budget, request.seed)
     return shown, ask(shown.take(table))
 
 
@@ -120,7 +121,7 @@ def _structure(imputer: Any) -> dict[str, Any] | None:
     return summarize_structure(structure, [column.name for column in imputer.schema_ if column.modelled])
 
 
-def _check_fill(request: ImputeRequest, reporter: Reporter, work: Work, deadline: Deadline) -> Any:
+def _check_fill(request: ImputeRequest, reporter: Reporter, work: Work, budget: TimeBudget) -> Any:
     """Return how well hidden known values are filled.
 
     If values were hidden to choose the method, the check is made of these. A saved model is not fitted again.
@@ -139,7 +140,7 @@ def _check_fill(request: ImputeRequest, reporter: Reporter, work: Work, deadline
     with reporter.progress("checking", "hidden known values"):
         return check_known_values(
             work.table, work.imputer.schema_.columns, build if work.rows is None else None, work.imputer,
-            seconds=work.seconds, max_seconds=min(MAX_SECONDS, deadline.left / 2),
+            seconds=work.seconds, max_seconds=min(MAX_SECONDS, budget.left / 2),
             settings=work.file.settings, seed=request.seed, level=request.level,
         )  # fmt: skip
 

@@ -1,6 +1,5 @@
 """The base class of all imputers: everything except the model."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -227,14 +226,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """
         read = self._read(X, reset=False)
         model = self._answers
-        if model is None:
-            return {}
         found = {
             c: np.empty((read.table.n_rows, len(column.levels)))
             for c, column in enumerate(self._modelled)
             if column.levels is not None
         }
-        if not found:
+        if model is None or not found:
             return {}
         size = rows_at_once(self._width + max(answer.shape[1] for answer in found.values()))
         for start in range(0, read.table.n_rows, size):
@@ -331,11 +328,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     @property
     def _width(self) -> int:
         """An upper bound on the number of features per row, for planning memory."""
-        most = [MAX_INDICATORS + 1 if column.kind != "ordinal" else math.inf for column in self._modelled]
-        return sum(
-            int(min(len(column.levels or "1"), many))
-            for column, many in zip(self._modelled, most, strict=True)
-        )
+        sizes = [(column.kind, len(column.levels or "1")) for column in self._modelled]
+        return sum(n if kind == "ordinal" else min(n, MAX_INDICATORS + 1) for kind, n in sizes)
 
     def _parts(self, rows: npt.NDArray[np.int64], n_draws: int = 1) -> Iterator[npt.NDArray[np.int64]]:
         """Yields chunks of rows that fit into the memory budget."""
@@ -376,37 +370,27 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     def _derived_ends(self, read: ReadTable, ends: tuple[float, float]) -> Sequence[Any]:
         """Returns the ends of the intervals of derived cells, from draws of the columns they follow from."""
-        keys, rules, columns = (
-            row_keys(read.codes.to_array(), self.seed_),
-            self._rules(read),
-            self.schema_.columns,
-        )
+        keys, rules = row_keys(read.codes.to_array(), self.seed_), self._rules(read)
         drawn = self._by_chunk(
             read, DERIVED_DRAWS, lambda model, codes, rows: model.draws(codes, keys[rows], DERIVED_DRAWS)
         )
-        cells = [derive(columns, read, one, rules.empty_cells(one)) for one in drawn]
+        cells = [derive(self.schema_.columns, read, one, rules.empty_cells(one)) for one in drawn]
         point = self._point(read)
-        return enclose(derive(columns, read, point, rules.empty_cells(point)), cells, ends)
+        return enclose(derive(self.schema_.columns, read, point, rules.empty_cells(point)), cells, ends)
 
     def _rules(self, read: ReadTable) -> Applicability:
         return Applicability.of(self.schema_.columns, read.table, read.missing)
 
     def _find_rules_and_announce(self, read: ReadTable) -> None:
         """Adds the skip rules found in a data frame to the schema, and warns about columns left empty."""
-        named = read.table.named and self._may_have_rules
+        named = read.table.named and not self._takes_images
         found = find_rules(self.schema_.columns, read.missing, read.codes) if named else {}
         self.schema_ = Schema(
             tuple(replace(c, skip=found[c.name]) if c.name in found else c for c in self.schema_)
         )
-        for sentence in announcements(self.schema_.columns, named=read.table.named):
+        left = announcements(self.schema_.columns, named=read.table.named)
+        for sentence in [*left, *rule_announcements(self._rules(read), found)]:
             warn_user(sentence)
-        for sentence in rule_announcements(self._rules(read), found):
-            warn_user(sentence)
-
-    @property
-    def _may_have_rules(self) -> bool:
-        """Whether skip rules are searched for."""
-        return True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

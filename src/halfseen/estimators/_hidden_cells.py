@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy.special import betainc
 
 from halfseen.data.schema import Column
-from halfseen.estimators._race import LEVELS, Race, RaceTask
+from halfseen.estimators._race import Race, RaceTask
+from halfseen.models.tabular_stack import WeightedAtoms
 
 Floats = npt.NDArray[np.float64]
 Cells = tuple[Floats, Floats, Floats]
@@ -93,15 +95,9 @@ def _compare_levels(
     return ColumnLosses((point != truth).astype(np.float64), (usual != truth).astype(np.float64))
 
 
-def _ranks(truth: Floats, atoms: Floats) -> Floats:
-    """Returns the probabilities (2, N) of less than the truth (N) and of up to it, by quantiles (N, K).
-
-    Between two quantiles they are equal and linear; a value that is itself a quantile has probability.
-    """
-    n_levels = len(LEVELS)
-    less, most = (atoms < truth[:, None]).sum(axis=1), (atoms <= truth[:, None]).sum(axis=1)
-    rows, left = np.arange(len(truth)), np.clip(less - 1, 0, n_levels - 2)
-    low, high = atoms[rows, left], atoms[rows, left + 1]
-    share = np.clip((truth - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
-    between = np.where(less == 0, 0.0, np.where(less == n_levels, 1.0, (left + 0.5 + share) / n_levels))
-    return np.where(most > less, [less / n_levels, most / n_levels], between)
+def _ranks(truth: Floats, quantiles: Floats) -> Floats:
+    """Returns the probabilities (2, N) of less than the truth (N) and of up to it, by quantiles (N, K)."""
+    n_levels = quantiles.shape[1]
+    shares = torch.full((n_levels,), 1.0 / n_levels, dtype=torch.float64)
+    atoms = WeightedAtoms.of(torch.from_numpy(quantiles).T, shares)
+    return torch.cat(atoms.bounds(torch.from_numpy(truth)[None])).numpy()

@@ -14,12 +14,12 @@ from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.estimators._base import BaseImputer
-from halfseen.estimators._budget import Cost, TimeBudget, seconds_per_row
+from halfseen.estimators._costs import Cost, seconds_per_row
 from halfseen.estimators._stacking import Answers, find_weights
 from halfseen.estimators._table import rows_at_once
 from halfseen.missingness.learned import Learned
 from halfseen.models.tabular import TabularCompletion
-from halfseen.training.time_limit import time_limit
+from halfseen.training.time_limit import TimeBudget, time_limit
 
 Floats = npt.NDArray[np.float64]
 

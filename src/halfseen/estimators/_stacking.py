@@ -27,7 +27,7 @@ import scipy.special
 import torch
 
 from halfseen._random import torch_generator
-from halfseen.models.tabular_stack import mixture_levels
+from halfseen.models.tabular_stack import WeightedAtoms
 
 Floats = npt.NDArray[np.float64]
 
@@ -193,7 +193,7 @@ def find_sharpness(columns: Sequence[Answers], weights: Floats, seed: int) -> fl
             kept = shares > 0
             truth = torch.from_numpy(answers.truth)[None]
             uniforms = torch.rand(truth.shape, dtype=torch.float64, generator=generator)
-            levels.append(mixture_levels(atoms[kept], shares[kept], truth, uniforms)[0].numpy())
+            levels.append(WeightedAtoms.of(atoms[kept], shares[kept]).levels(truth, uniforms)[0].numpy())
     found = np.concatenate(levels) if levels else np.zeros(0)
     if len(found) < FEWEST_LEVELS:
         return 1.0

@@ -11,7 +11,7 @@ from torch import Tensor
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race
 from halfseen.estimators._base import BaseImputer
-from halfseen.estimators._budget import TimeBudget, too_costly
+from halfseen.estimators._costs import too_costly
 from halfseen.estimators._hidden_cells import HiddenCells, compare_hidden
 from halfseen.estimators._members import make_member, members_state, restore_members
 from halfseen.estimators._parameters import check_number, check_whole
@@ -21,7 +21,7 @@ from halfseen.estimators.catalogue import CATALOGUE, Family, find_method
 from halfseen.estimators.imputers import GaussianImputer
 from halfseen.models.tabular import TabularCompletion
 from halfseen.models.tabular_stack import GRID, TabularStack
-from halfseen.training.time_limit import seconds_left, time_limit
+from halfseen.training.time_limit import TimeBudget, seconds_left, time_limit
 
 CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 150, "mixture": 150, "circuit": 150, "miwae": 500}
 """The default candidates, simplest first, and the number of rows from which each takes part."""

@@ -324,10 +324,6 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
         return model
 
     @property
-    def _may_have_rules(self) -> bool:
-        return False
-
-    @property
     def _width(self) -> int:
         return self._floats_per_image(self._structure(1))
 

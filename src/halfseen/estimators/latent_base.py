@@ -154,10 +154,6 @@ class BaseLatentImputer(BaseImputer):
     def _takes_images(self) -> bool:
         return self.image_shape is not None
 
-    @property
-    def _may_have_rules(self) -> bool:
-        return not self._takes_images
-
     def _fit_codes(self, codes: Incomplete) -> None:
         self.model_ = self.sampler_ = None
         if not self._modelled:

@@ -89,8 +89,8 @@ class TabularStack:
         mixed = self._mixed(levels)
         if mixed:
             asked = torch.from_numpy(sharpened(np.array(probabilities), self.sharpness))
-            for c, (atoms, shares) in zip(mixed, self._atoms(codes, mixed), strict=True):
-                result[..., c] = _weighted_quantiles(atoms, shares, asked[:, None].expand(-1, len(codes)))
+            for c, atoms in zip(mixed, self._atoms(codes, mixed), strict=True):
+                result[..., c] = atoms.quantiles(asked[:, None].expand(-1, len(codes)))
             if len(probabilities) == 2 and probabilities[1] - probabilities[0] > 0.5:
                 result[0] = torch.minimum(result[0], point)
                 result[1] = torch.maximum(result[1], point)
@@ -123,11 +123,11 @@ class TabularStack:
             return
         mine, width = keys[rows.numpy()], drawn.shape[-1]
         noise = [row_uniforms(mine, s, width, LEVEL_STREAM) for s in range(len(drawn))]
-        for c, (atoms, shares) in zip(mixed, self._atoms(codes[rows], mixed), strict=True):
+        for c, atoms in zip(mixed, self._atoms(codes[rows], mixed), strict=True):
             uniforms = torch.from_numpy(np.stack([one[:, c] for one in noise]))
-            levels = mixture_levels(atoms, shares, drawn[:, rows, c], uniforms)
+            levels = atoms.levels(drawn[:, rows, c], uniforms)
             asked = torch.from_numpy(sharpened(levels.numpy(), self.sharpness))
-            drawn[:, rows, c] = _weighted_quantiles(atoms, shares, asked)
+            drawn[:, rows, c] = atoms.quantiles(asked)
 
     def _levels(self, codes: Incomplete) -> set[int]:
         """Returns the columns that have levels; one row shows them."""
@@ -137,13 +137,13 @@ class TabularStack:
         """Returns the columns of numbers that have several models."""
         return [c for c in range(self.weights.shape[1]) if c not in levels and self._n_models(c) > 1]
 
-    def _atoms(self, codes: Incomplete, columns: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields, for each column, values (A, N) that stand for its mixture, and their probabilities (A)."""
+    def _atoms(self, codes: Incomplete, columns: Sequence[int]) -> Iterator["WeightedAtoms"]:
+        """Yields, for each column, the quantiles of its models, with their weights."""
         used = [m for m in range(len(self.models)) if (self.weights[m, columns] > 0).any()]
         grids = [self.models[m].quantiles(codes, GRID)[..., columns] for m in used]
         for i, c in enumerate(columns):
             shares = np.repeat(self.weights[used, c] / len(GRID), len(GRID))
-            yield torch.cat([grid[..., i] for grid in grids]), torch.from_numpy(shares)
+            yield WeightedAtoms.of(torch.cat([grid[..., i] for grid in grids]), torch.from_numpy(shares))
 
     def _n_models(self, column: int) -> int:
         return int((self.weights[:, column] > 0).sum())
@@ -163,40 +163,60 @@ def sharpened(levels: Floats, sharpness: float) -> Floats:
     return found
 
 
-def mixture_levels(atoms: Tensor, shares: Tensor, values: Tensor, uniforms: Tensor) -> Tensor:
-    """Returns the probability (S, N) that a mixture of atoms (A, N) is lower than values (S, N).
+@dataclass(frozen=True)
+class WeightedAtoms:
+    """The distributions of N cells by A values with probabilities; their functions are linear between values.
 
-    It is linear between atoms with the probabilities `shares` (A), and random among equal atoms and beyond
-    the first and the last, by `uniforms` (S, N): the levels of draws of the mixture are then uniform.
+    Shapes
+    ------
+    values, mass : (A, N), values in ascending order, and their probabilities
+    middle : (A, N), the level in the middle of each value
     """
-    ordered, mass, middle = _order(atoms, shares)
-    total = torch.cat([torch.zeros_like(mass[:1]), mass.cumsum(dim=0)])  # (A + 1, N), below each atom
-    rows, asked = ordered.T.contiguous(), values.T.contiguous()
-    first, last = (torch.searchsorted(rows, asked, right=right).T for right in (False, True))
-    above = first.clamp(1, len(atoms) - 1)
-    low, high = ordered.gather(0, above - 1), ordered.gather(0, above)
-    share = ((values - low) / (high - low).clamp(min=1e-300)).clamp(0.0, 1.0)
-    between = middle.gather(0, above - 1) * (1 - share) + middle.gather(0, above) * share
-    outside = torch.where(first == 0, uniforms * middle[:1], 1.0 - uniforms * (1.0 - middle[-1:]))
-    between = torch.where((first == 0) | (first == len(atoms)), outside, between)
-    below, up_to = total.gather(0, first), total.gather(0, last)
-    levels = torch.where(last > first, below + uniforms * (up_to - below), between)
-    return levels.clamp(0.0, 1.0)  # sums of probabilities are rounded
+
+    values: Tensor
+    mass: Tensor
+    middle: Tensor
+
+    @classmethod
+    def of(cls, atoms: Tensor, shares: Tensor) -> "WeightedAtoms":
+        """Creates them from values (A, N) in any order, with the probabilities (A)."""
+        values, order = atoms.sort(dim=0)
+        mass = shares[order]
+        return cls(values, mass, mass.cumsum(dim=0) - mass / 2)
+
+    def bounds(self, asked: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the probabilities (S, N) of less than the values asked for (S, N), and of up to them.
+
+        They differ where atoms are equal to the value. Beyond the first and the last atom, they are 0 and 1.
+        """
+        total = torch.cat([torch.zeros_like(self.mass[:1]), self.mass.cumsum(dim=0)])  # (A + 1, N)
+        rows, columns = self.values.T.contiguous(), asked.T.contiguous()
+        first, last = (torch.searchsorted(rows, columns, right=right).T for right in (False, True))
+        above = first.clamp(1, len(self.values) - 1)
+        between = _interpolate(asked, self.values, self.middle, above)
+        between = torch.where(first == 0, 0.0, torch.where(first == len(self.values), 1.0, between))
+        below, up_to = (torch.where(last > first, total.gather(0, place), between) for place in (first, last))
+        return below.clamp(0.0, 1.0), up_to.clamp(0.0, 1.0)  # sums of probabilities are rounded
+
+    def levels(self, asked: Tensor, uniforms: Tensor) -> Tensor:
+        """Returns levels (S, N) of values (S, N), which are uniform if the values are drawn.
+
+        Levels are random, by `uniforms` (S, N), among equal atoms and beyond the first and the last.
+        """
+        below, up_to = self.bounds(asked)
+        levels = below + uniforms * (up_to - below)
+        levels = torch.where(asked < self.values[:1], uniforms * self.middle[:1], levels)
+        beyond = 1.0 - uniforms * (1.0 - self.middle[-1:])
+        return torch.where(asked > self.values[-1:], beyond, levels)
+
+    def quantiles(self, levels: Tensor) -> Tensor:
+        """Returns quantiles (Q, N) at levels (Q, N)."""
+        above = torch.searchsorted(self.middle.T.contiguous(), levels.T.contiguous()).T
+        return _interpolate(levels, self.middle, self.values, above.clamp(1, len(self.values) - 1))
 
 
-def _weighted_quantiles(atoms: Tensor, shares: Tensor, levels: Tensor) -> Tensor:
-    """Returns quantiles (Q, N) at levels (Q, N) of atoms (A, N) with probabilities (A), linear between."""
-    ordered, _, middle = _order(atoms, shares)
-    above = torch.searchsorted(middle.T.contiguous(), levels.T.contiguous()).T.clamp(1, len(atoms) - 1)
-    below = above - 1
-    start, stop = middle.gather(0, below), middle.gather(0, above)
-    share = ((levels - start) / (stop - start).clamp(min=1e-300)).clamp(0.0, 1.0)
-    low, high = ordered.gather(0, below), ordered.gather(0, above)
-    return low * (1 - share) + high * share
-
-
-def _order(atoms: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns atoms in their order, their probabilities, and the level in the middle of each, all (A, N)."""
-    ordered, order = atoms.sort(dim=0)
-    mass = shares[order]
-    return ordered, mass, mass.cumsum(dim=0) - mass / 2
+def _interpolate(asked: Tensor, x: Tensor, y: Tensor, above: Tensor) -> Tensor:
+    """Returns y (S, N) at x = `asked`, linear between the neighbours whose upper one is at `above`."""
+    low, high = x.gather(0, above - 1), x.gather(0, above)
+    share = ((asked - low) / (high - low).clamp(min=1e-300)).clamp(0.0, 1.0)
+    return y.gather(0, above - 1) * (1 - share) + y.gather(0, above) * share

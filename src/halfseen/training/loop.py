@@ -95,9 +95,8 @@ class TrainingSettings:
             if value is not None and not 0.0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value!r}.")
         if self.schedule not in get_args(Schedule):
-            raise ValueError(
-                f"schedule must be one of {', '.join(get_args(Schedule))}, got {self.schedule!r}."
-            )
+            names = ", ".join(get_args(Schedule))
+            raise ValueError(f"schedule must be one of {names}, got {self.schedule!r}.")
         if self.compile not in (True, False, "auto"):
             raise ValueError(f"compile must be True, False or 'auto', got {self.compile!r}.")
 
@@ -385,11 +384,9 @@ class _Run(Generic[ModuleT, RowsT]):
         if self.criterion is not None:
             facts["criterion"] = repr(self.criterion)
         entry = self.generator.get_state().numpy().tobytes()
-        weights = self.module.state_dict().items()
+        weights, objective = self.module.state_dict().items(), self.objective
         return facts | {
-            "objective": repr(self.objective)
-            if is_dataclass(self.objective)
-            else type(self.objective).__name__,
+            "objective": repr(objective) if is_dataclass(objective) else type(objective).__name__,
             "module": {name: f"{tuple(value.shape)} {value.dtype}" for name, value in weights},
             "train rows": len(self.train),
             "data": digest_rows(self.train) if self.path is not None or are_kept() else "",

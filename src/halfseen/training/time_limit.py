@@ -1,11 +1,43 @@
-"""A limit on the time of training: what is trained within it ends in good order when the time is over."""
+"""Time: a budget that is divided among tasks, and a limit at which training ends in good order."""
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 _end: ContextVar[float | None] = ContextVar("end of training", default=None)
+
+
+class TimeBudget:
+    """An amount of time that starts to run when the object is created.
+
+    Parameters
+    ----------
+    seconds : float
+        The amount of time; infinite by default.
+    clock : callable
+        Returns the current time in seconds.
+    """
+
+    def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = seconds
+        self.clock = clock
+        self.started = clock()
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds since the start."""
+        return self.clock() - self.started
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, at least 0."""
+        return max(0.0, self.seconds - self.elapsed)
+
+    def part(self, share: float) -> "TimeBudget":
+        """Returns a budget of a share of what is left."""
+        return TimeBudget(share * self.left, self.clock)
 
 
 @contextmanager
@@ -40,4 +72,4 @@ def is_over() -> bool:
 def seconds_left() -> float:
     """Returns the time that is left for training; without a limit it is infinite."""
     end = _end.get()
-    return float("inf") if end is None else end - time.monotonic()
+    return math.inf if end is None else end - time.monotonic()

@@ -125,8 +125,7 @@ class Circuit(nn.Module):
 
     def messages(self, batch: Incomplete) -> Messages:
         """Returns the log densities (R, N, M) of the regions at the bottom."""
-        terms = self.leaves(batch)
-        return self._at_regions(terms, torch.zeros(terms.shape[:2], dtype=torch.float64))
+        return self._at_regions(self.leaves(batch))
 
     @torch.no_grad()
     def responsibilities(self, batch: Incomplete, *, of_class: int | None = None) -> Tensor:
@@ -269,7 +268,7 @@ class Circuit(nn.Module):
             given the observed ones, which is hard to find; `local_modes` ascends from both.
         """
         observation, joint = self._observation, missing == "joint"
-        reached = self._up_best(self.leaves.best(batch) if joint else self.leaves(batch))
+        reached = self._up(self.leaves.best(batch) if joint else self.leaves(batch), best=True)
         best = (reached.log_likelihood + self.log_prior.to(reached.top.dtype)).max(dim=-1)
         components, tree = self._down(reached, best.indices, lambda scores: scores.argmax(dim=-1))
         values = (observation.mode if joint else observation.mean)(self.leaves.theta)
@@ -313,35 +312,28 @@ class Circuit(nn.Module):
     def _observation(self) -> ObservationModel:
         return self.leaves.observation
 
-    def _up(self, terms: Tensor) -> _Pass:
-        """Passes log densities of leaves (L, N, M) up to the root."""
-        shift = torch.zeros(terms.shape[:2], dtype=torch.float64)
-        messages = self._at_regions(terms, shift)
+    def _up(self, terms: Tensor, *, best: bool = False) -> _Pass:
+        """Passes log densities of leaves (L, N, M) up to the root, or only the best term of each sum."""
+        messages = self._at_regions(terms)
         inputs: list[Tensor | None] = []
         for layer, product in zip(self.sums, self.products, strict=True):
             inputs.append(messages.values if isinstance(layer, SumLayer) else None)
-            messages = product(layer(messages))
+            if best and isinstance(layer, SumLayer):
+                messages = Messages(layer.best(messages.values), messages.shift)
+            else:
+                messages = layer(messages)
+            messages = product(messages)
         # The trees are mixed: what their shifts have in common goes to the root's shift.
         common = messages.shift.amax(dim=0)  # (N)
         values = messages.values + (messages.shift - common).to(messages.values.dtype).unsqueeze(-1)
         top = values.movedim(0, 1).flatten(start_dim=1)  # (N, trees * channels)
+        if best:  # there are no shifts
+            return _Pass(inputs, top, self.root.best(top[None])[0], common)
         out = self.root(Messages(top[None], common[None]))
         return _Pass(inputs, top, out.values[0], out.shift[0])
 
-    def _up_best(self, terms: Tensor) -> _Pass:
-        """Does the same with the greatest term of each sum; there are no shifts."""
-        messages = self._at_regions(terms, torch.zeros(terms.shape[:2], dtype=torch.float64))
-        inputs: list[Tensor | None] = []
-        for layer, product in zip(self.sums, self.products, strict=True):
-            values = messages.values
-            inputs.append(values if isinstance(layer, SumLayer) else None)
-            if isinstance(layer, SumLayer):
-                values = layer.best(values)
-            messages = product(Messages(values, messages.shift))
-        top = messages.values.movedim(0, 1).flatten(start_dim=1)
-        return _Pass(inputs, top, self.root.best(top[None])[0], top.new_zeros(len(top)))
-
-    def _at_regions(self, terms: Tensor, shift: Tensor) -> Messages:
+    def _at_regions(self, terms: Tensor) -> Messages:
+        shift = torch.zeros(terms.shape[:2], dtype=torch.float64)
         if self._in_order:
             return Messages(terms, shift)
         return Messages(terms.index_select(0, self.regions), shift.index_select(0, self.regions))

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 
 from halfseen.cli import known_values
-from halfseen.cli.deadline import TRIED_ROWS, Deadline, choose_shown
+from halfseen.cli.impute_time import TRIED_ROWS, choose_shown, seconds_for_fit
+from halfseen.training.time_limit import TimeBudget
 
 
 class Clock:
-    """A clock that moves only when it is told to."""
+    """A clock that moves only when the test moves it."""
 
     now = 0.0
 
@@ -21,14 +22,14 @@ class Clock:
 
 def test_time_for_writing_and_for_the_report_is_kept():
     clock = Clock()
-    deadline = Deadline(100.0, clock)
+    budget = TimeBudget(100.0, clock)
     clock.now = 10.0  # for reading, and as much is kept for writing
-    assert deadline.left == 90.0
-    assert deadline.of_fit(report=False) == 80.0
-    assert deadline.of_fit(report=True) == 60.0
+    assert budget.left == 90.0
+    assert seconds_for_fit(budget, report=False) == 80.0
+    assert seconds_for_fit(budget, report=True) == 60.0
     clock.now = 200.0
-    assert (deadline.left, deadline.of_fit(report=True)) == (0.0, 20.0)
-    assert Deadline().of_fit(report=True) == math.inf
+    assert (budget.left, seconds_for_fit(budget, report=True)) == (0.0, 20.0)
+    assert seconds_for_fit(TimeBudget(), report=True) == math.inf
 
 
 @pytest.mark.parametrize(
@@ -42,8 +43,8 @@ def test_fewer_cells_are_shown_if_asking_for_all_would_take_too_long(seconds, n_
     def ask(some):
         clock.now += 0.01 * some.num_rows  # 10 seconds for all rows
 
-    deadline = Deadline(seconds + 0.01 * TRIED_ROWS, clock)
-    assert len(choose_shown(table, ask, deadline).rows) == n_shown
+    budget = TimeBudget(seconds + 0.01 * TRIED_ROWS, clock)
+    assert len(choose_shown(table, ask, budget).rows) == n_shown
 
 
 def test_the_report_of_a_choice_is_checked_on_the_values_that_were_hidden_for_it(call, tmp_path, monkeypatch):

@@ -1,40 +1,12 @@
-"""The time of a choice among methods: what is left of it, what a method took, and what it will take."""
+"""The time that methods take in a choice among them: measured on some rows, and expected for more."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-Clock = Callable[[], float]
-
-
-class TimeBudget:
-    """A time that runs out.
-
-    Parameters
-    ----------
-    seconds : float
-        The time, from now on.
-    clock : callable
-        Returns the current time in seconds.
-    """
-
-    def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
-        self.clock = clock
-        self.end = clock() + seconds
-
-    @property
-    def left(self) -> float:
-        """The seconds that are left, at least 0."""
-        return max(0.0, self.end - self.clock())
-
-    def part(self, share: float) -> "TimeBudget":
-        """Returns a budget of a share of what is left."""
-        return TimeBudget(share * self.left, self.clock)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a method took.
+    """The time that a method took.
 
     Parameters
     ----------
