@@ -26,9 +26,10 @@ standard error of an accuracy of 0.7 is 0.005 with 10,000 images, 0.010 with 2,0
 The paper shows its results as curves without numbers. The claims are those of the issue that asked for the
 experiment, which compares models where 75% of the pixels or more are missing. Three squares of 15 pixels
 hide 53% of the pixels on average; the comparisons there go beyond it. The weight of the likelihood, the
-learning rate and the shifts were chosen by short trainings that were scored on 1,000 test images, the
-greatest rate at which training leaves out pixels and the number of epochs on 3,000 held-out training
-images.
+learning rate and the shifts were chosen by short trainings that were scored on 1,000 test images. The
+greatest rate at which training leaves out pixels was compared with the default on held-out training images,
+without a clear difference after short trainings; it covers the rates of the test up to 95%. The number of
+epochs follows from the time.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,6 +61,7 @@ from halfseen.missingness.images import IIDPixels, Rectangles
 DATA_SET = "mnist"
 RATES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 SQUARES = tuple((n, width) for n in (1, 2, 3) for width in (7, 11, 15))
+MOST_DROPPED = 0.98  # of the pixels of an image in the training of the circuit
 N_SOME, N_FEW = 2_000, 500  # test images of models that take long to answer, and very long
 N_DRAWN = 8  # pictures of each digit that are kept
 N_SHOWN = 16  # channels of a level whose prototypes are kept
@@ -89,7 +91,7 @@ class MnistPlan:
 
 PLANS = {
     "smoke": MnistPlan(300, 300, 300, 20, 1, 1, 1, 1, 1),
-    "small": MnistPlan(60_000, 10_000, 5_000, 10_000, 12, 2, 10, 5, 5),
+    "small": MnistPlan(60_000, 10_000, 5_000, 10_000, 15, 2, 10, 5, 5),
     "paper": MnistPlan(60_000, 60_000, 60_000, 10_000, 60, 10, 20, 20, 50),
 }
 
@@ -180,8 +182,13 @@ def _pictures(model: ConvACClassifier) -> dict[str, npt.NDArray[np.float32]]:
 
 
 def _circuit(task: Task) -> ConvACClassifier:
-    model = ConvACClassifier(shifts=1, max_epochs=task.plan.circuit_epochs, random_state=0)
+    epochs = task.plan.circuit_epochs
+    model = ConvACClassifier(shifts=1, max_dropped=MOST_DROPPED, max_epochs=epochs, random_state=0)
     return model.fit(task.train, task.train_digits)
+
+
+def _neighbours(task: Task) -> Classifier:
+    return NearestObserved().fit(task.train, task.train_digits)
 
 
 def _short_circuit(task: Task, max_dropped: float) -> ConvACClassifier:
@@ -231,12 +238,12 @@ def _figure_3() -> dict[str, Masks]:
 
 MODELS: dict[str, Callable[[], MnistCandidate]] = {
     CIRCUIT: lambda: MnistCandidate(_circuit),
-    NEIGHBOURS: lambda: MnistCandidate(lambda task: NearestObserved().fit(task.train, task.train_digits)),
+    NEIGHBOURS: lambda: MnistCandidate(_neighbours, SOME_MASKS),
     ZERO: lambda: MnistCandidate(lambda task: Imputed(task.lenet, np.zeros((SIDE, SIDE)))),
     MEAN: lambda: MnistCandidate(lambda task: Imputed(task.lenet, task.train.mean(axis=0))),
     CONDITIONAL: lambda: MnistCandidate(_after_circuit, SOME_MASKS, n_test=N_SOME),
-    MIXED: lambda: MnistCandidate(_trained_on_all),
     MIWAE: lambda: MnistCandidate(_after_miwae, MANY_MISSING, n_test=N_FEW),
+    MIXED: lambda: MnistCandidate(_trained_on_all),
     SHORT: lambda: MnistCandidate(partial(_short_circuit, max_dropped=0.9), SOME_MASKS),
     COMPLETE: lambda: MnistCandidate(partial(_short_circuit, max_dropped=0.0), SOME_MASKS),
     DENSITY: lambda: MnistCandidate(_density, n_test=N_SOME),
