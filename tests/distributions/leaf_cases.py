@@ -5,11 +5,12 @@ import math
 import torch
 
 from halfseen.distributions.leaves import GaussianLeaf, LogNormalLeaf, SharedGaussianLeaf, StudentTLeaf
-from halfseen.distributions.leaves_counts import NegativeBinomialLeaf, PoissonLeaf
+from halfseen.distributions.leaves_counts import NegativeBinomialLeaf, PoissonLeaf, ZeroInflatedPoissonLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
 
 LOC, SCALE = torch.tensor([5.0, 20.0]).double(), torch.tensor([2.0, 8.0]).double()
+ZEROS = torch.tensor([0.2, 0.6]).double()
 MAX_COUNT = 3000
 GROUPS = [torch.tensor([2, 0, 1, 3]), torch.tensor([0, 1]), torch.tensor([1, 0, 2, 2, 0])]
 SHARES = [
@@ -27,6 +28,7 @@ CONTINUOUS = {
 COUNTS = {
     "poisson": lambda: PoissonLeaf(LOC, SCALE, LOC),
     "negative-binomial": lambda: NegativeBinomialLeaf(LOC, SCALE, LOC, torch.tensor([0.5, 4.0])),
+    "zero-inflated-poisson": lambda: ZeroInflatedPoissonLeaf(LOC, SCALE, LOC / (1 - ZEROS), ZEROS),
 }
 PIXELS = {
     "bernoulli": lambda: BernoulliLeaf(2),

@@ -26,7 +26,6 @@ from tolerances import EXACT, QUADRATURE
 from halfseen.data.links import inverse_softplus
 from halfseen.distributions.leaf import NumericLeaf, open_uniforms
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
-from halfseen.distributions.leaves_counts import NegativeBinomialLeaf, PoissonLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
 
@@ -98,8 +97,8 @@ def test_the_distribution_function_of_whole_values_is_the_cumulated_probability(
 def test_rounded_features_do_not_fall_below_their_count(name):
     """A standardised count in single precision is hardly ever whole again."""
     loc, scale = torch.tensor([10 / 3]).double(), torch.tensor([0.7]).double()
-    more = [loc, torch.ones(1)][: 1 + (name == "negative-binomial")]
-    leaf = (PoissonLeaf if name == "poisson" else NegativeBinomialLeaf)(loc, scale, *more)
+    more = [] if name == "poisson" else [torch.full((1,), 0.3)]
+    leaf = type(leaf_of(name))(loc, scale, loc, *more)
     x = ((torch.arange(60.0).double()[:, None] - loc) / scale).float()
     parameters = leaf.neutral_parameters()
     cumulated = leaf.log_prob(parameters, x).exp().cumsum(dim=0)

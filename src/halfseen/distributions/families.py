@@ -12,7 +12,7 @@ from halfseen.data.features import Block, FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaf import Leaf
 from halfseen.distributions.leaves import GaussianLeaf, LogNormalLeaf, SharedGaussianLeaf, StudentTLeaf
-from halfseen.distributions.leaves_counts import NegativeBinomialLeaf, PoissonLeaf
+from halfseen.distributions.leaves_counts import NegativeBinomialLeaf, PoissonLeaf, ZeroInflatedPoissonLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf
 
 RealFamily = Literal["gaussian", "shared-gaussian", "student-t"]
@@ -24,16 +24,18 @@ KINDS_OF_FAMILY: dict[str, tuple[str, ...]] = {
     "log-normal": ("positive",),
     "poisson": ("count",),
     "negative-binomial": ("count",),
+    "zero-inflated-poisson": ("count",),
     "categorical": ("binary", "categorical", "ordinal"),
     "ordinal": ("ordinal",),
 }
 """The families of columns of a table, and the kinds of columns that each may serve."""
 
-FAMILIES_OF_VALUES = ("log-normal", "poisson", "negative-binomial")
+FAMILIES_OF_VALUES = ("log-normal", "poisson", "negative-binomial", "zero-inflated-poisson")
 """The families that describe the values of a column themselves, so that its margin must be the identity."""
 
 MIN_TYPICAL = 1e-3  # of a count
 MIN_LOG_STD = 1e-3  # of a log-normal column whose values hardly differ
+ZEROS = (0.01, 0.99)  # of a typical probability that a count is zero beside the zeros of its Poisson part
 SHAPES = (0.1, 100.0)  # of a typical gamma distribution of rates: very uneven, almost Poisson
 UNSEEN = 0.5  # counts that every group of levels has beforehand, so that its log frequency is finite
 
@@ -140,6 +142,10 @@ def _numeric_leaf(family: str, numbers: _Numbers) -> Leaf:
             return PoissonLeaf(numbers.loc, numbers.scale, typical)
         case "negative-binomial":
             return NegativeBinomialLeaf(numbers.loc, numbers.scale, typical, shape)
+        case "zero-inflated-poisson":  # from mean and variance: rate + 1 = mean + variance / mean
+            rate = (typical + numbers.scale.square() / typical - 1.0).clamp(min=typical)
+            zeros = (1.0 - typical / rate).clamp(*ZEROS)
+            return ZeroInflatedPoissonLeaf(numbers.loc, numbers.scale, rate, zeros)
     return real_leaf(family, len(numbers.loc))
 
 

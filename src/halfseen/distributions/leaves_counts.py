@@ -1,4 +1,4 @@
-"""Likelihoods of columns of counts: Poisson, and negative binomial where counts vary more."""
+"""Likelihoods of columns of counts: Poisson, negative binomial where counts vary more, and many zeros."""
 
 import torch
 from scipy import special
@@ -210,6 +210,96 @@ class NegativeBinomialLeaf(CountLeaf):
     def _slope(self, parameters: Tensor, count: Tensor) -> Tensor:
         shape = self._shape(parameters)
         return (count + shape) / (self._mean_count(parameters) + shape)
+
+
+class ZeroInflatedPoissonLeaf(CountLeaf):
+    r"""Creates columns of counts :math:`k_j` with more zeros than a Poisson distribution has.
+
+    .. math:: p(k_j) = \pi_j \, [k_j = 0] + (1 - \pi_j) \frac{\lambda_j^{k_j} e^{-\lambda_j}}{k_j!}, \qquad
+              \lambda_j = \tau_j \, (10^{-6} + \log(1 + e^{a_j})), \quad
+              \pi_j = \sigma(\rho_j + b_j)
+
+    for network outputs :math:`(a, b)`, with the logistic function :math:`\sigma`. Draws carry a gradient by
+    the mean :math:`(1 - \pi) \lambda`, :math:`\partial_\mu k = e^{-\lambda} / p(0)` at zero and
+    :math:`1 / (1 - \pi)` elsewhere.
+
+    Parameters
+    ----------
+    loc, scale : Tensor
+        The map :math:`(J)` from features to counts, :math:`l` and :math:`c`.
+    typical : Tensor
+        A positive typical rate :math:`\tau` of each column, such as the mean of the counts above zero.
+    zeros : Tensor
+        A typical probability (J), above 0 and below 1, that a count is zero without being drawn;
+        :math:`\rho` is its logit.
+
+    Examples
+    --------
+    >>> one = torch.ones(1)
+    >>> leaf = ZeroInflatedPoissonLeaf(loc=0 * one, scale=one, typical=3 * one, zeros=0.5 * one)
+    >>> leaf.log_prob(leaf.neutral_parameters(), torch.tensor([0.0])).exp()
+    tensor([0.5249], dtype=torch.float64)
+    """
+
+    zeros: Tensor
+
+    def __init__(self, loc: Tensor, scale: Tensor, typical: Tensor, zeros: Tensor) -> None:
+        super().__init__(loc, scale, typical, per_column=2)
+        self.register_buffer("zeros", zeros.to(torch.float64))
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the log probability (*, J) of the counts."""
+        rate, gate, count = self._rate(parameters), self._gate(parameters), self._counts(x)
+        drawn = functional.logsigmoid(-gate) + count * rate.log() - rate - torch.lgamma(count + 1)
+        both = torch.logaddexp(functional.logsigmoid(gate), functional.logsigmoid(-gate) - rate)
+        return torch.where(count == 0, both, drawn).to(parameters.dtype)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Returns the features (*, J) of the most probable counts."""
+        peak = self._features(self._rate(parameters).floor()).to(parameters.dtype)
+        zero = self._features(torch.zeros_like(peak, dtype=torch.float64)).to(parameters.dtype)
+        return torch.where(self.log_prob(parameters, peak) > self.log_prob(parameters, zero), peak, zero)
+
+    def variance(self, parameters: Tensor) -> Tensor:
+        """Returns the variance (*, J) of the features."""
+        rate, inflated = self._rate(parameters), self._gate(parameters).sigmoid()
+        variance = (1.0 - inflated) * rate * (1.0 + inflated * rate)
+        return (variance / self.scale.square()).to(parameters.dtype)
+
+    @torch.no_grad()
+    def cdf(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """Returns the probability (*, J) of a count not above that of `x`, without a gradient."""
+        count, any_below = self._floor(x)
+        inflated = self._gate(parameters).sigmoid()
+        below = inflated + (1.0 - inflated) * _poisson_cdf(
+            *torch.broadcast_tensors(count, self._rate(parameters))
+        )
+        return torch.where(any_below, below, 0.0).to(parameters.dtype)
+
+    def neutral_parameters(self) -> Tensor:
+        """Returns the outputs (2J) at which rates and probabilities have their typical size."""
+        rates = super().neutral_parameters()[: self.n_columns]
+        return torch.cat([rates, torch.zeros_like(rates)])
+
+    def _rate(self, parameters: Tensor) -> Tensor:
+        return super()._mean_count(parameters)
+
+    def _gate(self, parameters: Tensor) -> Tensor:
+        """Returns the logit (*, J) of the probability of a zero that is not drawn."""
+        return self.zeros.logit() + parameters[..., self.n_columns :]
+
+    def _mean_count(self, parameters: Tensor) -> Tensor:
+        return self._rate(parameters) * (-self._gate(parameters)).sigmoid()
+
+    def _draw(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        of_gate, of_count = open_uniforms(noise, torch.float64).chunk(2, dim=-1)
+        count = poisson_quantile(self._rate(parameters), of_count)
+        return torch.where(of_gate < self._gate(parameters).sigmoid(), 0.0, count)
+
+    def _slope(self, parameters: Tensor, count: Tensor) -> Tensor:
+        drawn = (-self._gate(parameters)).sigmoid()
+        at_zero = torch.exp(-self._rate(parameters))
+        return torch.where(count == 0, at_zero / (1.0 - drawn + drawn * at_zero), drawn.reciprocal())
 
 
 @torch.no_grad()

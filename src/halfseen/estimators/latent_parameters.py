@@ -58,8 +58,9 @@ DESCRIPTIONS = {
     "likelihoods": (
         "dict",
         "The distribution of individual columns given the latent variables, by column name, in place "
-        'of `numeric`: ``"poisson"`` or ``"negative-binomial"`` for counts, ``"log-normal"`` for '
-        'positive numbers, ``"gaussian"``, ``"shared-gaussian"`` or ``"student-t"`` for any numbers, '
+        'of `numeric`: ``"poisson"``, ``"negative-binomial"`` or ``"zero-inflated-poisson"`` for counts, '
+        '``"log-normal"`` for positive numbers, ``"gaussian"``, ``"shared-gaussian"`` or ``"student-t"`` for '
+        "any numbers, "
         '``"categorical"`` or ``"ordinal"`` for levels. Not for images.',
     ),
     "encoder": (

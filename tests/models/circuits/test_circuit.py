@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+from distributions.leaf_cases import COUNTS, PIXELS, grid, leaf_of, some_parameters
 from models.circuits.cases import (
     CIRCUITS,
     binary,
@@ -76,6 +77,32 @@ def test_the_density_of_an_image_is_the_sum_over_all_assignments(name):
         torch.testing.assert_close(
             circuit.class_log_likelihood(batch)[:, y].detach().exp(), expected, rtol=EXACT, atol=0
         )
+
+
+@pytest.mark.parametrize("name", ["log-normal", "student-t", *COUNTS, *PIXELS])
+def test_leaves_of_every_family_are_integrated_out_and_have_exact_moments(name, generator):
+    """The sum or integral over one of two columns is the marginal, and gives its moments."""
+    leaf = leaf_of(name)
+    structure = Structure.shallow(2, n_leaves=3, n_channels=2, n_classes=2)
+    circuit = Circuit(structure, ObservationModel([Part(leaf, range(2), range(2))])).double()
+    random_weights(circuit, generator)
+    with torch.no_grad():
+        circuit.leaves.theta.copy_(some_parameters(leaf, generator, 3))
+    values, weights = grid(leaf, name)
+    x = torch.stack([values[len(values) // 2, 0].expand(len(values)), values[:, 1]], dim=1)
+    rows = Incomplete(x, torch.ones_like(x, dtype=torch.bool))
+    missing = Incomplete(x[:1], torch.tensor([[True, False]]))
+    mass = (circuit(rows) - circuit(missing)).exp().detach() * weights[:, 1]
+    mean = (mass * x[:, 1]).sum()
+    variance = (mass * (x[:, 1] - mean).square()).sum()
+    assert mass.sum().item() == pytest.approx(1.0, abs=QUADRATURE)
+    assert circuit.conditional_mean(missing)[0, 1].item() == pytest.approx(mean.item(), rel=1e-6, abs=1e-6)
+    found = circuit.conditional_variance(missing)[0, 1].item()
+    assert found == pytest.approx(variance.item(), rel=1e-6)
+    filled, density = circuit.most_probable(missing, "joint")
+    probable = rows[mass.argsort(descending=True)[:50]]
+    assert (circuit.most_probable(probable)[1] <= density + EXACT).all()
+    assert filled[0, 0] == x[0, 0]
 
 
 @pytest.mark.parametrize("name", CIRCUITS)
