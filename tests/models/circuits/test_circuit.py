@@ -137,6 +137,19 @@ def test_probabilities_of_all_binary_rows_sum_to_one_and_the_chain_rule_holds_in
         torch.testing.assert_close(total, full, rtol=EXACT, atol=EXACT)
 
 
+@pytest.mark.parametrize("of_class", [None, 1])
+def test_conditional_densities_are_ratios_of_enumerated_ones(of_class):
+    circuit = random_circuit("trees")
+    batch = some_masks(circuit, 12)
+    given = column_masks(circuit, torch.tensor([True, False, True, False]).expand(12, -1))
+    rows = (batch, Incomplete(batch.x, batch.observed & given))
+    prior = circuit.log_prior.exp()
+    joint = [torch.stack([oracle.likelihood(circuit, part, y) for y in range(2)]) for part in rows]  # (2, N)
+    after, before = (p[of_class] if of_class is not None else prior @ p for p in joint)
+    found = circuit.conditional_log_prob(batch, given, of_class=of_class).detach().exp()
+    torch.testing.assert_close(found, after / before, rtol=EXACT, atol=0)
+
+
 def test_a_circuit_of_one_sum_is_the_diagonal_mixture():
     generator = torch.Generator().manual_seed(0)
     circuit = Circuit(Structure.mixture(3, 4), gaussian(3)).double()

@@ -1,33 +1,20 @@
 r"""A circuit over incomplete rows, and the questions that it answers exactly."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.choice import choose_by_cdf
-from halfseen.distributions.observation_model import ObservationModel
-from halfseen.models.circuits.layers import Leaves, Messages, ProductLayer, SumLayer
-from halfseen.models.circuits.structure import Structure
+from halfseen.models.circuits.layers import Messages, ProductLayer, SumLayer
+from halfseen.models.circuits.passes import CircuitPasses
 
 Completion = Literal["integrated", "joint"]
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """An upward pass: what every sum read (R, N, I), None where a level has no sum, and the root's terms."""
-
-    inputs: list[Tensor | None]
-    top: Tensor  # (N, trees * channels)
-    log_likelihood: Tensor  # (N, classes), up to `shift`
-    shift: Tensor  # (N)
-
-
-class Circuit(nn.Module):
+class Circuit(CircuitPasses):
     r"""Creates a circuit of sums and products over incomplete rows, with classes at its root.
 
     .. math:: p(x_o, y) = \pi_y \sum_{d_1 \dots d_L} A^y_{d_1 \dots d_L} \prod_l \prod_{j \in l \cap o}
@@ -61,37 +48,14 @@ class Circuit(nn.Module):
     --------
     >>> from halfseen.distributions.leaves_levels import CategoricalLeaf
     >>> from halfseen.distributions.families import Part
+    >>> from halfseen.distributions.observation_model import ObservationModel
+    >>> from halfseen.models.circuits.structure import Structure
     >>> observation = ObservationModel([Part(CategoricalLeaf([2, 2]), [0, 1], [0, 1, 2, 3])])
     >>> circuit = Circuit(Structure.shallow(n_columns=2, n_leaves=2, n_channels=3), observation)
     >>> row = torch.tensor([[1.0, 0.0, 0.0, 1.0]])
     >>> circuit(Incomplete(row, torch.tensor([[True, True, False, False]]))).exp()
     tensor([0.5000], grad_fn=<ExpBackward0>)
     """
-
-    log_prior: Tensor
-    regions: Tensor
-    trees: Tensor
-
-    def __init__(self, structure: Structure, observation: ObservationModel) -> None:
-        super().__init__()
-        self.structure = structure
-        self.leaves = Leaves(structure, observation)
-        sums: list[nn.Module] = []
-        width = structure.n_leaves
-        for level in structure.levels:
-            if level.n_channels is None:
-                sums.append(nn.Identity())
-            else:
-                sums.append(SumLayer(level.n_weight_sets, width, level.n_channels))
-                width = level.n_channels
-        self.sums = nn.ModuleList(sums)
-        self.products = nn.ModuleList([ProductLayer(level) for level in structure.levels])
-        self.root = SumLayer(1, structure.n_trees * width, structure.n_classes)
-        even = torch.full((structure.n_classes,), 1.0 / structure.n_classes, dtype=torch.float64)
-        self.register_buffer("log_prior", even.log())
-        self.register_buffer("regions", torch.tensor(structure.regions), persistent=False)
-        self._in_order = structure.regions == tuple(range(self.leaves.n_windows * self.leaves.n_parts))
-        self.register_buffer("trees", torch.tensor(structure.tree_of_regions()), persistent=False)
 
     def extra_repr(self) -> str:
         """Returns the table of levels."""
@@ -118,6 +82,27 @@ class Circuit(nn.Module):
     def class_probabilities(self, batch: Incomplete) -> Tensor:
         """Returns the probability (N, K) of each class given the observed cells."""
         return self.class_scores(batch)[0].softmax(dim=-1)
+
+    def conditional_log_prob(
+        self, batch: Incomplete, given: Tensor, *, of_class: int | None = None
+    ) -> Tensor:
+        """Returns the log density (N) of the observed cells given some of them.
+
+        Parameters
+        ----------
+        batch : Incomplete
+            The rows.
+        given : Tensor
+            Which features (N, D) are conditioned on; where a cell is missing, it does not count.
+        of_class : int, optional
+            Condition on this class too.
+        """
+        both = (batch, Incomplete(batch.x, batch.observed & given))
+        if of_class is None:
+            after, before = (self.forward(rows) for rows in both)
+        else:
+            after, before = (self.class_log_likelihood(rows)[:, of_class] for rows in both)
+        return after - before
 
     def top_channels(self, batch: Incomplete) -> Tensor:
         """Returns what the root sums (N, trees * channels): log densities up to a constant of each row."""
@@ -307,94 +292,3 @@ class Circuit(nn.Module):
         return self._of_tree(
             self.leaves.chosen(values, components), torch.zeros(n_channels, dtype=torch.long)
         )
-
-    @property
-    def _observation(self) -> ObservationModel:
-        return self.leaves.observation
-
-    def _up(self, terms: Tensor, *, best: bool = False) -> _Pass:
-        """Passes log densities of leaves (L, N, M) up to the root, or only the best term of each sum."""
-        messages = self._at_regions(terms)
-        inputs: list[Tensor | None] = []
-        for layer, product in zip(self.sums, self.products, strict=True):
-            inputs.append(messages.values if isinstance(layer, SumLayer) else None)
-            if best and isinstance(layer, SumLayer):
-                messages = Messages(layer.best(messages.values), messages.shift)
-            else:
-                messages = layer(messages)
-            messages = product(messages)
-        # The trees are mixed: what their shifts have in common goes to the root's shift.
-        common = messages.shift.amax(dim=0)  # (N)
-        values = messages.values + (messages.shift - common).to(messages.values.dtype).unsqueeze(-1)
-        top = values.movedim(0, 1).flatten(start_dim=1)  # (N, trees * channels)
-        if best:  # there are no shifts
-            return _Pass(inputs, top, self.root.best(top[None])[0], common)
-        out = self.root(Messages(top[None], common[None]))
-        return _Pass(inputs, top, out.values[0], out.shift[0])
-
-    def _at_regions(self, terms: Tensor) -> Messages:
-        shift = torch.zeros(terms.shape[:2], dtype=torch.float64)
-        if self._in_order:
-            return Messages(terms, shift)
-        return Messages(terms.index_select(0, self.regions), shift.index_select(0, self.regions))
-
-    def _down(
-        self, reached: _Pass, classes: Tensor, choose: Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """Chooses a term of each sum, from the root to the leaves.
-
-        Returns the components (L, N) of the leaves, those of the chosen tree (N), and that tree.
-        """
-        weights = self.root.weights[0].T[classes]  # (N, trees * channels)
-        at_root = choose((reached.top + weights.log())[None])[0]
-        tree = at_root // self.structure.top_channels
-        channel = (at_root % self.structure.top_channels).expand(self.structure.n_trees, -1)
-        for layer, product, values in self._downwards(reached):
-            channel = channel[product.parents]  # (R, N)
-            if isinstance(layer, SumLayer) and values is not None:
-                weights = layer.of_regions(len(values)).transpose(1, 2)  # (R, O, I)
-                index = channel.unsqueeze(-1).expand(-1, -1, weights.shape[-1])
-                channel = choose(values + weights.gather(1, index).log())
-        components = channel.new_zeros(self.leaves.n_windows * self.leaves.n_parts, len(tree))
-        for number in range(self.structure.n_trees):
-            of_tree = self.trees == number
-            leaves = self.regions[of_tree]
-            components[leaves] = torch.where(tree == number, channel[of_tree], components[leaves])
-        return components, tree
-
-    def _downwards(self, reached: _Pass) -> Iterator[tuple[nn.Module, ProductLayer, Tensor | None]]:
-        """Yields the layers of each level from the top, and what its sums read."""
-        for layer, product, values in reversed([*zip(self.sums, self.products, reached.inputs, strict=True)]):
-            assert isinstance(product, ProductLayer)  # for the type checker
-            yield layer, product, values
-
-    def _flows(
-        self, reached: _Pass, share: Tensor
-    ) -> Iterator[tuple[SumLayer | None, Tensor, Tensor, Tensor]]:
-        """Yields each level from the root down: its sums if any, what they read, and two shares.
-
-        The first are the shares (R, N, O) of the sums, the second those (R, N, I) of what they read. At the
-        root the shares (N, K) of the classes are given.
-        """
-        top, above = reached.top[None], share[None]
-        at_root = self.root.shares(top, above)
-        flow = at_root[0].view(len(share), self.structure.n_trees, -1).movedim(1, 0)  # (trees, N, channels)
-        yield self.root, top, above, flow
-        for layer, product, values in self._downwards(reached):
-            above = flow = flow[product.parents]
-            if isinstance(layer, SumLayer) and values is not None:
-                flow = layer.shares(values, above)
-                yield layer, values, above, flow
-            else:
-                yield None, flow, above, flow
-
-    def _of_tree(self, values: Tensor, tree: Tensor) -> Tensor:
-        """Returns features (N, D) from those of windows (W, N, F), each row by its tree."""
-        flat = values.movedim(0, 1).flatten(start_dim=1)  # (N, W * F)
-        result = flat.new_empty(len(flat), self.leaves.n_features)
-        for number in range(self.structure.n_trees):
-            windows = self.regions[self.trees == number].div(self.leaves.n_parts, rounding_mode="floor")
-            rows = (tree == number).nonzero().squeeze(1)
-            where = self.leaves.positions(windows.unique())
-            result[rows] = flat[rows][:, where]
-        return result
