@@ -81,7 +81,7 @@ def _multiply(starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor) ->
 
 def _multiply_transposed(rows: SparseRows, values: Tensor, dense: Tensor) -> Tensor:
     starts, columns, order = rows.transposition  # which the rows keep, for all products with them
-    return _multiply(starts, columns, values[order], dense)
+    return _multiply(starts, columns, values.index_select(0, order), dense)
 
 
 def _matrix(starts: Tensor, columns: Tensor, values: Tensor, n_columns: int) -> Tensor:
