@@ -8,6 +8,7 @@ import torch
 
 from halfseen import ConvAC, ConvACClassifier, load
 from halfseen.data.incomplete import Incomplete
+from halfseen.models.circuits.information import information_gain
 
 TINY = {"n_leaves": 4, "n_channels": [4, 4], "max_epochs": 12, "random_state": 0}
 
@@ -51,6 +52,26 @@ def test_probabilities_are_averages_over_shifted_images():
     mixed = torch.stack(joint).sum(dim=0)
     mixture = model.set_params(averaging="mixture").predict_proba(partly)
     np.testing.assert_allclose(mixture, mixed / mixed.sum(dim=1, keepdim=True), atol=1e-9)
+
+
+@pytest.mark.parametrize(("n_colours", "shifts"), [(0, 0), (0, 1), (2, 0)])
+def test_the_information_gain_of_a_pixel_is_that_of_the_circuit_over_the_image(n_colours, shifts):
+    X, y = stripes(60, n_colours=n_colours)
+    model = ConvACClassifier(**TINY | {"max_epochs": 6}, shifts=shifts).fit(X, y)
+    partly = X[:3].copy()
+    partly[:, 1:, :] = np.nan
+    partly[0] = np.nan
+    gain = model.information_gain(partly)
+    assert gain.shape == partly.shape
+    assert (gain[~np.isnan(partly)] == 0).all()
+    assert gain[0].max() > gain[1].max() > 0  # a row of pixels has told part of it
+    frame = np.full((3, n_colours or 1, 6 + 2 * shifts, 6 + 2 * shifts), np.nan)
+    inside = slice(shifts, 6 + shifts)
+    frame[:, :, inside, inside] = np.moveaxis(partly, -1, 1) if n_colours else partly[:, None]
+    features = (frame.reshape(3, -1) - 1.5) / 1.5  # shades from -1 to 1
+    direct = information_gain(model.circuit_, Incomplete.from_array(features)).numpy().reshape(frame.shape)
+    direct = direct[:, :, inside, inside]
+    np.testing.assert_allclose(gain, np.moveaxis(direct, 1, -1) if n_colours else direct[:, 0], atol=1e-9)
 
 
 def test_missing_pixels_are_imputed_from_the_rest_of_the_image():

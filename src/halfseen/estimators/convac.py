@@ -14,7 +14,7 @@ from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.pixels import pixel_features
+from halfseen.data.pixels import ImageLayout, pixel_features
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._circuit_fit import Algorithm
 from halfseen.estimators._image_circuit import ImageCircuitEstimator, squares_of_pixels
@@ -24,11 +24,14 @@ from halfseen.estimators._targets import WithClasses, read_partial_classes
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.circuit_parameters import documented_images
 from halfseen.models.circuits.evidence import EvidenceWeight
+from halfseen.models.circuits.information import information_gain
+from halfseen.models.circuits.structure import NOTHING
 from halfseen.models.image_circuit import (
     Averaging,
     ImageCircuit,
     Pixels,
     restore_image_circuit,
+    seen_through,
     shift_average,
     shifted_grids,
 )
@@ -183,6 +186,31 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
             scores = self.evidence_weight_(self._log_proba(batch), self.circuit_.log_prior, fraction)
             found[start : start + self._images_at_once] = scores.softmax(dim=-1).numpy()
         return found
+
+    @task_threads()
+    @torch.no_grad()
+    def information_gain(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns how much each missing pixel is expected to tell about the class of its image.
+
+        It is the mutual information of class and pixel given the observed pixels, in nats, in the layout of
+        `X`; zero where a pixel is observed. The pixel with the largest value is the one to look at next. It
+        is exact for the circuit over images that are not shifted, before probabilities are calibrated.
+
+        Parameters
+        ----------
+        X : array of shape (n_images, H, W) or (n_images, H, W, C), or rows of pixels with `image_shape`
+            Missing pixels are NaN.
+        """
+        read = self._read(X, reset=False)
+        frame = shifted_grids(self.image_planes_, self.shifts)[0]
+        inside = frame != NOTHING
+        gain = torch.zeros(read.codes.x.shape, dtype=torch.float64)
+        size = max(1, self._images_at_once // len(self.classes_))
+        for start in range(0, len(gain), size):
+            batch = self._features.encode(read.codes[start : start + size])
+            found = information_gain(self.circuit_, seen_through(batch.to(torch.float64), frame))
+            gain[start : start + size, frame[inside]] = found[:, inside]
+        return ImageLayout(self.image_planes_, np.ndim(X)).restore(gain.numpy())
 
     @property
     def _images_at_once(self) -> int:

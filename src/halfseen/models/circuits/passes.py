@@ -12,7 +12,7 @@ from halfseen.models.circuits.structure import Structure
 
 
 @dataclass(frozen=True)
-class Pass:
+class UpwardPass:
     """An upward pass: what every sum read (R, N, I), None where a level has no sum, and the root's terms."""
 
     inputs: list[Tensor | None]
@@ -61,7 +61,7 @@ class CircuitPasses(nn.Module):
     def _observation(self) -> ObservationModel:
         return self.leaves.observation
 
-    def _up(self, terms: Tensor, *, best: bool = False) -> Pass:
+    def _up(self, terms: Tensor, *, best: bool = False) -> UpwardPass:
         """Passes log densities of leaves (L, N, M) up to the root, or only the best term of each sum."""
         messages = self._at_regions(terms)
         inputs: list[Tensor | None] = []
@@ -77,9 +77,9 @@ class CircuitPasses(nn.Module):
         values = messages.values + (messages.shift - common).to(messages.values.dtype).unsqueeze(-1)
         top = values.movedim(0, 1).flatten(start_dim=1)  # (N, trees * channels)
         if best:  # there are no shifts
-            return Pass(inputs, top, self.root.best(top[None])[0], common)
+            return UpwardPass(inputs, top, self.root.best(top[None])[0], common)
         out = self.root(Messages(top[None], common[None]))
-        return Pass(inputs, top, out.values[0], out.shift[0])
+        return UpwardPass(inputs, top, out.values[0], out.shift[0])
 
     def _at_regions(self, terms: Tensor) -> Messages:
         shift = torch.zeros(terms.shape[:2], dtype=torch.float64)
@@ -88,7 +88,7 @@ class CircuitPasses(nn.Module):
         return Messages(terms.index_select(0, self.regions), shift.index_select(0, self.regions))
 
     def _down(
-        self, reached: Pass, classes: Tensor, choose: Callable[[Tensor], Tensor]
+        self, reached: UpwardPass, classes: Tensor, choose: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
         """Chooses a term of each sum, from the root to the leaves.
 
@@ -111,14 +111,14 @@ class CircuitPasses(nn.Module):
             components[leaves] = torch.where(tree == number, channel[of_tree], components[leaves])
         return components, tree
 
-    def _downwards(self, reached: Pass) -> Iterator[tuple[nn.Module, ProductLayer, Tensor | None]]:
+    def _downwards(self, reached: UpwardPass) -> Iterator[tuple[nn.Module, ProductLayer, Tensor | None]]:
         """Yields the layers of each level from the top, and what its sums read."""
         for layer, product, values in reversed([*zip(self.sums, self.products, reached.inputs, strict=True)]):
             assert isinstance(product, ProductLayer)  # for the type checker
             yield layer, product, values
 
     def _flows(
-        self, reached: Pass, share: Tensor
+        self, reached: UpwardPass, share: Tensor
     ) -> Iterator[tuple[SumLayer | None, Tensor, Tensor, Tensor]]:
         """Yields each level from the root down: its sums if any, what they read, and two shares.
 
