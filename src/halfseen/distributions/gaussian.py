@@ -13,6 +13,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.patterns import Bucket, plan_buckets
 
 PARALLEL_CELLS = 300_000  # in smaller tables a bucket is done before another thread has taken it
+MANY_MATRICES, SMALL_MATRIX = 64, 12  # from so many, and up to this size, matrices are inverted together
 
 
 @dataclass(frozen=True)
@@ -193,11 +194,12 @@ class Gaussian:
         receives what it returned, in the order of the buckets, so that sums do not depend on threads.
         """
         source = {True: padded(residual), False: padded(residual @ self.precision)}
+        matrices = {True: padded(self.covariance), False: padded(self.precision)}
         solved = torch.zeros_like(source[True])  # (*, N + 1, D + 1)
         by_observed = torch.zeros(observed.shape[0] + 1, dtype=torch.bool)
 
         def solve(bucket: Bucket) -> tuple[Bucket, Tensor | None]:
-            inverse, log_det = self._invert(bucket)
+            inverse, log_det = _invert(bucket, matrices[bucket.by_observed])
             rows, features = bucket.rows[:, :, None], bucket.features[:, None, :]
             solved[..., rows, features] = source[bucket.by_observed][..., rows, features] @ inverse
             by_observed[bucket.rows] = bucket.by_observed
@@ -214,18 +216,46 @@ class Gaussian:
             completed[..., rows, :] = solved[..., rows, :] @ self.covariance
         return completed
 
-    def _invert(self, bucket: Bucket) -> tuple[Tensor, Tensor]:
-        """Returns the inverses (P, Q, Q), zero in the padding, and log determinants (P) of a bucket."""
-        matrix = padded(self.covariance if bucket.by_observed else self.precision)
-        padding = (bucket.features == len(self.loc)).to(matrix.dtype)
-        block = bucket.blocks(matrix)
-        block.diagonal(dim1=1, dim2=2).add_(padding)
-        factor = torch.linalg.cholesky(block)
-        identity = torch.eye(block.shape[1], dtype=block.dtype).expand_as(block)
+
+def _invert(bucket: Bucket, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the inverses (P, Q, Q), zero in the padding, and log determinants (P) of blocks of a matrix."""
+    padding = (bucket.features == len(matrix) - 1).to(matrix.dtype)
+    block = bucket.blocks(matrix)
+    block.diagonal(dim1=1, dim2=2).add_(padding)
+    inverse, log_det = invert_many(block)
+    inverse.diagonal(dim1=1, dim2=2).sub_(padding)  # which stands alone: its inverse is itself
+    return inverse, log_det
+
+
+def invert_many(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the inverses (P, Q, Q) and log determinants (P) of positive definite matrices.
+
+    Many small ones are inverted together, by Gauss-Jordan elimination, one feature after the other; that
+    needs no pivots, as the matrices are positive definite. Others have their Cholesky factors.
+
+    Raises
+    ------
+    torch.linalg.LinAlgError
+        If a matrix is not positive definite.
+    """
+    n_matrices, size = matrices.shape[:2]
+    if n_matrices < MANY_MATRICES or size > SMALL_MATRIX:
+        factor = torch.linalg.cholesky(matrices)
+        identity = torch.eye(size, dtype=matrices.dtype).expand_as(matrices)
         root = torch.linalg.solve_triangular(factor, identity, upper=False)
-        inverse = root.mT @ root
-        inverse.diagonal(dim1=1, dim2=2).sub_(padding)  # which stands alone: its inverse is itself
-        return inverse, 2 * factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
+        return root.mT @ root, 2 * factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
+    rest = matrices.permute(1, 2, 0).contiguous()  # (Q, Q, P): operations on rows of P numbers
+    pivots = []
+    for i in range(size):
+        row = rest[i].clone()  # (Q, P)
+        pivots.append(row[i].clone())
+        row[i] = -1.0
+        rest[i], rest[:, i] = 0.0, 0.0
+        rest.addcmul_(row[:, None], (row / pivots[i])[None], value=-1.0)
+    determinants = torch.stack(pivots)
+    if not bool((determinants > 0).all()):
+        raise torch.linalg.LinAlgError("A matrix is not positive definite.")  # type: ignore[attr-defined]
+    return -rest.permute(2, 0, 1), determinants.log().sum(dim=0)
 
 
 def padded(matrix: Tensor) -> Tensor:

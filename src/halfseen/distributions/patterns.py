@@ -15,6 +15,7 @@ from torch import Tensor
 WORD = 62  # bits
 MANY_PATTERNS = 2000  # from here on padding costs more than another bucket
 BUCKET_BYTES = 6 * 2**20  # working memory of one bucket: what stays in cache
+BUCKET_WORK = 200_000  # bytes of padding that cost as much time as another bucket
 
 
 @dataclass(frozen=True)
@@ -109,15 +110,41 @@ def _round_up(sizes: Tensor, steps: int) -> Tensor:
 
 
 def _alike(keys: Tensor) -> Iterator[Tensor]:
-    """Yields groups of patterns with equal (side, length, size), each within the memory of a bucket."""
+    """Yields groups of patterns with like (side, length, size), each within the memory of a bucket.
+
+    Patterns of equal keys are together; so are those of neighbouring keys, if the padding costs less time
+    than another bucket.
+    """
     if len(keys) == 0:
         return
     side, length, size = keys.unbind(dim=1)
-    key = (side * (length.max() + 1) + length) * (size.max() + 1) + size  # one number sorts faster than three
+    key = (side * (size.max() + 1) + size) * (length.max() + 1) + length  # one number sorts faster than three
     _, kind_of, counts = torch.unique(key, return_inverse=True, return_counts=True)
-    for group in torch.argsort(kind_of, stable=True).split(counts.tolist()):
-        _, rows, features = keys[group[0]].tolist()
-        yield from group.split(max(1, BUCKET_BYTES // (8 * features * (4 * features + 3 * rows))))
+    order = torch.argsort(kind_of, stable=True)
+    shapes = keys[order[counts.cumsum(0) - 1]].tolist()
+    for n_patterns, rows, features in _merged(shapes, counts.tolist()):
+        group, order = order[:n_patterns], order[n_patterns:]
+        yield from group.split(max(1, BUCKET_BYTES // _work(rows, features)))
+
+
+def _merged(shapes: list[list[int]], counts: list[int]) -> Iterator[tuple[int, int, int]]:
+    """Yields patterns, rows and features of groups of neighbouring shapes (side, rows, features)."""
+    last_side, total, most_rows, most_features = -1, 0, 0, 0
+    for (side, rows, features), count in zip(shapes, counts, strict=True):
+        longest, widest = max(rows, most_rows), max(features, most_features)
+        apart = total * _work(most_rows, most_features) + count * _work(rows, features)
+        if side == last_side and (total + count) * _work(longest, widest) <= apart + BUCKET_WORK:
+            total, most_rows, most_features = total + count, longest, widest
+        else:
+            if total:
+                yield total, most_rows, most_features
+            last_side, total, most_rows, most_features = side, count, rows, features
+    yield total, most_rows, most_features
+
+
+def _work(rows: int, features: int) -> int:
+    """Returns the bytes of working memory of one pattern in a bucket of this shape."""
+    return 8 * features * (4 * features + 3 * rows)
 
 
 def _positions(wanted: Tensor, size: int) -> Tensor:
