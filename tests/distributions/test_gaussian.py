@@ -10,7 +10,7 @@ from scipy.stats import chi2, kstest
 from tolerances import EXACT, FAILURE_RATE
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.gaussian import Gaussian, invert_many
 from halfseen.distributions.patterns import plan_buckets
 
 
@@ -119,7 +119,7 @@ def test_buckets_stay_within_their_memory_whatever_the_patterns(monkeypatch):
     torch.testing.assert_close(gaussian.log_prob(batch), whole, rtol=1e-12, atol=1e-12)
 
 
-def test_more_than_sixty_two_features_have_distinct_patterns():
+def test_more_features_than_a_word_has_bits_have_distinct_patterns():
     """Patterns are distinguished by packed words; features beyond the first word must count."""
     observed = torch.ones(2, 130, dtype=torch.bool)
     observed[0, 64], observed[1, 129] = False, False
@@ -133,3 +133,21 @@ def test_a_value_whose_square_overflows_has_no_density_left(far):
     gaussian = Gaussian(torch.zeros(2, dtype=torch.float64), covariance)
     batch = Incomplete.from_array([[far, 1.0], [far, np.nan]], torch.float64)
     assert gaussian.log_prob(batch).tolist() == [-torch.inf, -torch.inf]
+
+
+@pytest.mark.parametrize("n_matrices", [3, 300])
+@pytest.mark.parametrize("size", [1, 5, 12, 20])
+def test_matrices_inverted_together_are_those_inverted_one_by_one(n_matrices, size, generator):
+    root = torch.randn(n_matrices, size, size + 2, generator=generator, dtype=torch.float64)
+    matrices = root @ root.mT + 0.01 * torch.eye(size)
+    inverses, log_dets = invert_many(matrices)
+    torch.testing.assert_close(inverses, torch.linalg.inv(matrices), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(log_dets, torch.logdet(matrices), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_matrices", [3, 300])
+def test_a_matrix_that_is_not_positive_definite_is_refused(n_matrices):
+    matrices = torch.eye(2, dtype=torch.float64).repeat(n_matrices, 1, 1)
+    matrices[1] = torch.tensor([[1.0, 2.0], [2.0, 1.0]])
+    with pytest.raises(torch.linalg.LinAlgError):
+        invert_many(matrices)

@@ -48,3 +48,10 @@ def test_blocks_are_taken_from_a_matrix_and_put_back(by_row, generator):
                     assert block[a, b] == matrix[row, column]
                     expected[row, column] += block[a, b]
         torch.testing.assert_close(bucket.summed(blocks, 7), expected.flatten())
+
+
+def test_neighbouring_shapes_share_a_bucket_in_a_small_table():
+    observed = random_mask(2, 1000, 9, 0.3)
+    buckets = list(plan_buckets(observed))
+    assert len(buckets) <= 4  # by shapes alone there are more than ten
+    assert sum(int((bucket.rows < 1000).sum()) for bucket in buckets) == int((~observed.all(dim=1)).sum())

@@ -109,11 +109,13 @@ class Gaussian:
         observed : :math:`(N, D)`
         """
         buckets = plan_buckets(observed) if buckets is None else buckets
-        joint = 0.0 if normals is None else normals @ self.cholesky.T
-        centred = torch.where(observed, x - self.loc, 0.0)
-        residual = torch.where(observed, centred - joint, 0.0)
-        completed = joint + self._solve(residual, observed, buckets)
-        return torch.where(observed, x, completed + self.loc)
+        residual = x - self.loc
+        if normals is None:
+            completed = self._solve(residual.masked_fill_(~observed, 0.0), buckets)
+        else:
+            joint = normals @ self.cholesky.T
+            completed = self._solve((residual - joint).masked_fill_(~observed, 0.0), buckets).add_(joint)
+        return torch.where(observed, x, completed.add_(self.loc))
 
     def conditional_variance(self, batch: Incomplete) -> Tensor:
         """Returns (N, D): the variance of each missing cell given the observed ones, 0 where observed."""
@@ -135,10 +137,9 @@ class Gaussian:
                 index = bucket.rows[:, :, None], bucket.features[:, None, :]
                 variance[index] = spread.expand(-1, bucket.rows.shape[1], -1)
 
-        centred = batch.filled(self.loc) - self.loc
-        completed = self._solve(centred, batch.observed, plan_buckets(batch.observed), reduce)
-        mean = torch.where(batch.observed, batch.x, completed + self.loc)
-        return mean, torch.where(batch.observed, 0.0, variance[:-1, :-1].clamp(min=0.0))
+        completed = self._solve(self._centred(batch), plan_buckets(batch.observed), reduce)
+        mean = torch.where(batch.observed, batch.x, completed.add_(self.loc))
+        return mean, variance[:-1, :-1].clamp_(min=0.0).masked_fill_(batch.observed, 0.0)
 
     def statistics(
         self, batch: Incomplete, buckets: Iterable[Bucket], weights: Tensor | None = None
@@ -172,36 +173,42 @@ class Gaussian:
             sums[bucket.by_observed].add_(measured)
             n_by_observed += bucket.by_observed * float(weight[bucket.rows].sum())
 
-        completed = self._solve(batch.filled(self.loc) - self.loc, batch.observed, buckets, measure, add)
+        completed = self._solve(self._centred(batch), buckets, measure, add)
         seen, missing = (s.view(n_features + 1, -1)[:-1, :-1] for s in (sums[True], sums[False]))
         covariance = missing + n_by_observed * self.covariance - self.covariance @ seen @ self.covariance
-        distance = without_overflow(((completed @ self.precision) * completed).sum(dim=1))
+        distance = without_overflow((completed @ self.precision).mul_(completed).sum(dim=1))
         n_observed = batch.observed.sum(dim=1).to(batch.x.dtype)
         log_prob = -0.5 * (n_observed * log(2 * pi) + log_dets[:-1] + distance)
-        return Statistics(torch.where(batch.observed, batch.x, completed + self.loc), covariance, log_prob)
+        completed = torch.where(batch.observed, batch.x, completed.add_(self.loc))
+        return Statistics(completed, covariance, log_prob)
+
+    def _centred(self, batch: Incomplete) -> Tensor:
+        """Returns the distance (N, D) of the observed cells from the mean, 0 where cells are missing."""
+        return (batch.x - self.loc).masked_fill_(~batch.observed, 0.0)
 
     def _solve(
         self,
         residual: Tensor,
-        observed: Tensor,
         buckets: Iterable[Bucket],
         measure: Callable[[Bucket, Tensor, Tensor], Tensor | None] | None = None,
         add: Callable[[Bucket, Tensor], None] | None = None,
     ) -> Tensor:
-        """Completes centred rows (*, N, D), zero where missing, by their conditional means.
+        """Completes centred rows (*, N, D), zero where missing, by their conditional means, in place.
 
         `measure` sees each bucket with its inverses (P, Q, Q) and log determinants (P), in any thread; `add`
         receives what it returned, in the order of the buckets, so that sums do not depend on threads.
         """
-        source = {True: padded(residual), False: padded(residual @ self.precision)}
+        *leading, n_rows, n_features = residual.shape
+        source = {True: residual, False: residual @ self.precision}
         matrices = {True: padded(self.covariance), False: padded(self.precision)}
-        solved = torch.zeros_like(source[True])  # (*, N + 1, D + 1)
-        by_observed = torch.zeros(observed.shape[0] + 1, dtype=torch.bool)
+        solved = residual.new_zeros(*leading, n_rows + 1, n_features + 1)
+        by_observed = torch.zeros(n_rows + 1, dtype=torch.bool)
 
         def solve(bucket: Bucket) -> tuple[Bucket, Tensor | None]:
             inverse, log_det = _invert(bucket, matrices[bucket.by_observed])
             rows, features = bucket.rows[:, :, None], bucket.features[:, None, :]
-            solved[..., rows, features] = source[bucket.by_observed][..., rows, features] @ inverse
+            cells = rows.clamp(max=n_rows - 1), features.clamp(max=n_features - 1)  # padding meets zeros
+            solved[..., rows, features] = source[bucket.by_observed][..., cells[0], cells[1]] @ inverse
             by_observed[bucket.rows] = bucket.by_observed
             return bucket, None if measure is None else measure(bucket, inverse, log_det)
 
@@ -210,11 +217,11 @@ class Gaussian:
             if add is not None and measured is not None:
                 add(bucket, measured)
         solved = solved[..., :-1, :-1]
-        completed = residual - solved
+        residual -= solved
         rows = by_observed[:-1].nonzero().squeeze(1)
         if len(rows):
-            completed[..., rows, :] = solved[..., rows, :] @ self.covariance
-        return completed
+            residual[..., rows, :] = solved[..., rows, :] @ self.covariance
+        return residual
 
 
 def _invert(bucket: Bucket, matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -244,7 +251,7 @@ def invert_many(matrices: Tensor) -> tuple[Tensor, Tensor]:
         identity = torch.eye(size, dtype=matrices.dtype).expand_as(matrices)
         root = torch.linalg.solve_triangular(factor, identity, upper=False)
         return root.mT @ root, 2 * factor.diagonal(dim1=1, dim2=2).log().sum(dim=1)
-    rest = matrices.permute(1, 2, 0).contiguous()  # (Q, Q, P): operations on rows of P numbers
+    rest = matrices.permute(1, 2, 0).clone(memory_format=torch.contiguous_format)  # (Q, Q, P)
     pivots = []
     for i in range(size):
         row = rest[i].clone()  # (Q, P)

@@ -9,10 +9,10 @@ number of rows into buckets of one shape, so that a bucket is a handful of batch
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-WORD = 62  # bits
 MANY_PATTERNS = 2000  # from here on padding costs more than another bucket
 BUCKET_BYTES = 6 * 2**20  # working memory of one bucket: what stays in cache
 BUCKET_WORK = 200_000  # bytes of padding that cost as much time as another bucket
@@ -93,13 +93,21 @@ def _distinct(observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     n_rows = len(observed)
     of_row = torch.zeros(n_rows, dtype=torch.int64)
     counts = torch.tensor([n_rows])
-    for part in observed.split(WORD, dim=1):  # one word of bits after the other: sorting numbers is fast
-        word = (part * 2 ** torch.arange(part.shape[1])).sum(dim=1)
-        values, of_word = torch.unique(word, return_inverse=True)
-        joint = of_row * len(values) + of_word  # below n_rows squared
-        _, of_row, counts = torch.unique(joint, return_inverse=True, return_counts=True)
+    for number, word in enumerate(_words(observed)):  # sorting numbers is fast
+        if number:
+            values, of_word = torch.unique(word, return_inverse=True)
+            word = of_row * len(values) + of_word  # below n_rows squared
+        _, of_row, counts = torch.unique(word, return_inverse=True, return_counts=True)
     example = torch.zeros(len(counts), dtype=torch.int64).scatter_(0, of_row, torch.arange(n_rows))
     return observed[example], of_row, counts
+
+
+def _words(observed: Tensor) -> Tensor:
+    """Returns the rows as bits of whole numbers (W, N), 64 features in each."""
+    packed = np.packbits(observed.numpy(), axis=1)
+    missing = -packed.shape[1] % 8
+    whole = np.pad(packed, ((0, 0), (0, missing))).view(np.int64)
+    return torch.from_numpy(np.ascontiguousarray(whole.T))
 
 
 def _round_up(sizes: Tensor, steps: int) -> Tensor:

@@ -259,13 +259,12 @@ def penalised_mean(log_prob: Tensor, gaussian: Gaussian, ridge: float, weights: 
 
 def maximise(completed: Tensor, covariance: Tensor, ridge: float, weights: Tensor | None) -> Gaussian:
     """Returns the M-step, from completed rows (N, D) and the sum of their conditional covariances (D, D)."""
-    if weights is None:
-        weights = torch.ones(len(completed), dtype=completed.dtype)
-    loc = weights @ completed / weights.sum()
+    total = len(completed) if weights is None else float(weights.sum())
+    loc = (completed.sum(dim=0) if weights is None else weights @ completed) / total
     centred = completed - loc
-    scatter = centred.T @ (weights[:, None] * centred) + covariance
+    scatter = centred.T @ (centred if weights is None else weights[:, None] * centred) + covariance
     scatter.diagonal().add_(ridge)
-    scatter = scatter / (weights.sum() + ridge)
+    scatter = scatter / (total + ridge)
     return Gaussian(loc, (scatter + scatter.T) / 2)
 
 
