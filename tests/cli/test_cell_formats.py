@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halfseen.cli.cells import format_cells
-from halfseen.cli.codes import suspect_numbers
+from halfseen.cli.codes import find_number_codes
 from halfseen.cli.main import main
 from halfseen.cli.recognition import read_columns
 from halfseen.cli.rules import Rules
@@ -193,10 +193,10 @@ def test_a_user_makes_such_a_column_numbers_and_the_exceptions_keep_their_text(r
 
 def test_words_in_place_of_many_numbers_are_named_though_they_are_more_than_a_tenth(read):
     incomes = [f"{1000 + 137 * i}" for i in range(40)]
-    file = read("income,x\n" + "".join(f"{cell},1\n" for cell in [*incomes, *["prefer not to say"] * 12]))
+    file = read("income,x\n" + "".join(f"{cell},1\n" for cell in [*incomes, *["see the annex"] * 12]))
     (note,) = file.notes
     assert note.startswith(
-        "column 'income' contains numbers except for 'prefer not to say' in line 42 and 11 more"
+        "column 'income' contains numbers except for 'see the annex' in line 42 and 11 more"
     )
     assert "left as text and not imputed; --number-format income=1234.56 reads the other values" in note
     few = read("size,x\n" + "".join(f"{cell},1\n" for cell in [*[36, 38, 40] * 10, *["unsure"] * 12]))
@@ -414,8 +414,22 @@ def test_codes_of_a_parquet_file_become_missing(tmp_path):
     ],
 )
 def test_numbers_of_nines_that_stand_apart_and_are_repeated_are_suspected(numbers, codes):
-    note = suspect_numbers("x", pa.array(np.array(numbers)))
-    assert re.findall(r"--null x=(\S+)", note or "") == codes
+    found = find_number_codes(pa.array(np.array(numbers)))
+    assert [f"{value:g}" for value in (found.counts if found is not None else ())] == codes
+
+
+@pytest.mark.parametrize(
+    ("numbers", "certain"),
+    [
+        ([*range(18, 98), 999, 999], True),
+        ([1, 2, 3, 4, 5, 98, 98], True),
+        ([0.5, 12.25, 3.75, -9, -9], True),
+        ([0, 1, 2, 3, 4, 5, 6, 9, 9], False),  # a count may be 9
+        ([1, 2, 3, 999, 999, 999], False),  # as many as the others: perhaps the column is about them
+    ],
+)
+def test_codes_are_certain_if_they_are_rare_and_farther_away_than_the_others_spread(numbers, certain):
+    assert find_number_codes(pa.array(np.array(numbers))).certain == certain
 
 
 def test_suspected_codes_are_named_but_never_changed(read, tmp_path):

@@ -5,7 +5,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from halfseen.cli.codes import find_placeholders
+from halfseen.cli.codes import find_date_codes
 from halfseen.cli.main import main
 from halfseen.cli.preamble import find_preamble
 from halfseen.cli.tables import read_table
@@ -151,7 +151,7 @@ def test_dates_that_stand_for_something_else_do_not_move_the_others(tmp_path, ca
     assert main(["describe", str(tmp_path / "in.csv")]) == 0
     assert f"{N + 1} rows, 2 columns, 1 missing cell" in " ".join(capsys.readouterr().out.split())
     assert main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.parquet")]) == 0
-    dates = read_table(str(tmp_path / "out.parquet")).table["until"]
+    dates = read_table(str(tmp_path / "out.parquet")).as_written().table["until"]
     assert dates.type == "date32"
     assert dates[0].as_py() == date(9999, 12, 31)
     assert dates[-1].as_py().year < 2030
@@ -166,20 +166,20 @@ def test_dates_that_stand_for_something_else_do_not_move_the_others(tmp_path, ca
 def test_dates_of_other_centuries_are_no_placeholders(tmp_path):
     source = tmp_path / "in.csv"
     source.write_text("when\n" + "".join(f"{year}-01-01\n" for year in range(2300, 3300, 100)))
-    assert not any(find_placeholders(read_table(str(source)).table["when"]).to_pylist())
+    assert not any(find_date_codes(read_table(str(source)).table["when"]).to_pylist())
 
 
 def test_codes_of_surveys_are_named(tmp_path, capsys):
     cells = [1, 2, 3, 4, 5, 88, 99] * 6
     said = impute(tmp_path, "q,x\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells)), capsys)[1]
-    assert "use --null q=88 --null q=99" in said
+    assert "kept and not used by the model; --null q=88 --null q=99 makes them missing" in said
     cells = [1, 2, 3, 4, 5, 88] * 6
     said = impute(tmp_path, "q,x\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells)), capsys)[1]
     assert "6 cells contain 88" in said
     said = impute(tmp_path, "q,x\n" + "".join(f"{k},{k}\n" for k in [*range(20, 85), 88, 88]), capsys)[1]
     assert "88" not in said
     said = impute(tmp_path, "q,x\n" + "".join(f"{k},a\n" for k in [*range(20, 85), -1, -1]), capsys)[1]
-    assert "use --null q=-1" in said
+    assert "--null q=-1 makes them missing" in said
     said = impute(tmp_path, "q,x\n" + "".join(f"{k},a\n" for k in [-1, 0, 1] * 9), capsys)[1]
     assert "--null" not in said
 

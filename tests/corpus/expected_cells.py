@@ -132,10 +132,10 @@ EXPECTED: dict[str, dict[str, Expected]] = {
             {"censored_below": 0.5},
         ),
     },
-    "survey_codes.csv": {  # numbers that may mean missing are named, never changed
-        "age": Expected("int64", 1, 34, {40: "40"}, ("3 cells contain 999.*19 to 80.*--null",)),
-        "likert": Expected("int64", 1, 3, {4: "4"}, ("3 cells contain 9,.*--null likert=9",)),
-        "income": Expected("int64", 2, 2500, {2222: "2222"}, ("4 cells contain -99.*--null income=-99",)),
+    "survey_codes.csv": {  # numbers that can hardly be values are named and kept, and models do not see them
+        "age": Expected("int64", 1, 34, {40: "40"}, ("3 cells contain 999.*19 to 80.*--null",), 3),
+        "likert": Expected("int64", 1, 3, {4: "4"}, ("3 cells contain 9,.*--null likert=9",), 3),
+        "income": Expected("int64", 2, 2500, {2222: "2222"}, ("4 cells contain -99.*--null income=-99",), 4),
         "children": Expected("int64", 4, 2, {1: "1"}, ("'-'.*'--'.*missing",)),
         "weight": Expected("double", 6, 72.5, {70.0: "70.0"}, (r"'\.'.*missing",)),
         "job": Expected("string", 2, "clerk", {}, ("3 cells contain 'unknown'.*--null job=unknown",)),

@@ -1,6 +1,7 @@
 """Codes for missing values: texts that cannot be numbers, and numbers that stand apart from the others."""
 
 import shlex
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -10,8 +11,11 @@ import pyarrow.compute as pc
 
 MISSING_WORDS = (
     "-", "--", "---", "\u2013", "\u2014", ".", "..", "...", "*", "n.a.", "n.a", "n/a", "n. a.", "na", "nan",
-    "null", "none", "unknown", "missing", "not available", "not known", "no data", "no answer", "k.a.",
-    "k. a.", "k.a", "keine angabe", "unbekannt", "inconnu", "desconocido",
+    "null", "none", "unknown", "missing", "not available", "not known", "no data", "no answer", "no response",
+    "not stated", "not reported", "not recorded", "not measured", "not tested", "refused", "declined",
+    "declined to answer", "prefer not to say", "prefer not to answer", "don't know", "dont know", "dk",
+    "k.a.", "k. a.", "k.a", "keine angabe", "weiß nicht", "unbekannt", "inconnu", "non renseigné",
+    "desconocido", "sin datos", "no contesta", "ns/nc", "desconhecido", "sconosciuto", "onbekend",
 )  # fmt: skip
 """Texts, in lower case, that mean missing in a column of numbers or dates, and may mean it in one of text."""
 
@@ -55,7 +59,8 @@ def say_counts(counts: list[tuple[str, int]]) -> str:
     """Return how many cells hold each text, in words, the most frequent first."""
     (first, count), *others = sorted(counts, key=lambda entry: -entry[1])
     start = f"{count:,} {'cell contains' if count == 1 else 'cells contain'} {first}"
-    return ", ".join([start, *(f"{count:,} {text}" for text, count in others)])
+    more = [f"{count:,} {'contains' if count == 1 else 'contain'} {text}" for text, count in others]
+    return ", ".join([start, *more])
 
 
 def suspect_words(name: str, texts: pa.Array) -> str | None:
@@ -90,8 +95,34 @@ def suspect_spellings(name: str, texts: pa.Array) -> str | None:
     return None
 
 
-def suspect_numbers(name: str, values: pa.Array | pa.ChunkedArray) -> str | None:
-    """Return a sentence about repeated numbers such as 99 or 88 far from the other values of a column."""
+@dataclass(frozen=True)
+class NumberCodes:
+    """Repeated numbers such as 99 or 88 far from the other values of a column.
+
+    Parameters
+    ----------
+    counts : dict of float to int
+        How many cells hold each of them.
+    low, high : float
+        The least and the largest of the other values.
+    certain : bool
+        Whether they can hardly be values: fewer than the others, and farther away than these spread or
+        negative where no other value is.
+    """
+
+    counts: dict[float, int]
+    low: float
+    high: float
+    certain: bool
+
+    def describe(self, name: str) -> str:
+        """Return how many cells hold them, and where the others are."""
+        counts = say_counts([(f"{value:g}", count) for value, count in self.counts.items()])
+        return f"column {name!r}: {counts}, far from the other values ({self.low:g} to {self.high:g})"
+
+
+def find_number_codes(values: pa.Array | pa.ChunkedArray) -> NumberCodes | None:
+    """Return the numbers of a column that may mean missing."""
     if pa.types.is_float16(values.type):  # which has no functions
         values = values.cast(pa.float32())
     ends = pc.min_max(values).as_py()
@@ -104,14 +135,18 @@ def suspect_numbers(name: str, values: pa.Array | pa.ChunkedArray) -> str | None
     if not suspects.any():
         return None
     others = distinct[~suspects]
-    held = [
-        (f"{value:g}", int(count)) for value, count in zip(distinct[suspects], counts[suspects], strict=True)
-    ]
-    options = " ".join(f"--null {shlex.quote(f'{name}={value}')}" for value, _ in held)
-    return (
-        f"column {name!r}: {say_counts(held)}, far from the other values ({others[0]:g} to {others[-1]:g}); "
-        f"if this means missing, use {options}"
-    )
+    certain = _is_remote(distinct[suspects], others) and counts[suspects].sum() < counts[~suspects].sum()
+    held = zip(distinct[suspects].tolist(), counts[suspects].tolist(), strict=True)
+    return NumberCodes(dict(held), float(others[0]), float(others[-1]), bool(certain))
+
+
+@np.errstate(over="ignore")
+def _is_remote(codes: Any, others: Any) -> bool:
+    """Return whether codes are negative as no other value is, or farther away than the others spread."""
+    low, high = float(others[0]), float(others[-1])
+    above, below = codes[codes > high], codes[codes < low]
+    far = not len(above) or above[0] - high >= high - low
+    return far and (not len(below) or low >= 0 or low - below[-1] >= high - low)
 
 
 def _is_minus_one(distinct: Any, counts: Any) -> Any:
@@ -141,13 +176,13 @@ def _beyond(distinct: Any, counts: Any) -> Any:
             break
         edge = value
     nines = suspects & np.isin(distinct, _NINES) & (counts > 1)
-    # other repeated digits are codes only if they are very far away: 88 on a scale from 1 to 5
-    remote = np.isin(distinct, _REPEATED) & (distinct - ordinary[-1] > 3 * (ordinary[-1] - ordinary[0]))
+    # other codes are suspected only if they are very far away: 88 or 98 on a scale from 1 to 5
+    remote = is_code & (distinct > 10) & (distinct - ordinary[-1] > 3 * (ordinary[-1] - ordinary[0]))
     remote &= suspects & (counts > 1)
     return suspects if (nines | remote).any() else np.zeros_like(suspects)
 
 
-def find_placeholders(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def find_date_codes(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return which dates stand for something else: 0001-01-01, or those beyond 2500 such as 9999-12-31.
 
     None is one if the others are not all between the years 1000 and 2300.
@@ -166,7 +201,7 @@ def suspect_dates(name: str, values: pa.Array | pa.ChunkedArray) -> str | None:
     if len(values) == values.null_count:
         return None
     days = values.cast(pa.date32(), safe=False)
-    held = pc.or_(find_placeholders(values), _is_first_day(days))
+    held = pc.or_(find_date_codes(values), _is_first_day(days))
     if not pc.any(held).as_py():
         return None
     counts = pc.value_counts(days.filter(held)).to_pylist()

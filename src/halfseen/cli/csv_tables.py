@@ -129,7 +129,7 @@ def write_csv(
     tables: Iterable[pa.Table], file: BinaryIO, like: TableFile, layout: Dialect, draw: str | None
 ) -> None:
     """Write completed tables as text, one below the other; `draw` names a first column that counts them."""
-    text, styles = (like.text, like.styles) if like.text is not None else _spell_out(like.table)
+    text, styles = (like.text, like.styles) if like.text is not None else _spell_out(like.as_written().table)
     around = like.surroundings or Surroundings(tuple(text.column_names))
     encode = layout.encoding not in ("utf-8", "utf-8-sig")
     added = text.column_names[len(around.header) :]
@@ -169,14 +169,10 @@ def _put_back(records: pa.Array, name: str, around: Surroundings) -> pa.Array:
 
 def spell_limits(table: pa.Table, like: TableFile) -> pa.Table:
     """Return a table in which columns with cells that no number holds, such as ``<0.05``, are text."""
-    table = like.with_placeholders(table)
     for place, name in enumerate(table.column_names):
-        style, kept = like.styles.get(name), like.kept.get(name)
-        dates = like.placeholders.get(name)
-        if dates is not None and kept is not None and kept.true_count == len(dates) - dates.null_count:
-            continue  # of type date again
-        if like.text is not None and style is not None and (style.limits or kept is not None):
-            texts = splice(like.text[name], like.table[name], table[name], style, kept)
+        style = like.styles.get(name)
+        if like.text is not None and style is not None and (style.limits or like.keeps_texts(name)):
+            texts = splice(like.text[name], like.table[name], table[name], style, like.kept.get(name))
             table = table.set_column(place, name, texts)
     return table
 

@@ -102,7 +102,7 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
 
 
 def _read(source: str, reading: dict[str, Any]) -> TableFile:
-    return read_table(source, **reading).with_all_dates()
+    return read_table(source, **reading).as_written()
 
 
 def _measure(request: DescribeRequest, file: TableFile, reporter: Reporter) -> ModelDrift | None:

@@ -92,7 +92,7 @@ class Outcome:
     kept : pyarrow.Array or None
         The cells whose text stays although models do not see it.
     placeholders : pyarrow.Array or None
-        Dates that models do not see, such as 9999-12-31; null elsewhere.
+        Values that models do not see, such as 999 or 9999-12-31; null elsewhere.
     settings : dict
         Its settings of the schema.
     formats : tuple of str

@@ -77,7 +77,7 @@ def _values(column: pa.ChunkedArray, like: TableFile, name: str) -> list[Any]:
     style = like.styles.get(name)
     if like.text is None or style is None:
         return (column.cast(pa.large_string()) if pa.types.is_temporal(column.type) else column).to_pylist()
-    if bare and style.number is None and not style.limits and name not in like.kept:
+    if bare and style.number is None and not style.limits and not like.keeps_texts(name):
         return column.to_pylist()
     texts = splice(like.text[name], like.table[name], column, style, like.kept.get(name))
     return [text or None for text in texts.to_pylist()]

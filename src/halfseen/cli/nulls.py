@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import kind_of
-from halfseen.cli.codes import is_number, suspect_dates, suspect_numbers
+from halfseen.cli.codes import is_number
 from halfseen.cli.rules import Rules
 
 
@@ -58,15 +58,3 @@ def _is_coded(column: pa.ChunkedArray, texts: list[str]) -> pa.ChunkedArray:
         codes = pa.array([float(text) for text in texts if is_number(text)], pa.float64())
         return pc.is_in(column.cast(pa.float64(), safe=False), value_set=codes)
     return pc.is_in(column.cast(pa.large_string()), value_set=pa.array(texts, pa.large_string()))
-
-
-def suspect_codes(table: pa.Table) -> list[str]:
-    """Return sentences about numbers and dates that may mean missing."""
-    notes = []
-    for name in table.column_names:
-        kind = kind_of(table[name].type)
-        if kind in ("integer", "float"):
-            notes.append(suspect_numbers(name, table[name]))
-        elif kind in ("date", "timestamp"):
-            notes.append(suspect_dates(name, table[name]))
-    return [note for note in notes if note is not None]

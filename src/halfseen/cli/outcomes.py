@@ -1,8 +1,8 @@
 """What becomes of a column: numbers, dates or text, the format of its cells, and the notes for the user."""
 
+import re
 import shlex
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +13,9 @@ import pyarrow.compute as pc
 from halfseen.cli.cells import CODE, CellKind, Style, as_text, cast_cells, style_of
 from halfseen.cli.codes import (
     FORMULA_ERRORS,
-    find_placeholders,
     is_missing_word,
     is_number,
     say_counts,
-    suspect_dates,
-    suspect_numbers,
     suspect_spellings,
     suspect_words,
 )
@@ -27,6 +24,8 @@ from halfseen.cli.distinct import Mask, all_match, any_match
 from halfseen.cli.drafts import Decision, Draft, Outcome
 from halfseen.cli.limits import replace_limits
 from halfseen.cli.numbers import Marks, Numbers, number_format, plain_texts, split_numbers
+from halfseen.cli.placeholders import find_placeholders, split_placeholders
+from halfseen.diagnosis.wording import names_words, plural
 
 MOSTLY, MOSTLY_CELLS = 0.9, 10
 """The share and number of cells that must be numbers or dates for the others to be called exceptions."""
@@ -37,6 +36,7 @@ HALF = 0.5
 _FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5
 _SAMPLE = 500
 _SHOWN = 5
+_SHOWN_ALIKE = 3
 _THREE_DECIMALS = r"^[+-]?(?:\d{1,3}|[1-9]\d{0,2}\.\d{3})$"
 _UNMODELLED = {"kind": "text", "fill": False}
 
@@ -53,7 +53,23 @@ def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
         notes.append(
             f"column {shown} contains {form}" if len(names) == 1 else f"columns {shown} contain {form}"
         )
-    return notes + [note for outcome in outcomes.values() for note in outcome.notes]
+    return notes + _shorten({name: outcome.notes for name, outcome in outcomes.items()})
+
+
+def _shorten(notes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the notes of all columns, those that are alike but for names, numbers and cells only thrice."""
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for name, some in notes.items():
+        for note in some:
+            text = note.replace(repr(name), "").replace(name, "")
+            alike.setdefault(re.sub(r"'[^']*'|[-\d.,]+", "", text), []).append((name, note))
+    shown: list[str] = []
+    for group in alike.values():
+        shown.extend(note for _, note in group[:_SHOWN_ALIKE])
+        if others := [name for name, _ in group[_SHOWN_ALIKE:]]:
+            names = names_words([repr(name) for name in others], 12)
+            shown.append(f"the same applies to {plural(len(others), 'column')}: {names}")
+    return shown
 
 
 def finish(draft: Draft, decision: Decision) -> Outcome:
@@ -122,36 +138,17 @@ def _is_coded(draft: Draft) -> bool:
 def _suspect(draft: Draft, outcome: Outcome) -> Outcome:
     """Add what a user should look at: numbers, dates and words that may mean missing, levels spelt twice."""
     notes: list[str | None] = []
-    if outcome.style.kind in ("integer", "float"):
-        notes = [suspect_numbers(draft.name, outcome.typed)]
-    elif outcome.style.kind in ("date", "timestamp"):
-        outcome = _hide_placeholders(draft, outcome)
-        notes = [suspect_dates(draft.name, outcome.typed)]
+    if outcome.style.kind in ("integer", "float", "date", "timestamp"):
+        held, note = find_placeholders(draft.name, outcome.typed, draft.rules, draft.cells)
+        notes = [note]
+        if held is not None:
+            typed, placeholders = split_placeholders(outcome.typed, held)
+            kept = held if outcome.kept is None else pc.or_(held, outcome.kept)
+            outcome = replace(outcome, typed=typed, kept=kept, placeholders=placeholders)
     elif outcome.style.kind == "text" and pa.types.is_string(outcome.typed.type) and not outcome.settings:
         observed = outcome.typed.drop_null()
         notes = [suspect_words(draft.name, observed), suspect_spellings(draft.name, observed)]
     return replace(outcome, notes=(*outcome.notes, *(note for note in notes if note is not None)))
-
-
-def _hide_placeholders(draft: Draft, outcome: Outcome) -> Outcome:
-    """Keep dates such as 9999-12-31 as they are, and away from models, whose dates they would spoil."""
-    held = find_placeholders(outcome.typed)
-    if not pc.any(held).as_py():
-        return outcome
-    counts = Counter(draft.cells.filter(held).to_pylist())
-    text = say_counts([(repr(word), count) for word, count in counts.most_common(_SHOWN)])
-    option = shlex.quote(f"{draft.name}={counts.most_common(1)[0][0]}")
-    note = (
-        f"column {draft.name!r}: {text}, far from the other dates: kept and not used by the model; "
-        f"--null {option} makes them missing"
-    )
-    return replace(
-        outcome,
-        typed=pc.if_else(held, pa.scalar(None, outcome.typed.type), outcome.typed),
-        kept=held if outcome.kept is None else pc.or_(held, outcome.kept),
-        placeholders=pc.if_else(held, outcome.typed, pa.scalar(None, outcome.typed.type)),
-        notes=(*outcome.notes, note),
-    )
 
 
 # ------------------------------------------------------------------------------------------ numbers
@@ -259,6 +256,8 @@ def _spread(hidden: Mask, texts: pa.DictionaryArray) -> pa.Array:
 
 def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, decision: Decision) -> Outcome:
     """Return a column in which not every cell is a number or date: as text, and left alone if most are."""
+    if what == "numbers" and _is_coded(draft):
+        return _text(draft)
     total, n_fits = int(draft.counts.sum()), int(draft.counts[fits].sum())
     few_words = np.sum(~fits) <= _SHOWN and np.sum(fits) > _FEW_LEVELS  # beside many values: answers, codes
     if n_fits < max((HALF if few_words else MOSTLY) * total, MOSTLY_CELLS):

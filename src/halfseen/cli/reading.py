@@ -4,20 +4,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from halfseen.cli.cells import kind_of
 from halfseen.cli.errors import TableError
 from halfseen.cli.numbers import NumberFormat
 from halfseen.cli.rules import DEFAULT_NULLS
 from halfseen.cli.tables import TableFile, read_table
 from halfseen.data.schema import Schema
 
-_KEYS = {"number_format": str, "date_order": str, "first_year": int, "null": list}
+_KEYS = {"number_format": str, "date_order": str, "first_year": int, "null": list, "placeholder": list}
 
 
 def describe_reading(file: TableFile) -> dict[str, Any]:
     """Return what a model keeps of how a file was read, as values that JSON can hold.
 
-    Null codes that hold for all columns; and for each column its own null codes, the format of its numbers,
-    the order of its dates, or that it is text.
+    Null codes that hold for all columns; and for each column its own null codes, its placeholders, the format
+    of its numbers, the order of its dates, or that it is text.
     """
     everywhere = [text for text in file.rules.nulls if text and text not in DEFAULT_NULLS]
     columns: dict[str, dict[str, Any]] = {}
@@ -25,6 +26,9 @@ def describe_reading(file: TableFile) -> dict[str, Any]:
         entry: dict[str, Any] = {}
         if file.rules.of(name).nulls:
             entry["null"] = list(file.rules.of(name).nulls)
+        numbers = _placeholder_numbers(file, name)
+        if numbers is not None:
+            entry["placeholder"] = numbers
         style = file.styles.get(name)
         if style is not None and style.number is not None:
             entry["number_format"] = _example(style.number)
@@ -38,6 +42,14 @@ def describe_reading(file: TableFile) -> dict[str, Any]:
             columns[name] = entry
     default_nulls = file.rules.words or file.text is None  # typed files have no words to be read
     return {"nulls": everywhere, "default_nulls": default_nulls, "columns": columns}
+
+
+def _placeholder_numbers(file: TableFile, name: str) -> list[float] | None:
+    """Return the numbers of a column that models did not see, or None if none was found or declared."""
+    declared = file.rules.of(name).placeholders
+    if name in file.placeholders and kind_of(file.table[name].type) in ("integer", "float"):
+        return sorted({*map(float, file.placeholders[name].drop_null().to_pylist()), *(declared or ())})
+    return None if declared is None else list(declared)
 
 
 def _example(form: NumberFormat) -> str:

@@ -14,7 +14,7 @@ DEFAULT_NULLS = (
 )  # fmt: skip
 """Cell texts read as missing unless ``--no-default-nulls``: those of pandas, and the question mark."""
 
-READING_KEYS = ("number_format", "date_order", "first_year", "null")
+READING_KEYS = ("number_format", "date_order", "first_year", "null", "placeholder")
 """Settings of a schema file for reading cells; models do not see them."""
 
 _LEVELS = ("binary", "categorical", "ordinal", "identifier", "constant")
@@ -35,6 +35,8 @@ class ColumnRules:
         The order of its dates.
     first_year : int or None
         The first of the hundred years that two-digit years stand for.
+    placeholders : tuple of float or None
+        Numbers that models do not see and that stay as they are. By default they are found.
     wanted : {"text", "levels", "number", "date"} or None
         What it is: text even if every cell is a number, levels unless every cell is a plain number, or
         numbers or dates even if some cells are none.
@@ -44,6 +46,7 @@ class ColumnRules:
     marks: Marks | None = None
     order: Order | None = None
     first_year: int | None = None
+    placeholders: tuple[float, ...] | None = None
     wanted: Literal["text", "levels", "number", "date"] | None = None
 
 
@@ -163,9 +166,18 @@ def _from_schema(name: str, settings: Any) -> ColumnRules:
             if not isinstance(year, int) or not 1 <= year <= 9900:
                 raise TableError(f"first_year must be a year such as 1950, got {year!r}")
             rules = replace(rules, first_year=year)
+        if (numbers := settings.get("placeholder")) is not None:
+            rules = replace(rules, placeholders=_read_placeholders(numbers))
     except TableError as error:
         raise TableError(f"schema of column {name!r}: {error}") from None
     return rules
+
+
+def _read_placeholders(given: Any) -> tuple[float, ...]:
+    numbers = given if isinstance(given, list | tuple) else [given]
+    if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
+        raise TableError(f"placeholder must be a list of numbers such as [999], got {given!r}")
+    return tuple(map(float, numbers))
 
 
 def merge_settings(

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from halfseen.cli.atomic import is_same_file
 from halfseen.cli.errors import TableError
+from halfseen.cli.placeholders import hide_placeholders
 from halfseen.cli.table_file import TableFile
 from halfseen.cli.tables import EXTENSIONS
 
@@ -95,13 +96,16 @@ def read_all(sources: Sequence[str], read: Callable[[str], TableFile]) -> TableF
     notes = tuple(dict.fromkeys(f"{file.source}: {note}" for file in files for note in file.notes))
     settings = {name: one for file in reversed(files) for name, one in file.settings.items()}
     try:
-        table = pa.concat_tables([_decoded(file.table) for file in files], promote_options="permissive")
+        tables = [_decoded(file.as_written().table) for file in files]
+        table = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowTypeError:
         raise TableError(_explain_types(files)) from None
+    table, placeholders, _ = hide_placeholders(table, first.rules)
     named = f"{len(files)} files, {first.source} to {files[-1].source}"
     return replace(
-        first, table=table, source=named, styles=styles, notes=notes, settings=settings, kept={}, text=None,
-        placeholders={}, surroundings=None,
+        first, table=table, source=named, styles=styles, notes=notes, settings=settings, text=None,
+        kept={name: cells.is_valid() for name, cells in placeholders.items()}, placeholders=placeholders,
+        surroundings=None,
     )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def write_spreadsheet(tables: Iterable[pa.Table], file: BinaryIO, like: TableFil
     for number, table in enumerate(tables, start=1):
         if number == 1:
             sheet.append(([draw] if draw is not None else []) + table.column_names)
-        kept = {name: cells.to_pylist() for name, cells in like.kept.items()}
+        kept = {name: cells.to_pylist() for name, cells in like.kept.items() if like.keeps_texts(name)}
         texts = {name: like.text[name].to_pylist() for name in kept} if like.text is not None else {}
         columns = [table[name].to_pylist() for name in table.column_names]
         for row, cells in enumerate(zip(*columns, strict=True)):

@@ -57,7 +57,7 @@ class TableFile:
     notes : tuple of str
         What was decided while reading.
     kept : dict of str to pyarrow.Array
-        Cells of a csv that are null in the table but not missing: no model sees them, and their text stays.
+        Cells that are null in the table but not missing: no model sees them, and they stay as written.
     settings : dict of str to object
         The schema settings for models: what was found while reading, overridden by what the user specified.
     rules : Rules
@@ -65,7 +65,7 @@ class TableFile:
     surroundings : Surroundings or None
         What else the text of a csv holds.
     placeholders : dict of str to pyarrow.Array
-        Dates that are kept and that no model sees, such as 9999-12-31; null elsewhere.
+        Values that are kept and that no model sees, such as 999 or 9999-12-31; null elsewhere.
     """
 
     table: pa.Table
@@ -88,14 +88,21 @@ class TableFile:
         return sum(column.null_count for column in self.table.columns) - n_kept
 
     def with_placeholders(self, table: pa.Table) -> pa.Table:
-        """Return a table of these columns with the dates that no model sees."""
-        for name, dates in self.placeholders.items():
+        """Return a table of these columns with the values that no model sees."""
+        for name, values in self.placeholders.items():
             place = table.column_names.index(name)
-            table = table.set_column(place, name, pc.coalesce(dates, table[name]))
+            table = table.set_column(place, name, pc.coalesce(values, table[name]))
         return table
 
-    def with_all_dates(self) -> "TableFile":
-        """Return the file with a table in which dates such as 9999-12-31 are values like others."""
+    def keeps_texts(self, name: str) -> bool:
+        """Return whether a column has cells to keep that only text can hold."""
+        kept, values = self.kept.get(name), self.placeholders.get(name)
+        if kept is None:
+            return False
+        return kept.true_count > (0 if values is None else len(values) - values.null_count)
+
+    def as_written(self) -> "TableFile":
+        """Return the file with a table in which placeholders such as 9999-12-31 are values like others."""
         kept = {
             name: pc.and_not(kept, self.placeholders[name].is_valid()) if name in self.placeholders else kept
             for name, kept in self.kept.items()

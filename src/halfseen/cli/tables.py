@@ -19,8 +19,9 @@ from halfseen.cli.csv_tables import check_names, read_csv, spell_limits, write_c
 from halfseen.cli.dialect import Dialect
 from halfseen.cli.errors import TableError
 from halfseen.cli.json_lines import parse_json_lines, write_json_lines
-from halfseen.cli.nulls import blank_codes, spell_nulls, suspect_codes
+from halfseen.cli.nulls import blank_codes, spell_nulls
 from halfseen.cli.outcomes import describe_outcomes
+from halfseen.cli.placeholders import hide_placeholders
 from halfseen.cli.recognition import read_columns
 from halfseen.cli.rules import DEFAULT_NULLS, make_rules, merge_settings
 from halfseen.cli.spreadsheet import parse_spreadsheet, write_spreadsheet
@@ -125,10 +126,16 @@ def read_table(
         table = spell_nulls(_read_binary(data, source, kind))
         check_names(table.column_names, source)
         rules = make_rules(table.column_names, **given | {"default_nulls": False})
-        table = blank_codes(table, rules)
-        notes = (*rules.notes, *suspect_codes(table))
+        table, placeholders, notes = hide_placeholders(blank_codes(table, rules), rules)
         file = TableFile(
-            table, source, kind, notes=notes, settings=merge_settings({}, overrides), rules=rules
+            table,
+            source,
+            kind,
+            notes=(*rules.notes, *notes),
+            settings=merge_settings({}, overrides),
+            rules=rules,
+            kept={name: cells.is_valid() for name, cells in placeholders.items()},
+            placeholders=placeholders,
         )
     if file.table.num_rows == 0:
         raise TableError(f"{source}: the table has a header but no rows")
@@ -145,6 +152,7 @@ def _read_cells(data: bytes, source: str, kind: Format, given: dict[str, Any]) -
     rules = make_rules(cells.column_names, **given)
     outcomes = read_columns(cells, rules, ",", lambda record: record + 2)
     found = {name: one.settings for name, one in outcomes.items() if one.settings}
+    placeholders = {name: one.placeholders for name, one in outcomes.items()}
     return TableFile(
         pa.table([one.typed for one in outcomes.values()], names=cells.column_names),
         source,
@@ -155,6 +163,7 @@ def _read_cells(data: bytes, source: str, kind: Format, given: dict[str, Any]) -
         kept={name: one.kept for name, one in outcomes.items() if one.kept is not None},
         settings=merge_settings(found, given["overrides"]),
         rules=rules,
+        placeholders={name: values for name, values in placeholders.items() if values is not None},
     )
 
 
@@ -251,6 +260,7 @@ def write_tables(
     check_output(path, format)
     check_cells(like.table, path, format)
     kind = find_format(path, format, "--to")
+    tables = (like.with_placeholders(table) for table in tables)
     with ExitStack() as stack:
         file: BinaryIO = stack.enter_context(write_atomically(path))
         if path.lower().endswith(".gz"):

@@ -1,0 +1,107 @@
+"""Values that stand for something else, such as 999 or 9999-12-31: written again, and seen by no model."""
+
+import shlex
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from halfseen.cli.cells import kind_of
+from halfseen.cli.codes import find_date_codes, find_number_codes, say_counts, suspect_dates
+from halfseen.cli.rules import ColumnRules, Rules
+
+_SHOWN = 5
+
+
+def find_placeholders(
+    name: str,
+    values: pa.Array | pa.ChunkedArray,
+    rules: ColumnRules,
+    texts: pa.Array | None = None,
+) -> tuple[pa.Array | pa.ChunkedArray | None, str | None]:
+    """Return which cells of a column hold placeholders, if any, and a sentence for the user.
+
+    The sentence may also be about values that are not certain to be placeholders, which remain values.
+
+    Parameters
+    ----------
+    name : str
+        The name of the column.
+    values : pyarrow.Array or pyarrow.ChunkedArray
+        Its values.
+    rules : ColumnRules
+        May declare its placeholders.
+    texts : pyarrow.Array or None
+        How its cells are written, if not like the values.
+    """
+    kind = kind_of(values.type)
+    if kind in ("integer", "float"):
+        return _find_numbers(name, values, rules)
+    if kind in ("date", "timestamp"):
+        return _find_dates(name, values, texts)
+    return None, None
+
+
+def hide_placeholders(table: pa.Table, rules: Rules) -> tuple[pa.Table, dict[str, pa.Array], list[str]]:
+    """Return a table without placeholders, these by column (null elsewhere), and sentences for the user."""
+    found: dict[str, pa.Array] = {}
+    notes = []
+    for place, field in enumerate(table.schema):
+        column = table.column(place)
+        held, note = find_placeholders(field.name, column, rules.of(field.name))
+        notes.extend([] if note is None else [note])
+        if held is not None:
+            shown, found[field.name] = split_placeholders(column, held)
+            table = table.set_column(place, field.with_nullable(True), shown)
+    return table, found, notes
+
+
+def split_placeholders(values: Any, held: Any) -> tuple[Any, pa.Array]:
+    """Return the values without placeholders, and the placeholders alone."""
+    nothing = pa.scalar(None, values.type)
+    alone = pc.if_else(held, values, nothing)
+    return pc.if_else(held, nothing, values), (
+        alone.combine_chunks() if isinstance(alone, pa.ChunkedArray) else alone
+    )
+
+
+def _find_numbers(name: str, values: Any, rules: ColumnRules) -> tuple[Any, str | None]:
+    if rules.placeholders is not None:
+        held = _is_one_of(values, rules.placeholders)
+        count = pc.sum(held).as_py() or 0
+        if not count:
+            return None, None
+        shown = ", ".join(f"{value:g}" for value in rules.placeholders)
+        return held, (
+            f"column {name!r}: {count:,} {'cell contains' if count == 1 else 'cells contain'} a placeholder "
+            f"({shown}): kept and not used by the model"
+        )
+    codes = find_number_codes(values)
+    if codes is None:
+        return None, None
+    options = " ".join(f"--null {shlex.quote(f'{name}={value:g}')}" for value in codes.counts)
+    if not codes.certain:
+        return None, f"{codes.describe(name)}; if this means missing, use {options}"
+    return _is_one_of(values, codes.counts), (
+        f"{codes.describe(name)}: kept and not used by the model; {options} makes them missing, and "
+        '"placeholder": [] in the schema makes them ordinary values'
+    )
+
+
+def _is_one_of(values: Any, numbers: Any) -> Any:
+    numbers = pa.array(list(numbers), pa.float64())
+    return pc.is_in(values.cast(pa.float64(), safe=False), value_set=numbers)
+
+
+def _find_dates(name: str, values: Any, texts: pa.Array | None) -> tuple[Any, str | None]:
+    held = find_date_codes(values)
+    if not pc.any(held).as_py():
+        return None, suspect_dates(name, values)
+    written = values.cast(pa.date32(), safe=False) if texts is None else texts
+    counts = Counter(map(str, written.filter(held).to_pylist())).most_common(_SHOWN)
+    text = say_counts([(repr(word), count) for word, count in counts])
+    return held, (
+        f"column {name!r}: {text}, far from the other dates: kept and not used by the model; "
+        f"--null {shlex.quote(f'{name}={counts[0][0]}')} makes them missing"
+    )
