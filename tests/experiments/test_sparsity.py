@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from halfseen import AutoRec
-from halfseen.experiments.sparsity import EXPERIMENT, OFFSETS, make_task, measure_drift, score
+from halfseen.experiments.sparsity import (
+    EXPERIMENT,
+    OFFSETS,
+    SHARES,
+    drift_scores,
+    make_task,
+    measure_drift,
+    score,
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,5 +47,16 @@ def test_the_drift_of_an_untrained_network_shrinks_by_the_normalisation(task):
         model = AutoRec("user", sparsity_norm=normalised, centre=False, max_epochs=0, random_state=0).fit(few)
         model.module_.encoder.mul_(0.1).add_(0.001)  # where the sigmoid is nearly linear
         model.module_.decoder += 0.01
-        slopes.append(np.ptp(measure_drift(model, 0)))
+        means, weights = measure_drift(model, 0)
+        slopes.append(drift_scores(means, weights, 0)["absolute slope"])
     assert slopes[1] < slopes[0] / 3
+
+
+def test_rows_count_by_their_ratings_in_the_drift():
+    """Of two rows with opposite slopes the one with three times the ratings has half the sum of both."""
+    means = np.stack([SHARES.numpy(), -SHARES.numpy()])
+    found = drift_scores(means, np.array([3.0, 1.0]), 0)
+    assert found["slope"] == pytest.approx(0.5)
+    assert found["slope, rows alike"] == pytest.approx(0.0, abs=1e-12)
+    assert found["slope, lower end"] == pytest.approx(-1.0)  # of bootstrap samples with the second row alone
+    assert found["slope, upper end"] == pytest.approx(1.0)

@@ -4,7 +4,15 @@ Random splits of 90% and 10% of the ratings, and the fold u1 (80% and 20%) of Mo
 not comparable with those of the former; all models of a seed see the same split. Held-out ratings of the
 training part stop the training. The offsets (a mean, an offset of the user and one of the item) are the
 baseline that tells how hard a split is. The drift is the slope of a row's mean prediction, over all its
-entries, on the share of its ratings that is shown, in stars.
+entries, on the share of its ratings that is shown, in stars, with bootstrap intervals over rows.
+
+Which rows the mean is over matters. A network that is right on average given any part of a row has no drift
+on average over the rows of its loss, in which a row counts once for each of its ratings. Averaged over rows
+that count alike it has one: users with few ratings give higher ones (mean of user means 3.59, of ratings
+3.53), and items with few ratings get lower ones, so predictions move away from the mean of all ratings when
+more is known of such rows, and rightly so. The slope is therefore weighted by the numbers of ratings; that of
+rows that count alike is stored beside it. The first runs had only the latter, in which users' rows showed no
+improvement: 0.018 with and 0.007 without normalisation if centred.
 
 The settings of training, centring and the exponent were chosen by about twenty runs on the split of seed 0,
 in which validation and test errors were seen side by side; this split is one of the five, so the results are
@@ -49,6 +57,9 @@ from halfseen.experiments.sparsity_controls import (
 )
 from halfseen.experiments.spec import Budget, Experiment
 from halfseen.models.rating_offsets import RatingOffsets
+from halfseen.objectives.ratings import choose_shown
+
+Floats = npt.NDArray[np.float64]
 
 SMALL, FOLD, LARGE = "ML-100K", "ML-100K u1", "ML-1M"
 FILES = {
@@ -65,8 +76,9 @@ CONTROLS = {
     "mask concatenation": MaskAutoencoder,
     "layer normalisation": LayerNormAutoencoder,
 }
-SHARES = torch.linspace(0.1, 1.0, 10)
-N_ROWS, FEWEST = 200, 20  # rows whose drift is measured, and their fewest ratings
+SHARES = torch.linspace(0.1, 1.0, 10, dtype=torch.float64)
+N_ROWS, FEWEST = 1000, 20  # rows whose drift is measured, and their fewest ratings
+N_DRAWS, N_BOOTSTRAPS = 4, 1000
 TABLE_1 = {  # the paper's errors, by data and rows: without and with normalisation
     (SMALL, "user"): {PLAIN: 0.9346, NORMALISED: 0.9208, NADE: 0.9253, NADE_SN: 0.9231},
     (SMALL, "item"): {PLAIN: 0.8835, NORMALISED: 0.8809, NADE: 0.8982, NADE_SN: 0.8900},
@@ -116,28 +128,48 @@ def score(model: Any, task: Task) -> dict[str, Any]:
     found: dict[str, Any] = {"RMSE": _error(predicted, truth)}
     if not isinstance(model, AutoRec):
         return found
-    drift = measure_drift(model, task.seed)
-    slope = np.polyfit(SHARES.numpy(), drift, 1)[0]
-    return found | {"absolute slope": abs(float(slope)), "curve": drift}
+    return found | drift_scores(*measure_drift(model, task.seed), task.seed)
 
 
 @torch.no_grad()
-def measure_drift(model: AutoRec, seed: int) -> npt.NDArray[np.float64]:
-    """Returns the mean prediction (L) of rows of which only a share (L) of the ratings is shown."""
+def measure_drift(model: AutoRec, seed: int) -> tuple[Floats, Floats]:
+    """Returns mean predictions (R, L) of rows of which a share (L) of the ratings is shown, and weights (R).
+
+    The weight of a row is its number of ratings, as in the loss.
+    """
     generator = torch_generator(seed)
     ratings, module = model._ratings, model.module_
     many = torch.nonzero(ratings.counts >= FEWEST).flatten()
-    rows = ratings[many[torch.randperm(len(many), generator=generator)[:N_ROWS]]]
+    rows: SparseRows = ratings[many[torch.randperm(len(many), generator=generator)[:N_ROWS]]]
     decoder, bias = module.decoder.mean(dim=0), module.output_bias.mean()
-    means = []
-    for share in SHARES:
-        chosen = torch.rand(len(rows.values), generator=generator) < share
-        part: SparseRows = rows.select(chosen)
-        means.append(float((module.hidden(part[part.counts > 0]) @ decoder + bias).mean()))
-    return np.array(means)
+    means = torch.zeros(len(rows), len(SHARES), dtype=torch.float64)
+    for place, share in enumerate((SHARES + 1e-9).tolist()):
+        for _ in range(N_DRAWS):
+            keys = torch.rand(len(rows.values), generator=generator, dtype=torch.float64)
+            shown, _ = choose_shown(rows, keys, torch.full((len(rows),), share, dtype=torch.float64))
+            means[:, place] += (module.hidden(rows.select(shown)) @ decoder + bias) / N_DRAWS
+    return means.numpy(), rows.counts.double().numpy()
 
 
-def _predict_offsets(task: Task) -> npt.NDArray[np.float64]:
+def drift_scores(means: Floats, weights: Floats, seed: int) -> dict[str, Any]:
+    """Returns the slope of weighted means of rows with its bootstrap interval, and that of rows alike."""
+    rng = np.random.default_rng(seed)
+    n_rows = len(means)
+    drawn = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=N_BOOTSTRAPS) * weights  # (B, R)
+    low, high = np.quantile(_slopes(drawn, means), [0.025, 0.975])
+    slope, alike = (float(_slopes(w[None], means)[0]) for w in (weights, np.ones(n_rows)))
+    ends = {"slope, lower end": float(low), "slope, upper end": float(high), "slope, rows alike": alike}
+    return {"absolute slope": abs(slope), "slope": slope} | ends | {"curve": weights @ means / weights.sum()}
+
+
+def _slopes(weights: Floats, means: Floats) -> Floats:
+    """Returns the slope (B) on the shares of the means of rows (R, L) under weights (B, R)."""
+    curves = weights @ means / weights.sum(axis=1, keepdims=True)
+    slopes: Floats = np.polyfit(SHARES.numpy(), curves.T, 1)[0]
+    return slopes
+
+
+def _predict_offsets(task: Task) -> Floats:
     users, items = task.train["user"].to_numpy(), task.train["item"].to_numpy()
     shape = tuple(1 + max(task.train[name].max(), task.test[name].max()) for name in ("user", "item"))
     matrix = scipy.sparse.csr_array((task.train["rating"].to_numpy(), (users, items)), shape=shape)
@@ -145,7 +177,7 @@ def _predict_offsets(task: Task) -> npt.NDArray[np.float64]:
     return np.clip(offsets.predict(task.test["user"].to_numpy(), task.test["item"].to_numpy()), 1, 5)
 
 
-def _error(predicted: npt.NDArray[np.float64], truth: npt.NDArray[np.float64]) -> float:
+def _error(predicted: Floats, truth: Floats) -> float:
     return float(np.sqrt(np.mean((predicted - truth) ** 2)))
 
 
@@ -210,6 +242,7 @@ EXPERIMENT = Experiment(
         Better(NADE_SN, NADE, on="RMSE", where=_USER),
         Better(NORMALISED, PLAIN, on="RMSE", where=_USER),
         AtMostShare(NORMALISED, PLAIN, on="absolute slope", share=1 / 3, where=_ITEM),
+        AtMostShare(BOTH, CENTRED, on="absolute slope", share=1 / 3, where=_USER),
         AtMostShare(NORMALISED, PLAIN, on="absolute slope", share=1 / 3, where=_USER),
     ],
     numbers=_numbers,
