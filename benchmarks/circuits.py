@@ -2,13 +2,14 @@
 
 The step is that of the paper's network for digits (HT, 1.6 million weights) on 128 images. Its bound is the
 time of the matrix products of forward and backward pass at these sizes, measured one by one, plus the time of
-the exponentials and logarithms of all messages. The step is timed with the gradient of a sum written out, as
-the library has it, with the one that autograd derives, and compiled; then the same structure in SPFlow 1.1,
-with its own convolutional layers and sums, with loss, gradient and update, if it is installed (extra `peers`;
-its leaves are not shared, so it has a little more to compute). The memory of a step is how much the peak of
-the process grows with the first step. Predictions are those of `ConvACClassifier` for 10,000 images of which
-a quarter of the pixels is missing, in double precision, without shifts. The fit is that of `CircuitImputer`
-with its defaults to the table california with 30% of its cells hidden at random, if the table is there.
+the exponentials and logarithms of all messages. The step is timed with the gradient of a sum that autograd
+derives, as the library has it, by turns with one that is written out, and compiled; then the same structure
+in SPFlow 1.1, with its own convolutional layers and sums, with loss, gradient and update, if it is installed
+(extra `peers`; its leaves are not shared, so it has a little more to compute). The memory of a step is how
+much the peak of the process grows with the first step. Predictions are those of `ConvACClassifier` for 10,000
+images of which a quarter of the pixels is missing, in double precision, without shifts. The fit is that of
+`CircuitImputer` with its defaults to the table california with 30% of its cells hidden at random, if the
+table is there.
 
 Steps are in milliseconds of processor time with one thread, which depends little on how busy the machine is,
 and all are medians, those of SPFlow of two steps. Predictions and the fit are in seconds of the clock and of
@@ -21,6 +22,7 @@ import importlib.util
 import os
 import resource
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -55,14 +57,33 @@ LIMITS = {
 }
 
 
-class Derived:
-    """The sum layer's arithmetic with the gradient that autograd derives."""
+class WrittenOut(torch.autograd.Function):
+    """The sum layer's arithmetic with its gradient written out."""
 
     @staticmethod
-    def apply(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """Returns what `LogMatmulExp` returns, as far as it is used."""
-        shift = x.detach().amax(dim=-1, keepdim=True)
-        return torch.bmm((x - shift).exp(), weights).log(), shift.squeeze(-1), None, None
+    def forward(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Returns the result, the shift, and what the gradient needs."""
+        shift = x.amax(dim=-1, keepdim=True)
+        scaled = (x - shift).exp_()
+        total = torch.bmm(scaled, weights)
+        return total.log(), shift.squeeze(-1), scaled, total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        """Keeps the exponentials, the weights and the sums."""
+        _, shift, scaled, total = output
+        ctx.mark_non_differentiable(shift, scaled, total)
+        ctx.set_materialize_grads(False)  # no zeros for the outputs without a gradient
+        ctx.save_for_backward(scaled, inputs[1], total)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Returns the gradients of the inputs and the weights."""
+        scaled, weights, total = ctx.saved_tensors
+        ratio = gradients[0] / total
+        of_x = torch.bmm(ratio, weights.mT).mul_(scaled) if ctx.needs_input_grad[0] else None
+        of_weights = torch.bmm(scaled.mT, ratio) if ctx.needs_input_grad[1] else None
+        return of_x, of_weights
 
 
 def digits() -> tuple[Circuit, Labelled[Incomplete]]:
@@ -108,22 +129,34 @@ def step_mib() -> float:
     return peak_mib() - before
 
 
-def step_milliseconds(repetitions: int, *, compiled: bool = False) -> float:
-    """CPU milliseconds of a whole training step: loss, gradient and update."""
+def compiled_milliseconds(repetitions: int) -> float:
+    """CPU milliseconds of a whole training step that is compiled: loss, gradient and update."""
     circuit, batch = digits()
     objective = HybridLikelihood(BETA, torch.arange(784))
-    optimiser: Optimiser = Optimiser(circuit, objective, compiled=compiled)
+    optimiser: Optimiser = Optimiser(circuit, objective, compiled=True)
     return cpu_milliseconds(lambda: optimiser.step(batch, (), 1e-3), repetitions)
 
 
-def derived_milliseconds(repetitions: int) -> float:
-    """The same with the gradient that autograd derives."""
-    kept = layers.LogMatmulExp
-    layers.LogMatmulExp = Derived
+def both_milliseconds(repetitions: int) -> tuple[float, float]:
+    """CPU milliseconds of a step with the derived gradient and with the one written out, by turns."""
+    objective = HybridLikelihood(BETA, torch.arange(784))
+    kept = layers.log_matmul_exp
+    forms = (kept, lambda x, weights: WrittenOut.apply(x, weights)[:2])
+    trained: list[tuple[Optimiser, Labelled[Incomplete]]] = []
+    for circuit, batch in (digits(), digits()):
+        trained.append((Optimiser(circuit, objective), batch))
+    times: tuple[list[float], list[float]] = ([], [])
     try:
-        return step_milliseconds(repetitions)
+        for _ in range(repetitions):
+            for form, (optimiser, batch), seconds in zip(forms, trained, times, strict=True):
+                layers.log_matmul_exp = form
+                began = time.process_time()
+                optimiser.step(batch, (), 1e-3)
+                seconds.append(time.process_time() - began)
     finally:
-        layers.LogMatmulExp = kept
+        layers.log_matmul_exp = kept
+    derived, written = (1000 * float(np.median(seconds)) for seconds in times)
+    return derived, written
 
 
 def spflow_milliseconds(repetitions: int) -> float | None:
@@ -177,18 +210,19 @@ def main() -> None:
     torch.set_num_threads(1)
     memory = step_mib()
     products, elementwise = bounds(repetitions)
+    derived, written = both_milliseconds(repetitions)
     steps = {
         "matrix products": products,
         "exponentials and logarithms": elementwise,
-        "gradient written out": step_milliseconds(repetitions),
-        "gradient derived": derived_milliseconds(repetitions),
-        "compiled": None if quick else step_milliseconds(repetitions, compiled=True),
+        "gradient derived": derived,
+        "gradient written out": written,
+        "compiled": None if quick else compiled_milliseconds(repetitions),
         "SPFlow": None if quick else spflow_milliseconds(2),
     }
     torch.set_num_threads(n_threads)
     predictions = time_predictions(500 if quick else N_IMAGES)
     fit = None if quick else time_fit()
-    step = steps["gradient written out"]
+    step = derived
     judged = {
         "step / bound": step / (products + elementwise),
         "memory of a step, MiB": memory,

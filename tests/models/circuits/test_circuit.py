@@ -25,7 +25,7 @@ from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.initialisation import random_weights
-from halfseen.models.circuits.layers import LogMatmulExp, Messages, SumLayer
+from halfseen.models.circuits.layers import Messages, SumLayer, log_matmul_exp
 from halfseen.models.circuits.structure import Level, Structure
 from halfseen.models.mixture import DiagonalMixture
 
@@ -329,13 +329,9 @@ def test_the_gradient_of_a_sum_is_that_of_finite_differences():
     weights = torch.rand(3, 4, 2, generator=generator, dtype=torch.float64, requires_grad=True)
 
     def total(x, weights):
-        values, _, _, _ = LogMatmulExp.apply(x, weights)
-        return values + x.amax(dim=-1, keepdim=True).detach()
+        values, shift = log_matmul_exp(x, weights)
+        return values + shift.unsqueeze(-1)
 
-    shift = x.detach().amax(dim=-1, keepdim=True)
-    expected = torch.autograd.grad((((x - shift).exp() @ weights).log()).square().sum(), (x, weights))
-    found = torch.autograd.grad(LogMatmulExp.apply(x, weights)[0].square().sum(), (x, weights))
-    torch.testing.assert_close(found, expected, rtol=EXACT, atol=EXACT)
     direct = torch.logsumexp(x.unsqueeze(-1) + weights.log().unsqueeze(1), dim=2)
     torch.testing.assert_close(total(x, weights), direct, rtol=EXACT, atol=EXACT)
     assert torch.autograd.gradcheck(total, (x, weights))

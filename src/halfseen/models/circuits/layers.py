@@ -7,7 +7,6 @@ channels, and between classes at the root, keep their precision whatever the siz
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,40 +31,15 @@ class Messages:
     shift: Tensor
 
 
-class LogMatmulExp(torch.autograd.Function):
-    r"""Computes :math:`\log \sum_i e^{x_i - \max x} w_{io}`, and returns :math:`\max x` beside it.
+def log_matmul_exp(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Returns :math:`\log \sum_i e^{x_i - \max x} w_{io}` (S, B, O), and :math:`\max x` (S, B) beside it.
 
-    Shapes: ``x`` :math:`(S, B, I)`, ``weights`` :math:`(S, I, O)`, outputs :math:`(S, B, O)` and
-    :math:`(S, B)`. The gradient of the sum of both outputs is that of the first with the maximum taken as a
-    constant, so the second has none.
+    Shapes: ``x`` :math:`(S, B, I)`, ``weights`` :math:`(S, I, O)`. The gradient of the sum of both outputs is
+    that of the first with the maximum taken as a constant, so the second has none. A gradient that is written
+    out is not faster than the one that autograd derives (``benchmarks/circuits.py``).
     """
-
-    @staticmethod
-    def forward(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Returns the result, the shift, and what the gradient needs."""
-        shift = x.amax(dim=-1, keepdim=True)
-        scaled = (x - shift).exp_()
-        total = torch.bmm(scaled, weights)
-        return total.log(), shift.squeeze(-1), scaled, total
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-        """Keeps the exponentials, the weights and the sums."""
-        _, shift, scaled, total = output
-        ctx.mark_non_differentiable(shift, scaled, total)
-        ctx.set_materialize_grads(False)  # no zeros for the outputs without a gradient
-        ctx.save_for_backward(scaled, inputs[1], total)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-        """Returns the gradients of the inputs and the weights."""
-        if gradients[0] is None:  # the result was not used
-            return None, None
-        scaled, weights, total = ctx.saved_tensors
-        ratio = gradients[0] / total
-        of_x = torch.bmm(ratio, weights.mT).mul_(scaled) if ctx.needs_input_grad[0] else None
-        of_weights = torch.bmm(scaled.mT, ratio) if ctx.needs_input_grad[1] else None
-        return of_x, of_weights
+    shift = x.detach().amax(dim=-1, keepdim=True)
+    return torch.bmm((x - shift).exp_(), weights).log(), shift.squeeze(-1)
 
 
 class SumLayer(nn.Module):
@@ -110,9 +84,7 @@ class SumLayer(nn.Module):
         n_regions, n_rows, n_inputs = x.shape
         n_sets, _, n_outputs = self.logits.shape
         stacked = x.reshape(n_sets, n_regions // n_sets * n_rows, n_inputs)
-        # Outside of training, `apply` would cost more than the sums of a few rows.
-        run = LogMatmulExp.apply if torch.is_grad_enabled() else LogMatmulExp.forward
-        values, shift, _, _ = run(stacked, self.weights)
+        values, shift = log_matmul_exp(stacked, self.weights)
         return Messages(
             values.view(n_regions, n_rows, n_outputs), messages.shift + shift.view(n_regions, n_rows)
         )
