@@ -15,6 +15,7 @@ from halfseen.cli.main import main
 from halfseen.cli.methods import QUICK as QUICK_METHODS
 from halfseen.evaluation.comparison import Comparison
 from halfseen.report.compare import render_comparison, render_scores, summarize_comparison, verdict
+from halfseen.report.run_info import RunInfo
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
 QUICK = ("--methods", "gaussian,mean,median", "--repeats", "2", "--draws", "5")
@@ -157,9 +158,7 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(run, table, tmp_path
 @pytest.fixture
 def summary(run, table):
     assert run(table, *QUICK, "-o", "race", "-q")[0] == 0
-    return summarize_comparison(
-        Comparison.load("race"), source="<i>in</i>.csv", version="0", command="a && b"
-    )
+    return summarize_comparison(Comparison.load("race"), RunInfo("<i>in</i>.csv", "a && b", version="0"))
 
 
 def test_the_summary_is_plain_data(summary):

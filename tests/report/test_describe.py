@@ -14,6 +14,7 @@ from halfseen.diagnosis import predictability
 from halfseen.report.curve_svg import drift_curve
 from halfseen.report.describe import render_diagnosis, summarize_diagnosis
 from halfseen.report.describe_svg import heat_map, log_ratio, mark, shade_of, squeeze
+from halfseen.report.run_info import RunInfo
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 CURVE = halfseen.vsp_curve(lambda X: np.nan_to_num(X).sum(axis=1), np.ones((20, 5)), n_draws=2)
@@ -49,8 +50,8 @@ def frame():
 def summary(frame):
     diagnosis = halfseen.describe(frame, target=f"{HOSTILE} x", against=frame.iloc[:300])
     return summarize_diagnosis(
-        diagnosis, source=HOSTILE, reference=HOSTILE, command=f"halfseen describe {HOSTILE}", notes=[HOSTILE],
-        model=MODEL, seconds=1.0, version="1.2",
+        diagnosis, reference=HOSTILE, model=MODEL,
+        run=RunInfo(HOSTILE, f"halfseen describe {HOSTILE}", 1.0, [HOSTILE], "1.2"),
     )  # fmt: skip
 
 

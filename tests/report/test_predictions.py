@@ -7,6 +7,7 @@ from report.pages import assert_self_contained
 from halfseen.diagnosis.drift import compare_rates
 from halfseen.diagnosis.training_drift import TrainingDrift
 from halfseen.report.predictions import render_predictions, summarize_predictions
+from halfseen.report.run_info import RunInfo
 
 
 def drift_of(missing, training=50):
@@ -26,7 +27,7 @@ def test_classes_are_counted_and_unsure_rows_are_named():
     probabilities = np.stack([1 - sure, sure], axis=1)
     summary = summarize_predictions(
         ["b"] * 40, missing, drift=drift_of(missing), classes=["a", "b"], probabilities=probabilities,
-        target="<script>", source="new.csv", model="BoostingClassifier", notes=["<note>"],
+        target="<script>", model="BoostingClassifier", run=RunInfo("new.csv", notes=["<note>"]),
     )  # fmt: skip
     assert summary["picture"] == {"levels": ["b", "a"], "shares": [1.0, 0.0]}
     assert summary["lines"][0].startswith("Missingness differs from training: <b>2")

@@ -13,6 +13,7 @@ from report.pages import assert_self_contained, check
 
 from halfseen.report import svg
 from halfseen.report.render import render
+from halfseen.report.run_info import RunInfo
 from halfseen.report.summarize import summarize
 
 HOSTILE = "<script>alert(1)</script>\"'&"
@@ -47,12 +48,7 @@ def make_summary(name="x", n_rows=200, rate=0.3, **settings):
         columns=tuple(map(column, table.column_names, kinds, (None, levels, None, None, None, None)))
     )
     probabilities = {f"{name} level": np.full(n_rows, 1 / 3)}
-    defaults = {
-        "method": "gaussian",
-        "command": f"halfseen impute {HOSTILE}",
-        "notes": [HOSTILE],
-        "source": name,
-    }
+    run = RunInfo(name, f"halfseen impute {HOSTILE}", notes=[HOSTILE], version="1.2")
     draws = [full] * 3
     return summarize(
         table,
@@ -63,8 +59,7 @@ def make_summary(name="x", n_rows=200, rate=0.3, **settings):
         schema,
         probabilities=probabilities,
         left={table.column_names[-1]: f"has no observed value {HOSTILE}"},
-        version="1.2",
-        **defaults | settings,
+        **{"method": "gaussian", "run": run} | settings,
     )
 
 

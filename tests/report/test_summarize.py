@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halfseen.report import fills, svg
+from halfseen.report.run_info import RunInfo
 from halfseen.report.shown_cells import choose_cells
 from halfseen.report.summarize import (
     MAX_BLOCKS,
@@ -56,7 +57,7 @@ def example(n_draws=4):
 
 
 def test_counts_are_those_of_the_table():
-    summary = summarize(*example(), method="gaussian", source="a.csv", seed=3, notes=["a note"])
+    summary = summarize(*example(), method="gaussian", seed=3, run=RunInfo("a.csv", notes=["a note"]))
     assert (summary["n_rows"], summary["n_columns"], summary["n_cells"]) == (5, 5, 25)
     assert summary["n_missing"] == 2 + 1 + 1 + 5
     assert summary["n_left"] == 5

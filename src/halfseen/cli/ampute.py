@@ -1,6 +1,5 @@
 """The command ``halfseen ampute``: read a table, hide some of its cells by a mechanism, write the rest."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,7 +56,6 @@ def ampute(request: AmputeRequest, reporter: Reporter) -> None:
     reporter : Reporter
         The reporter of progress.
     """
-    started = time.perf_counter()
     check_output(request.output, request.output_format)
     check_apart({"IN": request.source}, {"--output": request.output})
     file = read_table(request.source, **request.reading)
@@ -76,7 +74,7 @@ def ampute(request: AmputeRequest, reporter: Reporter) -> None:
     write_tables([holed.table], request.output, holed, format=request.output_format)
     _show_shares(file, holed, mechanism, reporter)
     reporter.show("wrote", "standard output" if request.output == "-" else request.output)
-    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.done()
 
 
 def _find_columns(columns: Sequence[str] | None, file: TableFile) -> list[str | int] | None:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,22 +88,13 @@ def run_compare(request: CompareRequest, reporter: Reporter) -> Comparison:
     reporter : Reporter
         The reporter of progress.
     """
-    started = time.perf_counter()
     _check(request)
     comparison = run_comparison(request, *_read(request, reporter), reporter)
-    seconds = time.perf_counter() - started
-    summary = summarize_comparison(
-        comparison,
-        source=Path(request.source).name,
-        command=request.command,
-        seconds=seconds,
-        notes=reporter.notes,
-        version=halfseen.__version__,
-    )
+    summary = summarize_comparison(comparison, reporter.run_info(request.source, request.command))
     if not reporter.quiet:
         print_comparison(summary)
     _write(request, reporter, comparison, summary)
-    reporter.show("done", f"in {seconds:.1f} s", "bold green")
+    reporter.done()
     return comparison
 
 

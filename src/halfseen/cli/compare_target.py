@@ -1,11 +1,10 @@
 """The steps of ``halfseen compare --target``: read, cross-validate predictors, print, write."""
 
 import json
+import math
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-import halfseen
 from halfseen._files import plain_json
 from halfseen.cli.atomic import check_apart, check_report, check_writable, write_atomically
 from halfseen.cli.errors import TableError
@@ -25,6 +23,7 @@ from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.prediction import PredictionRecord, run_folds
 from halfseen.evaluation.prediction_result import PredictionComparison
 from halfseen.report.prediction import show_score, summarize_prediction
+from halfseen.report.run_info import RunInfo
 from halfseen.report.shown_cells import take_rows
 
 RATES = (0.0, 0.1, 0.3, 0.5)
@@ -65,7 +64,6 @@ def run_compare_target(request: CompareTargetRequest, reporter: Reporter) -> Pre
     """
     from halfseen.cli.fit import read_training
 
-    started = time.perf_counter()
     _check(request)
     with reporter.noting_warnings():
         training = read_training(
@@ -73,18 +71,17 @@ def run_compare_target(request: CompareTargetRequest, reporter: Reporter) -> Pre
         )
         comparison = compare_on(
             training.inputs, training.target, request.methods, reporter,
-            settings=training.settings, budget=request.budget - (time.perf_counter() - started),
+            settings=training.settings, budget=request.budget - reporter.elapsed,
             max_rows=request.max_rows, seed=request.seed, n_splits=request.n_splits, rates=request.rates,
         )  # fmt: skip
     summary = describe_comparison(
-        comparison, training.inputs, training.target, source=Path(training.file.source).name,
-        command=request.command, seconds=time.perf_counter() - started, budget=request.budget,
-        notes=reporter.notes,
+        comparison, training.inputs, training.target,
+        reporter.run_info(training.file.source, request.command), budget=request.budget,
     )  # fmt: skip
     if not reporter.quiet:
         print_prediction(summary)
     _write(request, reporter, summary)
-    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.done()
     return comparison
 
 
@@ -124,7 +121,12 @@ def compare_on(
 
 
 def describe_comparison(
-    comparison: PredictionComparison, inputs: pa.Table, target: Target, **about: Any
+    comparison: PredictionComparison,
+    inputs: pa.Table,
+    target: Target,
+    run: RunInfo,
+    *,
+    budget: float = math.inf,
 ) -> dict[str, Any]:
     """Return the summary of a comparison for the terminal and the report."""
     return summarize_prediction(
@@ -135,8 +137,8 @@ def describe_comparison(
         n_missing=sum(column.null_count for column in inputs.columns),
         treatments=treatments(comparison.methods),
         descriptions={name: COMPARED[name].description for name in comparison.methods},
-        version=halfseen.__version__,
-        **about,
+        budget=budget,
+        run=run,
     )
 
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -50,7 +49,6 @@ class DescribeRequest:
 
 def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
     """Describe a table file: read, describe, print, report."""
-    started = time.perf_counter()
     _check_paths(request)
     file = read_all(expand(request.source), partial(_read, reading=request.reading))
     reporter.show("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
@@ -73,15 +71,11 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
         check = _check_fill(diagnosis, request, file, reporter)
         summary = summarize_diagnosis(
             diagnosis,
-            source=Path(file.source).name,
             reference="" if reference is None else Path(reference.source).name,
-            command=request.command,
-            seconds=time.perf_counter() - started,
-            notes=reporter.notes,
-            version=halfseen.__version__,
             model=None if drift is None else drift.to_dict(),
             sensitivities=[found.to_dict() for found in what_if],
             check=check,
+            run=reporter.run_info(file.source, request.command),
         )
         with write_atomically(request.report) as target:
             target.write(render_diagnosis(summary).encode("utf-8"))
@@ -98,7 +92,7 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
             print(f"\nWhat if missing values differ\n  {one_line(found.conclusion)}")
         if what_if:
             print(f"  {what_if[0].limit}")
-    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.done()
 
 
 def _read(source: str, reading: dict[str, Any]) -> TableFile:

@@ -1,10 +1,8 @@
 """The steps of ``halfseen fit``: read, choose a predictor, fit it, save it."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,7 +68,6 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
     reporter : Reporter
         The reporter of progress.
     """
-    started = time.perf_counter()
     check_writable(request.model)
     check_report(request.report)
     check_apart(
@@ -87,8 +84,8 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
         model.save(request.model)
         reporter.show("model", f"{request.model}: {type(model).__name__}")
         if request.report is not None and comparison is not None:
-            _report(request, training, comparison, reporter, time.perf_counter() - started)
-    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+            _report(request, training, comparison, reporter)
+    reporter.done()
 
 
 def read_training(
@@ -188,15 +185,13 @@ def _report(
     training: TrainingTable,
     comparison: PredictionComparison,
     reporter: Reporter,
-    seconds: float,
 ) -> None:
     from halfseen.report.prediction import render_prediction
 
     assert request.report is not None
     summary = describe_comparison(
         comparison, training.inputs, training.target,
-        source=Path(training.file.source).name, command=request.command, seconds=seconds,
-        notes=reporter.notes,
+        reporter.run_info(training.file.source, request.command),
     )  # fmt: skip
     with write_atomically(request.report) as file:
         file.write(render_prediction(summary).encode("utf-8"))

@@ -42,7 +42,7 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
         planned = plan_outputs(request.source, request.output, "imputed", request.output_format)
     if len(planned) > 1:
         _impute_several(request, planned, reporter, budget)
-        reporter.show("done", f"in {budget.elapsed:.1f} s", "bold green")
+        reporter.done()
         return
     request = replace(request, source=planned[0][0], output=planned[0][1])
     _check_targets(request)
@@ -63,7 +63,7 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
                 with write_atomically(request.report) as target:
                     target.write(page.encode("utf-8"))
             reporter.show("report", request.report)
-    reporter.show("done", f"in {budget.elapsed:.1f} s", "bold green")
+    reporter.done()
 
 
 def _impute_several(

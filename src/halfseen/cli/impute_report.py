@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-import halfseen
 from halfseen.cli.applying import NewRows
 from halfseen.cli.impute_request import ImputeRequest, build_imputer
 from halfseen.cli.impute_time import choose_shown
@@ -67,18 +65,14 @@ def make_page(
         probabilities=answers.probabilities,
         left=why_empty(imputer.schema_.columns),
         method=work.method,
-        command=request.command,
-        seconds=budget.elapsed,
-        notes=reporter.notes,
-        source=Path(work.file.source).name,
         seed=getattr(imputer, "seed_", request.seed),
         level=request.level,
-        version=halfseen.__version__,
         proper=work.proper,
         training_drift=None if work.rows is None else work.rows.drift.to_dict(),
         structure=_structure(imputer),
         check=None if check is None else check.to_dict(),
         reason=getattr(imputer, "reason_", ""),
+        run=reporter.run_info(work.file.source, request.command),
     )
     if not request.evaluate:
         return render(summary)
@@ -161,6 +155,6 @@ def _evaluate(request: ImputeRequest, reporter: Reporter, file: TableFile) -> tu
     )  # fmt: skip
     part = thin_rows(file.table, asked)
     comparison = run_comparison(asked, part, file.settings or None, reporter)
-    summary = summarize_comparison(comparison, version=halfseen.__version__)
+    summary = summarize_comparison(comparison)
     summary |= {"n_rows": part.num_rows}
     return summary, render_scores(summary)

@@ -1,9 +1,7 @@
 """The steps of ``halfseen predict``: load, read new rows, predict, write."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,7 +51,6 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
     reporter : Reporter
         The reporter of progress.
     """
-    started = time.perf_counter()
     planned = plan_outputs(request.source, request.output, "predicted", request.output_format)
     requests = [replace(request, source=source, output=output) for source, output in planned]
     if request.report is not None and len(requests) > 1:
@@ -79,8 +76,8 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
             if isinstance(model, Recommender):
                 predict_ratings(one, model, reporter)
             else:
-                predict_file(one, model, reporter, started)
-    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+                predict_file(one, model, reporter)
+    reporter.done()
 
 
 def predict_ratings(request: PredictRequest, model: Recommender, reporter: Reporter) -> None:
@@ -92,7 +89,7 @@ def predict_ratings(request: PredictRequest, model: Recommender, reporter: Repor
     _write(request, file, 1, reporter)
 
 
-def predict_file(request: PredictRequest, model: Any, reporter: Reporter, started: float) -> None:
+def predict_file(request: PredictRequest, model: Any, reporter: Reporter) -> None:
     """Predict the rows of one file, write it with new columns, and make a report if one is asked for."""
     target = (getattr(model, "reading_", None) or {}).get("target")
     rows = read_new_rows(request.source, model, reporter, target=target, **request.reading)
@@ -109,7 +106,7 @@ def predict_file(request: PredictRequest, model: Any, reporter: Reporter, starte
         if score:
             reporter.show("score", score)
     if request.report is not None:
-        page = _make_page(request, model, rows, columns, score, reporter, time.perf_counter() - started)
+        page = _make_page(request, model, rows, columns, score, reporter)
         with write_atomically(request.report) as file_of_page:
             file_of_page.write(page.encode("utf-8"))
         reporter.show("report", request.report)
@@ -122,7 +119,6 @@ def _make_page(
     columns: Mapping[str, pa.Array],
     score: str,
     reporter: Reporter,
-    seconds: float,
 ) -> str:
     """Return the report; its packages are imported here, for who has not installed them."""
     from halfseen.report.predictions import render_predictions, summarize_predictions
@@ -143,11 +139,7 @@ def _make_page(
         score=f"{score}." if score else "",
         target=(getattr(model, "reading_", None) or {}).get("target") or "",
         model=type(model).__name__,
-        source=Path(rows.file.source).name,
-        command=request.command,
-        seconds=seconds,
-        notes=reporter.notes,
-        version=halfseen.__version__,
+        run=reporter.run_info(rows.file.source, request.command),
     )
     return render_predictions(summary)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
+from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -20,8 +21,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
+import halfseen
 from halfseen.cli.errors import one_line
 from halfseen.errors import HalfseenWarning
+from halfseen.report.run_info import RunInfo
 
 BEATS = (1.0, 3.0, 10.0)
 """Without a terminal, a running step reports after this many seconds, and then every ten seconds."""
@@ -50,6 +53,20 @@ class Reporter:
         self.quiet = quiet
         self.console = console or Console(stderr=True)
         self.notes: list[str] = []
+        self.started = time.perf_counter()
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds since the command started."""
+        return time.perf_counter() - self.started
+
+    def done(self) -> None:
+        """Print that the command is finished, and how long it took."""
+        self.show("done", f"in {self.elapsed:.1f} s", "bold green")
+
+    def run_info(self, source: str, command: str) -> RunInfo:
+        """Return what a report shows about the command and the file that it read."""
+        return RunInfo(Path(source).name, command, self.elapsed, self.notes, halfseen.__version__)
 
     def show(self, what: str, text: str, style: str = "bold") -> None:
         """Print one line: a highlighted word, and the text."""

@@ -1,6 +1,5 @@
 """Files of ratings: how commands fit a recommender to one, and predict the pairs of another."""
 
-import time
 from typing import Any
 
 import numpy as np
@@ -29,13 +28,12 @@ def save_recommender(
     source: str, name: str, path: str, seed: int, reporter: Reporter, reading: dict[str, Any]
 ) -> None:
     """Fit a recommender to a file of ratings and save it: ``halfseen fit --recommender``."""
-    started = time.perf_counter()
     check_writable(path)
     check_apart({"IN": source}, {"--save-model": path})
     model = fit_recommender(source, name, reporter, reading, random_state=seed)
     model.save(path)
     reporter.show("model", f"{path}: {type(model).__name__}")
-    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.done()
 
 
 def fit_recommender(

@@ -2,7 +2,6 @@
 
 import csv
 import sys
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +30,6 @@ class RecommendRequest:
 
 def recommend(request: RecommendRequest, reporter: Reporter) -> None:
     """Print items with their predicted ratings as csv, by a recommender that is fitted or loaded."""
-    started = time.perf_counter()
     _check_paths(request)
     origin = request.source if request.model is None else request.model
     model = _load(request.model) if request.model is not None else _fit(request, reporter)
@@ -45,7 +43,7 @@ def recommend(request: RecommendRequest, reporter: Reporter) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["item", "rating"])
     writer.writerows([item, f"{rating:.2f}"] for item, rating in zip(items, ratings, strict=True))
-    reporter.show("done", f"in {time.perf_counter() - started:.1f} s", "bold green")
+    reporter.done()
 
 
 def _check_paths(request: RecommendRequest) -> None:

@@ -12,6 +12,7 @@ from halfseen.evaluation.trial import PARTS
 from halfseen.report import svg
 from halfseen.report.compare_lines import compare_lines, judge_compared
 from halfseen.report.render import _environment
+from halfseen.report.run_info import UNKNOWN_RUN, RunInfo
 
 MAX_COLUMNS = 40
 EXPLAINED = {
@@ -35,12 +36,7 @@ Summary = dict[str, Any]
 
 def summarize_comparison(
     comparison: Comparison,
-    *,
-    source: str = "table",
-    command: str = "",
-    seconds: float = 0.0,
-    notes: Sequence[str] = (),
-    version: str = "",
+    run: RunInfo = UNKNOWN_RUN,
 ) -> Summary:
     """Return a comparison as numbers, strings, lists and dicts only.
 
@@ -48,23 +44,15 @@ def summarize_comparison(
     ----------
     comparison : Comparison
         What `halfseen.evaluation.protocol.compare` returned.
-    source, command, version : str
-        Which file was used, by which command, by which version.
-    seconds : float
-        The time it took.
-    notes : sequence of str
-        Notices and warnings.
+    run : RunInfo
+        How the report was made.
     """
     settings = comparison.settings
     parts = [part for part in PARTS if comparison.scores(part)]
     main = parts[-1] if parts else "out"
     shown = [score for score in SHOWN if any(score in comparison.scores(part) for part in parts)]
     return {
-        "source": source,
-        "command": command,
-        "seconds": float(seconds),
-        "version": version,
-        "notes": list(notes),
+        **run.to_dict(),
         "settings": settings,
         "provenance": comparison.provenance,
         "n_hidden": settings["n_hidden"],

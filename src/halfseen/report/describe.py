@@ -12,6 +12,7 @@ from halfseen.diagnosis.wording import ALPHA, effect_words, p_words, pair_words,
 from halfseen.report import curve_svg, describe_svg, svg
 from halfseen.report.describe_lines import describe_lines, explain_missingness, judge_missingness
 from halfseen.report.render import _environment
+from halfseen.report.run_info import UNKNOWN_RUN, RunInfo
 
 MAX_COLUMNS = 60
 MAX_PATTERN_COLUMNS = 40
@@ -24,15 +25,11 @@ Summary = dict[str, Any]
 def summarize_diagnosis(
     diagnosis: Diagnosis,
     *,
-    source: str = "table",
     reference: str = "",
-    command: str = "",
-    seconds: float = 0.0,
-    notes: Sequence[str] = (),
-    version: str = "",
     model: Summary | None = None,
     sensitivities: Sequence[Summary] = (),
     check: Summary | None = None,
+    run: RunInfo = UNKNOWN_RUN,
 ) -> Summary:
     """Return what a page shows: counts, effect sizes and sentences, and no row of the table.
 
@@ -40,14 +37,8 @@ def summarize_diagnosis(
     ----------
     diagnosis : Diagnosis
         What `halfseen.describe` returned.
-    source, reference : str
-        The names of the table and of the one it was compared with.
-    command, version : str
-        What to type to repeat it, and the version that made it.
-    seconds : float
-        The time it took.
-    notes : sequence of str
-        Notices and warnings.
+    reference : str
+        The name of the table that it was compared with.
     model : dict, optional
         How the predictions of a model drift: the dict of a `VSPCurve`, its ``class`` and what is
         ``followed``.
@@ -55,6 +46,8 @@ def summarize_diagnosis(
         The dicts of `Sensitivity`: how estimates depend on the assumption of missing at random.
     check : dict, optional
         How well hidden known values were filled: the dict of a `FillCheck`.
+    run : RunInfo
+        How the report was made.
 
     Returns
     -------
@@ -68,12 +61,8 @@ def summarize_diagnosis(
     clear = diagnosis.associations.clear
     return {
         **content,
-        "source": source,
+        **run.to_dict(),
         "reference": reference,
-        "command": command,
-        "seconds": float(seconds),
-        "notes": list(notes),
-        "version": version,
         "n_columns": len(diagnosis.columns),
         "n_cells": diagnosis.n_rows * len(diagnosis.columns),
         "n_complete_rows": diagnosis.patterns.n_complete_rows,

@@ -17,6 +17,7 @@ from halfseen.evaluation.prediction_words import (
 )
 from halfseen.report.compare import dot_plot
 from halfseen.report.render import _environment
+from halfseen.report.run_info import UNKNOWN_RUN, RunInfo
 
 Summary = dict[str, Any]
 MEBIBYTE = 2**20
@@ -31,12 +32,8 @@ def summarize_prediction(
     n_missing: int,
     treatments: Mapping[str, Treatment],
     descriptions: Mapping[str, str],
-    source: str = "table",
-    command: str = "",
-    seconds: float = 0.0,
     budget: float = math.inf,
-    notes: Sequence[str] = (),
-    version: str = "",
+    run: RunInfo = UNKNOWN_RUN,
 ) -> Summary:
     """Return a comparison as numbers, strings, lists and dicts.
 
@@ -54,12 +51,10 @@ def summarize_prediction(
         The missing values among them.
     treatments, descriptions : mapping
         What each method does with missing values, as a kind and in words.
-    source, command, version : str
-        What was compared, by which command, with which version.
-    seconds, budget : float
-        The time that it took, and that it might take.
-    notes : sequence of str
-        Notices and warnings.
+    budget : float
+        The time limit in seconds.
+    run : RunInfo
+        How the report was made.
     """
     places = comparison.places()
     order = [place.method for place in places]
@@ -70,7 +65,7 @@ def summarize_prediction(
         sentences.append(say_whether_to_impute(comparison, treatments, n_missing))
     sentences += [one for one in (say_missingness(comparison), say_expected(comparison)) if one is not None]
     return {
-        "source": source,
+        **run.to_dict(),
         "target": target,
         "task": comparison.task,
         "classes": [str(one) for one in classes],
@@ -91,11 +86,7 @@ def summarize_prediction(
         "n_failed": sum(comparison.count(name, "failed") for name in comparison.methods),
         "n_stopped": sum(comparison.count(name, "out of budget") for name in comparison.methods),
         "n_runs": len(comparison.records),
-        "command": command,
-        "seconds": seconds,
         "budget": None if math.isinf(budget) else budget,
-        "notes": list(notes),
-        "version": version,
     }  # fmt: skip
 
 

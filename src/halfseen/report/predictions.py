@@ -11,6 +11,7 @@ from halfseen.diagnosis.wording import names_words, plural
 from halfseen.report import svg
 from halfseen.report.fills import choose_edges
 from halfseen.report.render import _environment
+from halfseen.report.run_info import UNKNOWN_RUN, RunInfo
 from halfseen.report.verdicts import sentence
 
 MAX_CLASSES = 12
@@ -40,11 +41,7 @@ def summarize_predictions(
     score: str = "",
     target: str = "",
     model: str = "",
-    source: str = "table",
-    command: str = "",
-    seconds: float = 0.0,
-    notes: Sequence[str] = (),
-    version: str = "",
+    run: RunInfo = UNKNOWN_RUN,
 ) -> Summary:
     """Return predictions as numbers, strings, lists and dicts.
 
@@ -68,19 +65,17 @@ def summarize_predictions(
         Inputs that the table lacks.
     score : str
         How good the predictions are where the target is known, in words; empty if it is not.
-    target, model, source, command, version : str
-        What was predicted, by which class of model, for which file, by which command and version.
-    seconds : float
-        The time that it took.
-    notes : sequence of str
-        Notices and warnings.
+    target, model : str
+        What was predicted, and by which class of model.
+    run : RunInfo
+        How the report was made.
     """
     n_rows, n_inputs = missing.shape
     values = np.array([str(one) for one in predicted]) if len(classes) else np.asarray(predicted, np.float64)
     sure = None if probabilities is None else probabilities.max(axis=1, initial=0.0)
     width = None if ends is None else ends[1] - ends[0]
     found = {
-        "source": source,
+        **run.to_dict(),
         "target": target,
         "model": model,
         "n_rows": n_rows,
@@ -97,10 +92,6 @@ def summarize_predictions(
         "mean_sure": None if sure is None or not n_rows else float(sure.mean()),
         "median_width": None if width is None or not n_rows else float(np.median(width)),
         "groups": _groups(values, missing.sum(axis=1), sure, width),
-        "command": command,
-        "seconds": seconds,
-        "notes": list(notes),
-        "version": version,
     }  # fmt: skip
     return found | {"lines": prediction_lines(found)}
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.report.fills import summarize_fill
+from halfseen.report.run_info import UNKNOWN_RUN, RunInfo
 from halfseen.report.shown_cells import ShownCells
 
 MAX_COLUMNS = 60
@@ -48,18 +49,14 @@ def summarize(
     probabilities: Mapping[str, np.ndarray] | None = None,
     left: Mapping[str, str] | None = None,
     method: str = "",
-    command: str = "",
-    seconds: float = 0.0,
-    notes: Sequence[str] = (),
-    source: str = "table",
     seed: int | None = None,
     level: float = 0.9,
-    version: str = "",
     proper: bool = False,
     training_drift: Summary | None = None,
     structure: Summary | None = None,
     check: Mapping[str, Any] | None = None,
     reason: str = "",
+    run: RunInfo = UNKNOWN_RUN,
 ) -> Summary:
     """Count what was missing and compare what was filled with what was observed.
 
@@ -81,12 +78,8 @@ def summarize(
         Per column of levels: the probability of the most probable level in each row, of the same rows.
     left : mapping of str to str, optional
         Per column of which missing cells were left empty: why.
-    method, command, source, version : str
-        What was run, as which command, on which file, by which version.
-    seconds : float
-        The time it took.
-    notes : sequence of str
-        Notices and warnings.
+    method : str
+        The name of the method.
     seed : int or None
         The seed of the draws.
     level : float
@@ -101,6 +94,8 @@ def summarize(
         The outcome of a check on hidden known values: the dict of a `FillCheck`.
     reason : str
         Why the methods were chosen, if they were chosen on the table.
+    run : RunInfo
+        How the report was made.
 
     Returns
     -------
@@ -110,21 +105,17 @@ def summarize(
     known = {column.name: column for column in schema.columns}
     found = _summarize_missing(table, filled, known, left or {})
     return {
-        "source": source,
+        **run.to_dict(),
         **found,
         "method": method,
         "reason": reason,
         "seed": seed,
-        "seconds": float(seconds),
-        "version": version,
         "level": float(level),
         "n_draws": len(draws),
         "proper": bool(proper),
         "training_drift": training_drift,
         "structure": structure,
         "check": None if check is None else dict(check),
-        "command": command,
-        "notes": list(notes),
         "fills": [
             _summarize_fill(
                 known[name], table, filled, draws, low, high, (probabilities or {}).get(name), shown
