@@ -82,7 +82,7 @@ def test_columns_may_be_reordered_dropped_or_new(call, model, tmp_path):
     assert rows[1][:4] == ["ann", "02", "1.500,00", "01/03/2020"]
     assert 2800 < float(rows[1][4]) < 3200
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "Missingness beside the training table" in page
+    assert "Missingness compared with the training table" in page
     assert "answer 100% missing" in page
 
 

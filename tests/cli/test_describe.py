@@ -183,7 +183,7 @@ def test_the_drift_of_a_saved_model_is_described(run, models, tmp_path):
             ["--model", "r.halfseen", "--class", "low"],
             "--class is for classifiers; the model predicts numbers",
         ),
-        (["--class", "low"], "--class is about a model; give one by --model"),
+        (["--class", "low"], "--class requires --model"),
         (["--model", "i.halfseen"], "holds a MeanImputer; --model needs a regressor or classifier"),
         (["--model", "t.csv"], "is not a halfseen model file"),
     ],

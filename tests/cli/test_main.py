@@ -54,7 +54,7 @@ def last_line(err):
 # -------------------------------------------------------------------------------------------- errors
 
 WHERE = "(HALFSEEN_DEBUG=1 shows where)"
-NO_MEMORY = "there is not enough memory; ask for fewer draws, or give a part of the rows"
+NO_MEMORY = "there is not enough memory; request fewer draws, or pass only some of the rows"
 ERRORS = {
     "a value": (ValueError("ridge must be positive"), 2, f"ridge must be positive {WHERE}"),
     "arrow": (pa.ArrowNotImplementedError("no kernel"), 2, f"no kernel {WHERE}"),

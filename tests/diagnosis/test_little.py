@@ -169,7 +169,7 @@ REASONS = {
     ),
     "no overlap": (
         np.array([[1.0, np.nan]] * 5 + [[np.nan, 1.0]] * 5) + np.arange(10)[:, None],
-        "No two patterns",
+        "No column is observed in two patterns",
     ),
 }
 
@@ -202,7 +202,7 @@ def test_a_row_without_anything_changes_the_statistic_by_the_factor_only():
 def test_a_large_table_takes_the_covariance_from_a_part_and_keeps_its_level(monkeypatch):
     monkeypatch.setattr(little, "MAX_ROWS", 1000)
     tests = [little_test(mcar(seed, n_rows=8000, n_features=5, rate=0.2)) for seed in range(25)]
-    assert "The covariance comes from 1,000 rows" in tests[0].notes[0]
+    assert "The covariance is estimated from 1,000 rows" in tests[0].notes[0]
     # A mean from 1,000 rows in place of all would make the statistic several times its degrees of freedom.
     assert kstest([test.p_value for test in tests], "uniform").pvalue > FAILURE_RATE
     assert np.mean([test.statistic / test.df for test in tests]) == pytest.approx(1.0, abs=0.1)

@@ -94,7 +94,7 @@ def test_what_is_promised_is_there():
         "What was left empty",
         "In short",
         "Column by column",
-        "better leave it",
+        "better left empty",
         "Observed values are unchanged.",
         "halfseen impute",
     ):

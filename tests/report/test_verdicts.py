@@ -69,7 +69,7 @@ def test_each_column_with_missing_values_has_a_verdict(summary):
     assert found["a"]["why"] == (
         "Typical error 0.30 standard deviations, against 1.00 for the mean (40 hidden known values)."
     )
-    assert found["b"]["label"] == "barely better than the most frequent level: better leave it"
+    assert found["b"]["label"] == "barely better than the most frequent level: better left empty"
     assert found["b"]["why"] == "60% right, against 58% for the most frequent level (40 hidden known values)."
     assert found["c"]["why"] == "Has no observed value."
     assert "90% interval is 1.00 standard deviations wide" in found["e"]["why"]

@@ -114,7 +114,7 @@ def fit_command(
         options.RecommenderName | None,
         typer.Option(help="Fit a recommender: the table has the columns user, item and rating."),
     ] = None,
-    budget: Annotated[float, typer.Option(help="Seconds that auto may take to choose.")] = 120.0,
+    budget: Annotated[float, typer.Option(help="The time limit of auto for its choice, in seconds.")] = 120.0,
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal predictors.")] = 0,
     schema: options.SchemaFile = None,
     report: options.Report = None,
@@ -160,8 +160,8 @@ def predict_command(
         bool,
         typer.Option(
             "--next-measurement",
-            help="Of a circuit for classes: also write which missing column of each row is expected to tell "
-            "most about the class, and how much (mutual information in nats).",
+            help="For a circuit classifier: also write which missing column of each row is most informative "
+            "about the class, and its information gain (mutual information in nats).",
         ),
     ] = False,
     report: options.Report = None,
@@ -371,5 +371,5 @@ def reproduce_command(
 
     n_failed = reproduce(name, scale.value, output, fresh, Reporter(quiet=quiet))
     if n_failed:
-        print_error(f"{n_failed} runs failed; the same command runs them, and only them, again")
+        print_error(f"{n_failed} runs failed; the same command repeats only these runs")
         raise typer.Exit(1)

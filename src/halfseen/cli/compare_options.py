@@ -17,7 +17,7 @@ class CompareOptions:
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="Compare predictors of this column instead: is it worth while to impute?"
+            metavar="COLUMN", help="Compare predictors of this column instead: is imputation worthwhile?"
         ),
     ] = None
     methods: Annotated[
@@ -37,7 +37,7 @@ class CompareOptions:
             help="With --target: shares of known values that are removed before predicting.",
         ),
     ] = "0.1,0.3,0.5"
-    budget: Annotated[float, typer.Option(help="With --target: seconds for everything.")] = 300.0
+    budget: Annotated[float, typer.Option(help="With --target: the time limit in seconds.")] = 300.0
     rate: Annotated[float, typer.Option(help="The fraction of known values to remove, with mcar.")] = 0.2
     mechanism: Annotated[
         str, typer.Option(help="mcar: completely at random; learned: like the table's own missing values.")
@@ -68,7 +68,9 @@ class CompareOptions:
             help="Longer tables are subsampled to this many rows: 10,000 by default, 5,000 with --target.",
         ),
     ] = None
-    jobs: Annotated[int, typer.Option(help="Parallel runs; times are comparable with 1 only.")] = 1
+    jobs: Annotated[
+        int, typer.Option(help="The number of parallel runs; times are comparable only with 1.")
+    ] = 1
     schema: Annotated[str | None, typer.Option(metavar="S.json", help="Kinds and bounds of columns.")] = None
 
 

@@ -74,7 +74,7 @@ def _state(known: DataSet, data_home: str | None) -> str:
         verify(path, known)
     except DataSetError as error:
         return f"no. {error}"
-    return f"yes, {path}, its checksum is right"
+    return f"yes, {path}, its checksum is correct"
 
 
 def _where(data_home: str | None) -> Text:

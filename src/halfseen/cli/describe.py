@@ -148,13 +148,13 @@ def _check_fill(
 
 def _check_paths(request: DescribeRequest) -> None:
     if request.reference is not None and not request.sensitivity:
-        raise TableError("--reference is about a sensitivity analysis; ask for one by --sensitivity COLUMN")
+        raise TableError("--reference requires --sensitivity COLUMN")
     if request.reference is not None and len(request.sensitivity) > 1:
         raise TableError("--reference belongs to one estimate; use --sensitivity once, or leave it out")
     if any("~" in text for text in request.sensitivity):
         raise TableError("--sensitivity takes COLUMN or COLUMN=LEVEL; formulas are for halfseen.sensitivity")
     if request.label is not None and request.model is None:
-        raise TableError("--class is about a model; give one by --model")
+        raise TableError("--class requires --model")
     if request.source == "-" and request.against == "-":
         raise TableError("only one of the two tables can be standard input")
     check_report(request.report)

@@ -41,7 +41,7 @@ def explain_error(error: BaseException) -> tuple[str, int]:
     elif is_ours(error):
         message = str(error)
     elif isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
-        message = "there is not enough memory; ask for fewer draws, or give a part of the rows"
+        message = "there is not enough memory; request fewer draws, or pass only some of the rows"
     elif isinstance(error, ValueError) or _is_of_arrow(error):
         message = f"{error or type(error).__name__} (HALFSEEN_DEBUG=1 shows where)"
     else:

@@ -17,7 +17,7 @@ ImputationMethod = Annotated[
     ),
 ]
 MaxSeconds = Annotated[
-    float, typer.Option(min=1.0, help="The time for all that the method auto does, approximately.")
+    float, typer.Option(min=1.0, help="Approximate time limit of the method auto, in seconds.")
 ]
 Assumption = Annotated[Missingness | None, typer.Option(help=missingness_help())]
 Draws = Annotated[

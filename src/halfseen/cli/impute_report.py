@@ -43,7 +43,7 @@ def make_page(
     completed: Sequence[pa.Table],
     budget: TimeBudget,
 ) -> str:
-    """Return the report; its packages are imported here, for who has not installed them."""
+    """Return the report; its packages are imported here, because they are optional."""
     from halfseen.report.render import render
     from halfseen.report.summarize import summarize
 

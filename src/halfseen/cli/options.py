@@ -105,10 +105,12 @@ Delimiter = Annotated[
 ]
 Encoding = Annotated[str | None, typer.Option(help="The encoding of a csv file. Detected by default.")]
 SourceFormat = Annotated[
-    Format | None, typer.Option("--from", help="The format of IN, if its name does not end in it.")
+    Format | None,
+    typer.Option("--from", help="The format of IN, if it cannot be inferred from the file name."),
 ]
 OutputFormat = Annotated[
-    Format | None, typer.Option("--to", help="The format of OUT, if its name does not end in it.")
+    Format | None,
+    typer.Option("--to", help="The format of OUT, if it cannot be inferred from the file name."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except errors.")]
 

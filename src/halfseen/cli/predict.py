@@ -23,7 +23,7 @@ PREDICTION = "prediction"
 """The name of the first new column; the others begin with it, or with ``probability``."""
 
 NEXT, GAIN = "next_measurement", "next_measurement_gain"
-"""The missing column that is expected to tell most about the class, and its information gain in nats."""
+"""The missing column that is most informative about the class, and its information gain in nats."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
             raise TableError("--report describes predictions of a table; the model predicts ratings")
         if request.next_measurement and not hasattr(model, "information_gain"):
             raise TableError(
-                "--next-measurement needs a circuit for classes, as `halfseen fit --method circuit` fits it; "
-                f"{request.model} contains a {type(model).__name__}"
+                "--next-measurement needs a circuit classifier, as fitted by "
+                f"`halfseen fit --method circuit`; {request.model} contains a {type(model).__name__}"
             )
         for one in requests:
             if isinstance(model, Recommender):
@@ -120,7 +120,7 @@ def _make_page(
     score: str,
     reporter: Reporter,
 ) -> str:
-    """Return the report; its packages are imported here, for who has not installed them."""
+    """Return the report; its packages are imported here, because they are optional."""
     from halfseen.report.predictions import render_predictions, summarize_predictions
 
     predicted, *more = columns.values()

@@ -80,7 +80,7 @@ class Formula:
             reason = "cannot be read" if isinstance(error, SyntaxError) else str(error) or "is too long"
             raise SchemaError(
                 f"The formula {text!r} {reason}. Formulas have numbers, columns, + - * / **, parentheses and "
-                f"{', '.join(FUNCTIONS)}; other names of columns stand between backticks."
+                f"{', '.join(FUNCTIONS)}; other column names are enclosed in backticks."
             ) from None
         return cls(text, tree, quoted)
 

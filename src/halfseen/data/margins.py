@@ -309,7 +309,7 @@ class Margin:
             raise ValueError("The tensors of a margin do not fit together.")
         kind, first, second, third, *rest = settings
         if kind not in range(len(LINKS)):
-            raise ValueError(f"A margin has an unknown link: {kind!r}.")
+            raise ValueError(f"A margin has an unknown link function: {kind!r}.")
         link = Link(LINKS[int(kind)], first, second, third)  # type: ignore[arg-type]
         fields = dict(zip(FIELDS, rest[2:], strict=True))
         tails = (rest[0], rest[1])

@@ -109,7 +109,7 @@ def check_rules(columns: Sequence[Column]) -> None:
         list(_in_order(columns, {column.name: j for j, column in enumerate(columns)}))
     except CycleError as error:
         raise SchemaError(
-            f"The skip rules of the schema form a circle: {' -> '.join(error.args[1])}."
+            f"The skip rules of the schema are circular: {' -> '.join(error.args[1])}."
         ) from None
 
 

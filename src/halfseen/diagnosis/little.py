@@ -151,10 +151,10 @@ def little_test(X: Any, *, random_state: Any = 0) -> LittleTest:
 def run_little(cells: Cells, patterns: Patterns, seed: int) -> LittleTest:
     """Performs the test on a table that is already read and grouped."""
     if len(patterns.counts) < 2:
-        return LittleTest(reason="All rows show the same columns, so there are no patterns to compare.")
+        return LittleTest(reason="All rows have the same observed columns: there are no patterns to compare.")
     columns, notes = _choose_columns(cells)
     if not columns:
-        return LittleTest(reason="No column holds values that could be compared.")
+        return LittleTest(reason="No column contains values that can be compared.")
     rows = thin(np.arange(cells.n_rows), MAX_ROWS, np.random.default_rng(seed))
     sample = Incomplete(*(torch.from_numpy(a[rows][:, columns]) for a in (cells.x, cells.observed)))
     features = FeatureMap.fit([cells.columns[c] for c in columns], sample, all_indicators=False)
@@ -164,7 +164,7 @@ def run_little(cells: Cells, patterns: Patterns, seed: int) -> LittleTest:
     if model is None:
         return LittleTest(notes=tuple(notes), reason=more[-1])
     if len(rows) < cells.n_rows:
-        notes.append(f"The covariance comes from {len(rows):,} rows drawn at random.")
+        notes.append(f"The covariance is estimated from {len(rows):,} rows drawn at random.")
     return _compare(cells, patterns, _Features(features, columns, model.kept), model, (*notes, *more))
 
 
@@ -221,19 +221,19 @@ def _fit(
     n_rows = len(batch)
     notes: list[str] = []
     if len(kept) == 0:
-        return None, ["No column holds values that could be compared."]
+        return None, ["No column contains values that can be compared."]
     if n_rows < len(kept) + 2:
         return None, [f"{n_rows} rows are too few to compare {len(kept)} features."]
     probe = _run_em(_part(batch, kept), replace(_PROBE, ridge=_PROBE.ridge * n_rows), generator)
     own = torch.from_numpy(_independent(probe)) if probe is not None else torch.arange(len(kept))
     if len(own) < len(kept):
         n_left = len(kept) - len(own)
-        notes.append(f"{n_left} of {len(kept)} features follow from others and are left out.")
+        notes.append(f"{n_left} of {len(kept)} features are determined by others and are left out.")
         kept = kept[own]
     settings = _EXACT if n_rows * len(kept) ** 2 <= SMALL else _ROUGH
     fitted = _run_em(_part(batch, kept), settings, generator)
     if fitted is None:
-        notes.append("The covariance is shrunk a little, for rows are few; the test is then cautious.")
+        notes.append("The covariance is shrunk because there are few rows: the test is conservative.")
         fitted = _run_em(_part(batch, kept), EMSettings(ridge=1.0), generator)
     if fitted is None:
         return None, ["The covariance of the columns could not be estimated."]
@@ -324,7 +324,7 @@ def _compare(
     n_shown = shown.sum(axis=1)
     n_rows, df = int(counts[n_shown > 0].sum()), int(n_shown.sum()) - rank
     if df < 1:
-        return LittleTest(notes=notes, reason="No two patterns show the same column: nothing to compare.")
+        return LittleTest(notes=notes, reason="No column is observed in two patterns: nothing to compare.")
     if (single := counts[counts == 1].sum()) > RARELY_SHARED * n_rows:
         notes = (
             *notes,

@@ -199,7 +199,7 @@ def _codes(column: RawColumn, what: str) -> tuple[Identifiers, Positions]:
     broken = column.values[column.values != np.round(column.values)]
     if len(broken):
         raise SchemaError(
-            f"Column {column.name!r} holds {broken[0]:g}, which is no whole number. Write the {what}s as "
+            f"Column {column.name!r} holds {broken[0]:g}, which is not a whole number. Write the {what}s as "
             "integers or as text."
         )
     used, codes = np.unique(column.values.astype(np.int64), return_inverse=True)

@@ -96,7 +96,7 @@ class Recommender(Saveable, BaseEstimator):
         user, item = self._positions("user", users), self._positions("item", items)
         if len(user) != len(item) and 1 not in (len(user), len(item)):
             raise ValueError(
-                f"There are {len(user)} users and {len(item)} items: give as many of both, or one."
+                f"There are {len(user)} users and {len(item)} items: give equally many, or one of them."
             )
         return self._clipped(self._predict_pairs(*np.broadcast_arrays(user, item)))
 

@@ -42,7 +42,7 @@ class CFNADE(RatingNetwork):
     n_hidden : int, default=500
         The number of hidden units.
     penalty : float or "auto", default="auto"
-        The weight of half the sum of squared weights in the loss, beside the sum of costs.
+        The weight of half the sum of squared weights in the loss, in addition to the sum of costs.
         ``"auto"`` is 0.06 for each hidden unit, times the square root of the number of ratings in units of
         100,000 if there are more.
     max_epochs : int or "auto", default="auto"

@@ -27,8 +27,8 @@ DESCRIPTIONS = {
     ),
     "beta": (
         "float",
-        "The weight of the log-likelihood of the inputs, per column, beside that of the target given the "
-        "inputs. Larger values make the circuit a better density and a worse predictor.",
+        "The weight of the log-likelihood of the inputs, per column, relative to that of the target given "
+        "the inputs. Larger values make the circuit a better density and a worse predictor.",
     ),
     "max_dropped": (
         "float",
@@ -74,7 +74,7 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
     ),
     "beta": (
         "float",
-        "The weight of the log-likelihood of the pixels, per pixel, beside that of the class given them.",
+        "The weight of the log-likelihood of a pixel, relative to that of the class given the pixels.",
     ),
     "max_dropped": (
         "float",
@@ -91,7 +91,7 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
         "How the learning rate falls: to zero along half a cosine; linearly to zero in the last fifth of the "
         "epochs, as in the code of the authors; to a tenth in the last fifth, as in their paper; not at all.",
     ),
-    "learning_rate": ("float", "Initial learning rate; `schedule` says how it falls."),
+    "learning_rate": ("float", "Initial learning rate; `schedule` determines how it decreases."),
     "weight_decay": (
         "float",
         "The weight of the sum of squares of all sum weights, which pulls them towards equal weights.",

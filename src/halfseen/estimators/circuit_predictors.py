@@ -132,7 +132,7 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         return logs
 
     def information_gain(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns how much each missing input is expected to tell about the class of each row.
+        """Returns the expected information gain about the class from measuring each missing input.
 
         It is the mutual information of class and input given what the row shows, in nats, of shape
         (n_samples, n_features); zero where an input is observed, and in columns that no model sees. The input

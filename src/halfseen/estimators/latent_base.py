@@ -111,7 +111,7 @@ class BaseLatentImputer(BaseImputer):
         if self._networks:
             raise ValueError(
                 f"An imputer whose {' and '.join(self._networks)} is a network of yours cannot be saved: "
-                "keep the weights of model_ yourself."
+                "save the weights of model_ instead."
             )
 
     @torch.no_grad()

@@ -65,7 +65,7 @@ DESCRIPTIONS = {
     ),
     "encoder": (
         '{"preimputed", "zero", "learned", "set"} or callable',
-        "What the encoder sees for missing values, beside the mask: linear predictions, zeros, or"
+        "What the encoder receives for missing values, in addition to the mask: linear predictions, zeros, or"
         ' learned constants. With ``"set"`` it sees the set of observed values. A function '
         "``encoder(n_inputs, n_outputs)`` that returns a torch module replaces the network: its inputs "
         "are the features, with missing values preimputed, followed by the mask. Not for images.",
@@ -75,7 +75,7 @@ DESCRIPTIONS = {
         'The decoder network. A linear decoder with ``numeric="shared-gaussian"`` is probabilistic PCA. '
         "A function ``decoder(n_inputs, n_outputs)`` that returns a torch module replaces the network: "
         "it maps latent variables of shape (..., n_inputs) to the parameters of the column "
-        "distributions. Networks of yours are added to a linear map, with a factor that starts at zero.",
+        "distributions. User-defined networks are added to a linear map, with a factor that starts at zero.",
     ),
     "width": (
         "int",

@@ -47,7 +47,7 @@ class AutoRec(RatingNetwork):
     n_hidden : int, default=500
         The number of hidden units.
     penalty : float or "auto", default="auto"
-        The weight of half the sum of squared weights in the loss, beside the sum of squared errors.
+        The weight of half the sum of squared weights in the loss, in addition to the sum of squared errors.
         ``"auto"`` is 0.12 for each hidden unit, times the square root of the number of ratings in units of
         100,000 if there are more.
     max_epochs : int or "auto", default="auto"

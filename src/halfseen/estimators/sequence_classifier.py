@@ -365,7 +365,7 @@ def _unpack(X: Any, y: Any, lengths: Any) -> tuple[Any, Any, Any]:
     if "X" not in X:
         raise ValueError(f"A dict of sequences must hold 'X', got the keys {sorted(map(str, X))}.")
     if y is not None or lengths is not None:
-        raise ValueError("Give classes and lengths within the dict of sequences, or beside an array X.")
+        raise ValueError("Give classes and lengths within the dict of sequences, or with an array X.")
     return X["X"], X.get("y"), X.get("lengths")
 
 

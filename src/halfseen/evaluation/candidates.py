@@ -98,7 +98,7 @@ def enter(imputer: Any, table: CodedTable, seed: int) -> Candidate:
         return ArrayCandidate(replace(imputer, imputer=_seeded(imputer.imputer, seed)), table.columns)
     if not (hasattr(imputer, "fit") and hasattr(imputer, "transform")):
         raise ValueError(
-            f"An imputer must have the methods fit and transform; {type(imputer).__name__} has not."
+            f"An imputer must have the methods fit and transform; {type(imputer).__name__} does not."
         )
     fresh = _seeded(imputer, seed)
     if all(hasattr(imputer, name) for name in ("sample", "interval", "class_probabilities")):

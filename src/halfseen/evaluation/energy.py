@@ -155,7 +155,7 @@ def _samples(
 ) -> tuple[Floats, Floats]:
     x, y = (_as_rows(one) for one in (first, second))
     if x.shape[1] != y.shape[1]:
-        raise ValueError(f"The samples have {x.shape[1]} and {y.shape[1]} features; they must have as many.")
+        raise ValueError(f"The samples have {x.shape[1]} and {y.shape[1]} features; these must be equal.")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("The samples contain missing or infinite values; compare complete rows only.")
     if max_rows is None or max(len(x), len(y)) <= max_rows:

@@ -14,9 +14,9 @@ class Treatment(StrEnum):
     """What a method does with missing values."""
 
     NONE = "predicts from the incomplete rows"
-    CONSTANT = "puts in constants and marks them"
+    CONSTANT = "fills in constants and adds missingness indicators"
     IMPUTED = "imputes, then predicts"
-    BASELINE = "does not look at the inputs"
+    BASELINE = "ignores the inputs"
 
 
 def say_best(comparison: PredictionComparison) -> str:
@@ -54,7 +54,7 @@ def say_whether_to_impute(
     )
     if n_missing == 0:
         start = "Nothing is missing in this table, so there is nothing to impute"
-        return f"{start}; the methods differ in how they predict only."
+        return f"{start}; the methods differ only in how they predict."
     if gap.low > 0:
         return f"Impute first: {imputed} predicts better than {plain}, the best without; {numbers}."
     if gap.high < 0:

@@ -18,12 +18,12 @@ MAX_COLUMNS = 40
 EXPLAINED = {
     "rmse": "Root mean squared error of single values, in standard deviations of the column",
     "mae": "Mean absolute error of single values, in standard deviations",
-    "accuracy": "Share of levels filled right",
-    "log_loss": "Minus the log probability of the true level; methods without probabilities have none",
-    "crps": "Error of the whole distribution; for a single value its absolute error",
+    "accuracy": "Fraction of levels imputed correctly",
+    "log_loss": "Minus the log probability of the true level; only for methods with probabilities",
+    "crps": "Error of the predictive distribution; for a single value, its absolute error",
     "coverage": "Share of true values within their interval",
     "width": "Mean width of the intervals, in standard deviations",
-    "interval_score": "Width of the intervals, and a fine for misses",
+    "interval_score": "Width of the intervals, plus a penalty for values outside them",
     "energy": "Distance of completed rows from true rows as distributions",
     "sliced_wasserstein": "Transport distance of completed rows from true rows",
 }

@@ -9,7 +9,7 @@ from halfseen.report.verdicts import baseline_words, grade
 LABELS = {
     "good": "can be filled well",
     "fair": "can be filled roughly",
-    "poor": "hardly better than {baseline}: better leave it",
+    "poor": "hardly better than {baseline}: better left empty",
 }
 NOTICE = (
     "The hidden values were known ones: if the values that are really missing differ from these in ways that "

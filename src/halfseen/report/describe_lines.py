@@ -12,9 +12,13 @@ from halfseen.report.verdicts import NOTICE, judge_check, sentence
 LABELS = {
     "good": "can be filled well",
     "fair": "can be filled roughly",
-    "poor": "hardly better than {baseline}: better leave it",
+    "poor": "hardly better than {baseline}: better left empty",
 }
-UNCHECKED = {"verdict": "unchecked", "label": "not checked", "why": "Too few known values to hide some."}
+UNCHECKED = {
+    "verdict": "unchecked",
+    "label": "not checked",
+    "why": "There are too few known values to hide some of them.",
+}
 
 Summary = dict[str, Any]
 

@@ -162,7 +162,7 @@ def prediction_lines(summary: Summary) -> list[str]:
     if summary["n_empty_rows"]:
         rows = f"{plural(summary['n_empty_rows'], 'row')} {_verb(summary['n_empty_rows'])}"
         lines.append(
-            f"{rows} without any known input: the prediction is that of a row of which nothing is known."
+            f"{rows} without any known input: the prediction is that of a row without any information."
         )
     return [*lines, summary["score"]] if summary["score"] else lines
 

@@ -16,7 +16,7 @@ NARROW = 0.05
 LABELS = {
     "good": "filled well",
     "fair": "filled roughly",
-    "poor": "barely better than {baseline}: better leave it",
+    "poor": "barely better than {baseline}: better left empty",
     "unchecked": "filled, not checked",
     "left": "not filled",
 }
@@ -79,14 +79,14 @@ def judge_fill(fill: Mapping[str, Any], check: Mapping[str, Any] | None, level: 
         return {
             "verdict": "unchecked",
             "label": LABELS["unchecked"],
-            "why": "Too few known values to hide some of them.",
+            "why": "There are too few known values to hide some of them.",
         }
     verdict = grade(skill, skill)
     label = LABELS[verdict].format(baseline=baseline_words(measure))
     return {
         "verdict": verdict,
         "label": label,
-        "why": f"By the model's own account: {why}; not checked on hidden known values.",
+        "why": f"According to the model itself: {why}; not checked on hidden known values.",
     }
 
 
