@@ -31,7 +31,7 @@ def plain_json(value: Any) -> Any:
 
 @contextmanager
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Opens a file beside `path` that takes its name when the block ends well, and vanishes otherwise."""
+    """Opens a file beside `path` that gets its name when the block succeeds, and is removed otherwise."""
     target = Path(os.path.realpath(path))
     is_special = target.exists() and not target.is_file()  # a pipe or a device has no name to swap
     try:

@@ -1,4 +1,4 @@
-"""Whole tasks in threads of our own, in place of threads inside each small operation.
+"""Threads for whole tasks, instead of threads inside each small operation.
 
 The operations here are small. Threads that share one of them wait for each other thousands of times a second,
 and on a busy machine each wait can cost a time slice: a fit of a second then takes a minute. Tasks of some

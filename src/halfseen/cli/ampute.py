@@ -78,7 +78,7 @@ def ampute(request: AmputeRequest, reporter: Reporter) -> None:
 
 
 def _find_columns(columns: Sequence[str] | None, file: TableFile) -> list[str | int] | None:
-    """Return the columns asked for; a number that is no name counts the columns from 1."""
+    """Return the columns asked for; a number that is not a name is a position, counted from 1."""
     if columns is None:
         return None
     names = file.table.column_names

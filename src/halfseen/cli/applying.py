@@ -25,7 +25,7 @@ _TYPES = {"label": pa.large_string(), "boolean": pa.bool_(), "duration": pa.dura
 
 @dataclass(frozen=True)
 class NewRows:
-    """A new file beside a model.
+    """A new file, matched with a model.
 
     Parameters
     ----------

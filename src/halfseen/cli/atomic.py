@@ -85,7 +85,7 @@ def _status(path: str, stream: int) -> os.stat_result | None:
 
 @contextmanager
 def write_atomically(path: str) -> Iterator[BinaryIO]:
-    """Open a file that takes its name when the block ends well; what goes wrong is a TableError.
+    """Open a file that gets its name when the block succeeds; failures are TableErrors.
 
     ``-`` is standard output.
     """

@@ -145,7 +145,7 @@ class Dates:
     Parameters
     ----------
     parts : dict of str to pyarrow.Array
-        The groups of the pattern; null where a text is no date of the usual layout.
+        The groups of the pattern; null where a text is not a date of the usual layout.
     counts : numpy.ndarray
         How many cells hold each text.
     family : str

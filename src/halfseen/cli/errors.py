@@ -58,7 +58,7 @@ def is_ours(error: BaseException) -> bool:
 
 
 def is_expected(error: BaseException) -> bool:
-    """Return whether an error is no sign of a defect, so that its traceback is of no use."""
+    """Return whether an error is expected, so that its traceback is not needed."""
     return is_ours(error) or isinstance(error, OSError) or _package(error) in EXTRAS
 
 

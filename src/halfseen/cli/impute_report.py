@@ -93,7 +93,7 @@ class _Pictured:
 def _ask_for_pictures(
     request: ImputeRequest, imputer: Any, table: pa.Table, budget: TimeBudget
 ) -> tuple[Any, _Pictured]:
-    """Return the cells that are shown, of a large table a sample, and what the imputer says of their rows."""
+    """Return the shown cells (a sample of a large table), and the answers of the imputer for their rows."""
 
     def ask(some: pa.Table) -> _Pictured:
         n_draws = REPORT_DRAWS if some.num_rows * some.num_columns <= _LARGE else REPORT_DRAWS // 4

@@ -15,7 +15,7 @@ SMALLEST_SHARE = 0.2
 """The part of the time that fitting has in any case, however long it took to read the file."""
 
 TRIED_ROWS = 50
-"""Rows that are drawn to see how long it takes; so many are shown in any case."""
+"""Rows that are drawn to measure the time; at least this many are shown."""
 
 
 def seconds_for_fit(budget: TimeBudget, *, report: bool) -> float:

@@ -165,7 +165,7 @@ class Numbers:
     Parameters
     ----------
     parts : dict of str to pyarrow.Array
-        The groups of the pattern; null where a text is no number.
+        The groups of the pattern; null where a text is not a number.
     counts : numpy.ndarray
         How many cells hold each text.
     valid : numpy.ndarray

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from halfseen.cli import dialect as dialects
 
-_MAX_LINES = 30  # a table begins within so many lines, or not at all
+_MAX_LINES = 30  # a table begins within this many lines, or not at all
 _MIN_ROWS = 3  # of the same width, the header with them
 _SEPARATOR = re.compile(r"sep=(?P<delimiter>[^\s\"]|\t)\s*", re.IGNORECASE)
 

@@ -159,7 +159,7 @@ def _blank(column: pa.ChunkedArray) -> Mask:
 
 
 def _is_no_accident(text: pa.Table, blank: Mask) -> bool:
-    """Return whether so many empty cells leave hardly any row empty by chance; never for one column."""
+    """Return whether with this many empty cells hardly any row is empty by chance; never for one column."""
     if text.num_columns == 1 or not blank.any() or blank.all():
         return False
     shares = [_blank(column)[~blank].mean() for column in text.columns]

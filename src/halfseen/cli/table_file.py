@@ -16,7 +16,7 @@ Format = Literal["csv", "parquet", "feather", "jsonl", "xlsx"]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a text file holds beside the records of its table.
+    """What a text file contains besides the records of its table.
 
     Parameters
     ----------

@@ -62,6 +62,6 @@ def storable(values: npt.NDArray[Any], storage: str, dtype: str) -> npt.NDArray[
 
 
 def _largest_decimal(precision: int, scale: int) -> float:
-    """Returns the largest float that a decimal of so many digits, `scale` of them fractional, can hold."""
+    """Returns the largest float that a decimal of this many digits, `scale` of them fractional, can hold."""
     nearest = float(f"{'9' * precision}e{-scale}")
     return min(nearest, float(np.nextafter(float(f"1e{precision - scale}"), 0.0)))

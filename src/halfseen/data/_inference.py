@@ -27,7 +27,7 @@ from halfseen.errors import SchemaError
 IDENTIFIER_NAME = re.compile(r"((^|[_\W])(id|uuid|guid)|^(index|rownames?|unnamed: ?0))$", re.IGNORECASE)
 CAMEL_IDENTIFIER = re.compile(r"[a-z]I[dD]$")  # PassengerId, customerID
 CODE_NAME = re.compile(r"(^|[_\W])(zip|zip_?code|post_?code|postal_?code|area_?code)$", re.IGNORECASE)
-IDENTIFIER_ROWS = 20  # fewer rows than this and "all different" is no evidence
+IDENTIFIER_ROWS = 20  # fewer rows than this and "all different" is not evidence
 ALL_DISTINCT_ROWS = 10  # fewer texts than this may all differ by chance
 SENTENCE_WORDS = 5  # texts with fewer words are names, or levels
 SENTENCES_READ = 1000
@@ -193,7 +193,7 @@ def _infer_number_kind(raw: RawColumn, seen: Floats, distinct: Floats, *, named:
 def _is_whole(raw: RawColumn, values: Floats) -> bool:
     if raw.whole:
         return True
-    # beyond 2**53 every float is whole, which is no evidence
+    # beyond 2**53 every float is whole, which is not evidence
     return bool(np.all(values == np.round(values)) and np.abs(values).max(initial=0.0) <= EXACT_INTEGERS)
 
 
@@ -215,7 +215,7 @@ def _bounded(column: Column, raw: RawColumn, seen: Floats, overrides: dict[str, 
             changes[key] = as_code(overrides[key], raw, key)
     changes |= {key: overrides[key] for key in ("integer",) if key in overrides}
     if column.kind == "positive" and "censored_below" in overrides and "minimum" not in overrides:
-        changes["minimum"] = 0.0  # what stands for a censored value is no evidence
+        changes["minimum"] = 0.0  # the number recorded for a censored value is not evidence
     if "minimum" in overrides or "maximum" in overrides or "firm" in overrides:
         changes["firm"] = overrides.get("firm", True)
     low, high = changes.get("minimum"), changes.get("maximum")

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from halfseen.data.columns import LEVELLED, Cause, Column
 
-SEPARATE = 5  # up to so many columns of one cause are announced one by one
-NAMED = 3  # of more columns, so many are named
+SEPARATE = 5  # up to this many columns of one cause are announced one by one
+NAMED = 3  # of more columns, this many are named
 
 _HAVE: dict[Cause, str] = {
     "empty": "have no observed value",

@@ -68,7 +68,7 @@ def _has_inner(values: Floats) -> bool:
 
 
 def bounded_margin(column: Column, values: Floats) -> Margin | None:
-    """Returns the smooth map that keeps a column within its firm bounds and is no more; None without."""
+    """Returns the smooth map that only keeps a column within its firm bounds; None without bounds."""
     if not len(values) or not _is_bounded(column) or not _is_ordinary(values):
         return None
     if _is_outside(column, values).any():

@@ -30,7 +30,7 @@ MIN_ROWS = 20
 COINCIDENCE = 0.8
 FAILURES = 0.01
 MOSTLY = 0.5
-MAX_VALUES = 100  # a column with more levels is no condition
+MAX_VALUES = 100  # a column with more levels is not used as a condition
 
 Bools = npt.NDArray[np.bool_]
 

@@ -39,7 +39,7 @@ class HealthScreening(Problem):
 
     - ``"mcar"``: :math:`\rho_i \sim \mathrm{Beta}(1.2, 3)`, whatever the health;
     - ``"mnar"``: :math:`\mathrm{logit} \, \rho_i \sim \mathcal{N}(\gamma g_i - 1, 1)`, with :math:`g_i` the
-      mean of all latents, scaled to variance 1: how much is known of a person then tells of the person.
+      mean of all latents, scaled to variance 1: how much is known about a person is then informative.
 
     The best prediction is exact up to quadrature: given the values that were seen, :math:`\langle w_k, z_T
     \rangle` and :math:`g` are Gaussian, and the mask enters by the number of attended examinations alone.

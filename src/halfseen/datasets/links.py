@@ -197,7 +197,7 @@ PROBABILITY_LINKS: MappingProxyType[str, Callable[[], ResponseLink]] = MappingPr
 
 
 def find_link(link: str | ResponseLink, named: Mapping[str, Callable[[], ResponseLink]]) -> ResponseLink:
-    """Returns the link of a name; one that is no name is returned as it is."""
+    """Returns the link of a name; any other value is returned unchanged."""
     if not isinstance(link, str):
         return link
     if link not in named:

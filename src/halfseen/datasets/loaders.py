@@ -119,7 +119,7 @@ def _folder(data_home: str | os.PathLike[str] | None) -> Path:
 
 
 def verify(path: Path, known: DataSet) -> None:
-    """Raises unless the SHA-256 of a file is right; a file that has not changed since is not read again."""
+    """Raises unless the SHA-256 of a file is correct; a file that has not changed since is not read again."""
     status = path.stat()
     state = (str(path.resolve()), status.st_size, status.st_mtime_ns)
     if state in _verified:

@@ -89,8 +89,8 @@ def sensitivity(
     y, model : optional
         As in `pool`.
     mechanisms : sequence of str, optional
-        Models of missingness to fit beside, such as ``["self-masking-probit"]``, of those that the imputer
-        offers; by default that one if it is offered. An empty list fits none.
+        Models of missingness to fit as well, out of those that the imputer offers. By default
+        ``["self-masking-probit"]`` if it is offered. An empty list fits none.
     n_draws : int, default=20
         The number of completed tables.
     n_candidates : int, default=50

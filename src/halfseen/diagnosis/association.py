@@ -120,7 +120,7 @@ def associate(cells: Cells, target: str | None = None) -> Associations:
     cells : Cells
         The table.
     target : str, optional
-        A column that is looked at however wide the table is.
+        A column that is tested however wide the table is.
 
     References
     ----------

@@ -19,7 +19,7 @@ from halfseen.diagnosis.pattern_table import Patterns, group_patterns, missing_n
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.training.em import EMSettings, fit_gaussian
 
-MAX_ROWS = 20_000  # more rows than this and the covariance comes from so many, drawn at random
+MAX_ROWS = 20_000  # with more rows, the covariance is estimated from this many, drawn at random
 MAX_FEATURES = 150
 MAX_DF = 20_000  # of a covariance that comes from a part of the rows; its error would count else
 RARE = 0.01  # a level with a smaller share of the rows has no indicator of its own
@@ -105,7 +105,7 @@ def little_test(X: Any, *, random_state: Any = 0) -> LittleTest:
     where pattern j has :math:`n_j` rows with observed features :math:`o_j` and mean :math:`\bar{y}_j`, and
     :math:`\hat{\mu}, \hat{\Sigma}` are maximum likelihood estimates under MAR. If values are missing
     completely at random, :math:`d^2` is approximately chi-squared distributed. A small p-value is evidence
-    against MCAR; a large one is no evidence for it, in particular with few rows. Neither distinguishes MAR
+    against MCAR; a large one is not evidence for it, in particular with few rows. Neither distinguishes MAR
     from MNAR.
 
     A level of a column is an indicator; levels of less than 1% of the rows are left to the one level that

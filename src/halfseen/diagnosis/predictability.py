@@ -29,7 +29,7 @@ class Predictability:
     column : str
         The column whose missingness is predicted.
     auc, low, high : float
-        The cross-validated area under the ROC curve, with a 95% interval; 0.5 is no better than chance. NaN
+        The cross-validated area under the ROC curve, with a 95% interval; 0.5 is chance level. NaN
         if there is a `reason`.
     p_value, p_adjusted : float
         The one-sided p-value of the hypothesis that the AUC is 0.5, and the p-value adjusted by Holm's method

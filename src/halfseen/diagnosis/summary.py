@@ -90,7 +90,7 @@ class Diagnosis:
         return wording.LIMITS
 
     def distinct_pairs(self, about: str) -> tuple[Association, ...]:
-        """Returns the pairs that stand out, about "value" or "missingness", without repetitions.
+        """Returns the significant pairs, about "value" or "missingness", without repetitions.
 
         Of columns that are always missing together, only the first is included.
         """

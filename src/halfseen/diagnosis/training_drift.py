@@ -13,7 +13,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class TrainingDrift:
-    """The missing rates of new rows beside those of the training rows of a model.
+    """The missing rates of new rows compared with those of the training rows of a model.
 
     Attributes
     ----------

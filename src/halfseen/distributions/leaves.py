@@ -10,7 +10,7 @@ from halfseen.distributions.leaf import NumericLeaf, inflate_softplus, open_unif
 from halfseen.distributions.student_t import student_t_cdf
 
 STD_FLOOR = 1e-3
-"""No scale is smaller, in units of a standardised feature: a likelihood cannot feed on ties."""
+"""No scale is smaller, in units of a standardised feature: ties cannot make a likelihood unbounded."""
 
 MIN_DF = 3.0  # degrees of freedom of a Student-t: the variance exists
 NEUTRAL_DF = 8.0  # at the start of training

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-DAMPING = 1e-8  # of the mean curvature: a direction without any is no reason to fail
+DAMPING = 1e-8  # of the mean curvature: a direction without curvature is not an error
 HALVINGS = 20
 ENOUGH = 0.2  # of the gain that the slope promises; a Newton step to the summit of a parabola has a half
 

@@ -111,7 +111,7 @@ def _words(observed: Tensor) -> Tensor:
 
 
 def _round_up(sizes: Tensor, steps: int) -> Tensor:
-    """Rounds up to so many steps an octave, a power of two, so that few shapes occur."""
+    """Rounds up to this many steps per octave, a power of two, so that few shapes occur."""
     octave = torch.log2(sizes.double()).ceil().long()
     step = (2**octave // (2 * steps)).clamp(min=1)
     return -(-sizes // step) * step

@@ -15,7 +15,7 @@ def student_t_cdf(t: Tensor, df: Tensor) -> Tensor:
               100 + b}\right)\right), \qquad b = 48 a^2
 
     which is off by at most 1.1e-5 in probability at :math:`\nu = 3`, 2e-7 at 5 and 1e-8 at 7: less than any
-    use of draws can tell, and a fraction of the work of the exact function.
+    use of draws can detect, and a fraction of the work of the exact function.
 
     References
     ----------

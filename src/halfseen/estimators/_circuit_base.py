@@ -133,7 +133,7 @@ class CircuitPredictor(TableEstimator):
     @task_threads()
     @torch.no_grad()
     def _answers(self, X: Any, answer: Callable[[Incomplete], Tensor], width: int = 1) -> Tensor:
-        """Returns what `answer` says about the features (N, D) of a table, chunk by chunk."""
+        """Returns `answer` for the features (N, D) of a table, computed in chunks."""
         codes = self._read(X, reset=False).codes
         found = [answer(self._features.encode(part)) for part in codes.chunks(self._rows_at_once(width))]
         return torch.cat(found or [answer(self._features.encode(codes))])

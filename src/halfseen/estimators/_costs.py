@@ -30,7 +30,7 @@ class Cost:
 
 
 def seconds_per_row(n_rows: Sequence[int], seconds: Sequence[float]) -> float:
-    """Returns what each further row takes, from the times of a few rows and of more rows after them.
+    """Returns the time for each further row, from the times of a few rows and of more rows after them.
 
     The difference is free of what is done once for any number of rows; it is taken to be at least a quarter
     of the mean time, for the first rows may be slow by chance.

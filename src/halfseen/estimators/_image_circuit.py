@@ -159,7 +159,7 @@ class ImageCircuitEstimator(TableEstimator):
         return self._as_images(torch.cat(parts))
 
     def prototypes(self, level: int) -> npt.NDArray[np.float64]:
-        """Returns images that show what the channels of a level stand for.
+        """Returns images that show what the channels of a level represent.
 
         Every channel of a region is one value of a hidden variable. Image k shows, in each region of the
         level, the means of the most probable components below channel k.

@@ -119,7 +119,7 @@ class NetworkBase(TableEstimator):
         raise NotImplementedError(f"{type(self).__name__} must implement `_n_weights`.")
 
     def _initialise(self, module: Any, rows: Incomplete, generator: torch.Generator) -> None:
-        """Draws the weights, and learns from the training rows what the network knows of its inputs."""
+        """Draws the weights, and sets the statistics of the inputs that the network needs."""
         module.reset_parameters(generator)
 
     def _loss(self) -> Any:

@@ -176,7 +176,7 @@ class _Examples:
 def _fit_column(
     model: TabularTrees, training: Training, c: int, settings: TreeSettings, *, is_last: bool
 ) -> _Grown | None:
-    """Returns what trees say of a column, None if it has too few observed cells or too many levels."""
+    """Returns the trees of a column, None if it has too few observed cells or too many levels."""
     if is_over():
         return None
     n_groups = model.blocks[c].n_groups if c in model.blocks else 0
@@ -208,7 +208,7 @@ def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
 
 
 def _fit_numbers(examples: _Examples, settings: TreeSettings, *, is_last: bool) -> _Grown:
-    """Returns what trees say of numbers; the spread varies in the last round only, which is asked for it."""
+    """Returns the trees of a column of numbers; only the last round predicts the spread."""
     inputs, target, growth = examples.inputs, examples.target, settings.growth
     unit = float(target.std()) or 1.0
     error = (target - inputs[:, -2]) / unit

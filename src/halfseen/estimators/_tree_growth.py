@@ -14,7 +14,7 @@ from halfseen.models.forest import Forest
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-SMALLEST_VALIDATION = 400  # with fewer rows, holding some out for early stopping costs more than it tells
+SMALLEST_VALIDATION = 400  # with fewer rows, holding some out for early stopping costs more than it gains
 FEW_ITERATIONS = 30  # of trees that are grown without early stopping
 MAX_CLASS_TREES = 600  # with many classes, which have a tree each in every iteration, there are fewer
 

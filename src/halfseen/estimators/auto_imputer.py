@@ -41,7 +41,7 @@ class AutoImputer(BaseImputer):
     the missing values of the table. Candidates are fitted without them, simplest first, and scored by how
     well they predict them: by their single values and by their distributions. Each column then has a mixture
     of the candidates, with weights that are best on the hidden values (stacking), or the single best
-    candidate if mixtures do not win on rows that were not used for the weights. The chosen candidates are
+    candidate if mixtures are not better on rows that were not used for the weights. The chosen candidates are
     fitted again, to all rows. Values are assumed to be missing at random (MAR).
 
     Parameters
@@ -49,14 +49,14 @@ class AutoImputer(BaseImputer):
     max_seconds : float, default=120.0
         The time for `fit` and for imputing the table once, approximately. Two fifths are for the choice.
         Candidates for which no time is left do not take part, candidates that would take too long to impute
-        all rows are not used, and training ends when its time is over. Results depend on the speed of the
+        all rows are not used, and training stops when its time is over. Results depend on the speed of the
         computer only if the time is used up.
     candidates : {"auto"} or list of str, default="auto"
         The names of the candidates on the command line, simplest first. ``"auto"`` is mean and Gaussian;
         trees, mixture and circuit from 150 rows on, and MIWAE from 500.
     n_posterior_draws : int, default=0
-        With more than 0, draws are for pooling and must carry the uncertainty of the parameters. Then there
-        is no race, and the only candidate is a `GaussianImputer` with this parameter. For draws by another
+        If positive, draws are meant for pooling and must include the uncertainty of the parameters. No
+        comparison takes place, and a `GaussianImputer` with this parameter is used. For draws by another
         method, pass its imputer to `multiple_imputation`.
     add_indicator : bool, default=False
         Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
@@ -78,10 +78,10 @@ class AutoImputer(BaseImputer):
         For each modelled column, the weights of the candidates by name.
     scores_ : list of dict
         One row per candidate: RMSE and CRPS of hidden numbers, in standard deviations, and accuracy and
-        log-loss of hidden levels. Empty if there was no race.
+        log-loss of hidden levels. Empty if no comparison took place.
     hidden_cells_ : HiddenCells
-        How well the hidden values of each column were predicted by what was chosen, for reports. The choice
-        was made on the same values. They are not saved: a loaded imputer has none.
+        How well the hidden values of each column were predicted by the chosen candidates, for reports. The
+        choice was made on the same values. They are not saved: a loaded imputer has none.
     sharpness_ : float
         How much narrower the distributions of numbers are than mixtures of the candidates, whose differences
         make them too wide: the parameter of a beta distribution, which is 1 for mixtures as they are.
@@ -91,9 +91,9 @@ class AutoImputer(BaseImputer):
     Notes
     -----
     With fewer than 50 rows, with one modelled column, or with detection limits, a `GaussianImputer` is used
-    without a race. Of larger tables, at most 3,000 rows take part in the race; models that are trained by
-    gradients are then fitted to at most 100,000 rows. Conditional distributions of a mixture by column are
-    not those of one joint density, so there is no `score_samples`.
+    without a comparison. The comparison uses at most 3,000 rows; models that are trained by gradients are
+    then fitted to at most 100,000 rows. Conditional distributions of a mixture by column are not those of one
+    joint density, so there is no `score_samples`.
 
     References
     ----------

@@ -51,9 +51,9 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
 
     .. math:: \hat x = W \operatorname{sigmoid}\big(V \, (K / c)^{\alpha} x + \mu\big) + b
 
-    trained on the observed values only. A zero is taken for a value that was missed, not for the absence of
-    expression. :math:`c` is the number of detected genes of a cell and :math:`K` its mean. Values are assumed
-    to be missed at random given the observed ones (MAR). Pass log expression, for instance that of
+    trained on the observed values only. A zero is interpreted as a value that was missed, not as the absence
+    of expression. :math:`c` is the number of detected genes of a cell and :math:`K` its mean. Values are
+    assumed to be missed at random given the observed ones (MAR). Pass log expression, for instance that of
     `normalise_counts`.
 
     Attributes
@@ -159,9 +159,9 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns expression with predictions, at least 0, in place of zeros; observed values are kept.
+        """Returns expression with predictions, at least 0, instead of zeros; observed values are kept.
 
-        Of an AnnData the result belongs into a layer: ``adata.layers["imputed"] = model.transform(adata)``.
+        For an AnnData, store the result in a layer: ``adata.layers["imputed"] = model.transform(adata)``.
         """
         check_is_fitted(self)
         matrix = read_expression(X, self.n_features_in_, layer=self.layer)
@@ -171,7 +171,7 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
         return completed
 
     def predict_all(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns predictions, at least 0, of all values, also of those that are observed."""
+        """Returns predictions, at least 0, of all values, including observed ones."""
         check_is_fitted(self)
         return self._predict(read_expression(X, self.n_features_in_, layer=self.layer))
 

@@ -28,7 +28,7 @@ LEVELS = tuple((k + 0.5) / 40 for k in range(40))  # of the quantiles that stand
 class BootstrapImputer(BaseImputer):
     r"""Proper multiple imputation with any imputer: its model is also fitted to resampled rows.
 
-    Draw s comes from the model of resample s, so draws carry the uncertainty of the parameters, and so do
+    Draw s comes from the model of resample s, so draws include the uncertainty of the parameters, and so do
     intervals, which belong to the mixture of all resamples. `transform`, `class_probabilities` and
     `score_samples` are those of the imputer fitted to all rows. Values may be missing at random or not, as
     the imputer assumes.

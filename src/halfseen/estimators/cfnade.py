@@ -27,8 +27,8 @@ class CFNADE(RatingNetwork):
 
     where :math:`o` are the :math:`d` observed ratings of the row. In training random subsets of them are
     shown and the others are predicted, under an ordinal cost. With Sparsity Normalization
-    :math:`s(d) = (K / d)^\alpha`. Levels of the scale have weights of their own, so a model is as many times
-    larger than `AutoRec` as there are levels. Ratings are assumed to be missing at random given the observed
+    :math:`s(d) = (K / d)^\alpha`. Each level of the scale has its own weights, so the model is larger than
+    that of `AutoRec` by a factor equal to the number of levels. Ratings are assumed to be missing at random given the observed
     ratings of the row.
 
     Parameters
@@ -56,7 +56,7 @@ class CFNADE(RatingNetwork):
     validation_fraction : float, default=0.05
         The fraction of ratings held out, at most 10,000 ratings; fewer than 50 ratings hold out none.
     rating_range : pair of float, optional
-        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay inside.
+        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay within them.
     callback : callable, optional
         Called with a progress record after each epoch.
     random_state : int, numpy generator or None, default=None
@@ -67,7 +67,7 @@ class CFNADE(RatingNetwork):
     users_, items_ : arrays
         The identifiers of `fit`, sorted.
     levels_ : list of float
-        The ratings that `fit` saw, increasing.
+        The distinct ratings in `fit`, in ascending order.
     rating_range_ : tuple of float
         The ends of the rating scale.
     module_ : OrdinalAutoregression

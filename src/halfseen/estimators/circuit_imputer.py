@@ -26,21 +26,21 @@ from halfseen.training.progress import Progress
 
 @documented
 class CircuitImputer(BaseImputer):
-    r"""Imputes by a probabilistic circuit over the columns, with exact marginals and conditionals.
+    r"""Imputation by a probabilistic circuit over the columns, with exact marginals and conditionals.
 
     .. math:: p(x_o) = \sum_{d_1 \dots d_C} A_{d_1 \dots d_C} \prod_{j \in o} p_j(x_j \mid \theta_{j d_j})
 
     Every column is a mixture of a few components; which components occur together is a tensor of
     probabilities, factorised along a tree that joins dependent columns first. Sums and products of one pass
     give the density of any observed cells, and one pass back the mean, the variance, the quantiles and joint
-    draws of the missing ones, all without approximation. Numbers are Gaussian and levels categorical within
-    a component. Trained by gradients on the observed cells, with early stopping on held-out rows, or by EM.
-    Assumes that values are missing at random (MAR).
+    draws of the missing ones, all without approximation. Numbers are Gaussian and levels categorical within a
+    component. The circuit is trained by gradients on the observed cells, with early stopping on held-out
+    rows, or by EM. Values are assumed to be missing at random (MAR).
 
     Attributes
     ----------
     schema_ : Schema
-        What each column is, and why.
+        The kind of each column, and the reasons.
     model_ : TabularCircuit
         The fitted model.
     structure_ : Structure

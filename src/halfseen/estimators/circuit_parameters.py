@@ -6,9 +6,9 @@ DESCRIPTIONS = {
     "n_leaves": ("int", "The number of components of each column."),
     "n_channels": (
         "int or sequence of int",
-        "The number of sums in each region of the tree. Of several numbers, the last is that of the top "
-        "level and the first serves all levels below those that have a number. Of this and of `n_leaves`, at "
-        "most one for every 16 rows.",
+        "The number of sums in each region of the tree. If it is a sequence, its last number is that of the "
+        "top level, and its first number is used for all further levels below. This number and `n_leaves` are "
+        "limited to one for every 16 rows.",
     ),
     "structure": (
         '{"tree", "shallow"}',
@@ -16,14 +16,14 @@ DESCRIPTIONS = {
     ),
     "n_trees": (
         "int",
-        "The number of trees that are mixed. The first follows the mutual information of the columns, "
-        "further ones follow it with noise.",
+        "The number of trees that are mixed. The first is built from the mutual information of the "
+        "columns, the others from a noisy version of it.",
     ),
     "algorithm": (
         '{"gradient", "em"}',
         "How the circuit is trained: components and weights by gradients, or only the weights of sums, by "
-        "EM, which has no learning rate and takes all rows in every epoch; components stay where they "
-        "start.",
+        "EM, which has no learning rate and uses all rows in every epoch; components then keep their initial "
+        "values.",
     ),
     "beta": (
         "float",
@@ -37,7 +37,7 @@ DESCRIPTIONS = {
     "noise": (
         "float",
         "In training, Gaussian noise of this standard deviation is added to numeric inputs, in units of "
-        "their own standard deviation: components cannot describe single values.",
+        "their own standard deviation, so that components cannot describe single values.",
     ),
     "batch_size": ("int", "Rows per training step; fewer if the table has fewer than 16 times as many."),
 }
@@ -48,8 +48,8 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
     "n_leaves": ("int", "The number of components of a patch, shared by all positions."),
     "n_channels": (
         "int or sequence of int",
-        "The number of sums in each region of each level, from the bottom; the last number serves all "
-        "further levels.",
+        "The number of sums in each region of each level, from the bottom; the last number is used "
+        "for all further levels.",
     ),
     "structure": (
         '{"deep", "shallow"}',
@@ -64,8 +64,8 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
     ),
     "shifts": (
         "int",
-        "The most pixels by which images are shifted, in training at random. Predictions are averaged over "
-        "all (2 * shifts + 1)**2 shifts, and take as many times longer.",
+        "The maximum shift of images in pixels. In training, shifts are random; predictions are averaged over "
+        "all (2 * shifts + 1)**2 shifts, which multiplies their time by this number.",
     ),
     "averaging": (
         '{"geometric", "mixture"}',
@@ -83,12 +83,12 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
     ),
     "algorithm": (
         '{"gradient", "em"}',
-        "How the weights of sums are trained: by gradients, or by EM, which has no learning rate and takes "
+        "How the weights of sums are trained: by gradients, or by EM, which has no learning rate and uses "
         "all images in every epoch.",
     ),
     "schedule": (
         '{"cosine", "linear", "step", "constant"}',
-        "How the learning rate falls: to zero along half a cosine; linearly to zero in the last fifth of the "
+        "How the learning rate decreases: to zero along half a cosine; linearly to zero in the last fifth of the "
         "epochs, as in the code of the authors; to a tenth in the last fifth, as in their paper; not at all.",
     ),
     "learning_rate": ("float", "Initial learning rate; `schedule` determines how it decreases."),

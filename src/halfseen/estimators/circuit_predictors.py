@@ -41,10 +41,10 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     .. math:: p(y \mid x_o) \propto \pi_y \int p(x \mid y) \, dx_m
 
     and the integral over missing inputs is exact: one pass through the circuit, whatever is missing. It is
-    trained to predict the class, and a little to describe the inputs (`beta`). Then the probabilities are
-    calibrated: the evidence of a row gets a weight that depends on the fraction of its inputs that is
-    observed, chosen on held-out rows of which inputs are left out at random. Assumes that inputs are missing
-    at random (MAR).
+    trained mainly to predict the class, and to a lesser extent to describe the inputs (`beta`). Then the
+    probabilities are calibrated: the evidence of a row gets a weight that depends on the fraction of its
+    inputs that is observed, chosen on held-out rows of which inputs are left out at random. Assumes that
+    inputs are missing at random (MAR).
 
     Attributes
     ----------
@@ -54,8 +54,8 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         The fitted circuit; ``print(circuit_.structure)`` shows its levels.
     evidence_weight_ : EvidenceWeight
         The weight of the evidence of complete rows, and the one that rows approach as fewer and fewer inputs
-        are observed; below 1 where the circuit itself is too sure. Both are 1 if fewer than 30 rows with a
-        known class were held out: then probabilities are those of the circuit.
+        are observed; below 1 where the circuit itself is overconfident. Both are 1 if fewer than 30 rows with
+        a known class were held out: then probabilities are those of the circuit.
     history_ : History
         The loss after each epoch, and why training stopped.
 
@@ -134,10 +134,10 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     def information_gain(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the expected information gain about the class from measuring each missing input.
 
-        It is the mutual information of class and input given what the row shows, in nats, of shape
-        (n_samples, n_features); zero where an input is observed, and in columns that no model sees. The input
-        with the largest value is the one to measure next. It is exact for the circuit, before probabilities
-        are calibrated.
+        It is the mutual information of class and input given the observed inputs of the row, in nats, of
+        shape (n_samples, n_features); zero where an input is observed, and in columns that are not modelled.
+        The input with the largest value is the one to measure next. It is exact for the circuit, before
+        probabilities are calibrated.
         """
         check_is_fitted(self)
         found = self._answers(X, lambda batch: information_gain(self.circuit_, batch), len(self.classes_))

@@ -67,8 +67,8 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         The fitted circuit; ``print(circuit_.structure)`` shows its levels.
     evidence_weight_ : EvidenceWeight
         The weight of the evidence of complete images, and the one that images approach as fewer and fewer
-        pixels are observed; below 1 where the circuit itself is too sure. Both are 1 if fewer than 30 images
-        with a known class were held out: then probabilities are those of the circuit.
+        pixels are observed; below 1 where the circuit itself is overconfident. Both are 1 if fewer than 30
+        images with a known class were held out: then probabilities are those of the circuit.
     history_ : History
         The loss after each epoch, and why training stopped.
 

@@ -52,7 +52,7 @@ class MADE(Saveable, DensityMixin, BaseEstimator):
 
     A network with one hidden layer returns the probability of each feature given those before it in an
     ordering. Rows must be complete, so no assumption about the missingness is made; for rows with missing
-    values use `ConvAC` or `MixtureImputer`, whose ``score_samples`` leave missing values out exactly.
+    values use `ConvAC` or `MixtureImputer`, whose ``score_samples`` integrate missing values out exactly.
 
     Attributes
     ----------

@@ -30,11 +30,11 @@ class MatrixFactorization(Recommender):
     n_factors : int, default=32
         The number of factors.
     n_warmup : int, default=20
-        Draws that are not kept.
+        The number of initial draws that are discarded.
     n_draws : int, default=30
-        Draws that predictions are means over; all are kept, so a model has this many times as many factors.
+        The number of draws over which predictions are averaged; all of them are kept in the model.
     rating_range : pair of float, optional
-        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay inside.
+        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay within them.
     random_state : int, numpy generator or None, default=None
         Seeds the draws.
 

@@ -127,7 +127,7 @@ class Saveable:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Loads an estimator that was saved with ``save``; a foreign or damaged file is refused.
+    """Loads an estimator that was saved with ``save``; other or damaged files raise an error.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is no model file, is damaged, or comes from a newer version.
+        If the file is not a model file, is damaged, or comes from a newer version.
     """
     manifest, tensors = _read(Path(path))
     name = str(manifest["class"])
@@ -150,7 +150,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     try:
         with BoundedTensors(tensors):
             return rebuild(manifest, tensors)
-    except REBUILDING_ERRORS as error:  # the content is what was written, yet it is no such estimator
+    except (
+        REBUILDING_ERRORS
+    ) as error:  # the content is what was written, but it does not describe such an estimator
         what = f"{type(error).__name__}: {_one_line(error)}"
         raise ModelFileError(f"{str(path)!r} does not describe a {name} ({what}).") from error
 

@@ -20,7 +20,7 @@ class MultipleImputation(Sequence[Any]):
     Attributes
     ----------
     imputer : imputer
-        Fitted so that its draws carry the uncertainty of its parameters.
+        Fitted so that its draws include the uncertainty of its parameters.
     draws : list of tables, or array of shape (n_draws, n_samples, n_features)
         The completed tables.
     """
@@ -34,7 +34,7 @@ class MultipleImputation(Sequence[Any]):
         return tuple(getattr(self.draws, "reservations", ()))
 
     def complete(self, X: Any) -> Any:
-        """Returns as many completions of new rows, for predictions with `Pooled.predict`.
+        """Completes new rows once for each draw, for predictions with `Pooled.predict`.
 
         Parameters
         ----------

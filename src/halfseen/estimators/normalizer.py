@@ -28,12 +28,12 @@ class SparsityNormalizer(Saveable, OneToOneFeatureMixin, TransformerMixin, BaseE
 
     .. math:: h = \left(\frac{K + \lambda}{c + \lambda}\right)^{\alpha} (m \odot x), \qquad c = \sum_j m_j
 
-    where :math:`m_j` is 1 if value :math:`j` is observed and :math:`K` is the mean of :math:`c` over the
-    rows of `fit` that have an observed value. A network that reads rows filled with zeros gives outputs
-    that depend on how many values are known; after this transformer the expected input of its first layer
-    no longer does. Put it after scaling and directly before the network, apply it once, and do not
-    standardise its output. Scalers that map values to [0, 1] suit ``alpha=1``, standardised values suit
-    ``alpha=0.5``. The correction is exact if values are missing completely at random.
+    where :math:`m_j` is 1 if value :math:`j` is observed and :math:`K` is the mean of :math:`c` over the rows
+    of `fit` that have an observed value. A network that reads rows filled with zeros gives outputs that
+    depend on how many values are known; after this transformer the expected input of its first layer no
+    longer does. Place it after scaling and directly before the network, apply it once, and do not standardise
+    its output. Scalers that map values to [0, 1] suit ``alpha=1``, standardised values suit ``alpha=0.5``.
+    The correction is exact if values are missing completely at random.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class SparsityNormalizer(Saveable, OneToOneFeatureMixin, TransformerMixin, BaseE
     mean_count : float, optional
         The constant :math:`K`. By default it is learned in `fit`.
     on_empty : {"zero", "nan", "raise"}, default="zero"
-        What becomes of rows without observed values in `transform`: zeros, NaN, or an error. Rows of a sparse
+        The result of `transform` for rows without observed values: zeros, NaN, or an error. Rows of a sparse
         matrix have no place for NaN, so that ``"nan"`` leaves them without stored entries.
 
     Attributes
@@ -57,8 +57,8 @@ class SparsityNormalizer(Saveable, OneToOneFeatureMixin, TransformerMixin, BaseE
     Notes
     -----
     Arrays and data frames have NaN, None or null where values are missing. In a scipy sparse matrix each
-    stored entry counts as observed, also a stored zero; the result is a CSR matrix with the same stored
-    entries. Data frames come back in their library with the same columns, as float64.
+    stored entry counts as observed, including stored zeros; the result is a CSR matrix with the same stored
+    entries. Data frames are returned in their own library with the same columns, as float64.
 
     References
     ----------

@@ -38,7 +38,7 @@ class RatingEnsemble(Recommender):
         The fraction of ratings held out for the weights, at most 10,000 ratings; with fewer than 50 ratings
         the weights are equal.
     rating_range : pair of float, optional
-        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay inside.
+        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay within them.
     random_state : int, numpy generator or None, default=None
         Seeds the held-out ratings and the recommenders.
 

@@ -41,9 +41,9 @@ class AutoRec(RatingNetwork):
         The exponent of the normalisation. ``"auto"`` is 1 without centring, which keeps the mean of hidden
         units from drifting with the number of ratings, and 1/2 with centring, which keeps their variance.
     centre : bool or "auto", default="auto"
-        Whether the mean rating is subtracted from the ratings that the encoder reads. Without, the encoder
-        also learns from which entries are rated. ``"auto"`` subtracts it in rows of users and not in rows
-        of items.
+        Whether the mean rating is subtracted from the ratings that the encoder reads. Otherwise the encoder
+        also learns from which entries are rated. ``"auto"`` subtracts it in rows of users and not in rows of
+        items.
     n_hidden : int, default=500
         The number of hidden units.
     penalty : float or "auto", default="auto"
@@ -61,7 +61,7 @@ class AutoRec(RatingNetwork):
     validation_fraction : float, default=0.05
         The fraction of ratings held out, at most 10,000 ratings; fewer than 50 ratings hold out none.
     rating_range : pair of float, optional
-        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay inside.
+        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay within them.
     callback : callable, optional
         Called with a progress record after each epoch.
     random_state : int, numpy generator or None, default=None

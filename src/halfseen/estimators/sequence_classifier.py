@@ -92,8 +92,8 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
     :math:`c` is their number in the sequence (or step) and :math:`K` its mean in training. Features are
     clipped at the 0.1% and 99.9% quantiles of the training data before they are standardised. Values are
     assumed to be missing completely at random (MCAR); with `mask_inputs` or `time_gaps` the network can also
-    learn from what is missing. A sequence without any observed value is classified by what the network
-    answers to zeros.
+    learn from what is missing. A sequence without any observed value is classified by the output of the
+    network for zeros.
 
     Attributes
     ----------
@@ -295,7 +295,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
         unknown = ~np.isin(labels, classes.labels)
         if unknown.any():
             raise ValueError(
-                f"validation['y'] has the class {labels[unknown].tolist()[0]!r}, which y has not."
+                f"validation['y'] has the class {labels[unknown].tolist()[0]!r}, which is not in y."
             )
         return _labelled(sequences, torch.from_numpy(np.searchsorted(classes.labels, labels)))
 

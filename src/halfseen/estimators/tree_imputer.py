@@ -33,10 +33,10 @@ class TreeImputer(BaseImputer):
 
     In `fit`, every observed value is hidden once, together with others of its row, and trees learn to predict
     values that are hidden from them. So columns that are complete in training can be imputed as well.
-    Residuals are those of rows that trees did not see, which makes intervals honest: the location
-    :math:`\mu` and the scale :math:`\sigma` are sums of trees, and :math:`\varepsilon` has the empirical
-    distribution of the residuals of values with a similar location. Probabilities of levels are calibrated on
-    the same rows. `transform` never refits. Values are assumed to be missing at random (MAR).
+    Residuals are those of rows on which the trees were not grown, so that intervals are not too narrow: the
+    location :math:`\mu` and the scale :math:`\sigma` are sums of trees, and :math:`\varepsilon` has the
+    empirical distribution of the residuals of values with a similar location. Probabilities of levels are
+    calibrated on the same rows. `transform` never refits. Values are assumed to be missing at random (MAR).
 
     Draws follow the chain rule: missing levels are drawn one after the other, then the missing numbers
     together, which depend on each other as under the Gaussian. The conditional distributions are not those of
@@ -57,7 +57,7 @@ class TreeImputer(BaseImputer):
     min_samples_leaf : int, default=20
         Minimum number of values in a leaf.
     max_predictors : int, default=40
-        The number of columns from which a column is predicted, at most: those that correlate with it most.
+        Maximum number of columns from which a column is predicted: those that correlate with it most.
     predictors : dict of str to list of str, optional
         The columns that may predict a column, by its name; columns that are not named are predicted from all
         others. A missing predictor is itself imputed from its own predictors. By default there is no limit.
@@ -66,7 +66,7 @@ class TreeImputer(BaseImputer):
         cells. The Gaussian is fitted to all rows.
     matching : {"auto"} or bool, default="auto"
         Predictive mean matching: whether draws of numbers are observed values of rows with a similar
-        prediction, in place of the prediction plus a residual. ``"auto"`` matches columns with at most 30
+        prediction, instead of the prediction plus a residual. ``"auto"`` matches columns with at most 30
         distinct values, and columns in which one value, such as zero, is found in a tenth of the rows.
     add_indicator : bool, default=False
         Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing

@@ -92,7 +92,7 @@ def run_folds(
     Parameters
     ----------
     table : CodedTable
-        The inputs. Methods are fitted to arrays of codes; those with a parameter ``schema`` are told what the
+        The inputs. Methods are fitted to arrays of codes; those with a parameter ``schema`` receive what the
         columns are.
     target : Target
         The target, known in every row.

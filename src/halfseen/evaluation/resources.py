@@ -18,7 +18,7 @@ class Peak:
 
 @contextmanager
 def peak_memory() -> Iterator[Peak]:
-    """Measures by how much the resident memory of the process grows, looked at every hundredth of a second.
+    """Measures by how much the resident memory of the process grows, measured every hundredth of a second.
 
     Memory that was freed before and is used again does not count, so that a second run may appear smaller.
 

@@ -78,7 +78,7 @@ class VSPCurve:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the curve as values that JSON can hold."""
+        """Returns the curve as values that JSON can represent."""
         plain = {
             name: np.asarray(value).tolist() if isinstance(value, np.ndarray | tuple) else value
             for name, value in vars(self).items()
@@ -104,7 +104,7 @@ def vsp_curve(
     For a share :math:`q` of the known values of a row, subsets of this size are drawn at random, the rest is
     removed, and the row is predicted. A model whose predictions are right on average given any subset of the
     values, missing completely at random, has the same mean prediction for all :math:`q`, because the mean of
-    conditional means is the mean. A network that reads missing values as zeros usually has not: this is the
+    conditional means is the mean. A network that reads missing values as zeros usually does not: this is the
     variable sparsity problem.
 
     Parameters

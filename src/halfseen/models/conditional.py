@@ -55,7 +55,7 @@ def with_scores(joint: JointGaussian, weights: Tensor) -> JointGaussian:
 
 
 def condition(joint: JointGaussian, batch: Incomplete, n_unseen: int) -> tuple[Tensor, Tensor]:
-    """Returns mean and variance (N, D + T) of features, and of so many targets or scores after them."""
+    """Returns mean and variance (N, D + T) of features, and of the targets or scores after them."""
     unseen = batch.x.new_zeros(len(batch), n_unseen)
     joined = Incomplete(
         torch.cat([batch.filled(), unseen], dim=1), torch.cat([batch.observed, unseen.bool()], dim=1)

@@ -93,7 +93,7 @@ def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor, averaging:
 
 
 def patch_likelihood(columns: Sequence[Column], structure: Structure, pixels: Pixels) -> ObservationModel:
-    """Returns the likelihood of a patch: Bernoulli for pixels of two values, else what `pixels` says."""
+    """Returns the likelihood of a patch: Bernoulli for pixels of two values, else the family `pixels`."""
     size, shades = len(structure.parts), n_shades(columns[0])
     leaf: Leaf
     if columns[0].levels is not None:

@@ -13,7 +13,7 @@ from halfseen.data.scaling import Standardizer
 from halfseen.distributions.choice import choose_by_cdf
 
 MIN_SCALE = 0.05
-"""No component is narrower, in units of a standardised feature: a likelihood cannot feed on ties."""
+"""No component is narrower, in units of a standardised feature: ties cannot make a likelihood unbounded."""
 
 LEVEL_SMOOTHING = 1e-3
 """The share of each block's probability that is spread evenly over its levels: no level is impossible."""
@@ -21,7 +21,7 @@ LEVEL_SMOOTHING = 1e-3
 _BISECTIONS = 50  # the bracket shrinks by 2 ** 50, below what rounding leaves
 _NUMBERS_AT_ONCE = 2**17  # in one piece of the quantile search: it fits in a processor's cache
 _CENTRE_CANDIDATES = 2000
-_CENTRE_REACH = 3.0  # standard deviations: an outlier is no good centre
+_CENTRE_REACH = 3.0  # standard deviations: an outlier is not a good centre
 _CENTRE_JITTER = 0.05  # equal centres would receive equal gradients for ever
 
 

@@ -17,7 +17,7 @@ from halfseen.models.tabular_density import TabularDensity
 from halfseen.nn.weights import load_module, module_state
 
 MIN_STD = 0.05
-"""No component is narrower, in units of a standardised number: a likelihood cannot feed on ties."""
+"""No component is narrower, in units of a standardised number: ties cannot make a likelihood unbounded."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ the trees of its column (`halfseen.models.tree_heads`), and this is repeated in 
 of its own. The trees of the last round give the distribution of each missing cell by itself.
 
 Joint draws follow the chain rule. Levels are drawn one after the other, each then counted as seen, and at
-last all missing numbers together: each has the distribution that the trees say, and they depend on each other
+last all missing numbers together: each has the distribution given by the trees, and they depend on each other
 as under the Gaussian given what is seen (its conditional copula).
 
 A column may be limited to some predictors. Then its trees have these as inputs, and its start is that of the
@@ -42,7 +42,7 @@ MAX_LEVELS = 40  # of an ordered column; with more, trees do not predict it
 
 @dataclass
 class Basis:
-    """Rows as trees see them: completed, with what is said of each missing cell.
+    """Rows as trees see them: completed, with the prediction for each missing cell.
 
     Shapes
     ------
@@ -84,7 +84,7 @@ class Basis:
         return replace(self, values=self.values.copy(), probabilities=found)
 
     def update(self, column: int, rows: Integers, found: Floats) -> None:
-        """Replaces what is said of the cells of a column: locations (R), or probabilities (R, G)."""
+        """Replaces the predictions for the cells of a column: locations (R), or probabilities (R, G)."""
         if column in self.probabilities:
             self.probabilities[column][rows] = found
             self.values[rows, column] = found.argmax(axis=1)

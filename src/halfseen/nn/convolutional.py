@@ -294,7 +294,7 @@ class PixelMask(LearnedMask):
 
 
 class _ConvBlock(nn.Module):
-    """Two 3 x 3 convolutions beside a short cut; smaller by a stride, or as large as `size` wants it."""
+    """Two 3 x 3 convolutions with a shortcut connection; smaller by a stride, or of the size `size`."""
 
     def __init__(
         self,

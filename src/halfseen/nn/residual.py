@@ -256,7 +256,7 @@ def drop(
 
 
 def check_dropout(dropout: float) -> None:
-    """Raises a ValueError if the rate is no share below one."""
+    """Raises a ValueError if the rate is not at least 0 and below 1."""
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}.")
 

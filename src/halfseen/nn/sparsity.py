@@ -220,7 +220,7 @@ class CausalSparsityLinear(nn.Module):
 
     where :math:`m_d` is 1 if input :math:`d` is observed and :math:`K_k` is the mean of :math:`c_k` over
     training rows. Normalising an autoregressive network by the count of *all* inputs, as published, lets
-    each output see its own input, so that the product of the conditionals is no density; this layer keeps
+    each output see its own input, so that the product of the conditionals is not a density; this layer keeps
     the order.
 
     Parameters

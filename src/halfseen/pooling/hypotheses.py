@@ -88,7 +88,7 @@ def pool_chi_squares(statistics: npt.ArrayLike, df: int) -> PooledTest:
         D_2 = \frac{\bar d / k - \frac{M + 1}{M - 1} r}{1 + r}, \qquad
         r = \left(1 + \frac1M\right) \frac{1}{M - 1} \sum_m \left(\sqrt{d_m} - \overline{\sqrt d}\right)^2
 
-    Use it if nothing but the statistics is at hand: D1 and D3 use more of the data and are more powerful.
+    Use it if only the statistics are available: D1 and D3 use more of the data and are more powerful.
 
     Parameters
     ----------

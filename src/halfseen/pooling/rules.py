@@ -101,7 +101,7 @@ class Pooled:
         value : float or array-like of shape (k,), default=0
             The values under the hypothesis.
         matrix : array-like of shape (k, n_coefficients), optional
-            Linear combinations, in place of names.
+            Linear combinations, instead of names.
         """
         contrast = self._contrast(names) if matrix is None else np.atleast_2d(np.asarray(matrix, np.float64))
         if contrast.shape[1] != len(self.names):
@@ -192,7 +192,7 @@ def pool_estimates(
     df_complete: float = np.inf,
     fits: Sequence[Any] = (),
 ) -> Pooled:
-    r"""Applies Rubin's rules to estimates and variances that are at hand.
+    r"""Applies Rubin's rules to given estimates and variances.
 
     .. math:: \bar{q} = \frac1M \sum_m q_m, \qquad T = \frac1M \sum_m U_m + \left(1 + \frac1M\right) B
 

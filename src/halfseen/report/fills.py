@@ -12,7 +12,7 @@ from halfseen.report.shown_cells import ShownCells
 MAX_LEVELS = 12
 MAX_BINS = 32
 MAX_CELLS = 8
-"""Up to so many missing values are drawn one by one, each with its interval: too few for a distribution."""
+"""Up to this many missing values are drawn one by one, each with its interval: too few for a distribution."""
 
 LEVEL_KINDS = ("binary", "categorical", "ordinal")
 NUMBER_KINDS = ("continuous", "positive", "count", "datetime", "duration")

@@ -87,7 +87,7 @@ def summarize(
     proper : bool
         Whether the draws carry the uncertainty of the parameters too.
     training_drift : dict, optional
-        The missing rates beside those of the training table, if a saved model was applied.
+        The missing rates compared with those of the training table, if a saved model was applied.
     structure : dict, optional
         The structure of a circuit, made by `halfseen.report.circuit_tree.summarize_structure`.
     check : mapping, optional

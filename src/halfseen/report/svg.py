@@ -303,7 +303,7 @@ def distribution(shares: Sequence[float], edges: Sequence[float], title: str) ->
     edges : sequence of float
         The edges of the bins, one more.
     title : str
-        What a screen reader says.
+        The text for screen readers.
     """
     floor, top = HEIGHT - _BOTTOM, max(*shares, 1e-9) * 1.04
     width = (WIDTH - _LEFT - _RIGHT) / len(shares)

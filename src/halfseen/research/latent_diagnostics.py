@@ -199,7 +199,7 @@ class Divergences:
 
 @dataclass(frozen=True)
 class PosteriorGrid:
-    r"""The posterior of a row, and what the model takes it for, as probabilities of cells.
+    r"""The posterior of a row, and its approximation by the model, as probabilities of cells.
 
     Parameters
     ----------

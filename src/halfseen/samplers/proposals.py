@@ -116,7 +116,7 @@ class LatentPoints:
 
     @classmethod
     def draw(cls, n_draws: int, n_components: int, n_latent: int, seed: int, dtype: torch.dtype) -> Self:
-        """Creates noise for about so many draws, all of them the posterior's."""
+        """Creates noise for about this many draws, all of them the posterior's."""
         size = math.ceil(n_draws / n_components)
         points = torch.quasirandom.SobolEngine(n_latent + 1, scramble=True, seed=seed)
         uniforms = points.draw(size * n_components, dtype=torch.float64)
@@ -133,7 +133,7 @@ class LatentPoints:
         return len(self.extra)
 
     def first(self, n_draws: int) -> "LatentPoints":
-        """Returns the noise of the first draws, about so many, equally many of each component."""
+        """Returns the noise of about this many first draws, equally many of each component."""
         size = math.ceil(n_draws / self.strata.shape[1])
         return LatentPoints(self.strata[:size], self.extra[: size * self.strata.shape[1]])
 

@@ -61,8 +61,9 @@ class WeightedDrawSource:
 
     A pilot of a few draws estimates the effective sample size of a row. The Monte Carlo
     variance of an expected cell is about the variance of the cell, divided by that number. Expectations and
-    quantiles (`frugal`) use so many draws of a row that a fifth of `n_draws` counts; where even all draws
-    would not do, the row gets a proposal of its own. The number depends on the row alone.
+    quantiles (`frugal`) use as many draws of a row as are needed for an effective sample size of a fifth
+    of `n_draws`; if all draws would not be enough, the row gets its own proposal. The number depends on the
+    row alone.
 
     Parameters
     ----------

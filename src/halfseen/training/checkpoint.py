@@ -151,7 +151,7 @@ def read_checkpoint(path: Path, fingerprint: Fingerprint) -> Checkpoint:
     Raises
     ------
     ModelFileError
-        If the file is no checkpoint, is damaged, or belongs to another run.
+        If the file is not a checkpoint, is damaged, or belongs to another run.
     """
     try:
         with safe_open(path, framework="pt") as file:

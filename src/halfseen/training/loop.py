@@ -45,12 +45,12 @@ class TrainingSettings:
     Parameters
     ----------
     max_epochs : int
-        The most passes over the data.
+        The maximum number of passes over the data.
     batch_size : int
-        The most rows in a batch. The batches of an epoch have one size, the largest that needs no more of
-        them; the few rows left over, fewer than there are batches, sit out an epoch, each time others.
+        The maximum number of rows in a batch. All batches of an epoch have one size; the few
+        remaining rows, fewer than there are batches, are not used in this epoch.
     learning_rate : float
-        The rate at the beginning.
+        The initial learning rate.
     schedule : {"constant", "cosine", "linear", "step"}
         Whether the rate stays; or falls to zero along half a cosine over ``max_epochs``; or stays for four
         fifths of the steps and then falls linearly to zero, or is a tenth from there on.
@@ -134,8 +134,8 @@ def fit_module(
     generator : torch.Generator
         The only source of randomness: shuffles, and the noise of the objective.
     criterion : callable, optional
-        What `validation` is judged by in place of the mean loss, lower is better; a dataclass, so that a
-        checkpoint can tell it from others.
+        The criterion for `validation` instead of the mean loss, lower is better; a dataclass, so that a
+        checkpoint can distinguish it from others.
     settings : TrainingSettings
         How to train.
     callback : callable, optional

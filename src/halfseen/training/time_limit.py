@@ -1,4 +1,4 @@
-"""Time: a budget that is divided among tasks, and a limit at which training ends in good order."""
+"""Time: a budget that is divided among tasks, and a limit at which training stops with its best result."""
 
 import math
 import time
@@ -44,7 +44,7 @@ class TimeBudget:
 def time_limit(seconds: float) -> Iterator[None]:
     """Ends every training within a ``with`` statement after the given time, with the best weights so far.
 
-    The time is looked at after each epoch or iteration of EM, and between columns where columns are fitted
+    The time is checked after each epoch or iteration of EM, and between columns where columns are fitted
     one by one. Results depend on the speed of the computer only if the limit is reached. A limit within
     another cannot be later.
 

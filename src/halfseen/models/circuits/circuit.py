@@ -181,7 +181,7 @@ class Circuit(CircuitPasses):
     ) -> Tensor:
         """Returns exact quantiles (Q, N, D) of every feature by itself, given the observed cells.
 
-        Of a feature that is no number, such as an indicator of a level, it is the quantile of a 0/1
+        For a feature that is not numeric, such as an indicator of a level, it is the quantile of a 0/1
         variable. Each column must be in one leaf: images with several grids have no quantiles.
         """
         places = self.leaves.places[self.leaves.places < self.leaves.n_features]
@@ -263,7 +263,7 @@ class Circuit(CircuitPasses):
 
     @torch.no_grad()
     def prototypes(self, level: int) -> Tensor:
-        """Returns rows (K, D) that show what the channels of a level stand for, in all regions at once.
+        """Returns rows (K, D) that show what the channels of a level represent, in all regions at once.
 
         Row k shows, in each region, the means of the most probable components below channel k.
 

@@ -1,4 +1,4 @@
-r"""What to measure next: how much each missing column is expected to tell about the class."""
+r"""What to measure next: the expected information gain about the class from each missing column."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ def information_gain(circuit: Circuit, batch: Incomplete) -> Tensor:
 
     .. math:: I(y; x_j \mid x_o) = H(y \mid x_o) - \mathrm{E}_{x_j \mid x_o} H(y \mid x_o, x_j)
 
-    in nats; zero for an observed column. It is what measuring that column next is expected to tell. Given the
-    components of its leaf, a column is independent of everything else, so the expectation is a sum over
-    components and values: exact for levels, by quadrature for Gaussian columns.
+    in nats; zero for an observed column. It is the expected information gain from measuring that column next.
+    Given the components of its leaf, a column is independent of everything else, so the expectation is a sum
+    over components and values: exact for levels, by quadrature for Gaussian columns.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def _of_column(leaf: Leaf, parameters: Tensor, position: int) -> _Values:
 
 
 def _gaussian_values(loc: Tensor, std: Tensor) -> _Values:
-    """Gauss-Legendre nodes between the points that lie so many standard deviations from each component."""
+    """Gauss-Legendre nodes between the points that lie this many standard deviations from each component."""
     points = (loc[:, None] + std[:, None] * torch.tensor(PANELS, dtype=loc.dtype)).flatten().sort().values
     nodes, weights = (torch.from_numpy(a).to(loc.dtype) for a in np.polynomial.legendre.leggauss(N_NODES))
     half = points.diff()[:, None] / 2

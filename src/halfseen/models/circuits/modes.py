@@ -28,7 +28,7 @@ def local_modes(
     batch : Incomplete
         The rows.
     max_steps : int
-        At most so many steps from each start.
+        The maximum number of steps from each start.
     tolerance : float
         Stop when no row gains more.
     """

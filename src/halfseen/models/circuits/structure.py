@@ -69,7 +69,7 @@ class Level:
 class Structure:
     """A circuit without its numbers; immutable, and printed as a table of its levels.
 
-    The leaves look at the columns through windows: patches of an image, or a single window with all columns
+    The leaves read the columns through windows: patches of an image, or a single window with all columns
     of a table. The places of a window are divided into parts, and every part of every window is a *leaf*,
     with `n_leaves` mixture components. A region at the bottom is a leaf; the last level leaves one region for
     each tree, and every tree covers all columns. The root is one more sum over all channels of all trees, for

@@ -156,7 +156,7 @@ class LatentArchitecture:
     ) -> LatentModel:
         """Returns the model of images, whose columns are pixels of one kind.
 
-        Networks handle squares of pixels, so many that about eight are side by side, with a quarter of
+        Networks handle squares of pixels, of such a size that about eight are side by side, with a quarter of
         `width` maps; the encoder sees zeros for missing values, which are the middle of the pixels' range.
         """
         observation = pixel_observation_model(columns, self.numeric)
