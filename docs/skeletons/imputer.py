@@ -24,7 +24,7 @@ class DiagonalImputer(BaseImputer):
     Parameters
     ----------
     max_epochs : int, default=300
-        At most so many passes over the table.
+        Maximum number of passes over the table.
     learning_rate : float, default=0.05
         Step size of the optimiser at the start.
     add_indicator : bool, default=False

@@ -41,7 +41,7 @@ def test_one_data_set_is_shown(run, tmp_path, monkeypatch):
 
 
 def test_a_correct_file_is_reported_as_correct(run, shared_data, monkeypatch):
-    assert "its checksum is right" in run("datasets", "mice_sets/nhanes", "--data-home", shared_data)[1]
+    assert "its checksum is correct" in run("datasets", "mice_sets/nhanes", "--data-home", shared_data)[1]
 
 
 def test_an_unknown_name_is_one_line_of_error(run):

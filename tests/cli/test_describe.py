@@ -260,7 +260,7 @@ def test_the_sensitivity_of_a_share_is_described_as_json(run, survey):
         (["--sensitivity", "age"], "Column 'age' has no missing values"),
         (["--sensitivity", "smoker=maybe"], "no level 'maybe'; it has no, yes"),
         (["--sensitivity", "income ~ age"], "takes COLUMN or COLUMN=LEVEL"),
-        (["--reference", "3"], "--reference is about a sensitivity analysis"),
+        (["--reference", "3"], "--reference requires --sensitivity COLUMN"),
         (
             ["--sensitivity", "income", "--sensitivity", "smoker", "--reference", "3"],
             "--reference belongs to one estimate",

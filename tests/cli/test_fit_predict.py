@@ -117,7 +117,7 @@ def test_the_next_measurement_is_that_of_the_information_gain(call, training, tm
     call("fit", training, "--target", "kind", "--save-model", "b.half", "--method", "boosting", "-q")
     code, out, err = call("predict", "b.half", training, "-o", "no.csv", "--next-measurement")
     assert (code, out) == (2, "")
-    assert "--next-measurement needs a circuit for classes" in err
+    assert "--next-measurement needs a circuit classifier" in err
     assert "b.half contains a BoostingClassifier" in err
 
 

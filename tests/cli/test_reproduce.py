@@ -37,7 +37,9 @@ def experiments(monkeypatch):
 def test_numbers_stand_beside_the_papers_and_claims_get_verdicts(run, tmp_path):
     code, out, err = run("reproduce", "toy")
     assert code == 1
-    assert err.splitlines()[-1].startswith("halfseen: error: 2 runs failed; the same command runs them")
+    assert err.splitlines()[-1].startswith(
+        "halfseen: error: 2 runs failed; the same command repeats only these"
+    )
     [ours] = [line for line in out.splitlines() if "ours" in line and "rmse" in line and "0.5500" in line]
     assert "0.5500 ± 0.0707" in ours
     assert "0.7000 ± 0.1000 (them)" in ours

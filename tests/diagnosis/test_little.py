@@ -135,7 +135,7 @@ def test_columns_that_determine_each_other_count_once(copies):
     test = little_test(twins)
     assert test.df == alone.df
     assert test.statistic == pytest.approx(alone.statistic, rel=1e-6)
-    assert f"{copies} of {4 + copies} features follow from others" in test.notes[0]
+    assert f"{copies} of {4 + copies} features are determined by others" in test.notes[0]
 
 
 def test_missing_values_of_a_determined_column_still_make_patterns():
@@ -158,10 +158,10 @@ def test_the_test_keeps_its_level_on_tables_with_a_pattern_for_each_row():
 
 
 REASONS = {
-    "complete": (np.arange(20.0).reshape(10, 2), "same columns"),
+    "complete": (np.arange(20.0).reshape(10, 2), "same observed columns"),
     "nothing to compare": (
         pd.DataFrame({"a": ["one"] * 9 + [None], "b": ["two"] * 10}),
-        "No column holds values",
+        "No column contains values",
     ),
     "too few rows": (
         np.where(np.eye(6) == 1, np.nan, np.random.default_rng(0).normal(size=(6, 6))),

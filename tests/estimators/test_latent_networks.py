@@ -69,7 +69,7 @@ def test_networks_that_do_not_fit_are_refused(factory, message):
 
 def test_a_model_with_a_network_of_a_user_is_not_saved(tmp_path):
     imputer = LatentImputer(decoder=mlp, **SETTINGS).fit(table())
-    with pytest.raises(ValueError, match="whose decoder is a network of yours cannot be saved"):
+    with pytest.raises(ValueError, match="whose decoder is a user-defined network cannot be saved"):
         imputer.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
 

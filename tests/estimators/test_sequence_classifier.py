@@ -128,7 +128,7 @@ def test_wrong_data_are_refused_with_what_to_do(data):
         tiny().fit({"x": X})
     with pytest.raises(ValueError, match="Give classes and lengths within the dict"):
         tiny().fit({"X": X, "y": y}, lengths=np.full(len(X), 6))
-    with pytest.raises(ValueError, match=r"validation\['y'\] has the class 'maybe', which y has not\."):
+    with pytest.raises(ValueError, match=r"validation\['y'\] has the class 'maybe', which is not in y\."):
         tiny().fit(X, y, validation={"X": X[:2], "y": ["yes", "maybe"]})
     with pytest.raises(ValueError, match=r"one class for each of the 2 sequences .* shape \(3,\)\."):
         tiny().fit(X, y, validation={"X": X[:2], "y": y[:3]})

@@ -28,8 +28,8 @@ class CFNADE(RatingNetwork):
     where :math:`o` are the :math:`d` observed ratings of the row. In training random subsets of them are
     shown and the others are predicted, under an ordinal cost. With Sparsity Normalization
     :math:`s(d) = (K / d)^\alpha`. Each level of the scale has its own weights, so the model is larger than
-    that of `AutoRec` by a factor equal to the number of levels. Ratings are assumed to be missing at random given the observed
-    ratings of the row.
+    that of `AutoRec` by a factor equal to the number of levels. Ratings are assumed to be missing at random
+    given the observed ratings of the row.
 
     Parameters
     ----------

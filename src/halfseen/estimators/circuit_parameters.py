@@ -7,8 +7,8 @@ DESCRIPTIONS = {
     "n_channels": (
         "int or sequence of int",
         "The number of sums in each region of the tree. If it is a sequence, its last number is that of the "
-        "top level, and its first number is used for all further levels below. This number and `n_leaves` are "
-        "limited to one for every 16 rows.",
+        "top level, and its first number is used for all further levels below. This number and `n_leaves` "
+        "are limited to one for every 16 rows.",
     ),
     "structure": (
         '{"tree", "shallow"}',
@@ -64,8 +64,8 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
     ),
     "shifts": (
         "int",
-        "The maximum shift of images in pixels. In training, shifts are random; predictions are averaged over "
-        "all (2 * shifts + 1)**2 shifts, which multiplies their time by this number.",
+        "The maximum shift of images in pixels. In training, shifts are random; predictions are averaged "
+        "over all (2 * shifts + 1)**2 shifts, which multiplies their time by this number.",
     ),
     "averaging": (
         '{"geometric", "mixture"}',
@@ -88,8 +88,9 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
     ),
     "schedule": (
         '{"cosine", "linear", "step", "constant"}',
-        "How the learning rate decreases: to zero along half a cosine; linearly to zero in the last fifth of the "
-        "epochs, as in the code of the authors; to a tenth in the last fifth, as in their paper; not at all.",
+        "How the learning rate decreases: to zero along half a cosine; linearly to zero in the last fifth of "
+        "the epochs, as in the code of the authors; to a tenth in the last fifth, as in their paper; or "
+        "not at all.",
     ),
     "learning_rate": ("float", "Initial learning rate; `schedule` determines how it decreases."),
     "weight_decay": (

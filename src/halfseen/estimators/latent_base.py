@@ -110,7 +110,7 @@ class BaseLatentImputer(BaseImputer):
             raise ValueError("An imputer whose missingness is a user-defined function cannot be saved.")
         if self._networks:
             raise ValueError(
-                f"An imputer whose {' and '.join(self._networks)} is a network of yours cannot be saved: "
+                f"An imputer whose {' and '.join(self._networks)} is a user-defined network cannot be saved: "
                 "save the weights of model_ instead."
             )
 

@@ -49,8 +49,8 @@ DESCRIPTIONS = {
     "mask_inputs": ("bool", "Whether the mask of observed values is an input of the network."),
     "time_gaps": (
         "bool",
-        "Whether the number of steps since each feature was last observed is an input. Steps are taken to "
-        "be equally far apart.",
+        "Whether the number of steps since each feature was last observed is an input. Steps are assumed to "
+        "be equally spaced.",
     ),
     "subsets": (
         "bool",
