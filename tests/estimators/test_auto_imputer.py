@@ -10,7 +10,7 @@ from scipy.stats import norm
 import halfseen
 from halfseen import AutoImputer, GaussianImputer, MeanImputer
 from halfseen.data.incomplete import Incomplete
-from halfseen.estimators import _race, auto_imputer
+from halfseen.estimators import _race, _race_task, auto_imputer
 from halfseen.estimators._costs import Cost, seconds_per_row, too_costly
 from halfseen.estimators._hidden_cells import compare_hidden
 from halfseen.estimators._stacking import Answers, LevelLoss, NumberLoss, _crps, find_sharpness, find_weights
@@ -84,7 +84,7 @@ def test_a_column_that_is_mostly_missing_is_scored_on_at_most_a_third_of_its_cel
     X[rng.random(300) < 0.7, 2] = np.nan
     imputer = AutoImputer(candidates=["mean", "gaussian"], random_state=0).fit(X)
     codes = Incomplete.from_array(X)
-    task = _race.make_task(imputer._modelled, codes, lambda part: part.filled(0.0), 0)
+    task = _race_task.make_task(imputer._modelled, codes, lambda part: part.filled(0.0), 0)
     n_hidden, n_known = task.hidden.sum(dim=0), codes.observed.sum(dim=0)
     assert 10 <= n_hidden[2] <= n_known[2] // 3
     assert not (task.hidden & ~codes.observed).any()
@@ -195,7 +195,7 @@ def hold_race(seconds, **costs):
     """Returns what happened, and the candidates, whose costs are (fit, answer of a row) in seconds."""
     gaussian = GaussianImputer().fit(correlated(200))
     codes = Incomplete.from_array(correlated(200))
-    task = _race.make_task(gaussian.schema_.columns, codes, lambda part: part.filled(), seed=0)
+    task = _race_task.make_task(gaussian.schema_.columns, codes, lambda part: part.filled(), seed=0)
     clock = Clock()
     slow = {name: Slow(gaussian.model_, clock, *cost) for name, cost in costs.items()}
     fits = {name: one.fit for name, one in slow.items()}
@@ -279,7 +279,7 @@ def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
     imputers = [MeanImputer().fit(frame), GaussianImputer().fit(frame)]
     models = [imputer.model_ for imputer in imputers]
     codes, columns = imputers[0]._read(frame, reset=False).codes, imputers[0]._modelled
-    task = _race.make_task(columns, codes, models[1].point, seed=0)
+    task = _race_task.make_task(columns, codes, models[1].point, seed=0)
     fits = {"mean": lambda shown: imputers[0], "gaussian": lambda shown: imputers[1]}
     race = _race.run(task, fits, TimeBudget(60.0), dict.fromkeys(fits, 10))
     weights = np.tile([[0.4], [0.6]], len(columns))
@@ -309,8 +309,8 @@ def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
 
 
 def test_large_tables_are_sampled_for_the_race_and_fitted_whole(monkeypatch):
-    monkeypatch.setattr(_race, "MAX_RACE_ROWS", 80)
-    monkeypatch.setattr(_race, "MAX_SCORED_ROWS", 60)
+    monkeypatch.setattr(_race_task, "MAX_RACE_ROWS", 80)
+    monkeypatch.setattr(_race_task, "MAX_SCORED_ROWS", 60)
     X = correlated(300)
     imputer = AutoImputer(candidates=["gaussian"], random_state=0).fit(X)
     np.testing.assert_allclose(
@@ -322,13 +322,55 @@ def test_hidden_cells_are_observed_ones_and_leave_something_in_each_row_and_colu
     X = correlated(200)
     codes = Incomplete.from_array(X)
     columns = GaussianImputer().fit(X).schema_.columns
-    task = _race.make_task(columns, codes, lambda part: part.filled(), seed=0)
+    task = _race_task.make_task(columns, codes, lambda part: part.filled(), seed=0)
     assert not (task.hidden & ~codes.observed).any()
     assert 0.1 < float(task.hidden.double().sum() / codes.observed.sum()) < 0.35
     several = codes.observed.sum(dim=1) > 1
     assert (task.shown.observed.sum(dim=1)[several] > 0).all()
-    again = _race.make_task(columns, codes, lambda part: part.filled(), seed=0)
+    again = _race_task.make_task(columns, codes, lambda part: part.filled(), seed=0)
     assert torch.equal(task.hidden, again.hidden)
+
+
+def test_small_tables_hide_other_cells_again_and_their_predictions_are_joined():
+    codes = Incomplete.from_array(correlated(200))
+    gaussian = GaussianImputer().fit(correlated(200))
+    tasks = [_race_task.make_task(gaussian.schema_.columns, codes, lambda part: part.filled(), seed=0)]
+    races = []
+    for n_masks in (1, 2, 3):
+        fits = {"gaussian": lambda shown: gaussian}
+        races.append(_race.run(tasks[-1], fits, TimeBudget(60.0), {"gaussian": 3}))
+        following = _race_task.make_next_task(tasks, lambda part: part.filled(), seed=0)
+        assert (following is None) == (n_masks == 3)
+        tasks += [following] if following is not None else []
+    assert torch.stack([task.hidden for task in tasks]).sum(dim=0).max() == 1  # no cell twice
+    n_cells = [len(answers.truth) for answers in _race.collect(tasks[0], races[0])]
+    assert races[0].join(races[1])
+    assert races[0].join(races[2])
+    whole = _race.collect(_race_task.join_tasks(tasks), races[0])
+    last = _race.collect(tasks[-1], races[-1])
+    for c, answers in enumerate(whole):
+        assert len(answers.truth) == sum(int(task.hidden[:, c].sum()) for task in tasks) > n_cells[c]
+        np.testing.assert_array_equal(answers.truth[-len(last[c].truth) :], last[c].truth)
+        np.testing.assert_array_equal(answers.points[:, -len(last[c].truth) :], last[c].points)
+    assert not races[0].join(_race.Race())
+
+
+def test_masks_are_not_repeated_when_that_would_take_half_of_the_time_of_the_race(monkeypatch):
+    clock, n_fits = Clock(), []
+    usual = AutoImputer._fit_member
+
+    def slow(self, imputer, codes):
+        n_fits.append(type(imputer).__name__)
+        clock.now += 1.0
+        return usual(self, imputer, codes)
+
+    monkeypatch.setattr(AutoImputer, "_fit_member", slow)
+    monkeypatch.setattr(auto_imputer, "TimeBudget", lambda seconds: TimeBudget(seconds, clock))
+    for seconds, n_masks in ((120.0, 3), (36.0, 2), (16.0, 1)):  # half a race: 21.6, 6.5 and 2.9 seconds
+        n_fits.clear()
+        AutoImputer(seconds, candidates=SIMPLE, random_state=0).fit(correlated(150))
+        assert n_fits[: 1 + 2 * n_masks].count("MeanImputer") == n_masks
+        assert len(n_fits) <= 1 + 2 * n_masks + 2
 
 
 def test_levels_and_numbers_are_saved_with_their_weights(tmp_path):

@@ -8,6 +8,7 @@ import torch
 import halfseen
 from halfseen import GaussianImputer, TreeImputer
 from halfseen.data.incomplete import Incomplete
+from halfseen.estimators._tree_distribution import HeldOut, find_windows
 from halfseen.estimators._tree_fit import _choose_predictors
 
 
@@ -205,3 +206,21 @@ def test_a_file_whose_trees_ask_for_columns_that_there_are_not_is_refused(impute
     ):
         with pytest.raises(ValueError, match=message):
             imputer._model_from_state(state | {name: change(state[name])})
+
+
+def test_distributions_are_those_that_predict_held_out_values_best():
+    """Designed values around a precise prediction are moved to them; a spike far from the rest is matched."""
+    rng = np.random.default_rng(0)
+    n_cells, fold = 600, np.arange(600) % 3
+    location, spread = rng.uniform(0, 9, size=n_cells), np.full(n_cells, 0.4)
+    noisy = location + spread * rng.normal(size=n_cells)
+    designed = find_windows(HeldOut(location, spread, 2.0 * np.round(noisy), fold, 2.0), None)
+    assert not designed.matched
+    np.testing.assert_array_equal(designed.values, np.unique(2.0 * np.round(noisy)))
+    said = designed.quantiles(np.array([3.0]), np.array([0.4]), np.array([[0.01], [0.5], [0.99]]), 2.0)
+    assert said[:, 0].tolist() == [4.0, 6.0, 8.0]
+    spiked = np.where(rng.random(n_cells) < 0.5, -40.0, rng.uniform(0, 9, size=n_cells))
+    assert find_windows(HeldOut(location, np.full(n_cells, 20.0), spiked, fold, 1.0), None).matched
+    plain = find_windows(HeldOut(location, spread, noisy, fold, 1.0), None)
+    assert not plain.matched
+    assert not len(plain.values)

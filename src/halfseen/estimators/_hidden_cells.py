@@ -9,7 +9,8 @@ import torch
 from scipy.special import betainc
 
 from halfseen.data.schema import Column
-from halfseen.estimators._race import Race, RaceTask
+from halfseen.estimators._race import Race
+from halfseen.estimators._race_task import RaceTask
 from halfseen.models.tabular_stack import WeightedAtoms
 
 Floats = npt.NDArray[np.float64]
@@ -62,7 +63,7 @@ def compare_hidden(task: RaceTask, race: Race, weights: Floats, sharpness: float
                 found[column.name] = _compare_numbers(column, truth, shown, predictions, shares, sharpness)
             else:
                 found[column.name] = _compare_levels(truth, shown, predictions, shares)
-    return HiddenCells(found, len(task.scored))
+    return HiddenCells(found, len(np.unique(task.row[task.scored.numpy()])))
 
 
 def _compare_numbers(

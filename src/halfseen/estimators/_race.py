@@ -10,26 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._costs import Cost, seconds_per_row
+from halfseen.estimators._race_task import RaceTask
 from halfseen.estimators._stacking import Answers, find_weights
 from halfseen.estimators._table import rows_at_once
-from halfseen.missingness.learned import Learned
 from halfseen.models.tabular import TabularCompletion
 from halfseen.training.time_limit import TimeBudget, time_limit
 
 Floats = npt.NDArray[np.float64]
 
-MAX_RACE_ROWS = 3_000
-MAX_RACE_CELLS = 600_000
-MAX_SCORED_ROWS = 1_000
-MAX_SCORED_CELLS = 100_000
 TRIED_ROWS = (20, 100)  # a few and some more, to measure how long the predictions of a candidate take
-HIDDEN_SHARE = 0.2
-MAX_LEARNED_COLUMNS = 40  # with more columns, no mechanism is learned: it would take too long
 MAX_MIXED_LEVELS = 40  # of a column whose probabilities are mixed; with more, it has one model
 LEVELS = tuple((k + 0.5) / 19 for k in range(19))
 SMALLEST_LIKELIHOOD = 1e-6
@@ -37,30 +30,6 @@ SMALLEST_LIKELIHOOD = 1e-6
 CellPredictions = dict[int, tuple[Floats, Floats, Floats]]
 """By column, single values (N) of hidden cells; quantiles (N, K) or probabilities of the true level (N); and
 the probabilities (N, L) of few levels, else of none."""
-
-
-@dataclass(frozen=True)
-class RaceTask:
-    """Rows of a race.
-
-    Shapes
-    ------
-    codes : (N, C)
-    hidden : (N, C), observed cells that no imputer sees
-    scored : rows with hidden cells
-    half : (N), 0 or 1
-    """
-
-    columns: Sequence[Column]
-    codes: Incomplete
-    hidden: torch.Tensor
-    scored: torch.Tensor
-    half: npt.NDArray[np.int64]
-
-    @property
-    def shown(self) -> Incomplete:
-        """The codes without the hidden cells."""
-        return Incomplete(self.codes.x, self.codes.observed & ~self.hidden)
 
 
 @dataclass
@@ -73,65 +42,23 @@ class Race:
     costs: list[Cost] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
+    def join(self, other: "Race") -> bool:
+        """Adds the predictions of another mask, if the same candidates finished; returns whether they did."""
+        if self.names != other.names:
+            return False
+        for mine, more in zip(self.predictions, other.predictions, strict=True):
+            mine |= {c: _joined(mine[c], more[c]) for c in mine}
+        return True
+
     def leave_out(self, m: int, why: str) -> None:
         """Removes a candidate."""
         self.left_out[self.names.pop(m)] = why
         del self.fitted[m], self.predictions[m], self.costs[m]
 
 
-def race_rows(codes: Incomplete) -> int:
-    """Returns how many rows take part in a race."""
-    return min(len(codes), MAX_RACE_ROWS, max(200, MAX_RACE_CELLS // codes.x.shape[1]))
-
-
-def make_task(
-    columns: Sequence[Column], codes: Incomplete, complete: Callable[[Incomplete], torch.Tensor], seed: int
-) -> RaceTask:
-    """Returns rows with hidden cells: half of them at random, half by the mechanism learned from the table.
-
-    `complete` returns completed codes, on which the mechanism is applied, if there is one.
-    """
-    generator = torch_generator(seed)
-    n_rows = race_rows(codes)
-    if len(codes) > n_rows:
-        codes = codes[torch.randperm(len(codes), generator=generator)[:n_rows].sort().values]
-    n_scored = min(MAX_SCORED_ROWS, max(100, MAX_SCORED_CELLS // codes.x.shape[1]))
-    scored = torch.randperm(len(codes), generator=generator)[:n_scored].sort().values
-    part = codes[scored]
-    priority = torch.rand(part.x.shape, generator=generator)
-    wanted = (priority < HIDDEN_SHARE) & part.observed
-    missing = ~codes.observed
-    if bool(missing.any()) and codes.x.shape[1] <= MAX_LEARNED_COLUMNS:
-        mechanism = Learned().fit(codes.to_array())
-        removed = ~torch.from_numpy(mechanism.sample(complete(part).numpy(), random_state=seed))
-        removed &= part.observed
-        rate = float(removed.double().mean())
-        kept = torch.rand(part.x.shape, generator=generator) < HIDDEN_SHARE / 2 / max(rate, 1e-12)
-        wanted = ((priority < HIDDEN_SHARE / 2) & part.observed) | (removed & kept)
-    alone = wanted.sum(dim=1) == part.observed.sum(dim=1)  # a row keeps something, if it has two cells
-    wanted[alone & (part.observed.sum(dim=1) > 1)] = False
-    hidden = torch.zeros_like(codes.observed)
-    hidden[scored] = _spared(codes, scored, wanted, generator)
-    half = torch.randint(2, (len(codes),), generator=generator).numpy()
-    return RaceTask(columns, codes, hidden, scored[hidden[scored].any(dim=1)], half)
-
-
-def _spared(
-    codes: Incomplete, scored: torch.Tensor, wanted: torch.Tensor, generator: torch.Generator
-) -> torch.Tensor:
-    """Returns the wanted cells (M, C) that columns can spare: at most a third of a column, chosen at random.
-
-    A column in which fewer than 10 cells, or a single value, would be left keeps all its cells.
-    """
-    most = codes.observed.sum(dim=0) // 3
-    order = torch.rand(wanted.shape, generator=generator)
-    rank = torch.where(wanted, order, torch.inf).argsort(dim=0).argsort(dim=0)
-    spared = wanted & (rank < most)
-    left = codes.observed.clone()
-    left[scored] &= ~spared
-    low = torch.where(left, codes.x, torch.inf).amin(dim=0)
-    high = torch.where(left, codes.x, -torch.inf).amax(dim=0)
-    return spared & (left.sum(dim=0) >= 10) & (high > low)
+def _joined(one: tuple[Floats, ...], other: tuple[Floats, ...]) -> tuple[Floats, Floats, Floats]:
+    first, second, third = (np.concatenate(pair) for pair in zip(one, other, strict=True))
+    return first, second, third
 
 
 def run(

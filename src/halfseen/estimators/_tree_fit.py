@@ -20,6 +20,7 @@ import torch
 from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
+from halfseen.estimators._tree_distribution import HeldOut, find_windows
 from halfseen.estimators._tree_growth import Growth
 from halfseen.models.forest import Forest
 from halfseen.models.tabular_gaussian import TabularGaussian
@@ -46,8 +47,6 @@ N_FOLDS = 3
 MAX_CELLS = 2_000_000  # of training rows
 MIN_EXAMPLES = 40  # observed cells of a column; with fewer, it is left to the Gaussian
 MIN_CLASS = 12  # observed cells of a level; with fewer, trees do not know it
-N_WINDOWS, N_ATOMS, WINDOW = 24, 60, 60
-MATCHED_SHARE, MATCHED_VALUES = 0.1, 30
 
 
 @dataclass(frozen=True)
@@ -145,6 +144,7 @@ class _Examples:
     """
 
     column: int
+    scale: float
     predictors: Integers
     inputs: Floats
     target: npt.NDArray[Any]
@@ -165,7 +165,8 @@ class _Examples:
             target = model.blocks[c].group.numpy()[target.astype(np.int64)]
         unordered = {block.column for block in model.gaussian.features.blocks}
         categorical = [i for i, j in enumerate(predictors) if j in unordered]
-        return cls(c, predictors, inputs, target, cells, training.fold[rows], categorical)
+        fold, scale = training.fold[rows], float(model.scale[c])
+        return cls(c, scale, predictors, inputs, target, cells, fold, categorical)
 
     def folds(self) -> Iterator[tuple[Booleans, Booleans]]:
         """Yields which examples trees are grown on, and which are held out."""
@@ -222,17 +223,17 @@ def _fit_numbers(examples: _Examples, settings: TreeSettings, *, is_last: bool) 
         spread, spreads, constant = _cross_fit(examples, sizes, calm)
         typical = np.maximum(constant, 1e-12)
     size = np.clip(spread, SMALLEST_SPREAD * typical.mean(), LARGEST_SPREAD * typical.mean())
-    matched = _is_matched(target) if settings.matching is None else settings.matching
     location = inputs[:, -2] + unit * change
-    windows = _windows(location, (target - location) / (unit * size), examples.cells, matched)
+    held = HeldOut(location, unit * size, examples.cells, examples.fold, examples.scale)
+    windows = find_windows(held, settings.matching if is_last else False)
     column, predictors = examples.column, examples.predictors
     folds = [
-        NumberHead(column, predictors, unit, np.array(pair), one, other, *windows, matched)
+        NumberHead(column, predictors, unit, np.array(pair), one, other, windows)
         for pair, one, other in zip(zip(constants, typical, strict=True), forests, spreads, strict=True)
     ]
     means = np.array([constants.mean(), typical.mean()])
     trees = _averaged(forests), _averaged(spreads)
-    return _Grown(NumberHead(column, predictors, unit, means, *trees, *windows, matched), folds)
+    return _Grown(NumberHead(column, predictors, unit, means, *trees, windows), folds)
 
 
 def _cross_fit(examples: _Examples, target: Floats, growth: Growth) -> tuple[Floats, list[Forest], Floats]:
@@ -244,31 +245,6 @@ def _cross_fit(examples: _Examples, target: Floats, growth: Growth) -> tuple[Flo
         forests.append(forest)
         constants.append(float(constant[0]))
     return predicted, forests, np.array(constants)
-
-
-def _windows(location: Floats, residual: Floats, values: Floats, matched: bool) -> tuple[Floats, Floats]:
-    """Returns windows of held-out cells with similar locations: centres (W) and atoms (W, K)."""
-    order = np.argsort(location, kind="stable")
-    n = len(order)
-    width = min(n, max(WINDOW, n // 10))
-    starts = np.unique(np.linspace(0, n - width, N_WINDOWS if n > width else 1).round().astype(np.int64))
-    places = (np.arange(N_ATOMS) + 0.5) / N_ATOMS
-    centres, atoms = [], []
-    for start in starts:
-        cells = order[start : start + width]
-        centres.append(float(location[cells].mean()))
-        if matched:
-            atoms.append(np.quantile(values[cells], places, method="inverted_cdf"))
-        else:
-            found = np.quantile(residual[cells], places)
-            atoms.append(found - found.mean())
-    return np.array(centres), np.stack(atoms)
-
-
-def _is_matched(target: Floats) -> bool:
-    """Whether draws are to be observed values: of columns with a frequent value, or with few values."""
-    counts = np.unique(target, return_counts=True)[1]
-    return bool(counts.max() >= MATCHED_SHARE * len(target) or len(counts) <= MATCHED_VALUES)
 
 
 def _fit_levels(examples: _Examples, n_groups: int, growth: Growth) -> _Grown:

@@ -1,7 +1,7 @@
 """The imputer that chooses among the others, on the user's own table."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.estimators import _race
+from halfseen.estimators import _race, _race_task
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._costs import too_costly
 from halfseen.estimators._hidden_cells import HiddenCells, compare_hidden
@@ -29,6 +29,7 @@ CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 150, "mixture": 150, "circuit":
 MIN_ROWS = 50  # with fewer rows there is no race
 SAFETY = 0.9  # of the time is planned with, because iterations, columns and epochs come to their end
 RACE_SHARE = 0.4  # of the time
+MASKS_SHARE = 0.5  # of the time of the race, after which no further mask is hidden
 START_SHARE = 0.2  # of the time of the race, for completing rows to which a learned mechanism is applied
 MAX_TRAINED_ROWS = 100_000  # of models that are trained by gradients
 SMALLEST_SHARE = 0.1  # a candidate whose weight is lower in every column is not fitted again
@@ -41,16 +42,17 @@ class AutoImputer(BaseImputer):
     the missing values of the table. Candidates are fitted without them, simplest first, and scored by how
     well they predict them: by their single values and by their distributions. Each column then has a mixture
     of the candidates, with weights that are best on the hidden values (stacking), or the single best
-    candidate if mixtures are not better on rows that were not used for the weights. The chosen candidates are
-    fitted again, to all rows. Values are assumed to be missing at random (MAR).
+    candidate if mixtures are not better on rows that were not used for the weights. In small tables this is
+    repeated with up to three sets of hidden values, because few values are not enough to choose by. The
+    chosen candidates are fitted again, to all rows. Values are assumed to be missing at random (MAR).
 
     Parameters
     ----------
     max_seconds : float, default=120.0
         The time for `fit` and for imputing the table once, approximately. Two fifths are for the choice.
         Candidates for which no time is left do not take part, candidates that would take too long to impute
-        all rows are not used, and training stops when its time is over. Results depend on the speed of the
-        computer only if the time is used up.
+        all rows are not used, training stops when its time is over, and values are not hidden again if half
+        of the time for the choice would be exceeded. Results depend on the speed of the computer only then.
     candidates : {"auto"} or list of str, default="auto"
         The names of the candidates on the command line, simplest first. ``"auto"`` is mean and Gaussian;
         trees, mixture and circuit from 150 rows on, and MIWAE from 500.
@@ -175,18 +177,7 @@ class AutoImputer(BaseImputer):
         self, candidates: Mapping[str, BaseImputer], codes: Incomplete, budget: TimeBudget
     ) -> tuple[_race.Race, np.ndarray]:
         """Holds the race; returns it and the weights (M, C) of its candidates."""
-        of_race = budget.part(RACE_SHARE)
-
-        def complete(part: Incomplete) -> Tensor:
-            with time_limit(START_SHARE * of_race.left):
-                start = self._fit_member(GaussianImputer(), codes[: _race.race_rows(codes)])._answers
-            assert start is not None
-            return start.point(part)
-
-        task = _race.make_task(self._modelled, codes, complete, self.seed_)
-        fits = {name: partial(self._fit_member, imputer) for name, imputer in candidates.items()}
-        widths = {name: self._sized(imputer)._width for name, imputer in candidates.items()}
-        race = _race.run(task, fits, of_race, widths)
+        task, race = self._hold_race(candidates, codes, budget.part(RACE_SHARE))
         n_rows = _count_incomplete(codes)
         while True:
             answers = _race.collect(task, race)
@@ -204,6 +195,34 @@ class AutoImputer(BaseImputer):
         self.hidden_cells_ = compare_hidden(task, race, weights, self.sharpness_)
         self.reason_ = self._explain(race, weights, mixed, int(task.hidden.sum()))
         return race, weights
+
+    def _hold_race(
+        self, candidates: Mapping[str, BaseImputer], codes: Incomplete, budget: TimeBudget
+    ) -> tuple[_race_task.RaceTask, _race.Race]:
+        """Returns the hidden cells, of several masks if the table is small, and their predictions."""
+        seconds = budget.left
+
+        @cache
+        def start() -> TabularCompletion:
+            with time_limit(START_SHARE * budget.left):
+                found = self._fit_member(GaussianImputer(), codes[: _race_task.race_rows(codes)])._answers
+            assert found is not None
+            return found
+
+        def complete(part: Incomplete) -> Tensor:
+            return start().point(part)
+
+        fits = {name: partial(self._fit_member, imputer) for name, imputer in candidates.items()}
+        widths = {name: self._sized(imputer)._width for name, imputer in candidates.items()}
+        tasks = [_race_task.make_task(self._modelled, codes, complete, self.seed_)]
+        race = _race.run(tasks[0], fits, budget, widths)
+        first = seconds - budget.left
+        while seconds - budget.left + first <= MASKS_SHARE * seconds:
+            task = _race_task.make_next_task(tasks, complete, self.seed_)
+            if task is None or not race.join(_race.run(task, fits, budget, widths)):
+                break
+            tasks.append(task)
+        return _race_task.join_tasks(tasks), race
 
     def _fit_chosen(
         self,

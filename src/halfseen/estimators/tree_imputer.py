@@ -66,8 +66,10 @@ class TreeImputer(BaseImputer):
         cells. The Gaussian is fitted to all rows.
     matching : {"auto"} or bool, default="auto"
         Predictive mean matching: whether draws of numbers are observed values of rows with a similar
-        prediction, instead of the prediction plus a residual. ``"auto"`` matches columns with at most 30
-        distinct values, and columns in which one value, such as zero, is found in a tenth of the rows.
+        prediction, instead of the prediction plus a residual. ``"auto"`` uses, for each column, what
+        predicts held-out values best: the prediction plus a residual; the same moved to the nearest observed
+        value, if half of the values occur more than once; or matching, if there are at most 30 distinct
+        values, or one value, such as zero, is found in a tenth of the rows.
     add_indicator : bool, default=False
         Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
         values in `fit`, which marks where they are.

@@ -146,10 +146,8 @@ class TabularTrees:
         for c, head in self._last.items():
             rows = np.flatnonzero(missing[:, c])
             if isinstance(head, NumberHead) and len(rows):
-                found = head.quantiles(basis.inputs(c, head.predictors, rows), asked)
-                result[:, torch.from_numpy(rows), c] = torch.from_numpy(
-                    found if head.matched else found * self.scale[c]
-                )
+                found = head.quantiles(basis.inputs(c, head.predictors, rows), asked, self.scale[c])
+                result[:, torch.from_numpy(rows), c] = torch.from_numpy(found)
         if len(probabilities) == 2 and probabilities[1] - probabilities[0] > 0.5:  # an interval has the point
             result = torch.stack([torch.minimum(result[0], point), torch.maximum(result[1], point)])
         for c in self.blocks:
@@ -297,8 +295,8 @@ class TabularTrees:
                 head, rows = self._last.get(c), torch.from_numpy(cells)
                 if isinstance(head, NumberHead):
                     inputs = basis.inputs(c, head.predictors, cells)
-                    found = head.quantiles(inputs, uniforms[part][:, rows, i].numpy())
-                    values[part, rows, c] = torch.from_numpy(found if head.matched else found * self.scale[c])
+                    found = head.quantiles(inputs, uniforms[part][:, rows, i].numpy(), self.scale[c])
+                    values[part, rows, c] = torch.from_numpy(found)
                 elif c in self.limits:
                     own = self._given_predictors(Incomplete(one, observed), c, normals[part])
                     values[part, rows, c] = own[:, rows, i]

@@ -24,20 +24,61 @@ OWN = 2  # inputs that describe the number itself: its mean and the standard dev
 
 
 @dataclass(frozen=True)
+class Windows:
+    r"""The distribution of a number whose location and spread are known.
+
+    There are windows of locations, and each has the empirical distribution of the residuals of held-out cells
+    with such locations, with mean zero. With `matched`, a window has observed values, in the units of the
+    table, in place of residuals (predictive mean matching).
+
+    Shapes
+    ------
+    centres : :math:`(W)`, the location in the middle of each window, ascending
+    atoms : :math:`(W, K)`, equally probable residuals or values of each window, ascending
+    values : :math:`(V)`, observed values, ascending, in the units of the table, to the nearest of which
+        predictions are moved; none if they are not
+    """
+
+    centres: Floats
+    atoms: Floats
+    matched: bool
+    values: Floats
+
+    def quantiles(self, location: Floats, spread: Floats, probabilities: Floats, scale: float) -> Floats:
+        """Returns quantiles (Q, N) in the units of the table, at probabilities (Q, N) or (Q, 1).
+
+        Locations (N) and spreads (N) are in units of `scale`.
+        """
+        middles = (self.centres[1:] + self.centres[:-1]) / 2
+        atoms = self.atoms[np.searchsorted(middles, location)]  # (N, K)
+        n_atoms = atoms.shape[1]
+        rows = np.arange(len(location))
+        if self.matched:
+            chosen = np.clip(np.floor(probabilities * n_atoms), 0, n_atoms - 1).astype(np.int64)
+            matches: Floats = atoms[rows, chosen]
+            return matches
+        place = np.clip(probabilities * n_atoms - 0.5, 0.0, n_atoms - 1.0)
+        below = np.minimum(place.astype(np.int64), n_atoms - 2)
+        share = place - below
+        residual = atoms[rows, below] * (1 - share) + atoms[rows, below + 1] * share
+        found: Floats = (location + spread * residual) * scale
+        if len(self.values):
+            middles = self.values[:-1] / 2 + self.values[1:] / 2  # a sum of large values would overflow
+            found = self.values[np.searchsorted(middles, found)]
+        return found
+
+
+@dataclass(frozen=True)
 class NumberHead:
     r"""The distribution of a number given the rest of its row.
 
     .. math:: x = \mu(r) + \sigma(r) \, \varepsilon, \qquad \varepsilon \sim \hat F_{w(\mu(r))}
 
-    Location and spread are sums of trees. The residuals are those of held-out cells with a similar location:
-    there are windows of locations, and each has an empirical distribution with mean zero. With `matched`, a
-    window has observed values, in the units of the table, in place of residuals (predictive mean matching).
+    Location and spread are sums of trees; the distribution of the rest depends on the location.
 
     Shapes
     ------
     predictors : the columns of a row that are inputs
-    centres : :math:`(W)`, the location in the middle of each window, ascending
-    atoms : :math:`(W, K)`, equally probable residuals or values of each window, ascending
     """
 
     column: int
@@ -46,9 +87,7 @@ class NumberHead:
     constants: Floats
     location_trees: Forest
     spread_trees: Forest
-    centres: Floats
-    atoms: Floats
-    matched: bool
+    windows: Windows
 
     def location(self, inputs: Floats) -> Floats:
         """Returns the mean (N) of the number, for inputs (N, D)."""
@@ -63,38 +102,19 @@ class NumberHead:
         bounded: Floats = np.clip(found, SMALLEST_SPREAD * typical, LARGEST_SPREAD * typical)
         return self.unit * bounded
 
-    def quantiles(self, inputs: Floats, probabilities: Floats) -> Floats:
-        """Returns quantiles (Q, N) of the number at probabilities (Q, N) or (Q, 1)."""
+    def quantiles(self, inputs: Floats, probabilities: Floats, scale: float) -> Floats:
+        """Returns quantiles (Q, N) in the units of the table, of a column with this scale."""
         location = self.location(inputs)
-        return self.placed(location, self.spread(inputs), probabilities)
-
-    def placed(self, location: Floats, spread: Floats, probabilities: Floats) -> Floats:
-        """Returns quantiles (Q, N) of numbers with these locations and spreads."""
-        atoms = self.atoms[self._windows(location)]  # (N, K)
-        n_atoms = atoms.shape[1]
-        rows = np.arange(len(location))
-        if self.matched:
-            chosen = np.clip(np.floor(probabilities * n_atoms), 0, n_atoms - 1).astype(np.int64)
-            values: Floats = atoms[rows, chosen]
-            return values
-        place = np.clip(probabilities * n_atoms - 0.5, 0.0, n_atoms - 1.0)
-        below = np.minimum(place.astype(np.int64), n_atoms - 2)
-        share = place - below
-        residual = atoms[rows, below] * (1 - share) + atoms[rows, below + 1] * share
-        found: Floats = location + spread * residual
-        return found
-
-    def _windows(self, location: Floats) -> Integers:
-        middles = (self.centres[1:] + self.centres[:-1]) / 2
-        return np.searchsorted(middles, location)
+        return self.windows.quantiles(location, self.spread(inputs), probabilities, scale)
 
     def arrays(self) -> dict[str, Any]:
         """Returns what is saved, besides the trees."""
         return {
             "predictors": self.predictors,
-            "numbers": np.array([self.unit, *self.constants, float(self.matched)]),
-            "centres": self.centres,
-            "atoms": self.atoms,
+            "numbers": np.array([self.unit, *self.constants, float(self.windows.matched)]),
+            "centres": self.windows.centres,
+            "atoms": self.windows.atoms,
+            "values": self.windows.values,
         }
 
     @property
@@ -113,9 +133,12 @@ class NumberHead:
         fits = numbers.shape == (4,) and atoms.ndim == 2 and centres.shape == atoms.shape[:1]
         if not fits or atoms.shape[1] < 2 or not len(centres) or numbers[0] <= 0 or numbers[2] <= 0:
             raise ValueError(f"The distribution of column {column} does not fit together.")
-        unit, constants, matched = float(numbers[0]), numbers[1:3], bool(numbers[3])
+        values = arrays.get("values", np.zeros(0))  # files of earlier versions have none
+        if values.dtype != np.float64 or values.ndim != 1 or not (np.diff(values) > 0).all():
+            raise ValueError(f"The values of column {column} are not in order.")
+        windows = Windows(centres, atoms, bool(numbers[3]), values)
         locations, spreads = forests
-        return cls(column, predictors, unit, constants, locations, spreads, centres, atoms, matched)
+        return cls(column, predictors, float(numbers[0]), numbers[1:3], locations, spreads, windows)
 
 
 @dataclass(frozen=True)

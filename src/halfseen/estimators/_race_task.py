@@ -1,0 +1,146 @@
+"""Rows of the user's own table in which known cells are hidden, for a race of imputers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from halfseen._random import torch_generator
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+from halfseen.missingness.learned import Learned
+
+MAX_RACE_ROWS = 3_000
+MAX_RACE_CELLS = 600_000
+MAX_SCORED_ROWS = 1_000
+MAX_SCORED_CELLS = 100_000
+HIDDEN_SHARE = 0.2
+MAX_MASKS, ENOUGH_CELLS = 3, 150  # masks; hidden cells of a column, on average, that need no other mask
+MAX_LEARNED_COLUMNS = 40  # with more columns, no mechanism is learned: it would take too long
+
+
+@dataclass(frozen=True)
+class RaceTask:
+    """Rows of a race.
+
+    Shapes
+    ------
+    codes : (N, C)
+    hidden : (N, C), observed cells that no imputer sees
+    scored : rows with hidden cells
+    half : (N), 0 or 1
+    row : (N), which of the rows of the table it is: a row occurs once for each mask
+    """
+
+    columns: Sequence[Column]
+    codes: Incomplete
+    hidden: torch.Tensor
+    scored: torch.Tensor
+    half: npt.NDArray[np.int64]
+    row: npt.NDArray[np.int64]
+
+    @property
+    def shown(self) -> Incomplete:
+        """The codes without the hidden cells."""
+        return Incomplete(self.codes.x, self.codes.observed & ~self.hidden)
+
+
+def race_rows(codes: Incomplete) -> int:
+    """Returns how many rows take part in a race."""
+    return min(len(codes), MAX_RACE_ROWS, max(200, MAX_RACE_CELLS // codes.x.shape[1]))
+
+
+def make_task(
+    columns: Sequence[Column], codes: Incomplete, complete: Callable[[Incomplete], torch.Tensor], seed: int
+) -> RaceTask:
+    """Returns rows with hidden cells: half of them at random, half by the mechanism learned from the table.
+
+    `complete` returns completed codes, on which the mechanism is applied, if there is one.
+    """
+    generator = torch_generator(seed)
+    n_rows = race_rows(codes)
+    if len(codes) > n_rows:
+        codes = codes[torch.randperm(len(codes), generator=generator)[:n_rows].sort().values]
+    hidden, scored = _hide(codes, codes.observed, complete, generator, seed)
+    half = torch.randint(2, (len(codes),), generator=generator).numpy()
+    return RaceTask(columns, codes, hidden, scored, half, np.arange(len(codes)))
+
+
+def make_next_task(
+    tasks: Sequence[RaceTask], complete: Callable[[Incomplete], torch.Tensor], seed: int
+) -> RaceTask | None:
+    """Returns the same rows with other cells hidden than in `tasks`; None if there are enough or too few.
+
+    Masks are repeated for small tables, of which one mask would hide too few cells to choose by.
+    """
+    first = tasks[0]
+    found = sum((task.hidden.sum(dim=0) for task in tasks), torch.zeros(1))
+    if len(tasks) >= MAX_MASKS or float(found.mean()) >= ENOUGH_CELLS:
+        return None
+    seed += len(tasks)
+    hidden_before = torch.stack([task.hidden for task in tasks]).any(dim=0)
+    free = first.codes.observed & ~hidden_before
+    hidden, scored = _hide(first.codes, free, complete, torch_generator(seed), seed)
+    return replace(first, hidden=hidden, scored=scored) if len(scored) else None
+
+
+def join_tasks(tasks: Sequence[RaceTask]) -> RaceTask:
+    """Returns the rows of all tasks, one after the other."""
+    starts = np.cumsum([0, *(len(task.codes) for task in tasks)])
+    scored = torch.cat([task.scored + int(start) for task, start in zip(tasks, starts[:-1], strict=True)])
+    observed = torch.cat([task.codes.observed for task in tasks])
+    return RaceTask(
+        tasks[0].columns,
+        Incomplete(torch.cat([task.codes.x for task in tasks]), observed),
+        torch.cat([task.hidden for task in tasks]),
+        scored,
+        np.concatenate([task.half for task in tasks]),
+        np.concatenate([task.row for task in tasks]),
+    )
+
+
+def _hide(
+    codes: Incomplete,
+    free: torch.Tensor,
+    complete: Callable[[Incomplete], torch.Tensor],
+    generator: torch.Generator,
+    seed: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns hidden cells (N, C), all of them free ones, and the rows that have some."""
+    n_scored = min(MAX_SCORED_ROWS, max(100, MAX_SCORED_CELLS // codes.x.shape[1]))
+    scored = torch.randperm(len(codes), generator=generator)[:n_scored].sort().values
+    part, unused = codes[scored], free[scored]
+    priority = torch.rand(part.x.shape, generator=generator)
+    wanted = (priority < HIDDEN_SHARE) & unused
+    if bool((~codes.observed).any()) and codes.x.shape[1] <= MAX_LEARNED_COLUMNS:
+        mechanism = Learned().fit(codes.to_array())
+        removed = ~torch.from_numpy(mechanism.sample(complete(part).numpy(), random_state=seed))
+        removed &= part.observed
+        rate = float(removed.double().mean())
+        kept = torch.rand(part.x.shape, generator=generator) < HIDDEN_SHARE / 2 / max(rate, 1e-12)
+        wanted = ((priority < HIDDEN_SHARE / 2) & unused) | (removed & kept & unused)
+    alone = wanted.sum(dim=1) == part.observed.sum(dim=1)  # a row keeps something, if it has two cells
+    wanted[alone & (part.observed.sum(dim=1) > 1)] = False
+    hidden = torch.zeros_like(codes.observed)
+    hidden[scored] = _spared(codes, scored, wanted, generator)
+    return hidden, scored[hidden[scored].any(dim=1)]
+
+
+def _spared(
+    codes: Incomplete, scored: torch.Tensor, wanted: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor:
+    """Returns the wanted cells (M, C) that columns can spare: at most a third of a column, chosen at random.
+
+    A column in which fewer than 10 cells, or a single value, would be left keeps all its cells.
+    """
+    most = codes.observed.sum(dim=0) // 3
+    order = torch.rand(wanted.shape, generator=generator)
+    rank = torch.where(wanted, order, torch.inf).argsort(dim=0).argsort(dim=0)
+    spared = wanted & (rank < most)
+    left = codes.observed.clone()
+    left[scored] &= ~spared
+    low = torch.where(left, codes.x, torch.inf).amin(dim=0)
+    high = torch.where(left, codes.x, -torch.inf).amax(dim=0)
+    return spared & (left.sum(dim=0) >= 10) & (high > low)
