@@ -34,7 +34,8 @@ def test_every_metric_has_a_masked_copy_of_the_same_images(task):
     complete = task.test[of_pixels(0.0)]
     assert not np.isnan(complete).any()
     for images in task.test.values():
-        np.testing.assert_array_equal(np.where(np.isnan(images), complete, images), complete)
+        same = complete[: len(images)]
+        np.testing.assert_array_equal(np.where(np.isnan(images), same, images), same)
     # 20 images of 784 pixels: five standard errors of the rate are 0.012
     assert np.isnan(task.test[of_pixels(0.9)]).mean() == pytest.approx(0.9, abs=0.012)
     assert (np.isnan(task.test[of_squares(1, 15)]).sum(axis=(1, 2)) == 225).all()

@@ -16,12 +16,14 @@ trained on a mixture of single pixels at all rates and squares of all sizes. Tha
 the kinds of the test and is the strongest rival that we know of. Of discretised pixels, the bits that the
 density needs for a pixel of complete test images are reported as well.
 
-The scale "small" tests all 10,000 images. The circuit, LeNet and the network that knows all masks are
-trained on all 60,000 training images, the latter two for ten epochs; the short circuits and the densities
-on 10,000, for two epochs, and the networks of figure 3 on 10,000, for five. Imputation by a circuit, the
-density and the networks of figure 3 are scored on the first 2,000 test images, and MIWAE, which takes long,
-is trained on 5,000 images and scored on the first 500. Some rivals are scored under some of the masks. The
-standard error of an accuracy of 0.7 is 0.005 with 10,000 images, 0.010 with 2,000 and 0.020 with 500.
+The scale "small" tests all 10,000 images where none, half or more of the pixels or three squares of 15
+pixels are missing, and the first 2,000 under the other masks. The circuit, LeNet and the network that knows
+all masks are trained on all 60,000 training images, the latter two for ten epochs; the short circuits and
+the densities on 10,000, for two epochs, and the networks of figure 3 on 10,000, for five. Imputation by a
+circuit, the density and the networks of figure 3 are scored on the first 2,000 test images, and MIWAE,
+which takes long, is trained on 5,000 images and scored on the first 500. Some rivals are scored under some
+of the masks. The standard error of an accuracy of 0.7 is 0.005 with 10,000 images, 0.010 with 2,000 and
+0.020 with 500.
 
 The paper shows its results as curves without numbers. The claims are those of the issue that asked for the
 experiment, which compares models where 75% of the pixels or more are missing. Three squares of 15 pixels
@@ -131,7 +133,7 @@ MANY_MISSING = [*map(of_pixels, RATES[3:]), of_squares(3, 15)]
 """The metrics with three quarters of the pixels or more missing, and the most and largest squares."""
 
 SOME_MASKS = [of_pixels(0.0), of_pixels(0.5), *MANY_MISSING]
-"""The metrics of models that take long to answer."""
+"""The metrics of models that take long to answer, and those that are scored on all test images."""
 
 
 def make_task(setting: Setting, seed: int) -> Task:
@@ -143,7 +145,10 @@ def make_task(setting: Setting, seed: int) -> Task:
     shown = digits["x_test"][test].astype(np.float64)
     masks: dict[str, ImageMechanism] = {of_pixels(rate): IIDPixels(rate=rate) for rate in RATES}
     masks |= {of_squares(n, width): Rectangles(n=n, width=width) for n, width in SQUARES}
-    tests = {name: mask.fit(shown).amputate(shown, random_state=seed) for name, mask in masks.items()}
+    tests = {}
+    for name, mask in masks.items():
+        images = shown if name in SOME_MASKS else shown[:N_SOME]
+        tests[name] = mask.fit(images).amputate(images, random_state=seed)
     train_digits, test_digits = (
         digits["y_train"][train].astype(np.int64),
         digits["y_test"][test].astype(np.int64),
@@ -166,11 +171,10 @@ def score(candidate: MnistCandidate, task: Task) -> dict[str, Any]:
     if isinstance(model, ConvAC):
         complete = task.test[of_pixels(0.0)][: candidate.n_test]
         return {BITS: float(model.bits_per_dimension(complete).mean())}
-    digits = task.test_digits[: candidate.n_test]
-    found: dict[str, Any] = {
-        name: float(np.mean(model.predict(task.test[name][: candidate.n_test]) == digits))
-        for name in candidate.masks or task.test
-    }
+    found: dict[str, Any] = {}
+    for name in candidate.masks or task.test:
+        images = task.test[name][: candidate.n_test]
+        found[name] = float(np.mean(model.predict(images) == task.test_digits[: len(images)]))
     return found | (_pictures(model) if isinstance(model, ConvACClassifier) else {})
 
 
@@ -238,7 +242,7 @@ def _figure_3() -> dict[str, Masks]:
 
 MODELS: dict[str, Callable[[], MnistCandidate]] = {
     CIRCUIT: lambda: MnistCandidate(_circuit),
-    NEIGHBOURS: lambda: MnistCandidate(_neighbours, SOME_MASKS),
+    NEIGHBOURS: lambda: MnistCandidate(_neighbours),
     ZERO: lambda: MnistCandidate(lambda task: Imputed(task.lenet, np.zeros((SIDE, SIDE)))),
     MEAN: lambda: MnistCandidate(lambda task: Imputed(task.lenet, task.train.mean(axis=0))),
     CONDITIONAL: lambda: MnistCandidate(_after_circuit, SOME_MASKS, n_test=N_SOME),
