@@ -77,6 +77,13 @@ def test_a_model_knows_the_placeholders_of_its_training_file(source, tmp_path, c
     assert (tmp_path / "new.out.csv").read_text().splitlines()[1] == "999,1"
 
 
+def test_a_report_counts_placeholders_neither_as_missing_nor_as_filled(source, tmp_path):
+    impute(source, tmp_path / "out.csv", "--report", str(tmp_path / "r.html"))
+    page = (tmp_path / "r.html").read_text()
+    assert "5 values of this table" in page
+    assert "10 values of this table" not in page
+
+
 def test_declared_placeholders_must_be_numbers(source, tmp_path, capsys):
     schema = tmp_path / "schema.json"
     schema.write_text(json.dumps({"columns": {"age": {"placeholder": ["unknown"]}}}))

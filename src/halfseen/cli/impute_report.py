@@ -49,7 +49,7 @@ def make_page(
 
     imputer, table = work.imputer, work.table
     with reporter.progress("drawing", "draws and intervals for the report"):
-        shown, answers = _ask_for_pictures(request, imputer, table, budget)
+        shown, answers = _ask_for_pictures(request, work, budget)
         filled, draws = completed[0], answers.draws
         if request.draws is not None:
             filled, draws = imputer.transform(table), [shown.take(one) for one in completed]
@@ -64,6 +64,7 @@ def make_page(
         shown=shown,
         probabilities=answers.probabilities,
         left=why_empty(imputer.schema_.columns),
+        kept=work.file.kept,
         method=work.method,
         seed=getattr(imputer, "seed_", request.seed),
         level=request.level,
@@ -90,10 +91,9 @@ class _Pictured:
     probabilities: Mapping[str, Any]
 
 
-def _ask_for_pictures(
-    request: ImputeRequest, imputer: Any, table: pa.Table, budget: TimeBudget
-) -> tuple[Any, _Pictured]:
+def _ask_for_pictures(request: ImputeRequest, work: Work, budget: TimeBudget) -> tuple[Any, _Pictured]:
     """Return the shown cells (a sample of a large table), and the answers of the imputer for their rows."""
+    imputer, table = work.imputer, work.table
 
     def ask(some: pa.Table) -> _Pictured:
         n_draws = REPORT_DRAWS if some.num_rows * some.num_columns <= _LARGE else REPORT_DRAWS // 4
@@ -101,7 +101,7 @@ def _ask_for_pictures(
         low, high = imputer.interval(some, level=request.level)
         return _Pictured(draws, low, high, imputer.top_probabilities(some))
 
-    shown = choose_shown(table, ask, budget, request.seed)
+    shown = choose_shown(table, ask, budget, request.seed, work.file.kept)
     return shown, ask(shown.take(table))
 
 

@@ -1,7 +1,7 @@
 """The time of ``halfseen impute`` with the method auto: how much of it fitting and the report may take."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,13 @@ def seconds_for_fit(budget: TimeBudget, *, report: bool) -> float:
     return max(left * (1 - REPORT_SHARE if report else 1.0), SMALLEST_SHARE * budget.seconds)
 
 
-def choose_shown(table: pa.Table, ask: Callable[[pa.Table], Any], budget: TimeBudget, seed: int = 0) -> Any:
+def choose_shown(
+    table: pa.Table,
+    ask: Callable[[pa.Table], Any],
+    budget: TimeBudget,
+    seed: int = 0,
+    kept: Mapping[str, pa.Array] | None = None,
+) -> Any:
     """Return the cells that a report shows, so few that asking a model for them ends in time.
 
     Parameters
@@ -37,6 +43,8 @@ def choose_shown(table: pa.Table, ask: Callable[[pa.Table], Any], budget: TimeBu
         The time of the command. Half of what is left may be used.
     seed : int
         The seed of which cells are shown.
+    kept : mapping of str to pyarrow.Array, optional
+        Per column: cells that are null in the table but not missing.
 
     Returns
     -------
@@ -44,7 +52,7 @@ def choose_shown(table: pa.Table, ask: Callable[[pa.Table], Any], budget: TimeBu
     """
     from halfseen.report.shown_cells import choose_cells, take_rows
 
-    shown = choose_cells(table, seed)
+    shown = choose_cells(table, seed, kept=kept)
     if math.isinf(budget.seconds) or len(shown.rows) <= TRIED_ROWS:
         return shown
     before = budget.clock()
@@ -53,4 +61,4 @@ def choose_shown(table: pa.Table, ask: Callable[[pa.Table], Any], budget: TimeBu
     if expected <= budget.left / 2:
         return shown
     n_rows = int(len(shown.rows) * budget.left / 2 / expected)
-    return choose_cells(table, seed, max_rows=max(TRIED_ROWS, n_rows))
+    return choose_cells(table, seed, max_rows=max(TRIED_ROWS, n_rows), kept=kept)

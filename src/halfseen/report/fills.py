@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.report.shown_cells import ShownCells
+from halfseen.report.shown_cells import KeptCells, ShownCells, missing_cells
 
 MAX_LEVELS = 12
 MAX_BINS = 32
@@ -37,6 +37,7 @@ def summarize_fill(
     high: pa.Table | None,
     probability: np.ndarray | None,
     shown: ShownCells | None = None,
+    kept: KeptCells | None = None,
 ) -> Fill:
     """Compare the observed cells of one column with the values that filled the missing ones.
 
@@ -54,6 +55,8 @@ def summarize_fill(
         The probability of the most probable level in each row.
     shown : ShownCells, optional
         The missing cells that are shown, if not all; `draws`, `low`, `high` and `probability` have its rows.
+    kept : mapping of str to pyarrow.Array, optional
+        Per column: cells that are null in `table` but not missing.
 
     Returns
     -------
@@ -63,7 +66,8 @@ def summarize_fill(
     """
     name = known.name
     column, written = _filterable(table[name]), _filterable(filled[name])
-    missing = pc.is_null(column, nan_is_null=True).to_numpy()
+    missing = missing_cells(table, name, kept)
+    observed = ~pc.is_null(column, nan_is_null=True).to_numpy()
     n_missing, n_filled = int(missing.sum()), int((missing & written.is_valid().to_numpy()).sum())
     cells = missing if shown is None else shown.of_column[name]
     single = written if shown is None else written.take(pa.array(shown.rows))
@@ -78,7 +82,7 @@ def summarize_fill(
         "chart": None,
         "clipped": False,
     }
-    if not shows.any() or n_missing == len(missing):
+    if not shows.any() or not observed.any():
         return fill
     if known.kind in LEVEL_KINDS:
         fill |= _compare_levels(known.levels, column, answers, cells)
@@ -88,7 +92,7 @@ def summarize_fill(
         ends = np.empty((2, 0))
         if low is not None and high is not None:
             ends = np.stack([numbers_of(end[name].filter(pa.array(shows))) for end in (low, high)])
-        fill |= _compare_numbers(column.filter(pa.array(~missing)), answers, cells, ends)
+        fill |= _compare_numbers(column.filter(pa.array(observed)), answers, cells, ends)
         fill |= _summarize_widths(ends, fill["observed_sd"])
     return fill
 

@@ -1,5 +1,6 @@
 """Which missing cells the pictures of a report show: all of them, or of many a random sample."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,15 +41,28 @@ def take_rows(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
     return table.cast(pa.schema(fields)).take(pa.array(rows))
 
 
+KeptCells = Mapping[str, pa.Array]
+"""By column: which cells are null in a table but not missing, such as placeholders."""
+
+
+def missing_cells(table: pa.Table, name: str, kept: KeptCells | None = None) -> npt.NDArray[np.bool_]:
+    """Return which cells of a column are missing: null, and not kept as they are written."""
+    missing = np.asarray(pc.is_null(table[name], nan_is_null=True).to_numpy(), dtype=np.bool_)
+    if kept is None or name not in kept:
+        return missing
+    return missing & ~kept[name].to_numpy(zero_copy_only=False)
+
+
 def choose_cells(
-    table: pa.Table, seed: int = 0, max_shown: int = MAX_SHOWN, max_rows: int | None = None
+    table: pa.Table,
+    seed: int = 0,
+    max_shown: int = MAX_SHOWN,
+    max_rows: int | None = None,
+    kept: KeptCells | None = None,
 ) -> ShownCells:
     """Return the missing cells to show, at most `max_shown` of each column and in at most `max_rows` rows."""
     order = np.random.default_rng(seed).permutation(table.num_rows)
-    missing = {
-        name: pc.is_null(column, nan_is_null=True).to_numpy()
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
+    missing = {name: missing_cells(table, name, kept) for name in table.column_names}
     if max_rows is not None:
         incomplete = np.any(list(missing.values()), axis=0)
         order = order[incomplete[order]][:max_rows]

@@ -5,11 +5,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from halfseen.report.fills import summarize_fill
 from halfseen.report.run_info import UNKNOWN_RUN, RunInfo
-from halfseen.report.shown_cells import ShownCells
+from halfseen.report.shown_cells import KeptCells, ShownCells, missing_cells
 
 MAX_COLUMNS = 60
 MAX_PATTERNS = 20
@@ -48,6 +47,7 @@ def summarize(
     shown: ShownCells | None = None,
     probabilities: Mapping[str, np.ndarray] | None = None,
     left: Mapping[str, str] | None = None,
+    kept: KeptCells | None = None,
     method: str = "",
     seed: int | None = None,
     level: float = 0.9,
@@ -78,6 +78,8 @@ def summarize(
         Per column of levels: the probability of the most probable level in each row, of the same rows.
     left : mapping of str to str, optional
         Per column of which missing cells were left empty: why.
+    kept : mapping of str to pyarrow.Array, optional
+        Per column: cells that are null in `table` but not missing, such as placeholders.
     method : str
         The name of the method.
     seed : int or None
@@ -103,7 +105,7 @@ def summarize(
         Numbers, strings, lists and dicts only: it survives ``json.dumps``.
     """
     known = {column.name: column for column in schema.columns}
-    found = _summarize_missing(table, filled, known, left or {})
+    found = _summarize_missing(table, filled, known, left or {}, kept)
     return {
         **run.to_dict(),
         **found,
@@ -118,7 +120,7 @@ def summarize(
         "check": None if check is None else dict(check),
         "fills": [
             _summarize_fill(
-                known[name], table, filled, draws, low, high, (probabilities or {}).get(name), shown
+                known[name], table, filled, draws, low, high, (probabilities or {}).get(name), shown, kept
             )
             for name in _emptiest(found["columns"])
             if name in known
@@ -127,11 +129,15 @@ def summarize(
 
 
 def _summarize_missing(
-    table: pa.Table, filled: pa.Table, known: Mapping[str, ColumnLike], left: Mapping[str, str]
+    table: pa.Table,
+    filled: pa.Table,
+    known: Mapping[str, ColumnLike],
+    left: Mapping[str, str],
+    kept: KeptCells | None,
 ) -> Summary:
     """Return what is missing from a table: counts, columns, patterns, and blocks of rows."""
-    empty = np.column_stack([_nulls(column) for column in table.columns])  # (N, D)
-    n_left = np.array([column.null_count for column in filled.columns])
+    empty = np.column_stack([missing_cells(table, name, kept) for name in table.column_names])  # (N, D)
+    n_left = np.array([missing_cells(filled, name, kept).sum() for name in table.column_names])
     columns = [
         _summarize_column(name, table[name], known.get(name), int(missing), int(still))
         for name, missing, still in zip(table.column_names, empty.sum(axis=0), n_left, strict=True)
@@ -184,10 +190,6 @@ def _emptiest(columns: Sequence[Summary]) -> list[str]:
     """Return the names of the columns with filled cells, those with the most missing cells first."""
     some = [column for column in columns if column["n_missing"] > column["n_left"]]
     return [column["name"] for column in sorted(some, key=lambda column: -column["n_missing"])[:MAX_COLUMNS]]
-
-
-def _nulls(column: pa.ChunkedArray) -> np.ndarray:
-    return pc.is_null(column, nan_is_null=True).to_numpy()
 
 
 def _summarize_column(
