@@ -17,6 +17,8 @@ The benchmark against other tools has tables of its own, of all scores:
 
     <!-- peers of results/peers-SCALE.json: MECHANISM; MECHANISM -->
     <!-- end of table -->
+
+and one of mean ranks over all tables and mechanisms, which begins with `ranks` in place of `peers`.
 """
 
 import json
@@ -25,11 +27,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from peers_table import peers_tables
+from peers_table import peers_tables, ranks_table
 
 ROOT = Path(__file__).parents[1]
 PLACE = re.compile(
-    r"(<!-- (table|scores|peers) of (results/[\w.-]+\.json): (.+?) -->\n).*?(<!-- end of table -->)",
+    r"(<!-- (table|scores|peers|ranks) of (results/[\w.-]+\.json): (.+?) -->\n).*?(<!-- end of table -->)",
     re.DOTALL,
 )
 
@@ -41,9 +43,10 @@ def fill(page: str, root: Path = ROOT) -> str:
         start, form, file, named, stop = found.groups()
         results = json.loads((root / file).read_text(encoding="utf-8"))
         scores = [score.strip() for score in named.split(";")]
-        if form == "peers":
+        if form in ("peers", "ranks"):
             chosen = [record for record in results["records"] if record["mechanism"] in scores]
-            return start + peers_tables(results | {"records": chosen}) + "\n" + stop
+            write = peers_tables if form == "peers" else ranks_table
+            return start + write(results | {"records": chosen}) + "\n" + stop
         if form == "scores":
             tables = [_score_table(results, scores)]
         else:

@@ -1,9 +1,11 @@
 """The tables of the benchmark against other tools, from results/peers-*.json; used by `docs/fill_tables.py`.
 
 A tool that failed on a task has no score there, so means over different tasks would flatter it. Scores are
-means over the tasks that every listed tool finished, and failures stand beside them.
+means over the tasks that every listed tool finished, and failures stand beside them. In ranks, a tool that
+failed is last.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +16,9 @@ SCORES = (
     ("energy", "energy"),
     ("accuracy", "accuracy"),
 )
+RANKED = (("rmse", "RMSE", 1), ("crps", "CRPS", 1), ("accuracy", "accuracy", -1))  # 1: lower is better
+PARTS = (("train", "fitted rows"), ("test", "new rows"))
+NEAR = 0.02
 DASH = "\N{EN DASH}"
 
 
@@ -24,14 +29,53 @@ def peers_tables(results: dict[str, Any]) -> str:
     for mechanism in dict.fromkeys(record["mechanism"] for record in records):
         some = [record for record in records if record["mechanism"] == mechanism]
         parts.append(_table(mechanism, some))
+    parts.append(_origin(results))
+    return "\n\n".join(parts)
+
+
+def ranks_table(results: dict[str, Any]) -> str:
+    """Return the mean rank of each method over all tasks, and how often it is near the best."""
+    records = results["records"]
+    methods = list(dict.fromkeys(record["method"] for record in records))
+    tasks = list(dict.fromkeys((record["mechanism"], record["table"]) for record in records))
+    by_task = {(record["method"], record["mechanism"], record["table"]): record for record in records}
+    columns: dict[str, list[str]] = {}
+    for part, where in PARTS:
+        for score, label, sign in RANKED:
+            losses = []
+            for task in tasks:
+                found = [by_task.get((method, *task), {}).get(part, {}).get(score) for method in methods]
+                if any(value is not None for value in found):
+                    losses.append([math.inf if value is None else sign * value for value in found])
+            columns[f"{label}, {where}"] = _ranked(losses, len(methods))
+    lines = [f"| {len(tasks)} tasks | {' | '.join(columns)} |", "|" + " --- |" * (len(columns) + 1)]
+    for position, method in enumerate(methods):
+        cells = [column[position] for column in columns.values()]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n\n" + _origin(results)
+
+
+def _ranked(losses: Sequence[Sequence[float]], n_methods: int) -> list[str]:
+    """Return mean ranks of methods, with the share of tasks in which each is near the best in brackets."""
+    ranks, near = [0.0] * n_methods, [0] * n_methods
+    for task in losses:
+        best = min(task)
+        for m, loss in enumerate(task):
+            ranks[m] += sum(other < loss for other in task) + (1 + sum(other == loss for other in task)) / 2
+            near[m] += loss <= best + NEAR * abs(best)
+    if not losses:
+        return [DASH] * n_methods
+    return [f"{r / len(losses):.1f} ({n / len(losses):.0%})" for r, n in zip(ranks, near, strict=True)]
+
+
+def _origin(results: dict[str, Any]) -> str:
     settings = results["settings"]
-    parts.append(
+    return (
         f"At most {settings['max_rows']} rows of each table, {settings['rate']:.0%} of the values missing, "
         f"{settings['processor_seconds']} s of processor time for an answer; {settings['n_draws']} draws, "
         "whose extremes should enclose 80% of the values. Written by "
         f"`make bench-peers SCALE={results['scale']}`, commit {results['commit'][:7]}."
     )
-    return "\n\n".join(parts)
 
 
 def _table(mechanism: str, records: Sequence[dict[str, Any]]) -> str:

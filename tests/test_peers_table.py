@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from peers_table import peers_tables
+from peers_table import peers_tables, ranks_table
 
 import halfseen
 
@@ -35,6 +35,22 @@ def test_failures_are_counted_and_means_are_over_common_tables():
     assert "0.100" not in lines["c"]
     assert lines["c"].endswith("2 of 3 |")
     assert "commit 0123456" in text
+
+
+def test_a_tool_that_failed_is_last_and_equal_scores_share_a_rank():
+    records = [
+        *(record("a", table, rmse) for table, rmse in (("t1", 1.00), ("t2", 2.0))),
+        *(record("b", table, rmse) for table, rmse in (("t1", 1.01), ("t2", 2.0))),
+        record("c", "t1", 3.0),
+        record("c", "t2", error="crashed"),
+    ]
+    settings = {"max_rows": 10, "rate": 0.3, "processor_seconds": 5, "n_draws": 9}
+    text = ranks_table({"records": records, "settings": settings, "scale": "small", "commit": "0123456789"})
+    lines = {
+        line.split(" |")[0][2:]: line.split(" | ") for line in text.splitlines() if line.startswith("| ")
+    }
+    place = lines["2 tasks"].index("RMSE, new rows")
+    assert [lines[method][place] for method in "abc"] == ["1.2 (100%)", "1.8 (100%)", "3.0 (0%)"]
 
 
 @pytest.mark.parametrize("mechanism", ["MCAR", "MAR", "self-masking"])

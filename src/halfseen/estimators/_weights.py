@@ -31,7 +31,7 @@ def repeat_rows(codes: Incomplete, sample_weight: Any) -> Incomplete:
     if len(odd):
         raise ValueError(
             f"sample_weight must hold whole numbers, the numbers of times that rows count, got "
-            f"{weights[odd[0]]:g} in row {odd[0]}. Multiply and round weights that are not whole."
+            f"{weights[odd[0]]:g} in row {odd[0]}. Use survey weights in the analysis."
         )
     if not weights.any():
         raise ValueError("sample_weight must not be zero for all rows.")
