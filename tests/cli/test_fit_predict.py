@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -65,9 +66,9 @@ def test_a_regressor_is_fitted_saved_and_applied(call, training, tmp_path):
         "prediction_high",
     ]
     assert [row["size"] for row in rows] == ["1.100,0", "2.000", "-9"]
-    predicted = [float(row["prediction"]) for row in rows]
+    predicted = [float(row["prediction"].replace(",", ".")) for row in rows]
     assert predicted[1] > predicted[0] + 200  # 2.000 was read as 2000, as in training
-    assert all(float(row["prediction_low"]) < float(row["prediction"]) for row in rows)
+    assert all(float(row["prediction_low"]) < float(row["prediction"].replace(",", ".")) for row in rows)
 
 
 def test_a_classifier_gives_probabilities_and_is_scored_where_the_target_is_known(call, training, tmp_path):
@@ -180,6 +181,23 @@ def test_a_report_describes_the_predictions_of_one_table(call, training, tmp_pat
     code, _, err = call("predict", "m.half", "a.csv", "-o", "a.csv.out.csv", "--report", "a.csv")
     assert code == 2
     assert not (tmp_path / "r.html").exists()
+
+
+def test_predictions_have_the_decimal_mark_of_the_file(call, tmp_path):
+    rows = [f"C{k:04d};{170 + k % 30},5;{60 + k % 30},25\n" for k in range(60)]
+    train, new, out = (tmp_path / name for name in ("train.csv", "new.csv", "out.csv"))
+    train.write_text("code;height;weight\n" + "".join(rows))
+    new.write_text("code;height\n" + "".join(f"D{k:04d};{170 + k % 30},5\n" for k in range(20)))
+    fitting = ("--target", "weight", "--save-model", tmp_path / "m.half", "--method", "boosting")
+    assert call("fit", train, *fitting)[0] == 0
+    code, _, err = call("predict", tmp_path / "m.half", new, "-o", out)
+    assert code == 0
+    assert "did not occur in training" not in err  # identifiers are no levels
+    header, first = out.read_text().splitlines()[:2]
+    assert header == "code;height;prediction;prediction_low;prediction_high"
+    assert all(re.fullmatch(r"-?\d+,\d+", cell) for cell in first.split(";")[2:])
+    assert call("predict", tmp_path / "m.half", new, "-o", tmp_path / "out.jsonl")[0] == 0
+    assert isinstance(json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])["prediction"], float)
 
 
 def test_what_cannot_be_predicted_is_refused(call, training, tmp_path):

@@ -183,7 +183,9 @@ def _type_of(column: Column) -> pa.DataType:
 
 
 def _note_unknown_levels(column: Column, cells: pa.ChunkedArray, reporter: Reporter) -> None:
-    if column.storage != "label" or column.levels is None or cells.null_count == len(cells):
+    if not column.modelled or column.storage != "label" or column.levels is None:
+        return
+    if cells.null_count == len(cells):
         return
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)

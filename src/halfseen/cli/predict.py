@@ -13,10 +13,18 @@ from halfseen.cli.applying import NewRows, check_model, naming, read_new_rows
 from halfseen.cli.atomic import check_apart, check_report, write_atomically
 from halfseen.cli.cells import format_cells, kind_of, style_of
 from halfseen.cli.errors import TableError
+from halfseen.cli.numbers import NumberFormat
 from halfseen.cli.progress import Reporter
 from halfseen.cli.ratings import predict_pairs
 from halfseen.cli.sources import plan_outputs
-from halfseen.cli.tables import TableFile, check_cells, check_output, read_table, write_tables
+from halfseen.cli.tables import (
+    TableFile,
+    check_cells,
+    check_output,
+    find_format,
+    read_table,
+    write_tables,
+)
 from halfseen.estimators._recommender import Recommender
 
 PREDICTION = "prediction"
@@ -85,7 +93,8 @@ def predict_ratings(request: PredictRequest, model: Recommender, reporter: Repor
     read = read_table(request.source, **request.reading)
     reporter.show("read", f"{read.source}: {read.table.num_rows:,} pairs")
     check_cells(read.table, request.output, request.output_format)
-    file = _with_columns(read, {PREDICTION: predict_pairs(model, read, reporter)})
+    columns = {PREDICTION: predict_pairs(model, read, reporter)}
+    file = _with_columns(read, columns, _decimal_mark(request, read, model))
     _write(request, file, 1, reporter)
 
 
@@ -98,7 +107,7 @@ def predict_file(request: PredictRequest, model: Any, reporter: Reporter) -> Non
         columns = predicted_columns(model, rows.inputs, request.level)
         if request.next_measurement:
             columns |= next_measurements(model, rows.inputs)
-    file = _with_columns(_without_dropped(rows), columns)
+    file = _with_columns(_without_dropped(rows), columns, _decimal_mark(request, rows.file, model))
     _write(request, file, len(columns), reporter)
     score = ""
     if target is not None and target in rows.file.table.column_names:
@@ -217,7 +226,16 @@ def _without_dropped(rows: NewRows) -> TableFile:
     return replace(file, table=file.table.drop_columns(dropped), text=text)
 
 
-def _with_columns(file: TableFile, columns: Mapping[str, pa.Array]) -> TableFile:
+def _decimal_mark(request: PredictRequest, file: TableFile, model: Any) -> str:
+    """Return the decimal mark of new columns: that of the file in a csv, else that of the training target."""
+    if find_format(request.output, request.output_format, "--to") != "csv":
+        return "."
+    reading = getattr(model, "reading_", None) or {}
+    target = reading.get("columns", {}).get(reading.get("target"), {}).get("number_format", "")
+    return file.decimal_mark or (target[-3] if target[-3:-2] == "," else ".")
+
+
+def _with_columns(file: TableFile, columns: Mapping[str, pa.Array], decimal: str) -> TableFile:
     """Return a file with further columns; names that are taken get a number."""
     table, text, styles = file.table, file.text, dict(file.styles)
     for name, cells in columns.items():
@@ -228,6 +246,8 @@ def _with_columns(file: TableFile, columns: Mapping[str, pa.Array]) -> TableFile
         table = table.append_column(free, cells)
         if text is not None:
             style = style_of(kind_of(cells.type), pa.array([], pa.large_string()))
+            if decimal != ".":
+                style = replace(style, number=NumberFormat(decimal))
             styles[free] = style
             text = text.append_column(free, format_cells(cells, style))
     return replace(file, table=table, text=text, styles=styles)

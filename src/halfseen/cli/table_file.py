@@ -87,6 +87,13 @@ class TableFile:
         n_kept = sum(kept.true_count for kept in self.kept.values())
         return sum(column.null_count for column in self.table.columns) - n_kept
 
+    @property
+    def decimal_mark(self) -> str | None:
+        """What separates decimals in all columns of a csv that have them; None if no column has."""
+        styles = [style for style in self.styles.values() if style.kind == "float"]
+        marks = {"." if style.number is None else style.number.decimal for style in styles}
+        return "," if marks == {","} else "." if marks else None
+
     def with_placeholders(self, table: pa.Table) -> pa.Table:
         """Return a table of these columns with the values that no model sees."""
         for name, values in self.placeholders.items():
