@@ -114,3 +114,19 @@ def test_levels_are_probabilities_though_sums_of_shares_are_rounded():
     one = torch.ones(1, 1, dtype=torch.float64)
     found = WeightedAtoms.of(one.expand(60, 1), shares).levels(one, one)
     assert found.item() == 1.0
+
+
+def test_a_model_without_weight_in_a_column_leaves_its_draws_and_quantiles_alone():
+    """Its values are far beyond those of the others, and thirds add up to slightly more than 1."""
+    others = [Normal(-2.0, 1.0), Normal(3.0, 0.5), Normal(1.0, 1.0)]
+    weights = np.array([[1 / 3, 0.5], [1 / 3, 0.0], [1 / 3, 0.0], [0.0, 0.5]])
+    stack = TabularStack([*others, Normal(500.0, 9.0)], weights, sharpness=1.4)
+    alone = TabularStack(others, np.full((3, 2), 1 / 3), sharpness=1.4)
+    keys = row_keys(ROWS.to_array(), 0)
+    drawn, expected = (one.draws(ROWS, keys, 2)[..., 0] for one in (stack, alone))
+    assert torch.isfinite(drawn).all()
+    torch.testing.assert_close(drawn, expected)
+    asked = (0.001, 0.5, 0.999)
+    torch.testing.assert_close(
+        stack.quantiles(ROWS[:1], asked)[..., 0], alone.quantiles(ROWS[:1], asked)[..., 0]
+    )

@@ -142,8 +142,10 @@ class TabularStack:
         used = [m for m in range(len(self.models)) if (self.weights[m, columns] > 0).any()]
         grids = [self.models[m].quantiles(codes, GRID)[..., columns] for m in used]
         for i, c in enumerate(columns):
-            shares = np.repeat(self.weights[used, c] / len(GRID), len(GRID))
-            yield WeightedAtoms.of(torch.cat([grid[..., i] for grid in grids]), torch.from_numpy(shares))
+            mine = [(grid[..., i], self.weights[m, c]) for m, grid in zip(used, grids, strict=True)]
+            mine = [(values, weight) for values, weight in mine if weight > 0]
+            shares = np.repeat([weight / len(GRID) for _, weight in mine], len(GRID))
+            yield WeightedAtoms.of(torch.cat([values for values, _ in mine]), torch.from_numpy(shares))
 
     def _n_models(self, column: int) -> int:
         return int((self.weights[:, column] > 0).sum())
@@ -207,7 +209,8 @@ class WeightedAtoms:
         levels = below + uniforms * (up_to - below)
         levels = torch.where(asked < self.values[:1], uniforms * self.middle[:1], levels)
         beyond = 1.0 - uniforms * (1.0 - self.middle[-1:])
-        return torch.where(asked > self.values[-1:], beyond, levels)
+        levels = torch.where(asked > self.values[-1:], beyond, levels)
+        return levels.clamp(0.0, 1.0)  # sums of probabilities are rounded
 
     def quantiles(self, levels: Tensor) -> Tensor:
         """Returns quantiles (Q, N) at levels (Q, N)."""
