@@ -70,11 +70,15 @@ def _ranked(losses: Sequence[Sequence[float]], n_methods: int) -> list[str]:
 
 def _origin(results: dict[str, Any]) -> str:
     settings = results["settings"]
+    commits: dict[bool, dict[str, None]] = {True: {}, False: {}}
+    for record in results["records"]:
+        commits[record.get("tool") == "halfseen"][record.get("commit", results["commit"])[:7]] = None
+    ours, others = (", ".join(commits[own]) or DASH for own in (True, False))
     return (
         f"At most {settings['max_rows']} rows of each table, {settings['rate']:.0%} of the values missing, "
         f"{settings['processor_seconds']} s of processor time for an answer; {settings['n_draws']} draws, "
         "whose extremes should enclose 80% of the values. Written by "
-        f"`make bench-peers SCALE={results['scale']}`, commit {results['commit'][:7]}."
+        f"`make bench-peers SCALE={results['scale']}`, halfseen at commit {ours}, other tools at {others}."
     )
 
 

@@ -34,7 +34,7 @@ def test_failures_are_counted_and_means_are_over_common_tables():
     assert lines["b"].endswith("1 of 3 |")
     assert "0.100" not in lines["c"]
     assert lines["c"].endswith("2 of 3 |")
-    assert "commit 0123456" in text
+    assert "other tools at 0123456." in text
 
 
 def test_a_tool_that_failed_is_last_and_equal_scores_share_a_rank():

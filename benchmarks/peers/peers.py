@@ -166,6 +166,7 @@ def run_all(scale, folder, output, only, mechanisms):
     results = json.loads(output.read_text()) if output.exists() else {"records": []}
     done = {(r["table"], r["mechanism"], r["method"]) for r in results["records"]}
     methods = [entry for entry in entries(folder) if not only or entry[0] in only]
+    commit = current_commit()
     with tempfile.TemporaryDirectory() as scratch:
         for mechanism in mechanisms:
             for table_name in tables:
@@ -177,7 +178,7 @@ def run_all(scale, folder, output, only, mechanisms):
                     target = Path(scratch) / "answer.npz"
                     target.unlink(missing_ok=True)
                     record = {"table": table_name, "mechanism": mechanism, "method": method, "tool": tool,
-                              "mask": digest}  # fmt: skip
+                              "mask": digest, "commit": commit}  # fmt: skip
                     record["error"] = reason or answer_task(python, program, method, task, target, timeout)
                     if not record["error"]:
                         try:
@@ -188,17 +189,20 @@ def run_all(scale, folder, output, only, mechanisms):
                     rmse = record.get("test", {}).get("rmse")
                     shown = record["error"] or f"{record['seconds']:.1f} s, {rmse}"
                     print(table_name, mechanism, method, shown, flush=True)
-                    write(results, scale, output)
+                    write(results, scale, output, commit)
 
 
-def write(results, scale, output):
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+def current_commit():
+    """Return the commit of this repository, with which each record is stored."""
+    command = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def write(results, scale, output, commit):
     results |= {
         "experiment": "peers",
         "scale": scale,
-        "commit": commit.stdout.strip(),
+        "commit": commit,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": {"tables": list(SCALES[scale][0]), "max_rows": SCALES[scale][1],
                      "processor_seconds": SCALES[scale][2], "rate": RATE, "test_fraction": TEST,
