@@ -46,7 +46,9 @@ def test_class_weights_change_decisions_and_leave_probabilities_calibrated(data)
         assert model.predict_proba(X)[:, 1].mean() == pytest.approx((y == "yes").mean(), abs=0.08)
 
 
-def test_subsets_hide_values_in_training_and_not_in_the_choice_of_the_epoch(data, monkeypatch):
+def test_subsets_hide_values_in_training_and_calibration_and_not_in_the_choice_of_the_epoch(
+    data, monkeypatch
+):
     X, y = data
     seen = []
     read = SequenceNetwork._inputs
@@ -61,8 +63,22 @@ def test_subsets_hide_values_in_training_and_not_in_the_choice_of_the_epoch(data
     trained = [share for training, share in seen if training]
     judged = [share for training, share in seen if not training]
     assert trained == [pytest.approx(known / 2, abs=0.08)]  # the mean share is a half
-    assert judged
-    assert min(judged) == pytest.approx(1 - np.isnan(X[180:]).mean())
+    whole = pytest.approx(1 - np.isnan(X[180:]).mean())
+    assert judged[:2] == [whole, whole]  # the choice of the epoch, and the calibration with all values
+    assert len(judged) == 6
+    assert np.mean(judged[2:]) == pytest.approx(np.mean(judged[0]) / 2, abs=0.15)
+
+
+def test_a_saved_classifier_is_calibrated_by_the_number_of_values_as_before(data, tmp_path):
+    X, y = data
+    model = tiny(subsets=True).fit(X, y)
+    assert len(model._scaling.knots) > 1
+    model.save(tmp_path / "model")
+    few = np.where(np.arange(X.shape[1])[:, None] < 2, X, np.nan)
+    for rows in (X, few):
+        np.testing.assert_array_equal(
+            halfseen.load(tmp_path / "model").predict_proba(rows), model.predict_proba(rows)
+        )
 
 
 def test_dicts_are_accepted_as_in_pypots(data):

@@ -55,6 +55,11 @@ class Sequences:
         return torch.arange(self.n_steps) < self.lengths[:, None]
 
     @property
+    def counts(self) -> Tensor:
+        """The number (N) of observed values of each sequence."""
+        return self.values.observed.sum(dim=(1, 2))
+
+    @property
     def steps(self) -> Incomplete:
         """All steps (N * T, D) as rows, for what is learned of each feature over all steps."""
         return Incomplete(self.values.x.flatten(0, 1), self.values.observed.flatten(0, 1))

@@ -25,13 +25,14 @@ from halfseen.estimators.model_file import Saveable
 from halfseen.nn.recurrent import CELLS, COUNTED, SequenceNetwork
 from halfseen.nn.weights import load_module, module_state, module_weights
 from halfseen.objectives.supervised import CrossEntropy, Labelled, RankingLoss, WithSubsets
-from halfseen.training.logistic import fit_scaling
+from halfseen.training.count_scaling import CountScaling, fit_constant_scaling, fit_count_scaling
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Progress
 
 MONITORS = ("auroc", "log-loss")
 CLIPPED = 0.001  # the share of a feature's observed values that is clipped at each end
 GRADIENT_CLIP = 1.0
+N_PARTS = 4  # random parts of each held-out sequence, beside the whole, for the calibration
 MIN_IMPROVEMENT = 1e-4
 
 DESCRIPTIONS = {
@@ -55,7 +56,8 @@ DESCRIPTIONS = {
     "subsets": (
         "bool",
         "Whether training shows a random part of the observed values of each sequence, from none to all, "
-        "anew in each step. Probabilities are then right on average however few values are known.",
+        "anew in each step, and probabilities are calibrated on random parts of held-out sequences, by the "
+        "number of observed values. They are then right on average however few values are known.",
     ),
     "class_weight": (
         'dict, "balanced" or None',
@@ -202,7 +204,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
         self._low, self._high, self._scaler = _fit_scaling(train.rows)
         judged = None if held is None else self._weighted(held)
         self.module_ = self._train(self._weighted(train), judged, generator)
-        self._calibrate(train if held is None else held)
+        self._calibrate(train if held is None else held, generator)
         return self
 
     def _train(
@@ -256,7 +258,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
         check_is_fitted(self)
         X, _, lengths = _unpack(X, None, lengths)
         sequences = read_sequences(X, lengths, n_features=self.n_features_in_)
-        return self._factor * self._outputs(sequences) + self._offsets
+        return self._scaling(self._outputs(sequences), sequences.counts)
 
     def _outputs(self, sequences: Sequences) -> Tensor:
         """Returns the outputs of the network in chunks, before they are calibrated."""
@@ -265,9 +267,16 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
         return torch.cat([self.module_(self._scaled(sequences[start : start + size])) for start in starts])
 
     @torch.no_grad()
-    def _calibrate(self, rows: Labelled[Sequences]) -> None:
-        even = torch.ones(len(rows), dtype=torch.float64)
-        self._factor, self._offsets = fit_scaling(self._outputs(rows.rows), rows.target, weights=even)
+    def _calibrate(self, rows: Labelled[Sequences], generator: torch.Generator) -> None:
+        """Fits the scaling of logits; with `subsets` on random parts of the sequences, by their counts."""
+        outputs = self._outputs(rows.rows)
+        if not self.subsets:
+            self._scaling = fit_constant_scaling(outputs, rows.target)
+            return
+        parts = [rows.rows.shown(*WithSubsets.draw(rows.rows, generator)) for _ in range(N_PARTS)]
+        logits = torch.cat([outputs, *map(self._outputs, parts)])
+        counts = torch.cat([part.counts for part in (rows.rows, *parts)])
+        self._scaling = fit_count_scaling(logits, counts, rows.target.repeat(1 + N_PARTS))
 
     def _split(
         self, rows: Labelled[Sequences], given: Labelled[Sequences] | None, generator: torch.Generator
@@ -335,8 +344,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
     def _state(self) -> dict[str, Tensor]:
         scaling = {"scaler.loc": self._scaler.loc, "scaler.scale": self._scaler.scale}
         clipping = {"clip.low": self._low, "clip.high": self._high}
-        factor = torch.tensor([self._factor], dtype=torch.float64)
-        calibration = {"calibration.factor": factor, "calibration.offsets": self._offsets}
+        calibration = {f"calibration.{name}": value for name, value in vars(self._scaling).items()}
         weights = {"class_weights": self._class_weights}
         return scaling | clipping | calibration | weights | module_state(self.module_)
 
@@ -344,10 +352,12 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
         self._check_parameters()
         self._scaler = Standardizer(state["scaler.loc"], state["scaler.scale"])
         self._low, self._high = state["clip.low"], state["clip.high"]
-        self._factor = float(state["calibration.factor"][0])
-        self._offsets, self._class_weights = state["calibration.offsets"], state["class_weights"]
-        if not len(self._offsets) == len(self._class_weights) == len(self.classes_):
-            raise ValueError(f"there are {len(self._offsets)} offsets of {len(self.classes_)} classes")
+        self._class_weights = state["class_weights"]
+        knots, factors, offsets = (state[f"calibration.{name}"] for name in ("knots", "factors", "offsets"))
+        fits = knots.shape == factors.shape == (len(offsets),) and bool((knots.diff() > 0).all())
+        if not fits or not offsets.shape[1:] == self._class_weights.shape == (len(self.classes_),):
+            raise ValueError(f"the calibration does not fit {len(self.classes_)} classes")
+        self._scaling = CountScaling(knots, factors, offsets)
         largest = max((value.numel() for value in module_weights(state).values()), default=0)
         if self.width * max(self.width, self.n_features_in_) > largest:
             raise ValueError(f"a state of {self.width} units does not fit the saved weights.")

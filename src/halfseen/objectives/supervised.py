@@ -160,8 +160,13 @@ class WithSubsets:
 
     def draw_noise(self, batch: Labelled[Sequences], generator: torch.Generator) -> tuple[Tensor, ...]:
         """Returns which values (N, T, D) are shown, if they are observed."""
-        shares = torch.rand(len(batch), 1, 1, generator=generator)
-        return (torch.rand(batch.rows.values.x.shape, generator=generator) < shares,)
+        return self.draw(batch.rows, generator)
+
+    @staticmethod
+    def draw(sequences: Sequences, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Returns which values (N, T, D) of sequences are shown, if they are observed."""
+        shares = torch.rand(len(sequences), 1, 1, generator=generator)
+        return (torch.rand(sequences.values.x.shape, generator=generator) < shares,)
 
     def __call__(self, module: nn.Module, batch: Labelled[Sequences], noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the weighted loss (N) of each sequence."""

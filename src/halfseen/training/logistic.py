@@ -71,7 +71,7 @@ def fit_logistic(
         penalised: Tensor = fit + 0.5 * ridge * w.square().sum()
         return penalised / total
 
-    found = _minimise(loss, first.flatten()).view(first.shape)
+    found = minimise(loss, first.flatten()).view(first.shape)
     return LogisticLink(found[:-1], found[-1])
 
 
@@ -118,7 +118,7 @@ def fit_blend(
         return (fit + 0.5 * BLEND_ROWS * (shares - 1).square().sum()) / weights.sum()
 
     bounds: list[tuple[float, float | None]] = [(SHYEST, None), (1.0, 1.0) if full else (0.0, None)]
-    bold, share = _minimise(loss, base.new_ones(2), bounds).tolist()
+    bold, share = minimise(loss, base.new_ones(2), bounds).tolist()
     return bold, 0.0 if correction is None else share
 
 
@@ -147,11 +147,11 @@ def fit_scaling(logits: Tensor, target: Tensor, *, weights: Tensor) -> tuple[flo
         return (fit + 0.5 * BLEND_ROWS * (point - neutral).square().sum()) / weights.sum()
 
     bounds: list[tuple[float | None, float | None]] = [(SHYEST, None), *[(None, None)] * logits.shape[1]]
-    found = _minimise(loss, neutral, bounds)
+    found = minimise(loss, neutral, bounds)
     return float(found[0]), found[1:]
 
 
-def _minimise(
+def minimise(
     loss: Callable[[Tensor], Tensor],
     first: Tensor,
     bounds: Sequence[tuple[float | None, float | None]] | None = None,
