@@ -27,6 +27,12 @@ def test_a_split_has_every_rating_once(task):
     assert not pairs & {*zip(task.test["user"], task.test["item"], strict=True)}
 
 
+def test_users_with_few_ratings_give_higher_ones(task):
+    """So the mean over users who count alike is not that over ratings, as the experiment says."""
+    assert task.train["rating"].mean() == pytest.approx(3.53, abs=0.005)
+    assert task.train.groupby("user")["rating"].mean().mean() == pytest.approx(3.59, abs=0.005)
+
+
 def test_the_constants_of_the_normalisation_are_the_documented_mean_counts(task):
     """Rows without ratings do not count: of 1,682 items 11 to 23 have none in the training part."""
     models = [AutoRec(rows, n_hidden=2, max_epochs=0, validation_fraction=0.0) for rows in ("user", "item")]
