@@ -16,11 +16,11 @@ trained on a mixture of single pixels at all rates and squares of all sizes. Tha
 the kinds of the test and is the strongest rival that we know of. Of discretised pixels, the bits that the
 density needs for a pixel of complete test images are reported as well.
 
-The scale "small" tests all 10,000 images where none, half or more of the pixels or three squares of 15
-pixels are missing, and the first 2,000 under the other masks. The circuit, LeNet and the network that knows
-all masks are trained on all 60,000 training images, the latter two for ten epochs; the short circuits and
-the densities on 10,000, for two epochs, and the networks of figure 3 on 10,000, for five. Imputation by a
-circuit, the density and the networks of figure 3 are scored on the first 2,000 test images, and MIWAE,
+The scale "small" tests all 10,000 images where three quarters of the pixels or more, or three squares of 15
+pixels, are missing, and the first 2,000 under the other masks. The circuit, LeNet and the network that
+knows all masks are trained on all 60,000 training images, the latter two for ten epochs; the short circuits
+and the densities on 10,000, for two epochs, and the networks of figure 3 on 10,000, for five. Imputation by
+a circuit, the density and the networks of figure 3 are scored on the first 2,000 test images, and MIWAE,
 which takes long, is trained on 5,000 images and scored on the first 500. Some rivals are scored under some
 of the masks. The standard error of an accuracy of 0.7 is 0.005 with 10,000 images, 0.010 with 2,000 and
 0.020 with 500.
@@ -93,7 +93,7 @@ class MnistPlan:
 
 PLANS = {
     "smoke": MnistPlan(300, 300, 300, 20, 1, 1, 1, 1, 1),
-    "small": MnistPlan(60_000, 10_000, 5_000, 10_000, 15, 2, 10, 5, 5),
+    "small": MnistPlan(60_000, 10_000, 5_000, 10_000, 12, 2, 10, 5, 5),
     "paper": MnistPlan(60_000, 60_000, 60_000, 10_000, 60, 10, 20, 20, 50),
 }
 
@@ -130,10 +130,13 @@ def of_squares(n: int, width: int) -> str:
 
 
 MANY_MISSING = [*map(of_pixels, RATES[3:]), of_squares(3, 15)]
-"""The metrics with three quarters of the pixels or more missing, and the most and largest squares."""
+"""The metrics with three quarters of the pixels or more missing, and the most and largest squares.
+
+They are scored on all test images.
+"""
 
 SOME_MASKS = [of_pixels(0.0), of_pixels(0.5), *MANY_MISSING]
-"""The metrics of models that take long to answer, and those that are scored on all test images."""
+"""The metrics of models that take long to answer."""
 
 
 def make_task(setting: Setting, seed: int) -> Task:
@@ -147,7 +150,7 @@ def make_task(setting: Setting, seed: int) -> Task:
     masks |= {of_squares(n, width): Rectangles(n=n, width=width) for n, width in SQUARES}
     tests = {}
     for name, mask in masks.items():
-        images = shown if name in SOME_MASKS else shown[:N_SOME]
+        images = shown if name in MANY_MISSING else shown[:N_SOME]
         tests[name] = mask.fit(images).amputate(images, random_state=seed)
     train_digits, test_digits = (
         digits["y_train"][train].astype(np.int64),
@@ -242,7 +245,7 @@ def _figure_3() -> dict[str, Masks]:
 
 MODELS: dict[str, Callable[[], MnistCandidate]] = {
     CIRCUIT: lambda: MnistCandidate(_circuit),
-    NEIGHBOURS: lambda: MnistCandidate(_neighbours),
+    NEIGHBOURS: lambda: MnistCandidate(_neighbours, SOME_MASKS),
     ZERO: lambda: MnistCandidate(lambda task: Imputed(task.lenet, np.zeros((SIDE, SIDE)))),
     MEAN: lambda: MnistCandidate(lambda task: Imputed(task.lenet, task.train.mean(axis=0))),
     CONDITIONAL: lambda: MnistCandidate(_after_circuit, SOME_MASKS, n_test=N_SOME),
@@ -283,5 +286,4 @@ EXPERIMENT = Experiment(
             for rival in (NEIGHBOURS, ZERO, MEAN, CONDITIONAL, MIWAE)
         ),
     ],
-    version=2,  # all test images, and longer trainings
 )
