@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
+from conformance.peaks import peak_of
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
@@ -15,17 +17,18 @@ def numbers(n_columns: int) -> list[Column]:
     return [Column(str(c), "continuous", "float64", "number") for c in range(n_columns)]
 
 
-def test_cells_of_complete_rows_are_predicted_by_ridge_regression_on_the_other_folds():
+@pytest.mark.parametrize("n_columns", [4, 31, 45])  # fewer than the rows of other folds, and more
+def test_cells_of_complete_rows_are_predicted_by_ridge_regression_on_the_other_folds(n_columns):
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(40, 4)) @ rng.normal(size=(4, 4))
+    x = rng.normal(size=(40, n_columns)) @ rng.normal(size=(n_columns, n_columns))
     x -= x.mean(axis=0)
-    predicted = _predict_others(Incomplete(torch.from_numpy(x), torch.ones(40, 4, dtype=torch.bool))).numpy()
+    predicted = _predict_others(Incomplete.from_array(x)).numpy()
     ridge = DEFAULT_RIDGE + SHRINKAGE * 40
     for rows in np.arange(40).reshape(N_FOLDS, -1):
         train = np.delete(x, rows, axis=0)
-        for c in range(4):
+        for c in range(n_columns):
             rest = np.delete(train, c, axis=1)
-            weights = np.linalg.solve(rest.T @ rest + ridge * np.eye(3), rest.T @ train[:, c])
+            weights = np.linalg.solve(rest.T @ rest + ridge * np.eye(n_columns - 1), rest.T @ train[:, c])
             np.testing.assert_allclose(predicted[rows, c], np.delete(x[rows], c, axis=1) @ weights)
 
 
@@ -66,3 +69,14 @@ def test_columns_whose_zeros_occur_together_keep_their_values():
     columns = [replace(column, integer=True, step=1.0) for column in numbers(2)] + numbers(3)[2:]
     features, _ = fit_features(columns, codes)
     assert 1 not in dict(features.bent())  # the times
+
+
+@pytest.mark.slow
+def test_the_margins_of_a_wide_table_need_little_memory():
+    rng = np.random.default_rng(0)
+    table = rng.lognormal(size=(80, 1_500))
+    table[rng.random(table.shape) < 0.1] = np.nan
+    codes = Incomplete.from_array(table)
+    (features, _), peak = peak_of(lambda: fit_features(numbers(1_500), codes))
+    assert features.bent()
+    assert peak < 128 * 2**20  # by matrices of all pairs of columns, one for each fold, it was 670 MiB

@@ -21,7 +21,9 @@ MOST_WORSE = 1.25  # times the held-out error of values, from which scores are d
 MOST_LOST = 0.02  # of the variance of values, that scores may leave unexplained though values explain it
 SHRINKAGE = 0.05  # towards no correlation: what explains all but a twentieth is as good as everything
 N_FOLDS, MOST_ROWS = 5, 5_000  # by which errors are compared
+MANY_FEATURES, FEWER_ROWS = 1_000, 1_000  # from so many features on, the time and memory of so many rows
 LEAST_VARIANCE = 0.01  # of a score given others
+CURVES_AT_ONCE = 64  # that are smoothed
 GRID = torch.linspace(-6.0, 6.0, 121, dtype=torch.float64)  # scores at which values are known
 SPACING = float(GRID[1] - GRID[0])
 DEGREES = torch.arange(1, 13)  # of the polynomials that describe how values depend on scores
@@ -43,7 +45,8 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
     know less than the values. Columns are candidates for keeping their values as they are if the others
     explain more of them, by linear regression, than a copula could with what they explain of the scores, or
     if their held-out values are predicted much worse from scores, as where zeros of several columns occur
-    together. They do keep them if held-out values of all columns are then predicted better.
+    together. They do keep them if held-out values of all columns are then predicted better. With many
+    features only held-out values count.
     """
     plain, values = FeatureMap.fit_encoded(columns, codes, all_indicators=False)
     numeric = [columns[c] for c in plain.numeric]
@@ -51,13 +54,17 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
     if not scored.bent():
         return plain, values
     curves = torch.stack([margin.inverse(torch.cat([GRID, NODES])) for _, margin in scored.bent()])
-    rows = torch.from_numpy(np.random.default_rng(0).permutation(len(codes))[:MOST_ROWS])
+    most_rows = MOST_ROWS if plain.n_features <= MANY_FEATURES else FEWER_ROWS
+    rows = torch.from_numpy(np.random.default_rng(0).permutation(len(codes))[:most_rows])
     some_values, some_scores = values[rows], scores[rows]
-    shares = _explained(some_values), _explained(some_scores)
     standard = _standardised(curves[:, : len(GRID)], plain, scored)
     with_all = _held_out_errors(scored, some_scores, some_values, standard)
     with_none = _held_out_errors(plain, some_values, some_values, standard[:0])
-    doubtful = _doubtful(columns, scored, curves[:, len(GRID) :], *shares)
+    if plain.n_features <= MANY_FEATURES:
+        shares = _explained(some_values), _explained(some_scores)
+        doubtful = _doubtful(columns, scored, curves[:, len(GRID) :], *shares)
+    else:
+        doubtful = torch.zeros(plain.n_features, dtype=torch.bool)
     doubtful[: len(with_all)] |= _free(columns, scored) & (with_all > MOST_WORSE * with_none)
     if not bool(doubtful.any()):
         return scored, scores
@@ -160,9 +167,11 @@ def _held_out_errors(features: FeatureMap, batch: Incomplete, values: Incomplete
 
 def _smoothed(curves: Tensor, std: Tensor) -> Tensor:
     """Returns expected values (B, G) where scores are normal about the points of the grid."""
-    apart = (GRID[:, None] - GRID) / std[:, None, None]
-    weights = torch.softmax(-0.5 * apart.square(), dim=-1)  # (B, G, G)
-    expected: Tensor = (weights @ curves.unsqueeze(-1)).squeeze(-1)
+    expected = torch.empty_like(curves)
+    for some in torch.arange(len(curves)).split(CURVES_AT_ONCE):
+        apart = (GRID[:, None] - GRID) / std[some, None, None]
+        weights = torch.softmax(-0.5 * apart.square(), dim=-1)  # (B, G, G)
+        expected[some] = (weights @ curves[some].unsqueeze(-1)).squeeze(-1)
     return expected
 
 
@@ -181,18 +190,35 @@ def _predict_others(batch: Incomplete) -> Tensor:
     p, then with zeros its covariances are p times those of the feature; so with the precision P of features
     with zeros the best prediction from the others is :math:`-\sum_{j \ne i} P_{ij} z_j / (p_i P_{ii})`.
     """
-    n_features = batch.n_features
-    z = batch.filled().view(N_FOLDS, -1, n_features)
-    scatter = z.mT @ z
+    z = batch.filled().view(N_FOLDS, -1, batch.n_features)
     ridge = DEFAULT_RIDGE + SHRINKAGE * len(batch)
-    others = scatter.sum(dim=0) - scatter + ridge * torch.eye(n_features, dtype=z.dtype)
-    precision: Tensor = torch.linalg.inv(others)  # (F, D, D)
+    is_wide = batch.n_features > len(batch) * (N_FOLDS - 1) / N_FOLDS
+    products, diagonal = (_wide_products if is_wide else _products)(z, ridge)
     seen = batch.observed.to(z.dtype).mean(dim=0).clamp(min=1 / len(batch))
-    diagonal = precision.diagonal(dim1=1, dim2=2)
-    weights = -precision / (diagonal * seen)[:, None, :]
-    weights.diagonal(dim1=1, dim2=2).zero_()
-    predicted: Tensor = z @ weights
-    return predicted.view(-1, n_features)
+    return ((z - products / diagonal[:, None, :]) / seen).view(-1, batch.n_features)
+
+
+def _products(z: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """Returns each fold (F, N, D) times the precision of the others, and the diagonals (F, D) of these."""
+    n_folds, _, n_features = z.shape
+    total = z.flatten(0, 1).T @ z.flatten(0, 1) + ridge * torch.eye(n_features, dtype=z.dtype)
+    products, diagonal = torch.empty_like(z), z.new_empty(n_folds, n_features)
+    for folds in torch.arange(n_folds).split(n_folds if n_features <= MANY_FEATURES else 1):
+        precision: Tensor = torch.linalg.inv(total - z[folds].mT @ z[folds])
+        products[folds], diagonal[folds] = z[folds] @ precision, precision.diagonal(dim1=1, dim2=2)
+    return products, diagonal
+
+
+def _wide_products(z: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """Returns what `_products` does, by matrices of rows, of which there are fewer than features."""
+    products, diagonal = torch.empty_like(z), z.new_empty(len(z), z.shape[2])
+    for fold in range(len(z)):
+        others = torch.cat([z[:fold], z[fold + 1 :]]).flatten(0, 1)  # (M, D)
+        inner = others @ others.T + ridge * torch.eye(len(others), dtype=z.dtype)
+        root = torch.linalg.solve_triangular(torch.linalg.cholesky(inner), others, upper=False)
+        products[fold] = (z[fold] - (z[fold] @ root.T) @ root) / ridge
+        diagonal[fold] = (1 - root.square().sum(dim=0)) / ridge
+    return products, diagonal
 
 
 def _explained(batch: Incomplete) -> Tensor:
