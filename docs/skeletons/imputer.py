@@ -1,6 +1,7 @@
 """The imputer: parameters and the choice of a model. Goes to src/halfseen/estimators/imputers.py."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -14,6 +15,7 @@ from halfseen.training.loop import TrainingSettings, fit_module
 from skeletons.tabular_model import TabularDiagonal  # in the library: from halfseen.models.tabular_<name>
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DiagonalImputer(BaseImputer):
     r"""Imputes each column by itself, by a Gaussian that is trained by gradients.
 
@@ -51,20 +53,13 @@ class DiagonalImputer(BaseImputer):
     array([1.5, 2.5, 2. ])
     """
 
-    def __init__(
-        self,
-        *,
-        max_epochs: int = 300,
-        learning_rate: float = 0.05,
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.max_epochs = max_epochs  # __init__ only stores: scikit-learn's clone and grid search rely on it
-        self.learning_rate = learning_rate
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    max_epochs: int = (
+        300  # the fields are the parameters: __init__ only stores them, as scikit-learn requires
+    )
+    learning_rate: float = 0.05
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
 
     def _fit_model(self, codes: Incomplete) -> TabularDiagonal:
         generator = torch_generator(self.seed_)  # fresh at each fit, never global

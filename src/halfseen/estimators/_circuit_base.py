@@ -1,6 +1,7 @@
 """What the classifier and the regressor with a circuit share: parameters, reading, training, saving."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from halfseen.training.loop import fit_module
 from halfseen.training.progress import Progress
 
 
+@dataclass(eq=False, repr=False)
 class CircuitPredictor(TableEstimator):
     """Reads tables and targets, trains a circuit, and answers in chunks.
 
@@ -31,38 +33,21 @@ class CircuitPredictor(TableEstimator):
     (`_objective`), and rebuilds the circuit (`_restore`).
     """
 
-    def __init__(
-        self,
-        n_leaves: int = 32,
-        n_channels: int | Sequence[int] = 64,
-        *,
-        structure: str = "tree",
-        n_trees: int = 1,
-        beta: float = 0.1,
-        max_dropped: float = 0.5,
-        max_epochs: int = 100,
-        batch_size: int = 512,
-        learning_rate: float = 0.03,
-        patience: int = 10,
-        validation_fraction: float = 0.1,
-        callback: Callable[[Progress], None] | None = None,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_leaves = n_leaves
-        self.n_channels = n_channels
-        self.structure = structure
-        self.n_trees = n_trees
-        self.beta = beta
-        self.max_dropped = max_dropped
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.callback = callback
-        self.schema = schema
-        self.random_state = random_state
+    n_leaves: int = 32
+    n_channels: int | Sequence[int] = 64
+    _: KW_ONLY
+    structure: str = "tree"
+    n_trees: int = 1
+    beta: float = 0.1
+    max_dropped: float = 0.5
+    max_epochs: int = 100
+    batch_size: int = 512
+    learning_rate: float = 0.03
+    patience: int = 10
+    validation_fraction: float = 0.1
+    callback: Callable[[Progress], None] | None = None
+    schema: Any = None
+    random_state: Any = None
 
     @all_or_nothing
     @task_threads()

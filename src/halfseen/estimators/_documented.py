@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 ClassT = TypeVar("ClassT", bound=type)
 Descriptions = Mapping[str, tuple[str, str]]
 
+LAST = ("callback", "add_indicator", "schema", "random_state")  # parameters that are described last
 HEADINGS = ("Attributes", "Notes", "References", "Examples")  # sections that follow the parameters
 
 COMMON: Descriptions = {
@@ -60,7 +61,8 @@ def documented_by(descriptions: Descriptions) -> Callable[[ClassT], ClassT]:
 
 def _section(constructor: Any, descriptions: Descriptions) -> str:
     entries = ["Parameters", "----------"]
-    for name, parameter in inspect.signature(constructor).parameters.items():
+    parameters = inspect.signature(constructor).parameters
+    for name, parameter in sorted(parameters.items(), key=lambda item: item[0] in LAST):
         kind, text = descriptions[name]
         default = parameter.default
         shown = f'"{default}"' if isinstance(default, str) else repr(default)

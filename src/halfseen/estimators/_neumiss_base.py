@@ -1,6 +1,7 @@
 """What the NeuMiss regressor and classifier share: parameters, reading, saving."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -26,6 +27,7 @@ HEADS = ("auto", "linear", "mlp")
 WEIGHT_DECAY = 1e-2
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NeuMissBase(TableEstimator):
     """Reads tables and targets, fits a `NeuMissModel`, and predicts with it in chunks.
 
@@ -35,36 +37,19 @@ class NeuMissBase(TableEstimator):
     _saved: ClassVar[tuple[str, ...]] = ("missingness_", "validation_errors_")
     _unbounded = ("bounds",)
 
-    def __init__(
-        self,
-        *,
-        missingness: str = AUTO,
-        head: str = "auto",
-        n_networks: int = 4,
-        width: int = 128,
-        max_epochs: int = 200,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        patience: int = 8,
-        validation_fraction: float = 0.2,
-        ridge: float | str = "auto",
-        callback: Callable[[Progress], None] | None = None,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.missingness = missingness
-        self.head = head
-        self.n_networks = n_networks
-        self.width = width
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.ridge = ridge
-        self.callback = callback
-        self.schema = schema
-        self.random_state = random_state
+    missingness: str = AUTO
+    head: str = "auto"
+    n_networks: int = 4
+    width: int = 128
+    max_epochs: int = 200
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    patience: int = 8
+    validation_fraction: float = 0.2
+    ridge: float | str = "auto"
+    callback: Callable[[Progress], None] | None = None
+    schema: Any = None
+    random_state: Any = None
 
     @all_or_nothing
     @task_threads()

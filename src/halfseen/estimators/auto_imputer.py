@@ -1,6 +1,7 @@
 """The imputer that chooses among the others, on the user's own table."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cache, partial
 from typing import Any, ClassVar
 
@@ -35,6 +36,7 @@ MAX_TRAINED_ROWS = 100_000  # of models that are trained by gradients
 SMALLEST_SHARE = 0.1  # a candidate whose weight is lower in every column is not fitted again
 
 
+@dataclass(eq=False, repr=False)
 class AutoImputer(BaseImputer):
     """Imputation by the methods that impute the user's own table best.
 
@@ -118,22 +120,13 @@ class AutoImputer(BaseImputer):
     _density = False
     _saved: ClassVar[tuple[str, ...]] = ("reason_", "chosen_", "scores_", "weights_", "sharpness_")
 
-    def __init__(
-        self,
-        max_seconds: float = 120.0,
-        *,
-        candidates: str | Sequence[str] = "auto",
-        n_posterior_draws: int = 0,
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.max_seconds = max_seconds
-        self.candidates = candidates
-        self.n_posterior_draws = n_posterior_draws
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    max_seconds: float = 120.0
+    _: KW_ONLY
+    candidates: str | Sequence[str] = "auto"
+    n_posterior_draws: int = 0
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
 
     @property
     def _knows_limits(self) -> bool:

@@ -1,6 +1,7 @@
 """AutoImpute: imputation of single-cell expression by an autoencoder of the observed values."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ DESCRIPTIONS = {
 
 
 @documented_by(DESCRIPTIONS)
+@dataclass(eq=False, repr=False)
 class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
     r"""Imputation of single-cell expression by an autoencoder, with Sparsity Normalization.
 
@@ -78,36 +80,20 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_hidden: int = 200,
-        *,
-        sparsity_norm: bool = True,
-        alpha: float = 1.0,
-        centre: bool = True,
-        penalty: float = 100.0,
-        layer: str | None = None,
-        max_epochs: int = 300,
-        batch_size: int = 64,
-        learning_rate: float = 3e-3,
-        patience: int = 30,
-        validation_fraction: float = 0.05,
-        callback: Callable[[Progress], None] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_hidden = n_hidden
-        self.sparsity_norm = sparsity_norm
-        self.alpha = alpha
-        self.centre = centre
-        self.penalty = penalty
-        self.layer = layer
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.callback = callback
-        self.random_state = random_state
+    n_hidden: int = 200
+    _: KW_ONLY
+    sparsity_norm: bool = True
+    alpha: float = 1.0
+    centre: bool = True
+    penalty: float = 100.0
+    layer: str | None = None
+    max_epochs: int = 300
+    batch_size: int = 64
+    learning_rate: float = 3e-3
+    patience: int = 30
+    validation_fraction: float = 0.05
+    callback: Callable[[Progress], None] | None = None
+    random_state: Any = None
 
     @all_or_nothing
     @task_threads()

@@ -1,6 +1,7 @@
 """Boosted trees on incomplete tables: missing values are a branch of their own, nothing is imputed."""
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,27 +40,19 @@ documented = documented_by(
 )
 
 
+@dataclass(eq=False, repr=False)
 class _Boosting(TableEstimator):
     """Parameters, reading and saving of boosted trees."""
 
     _saved: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(
-        self,
-        max_iter: int = 200,
-        *,
-        learning_rate: float = 0.1,
-        max_leaf_nodes: int = 31,
-        min_samples_leaf: int = 20,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_samples_leaf = min_samples_leaf
-        self.schema = schema
-        self.random_state = random_state
+    max_iter: int = 200
+    _: KW_ONLY
+    learning_rate: float = 0.1
+    max_leaf_nodes: int = 31
+    min_samples_leaf: int = 20
+    schema: Any = None
+    random_state: Any = None
 
     @all_or_nothing
     @task_threads()

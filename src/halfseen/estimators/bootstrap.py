@@ -1,7 +1,7 @@
 """Proper multiple imputation with any imputer, by fits to resampled rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -25,6 +25,7 @@ N_TRIES = 100
 LEVELS = tuple((k + 0.5) / 40 for k in range(40))  # of the quantiles that stand for a distribution
 
 
+@dataclass(eq=False, repr=False)
 class BootstrapImputer(BaseImputer):
     r"""Proper multiple imputation with any imputer: its model is also fitted to resampled rows.
 
@@ -78,22 +79,13 @@ class BootstrapImputer(BaseImputer):
 
     _saved: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(
-        self,
-        imputer: BaseImputer | None = None,
-        n_resamples: int = 20,
-        *,
-        resampling: str = "auto",
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.imputer = imputer
-        self.n_resamples = n_resamples
-        self.resampling = resampling
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    imputer: BaseImputer | None = None
+    n_resamples: int = 20
+    _: KW_ONLY
+    resampling: str = "auto"
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
 
     @property
     def _template(self) -> BaseImputer:

@@ -1,6 +1,7 @@
 """CF-NADE, a recommender by an autoregressive network of ordinal ratings."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from halfseen.training.progress import Progress
 MOST_LEVELS = 20
 
 
+@dataclass(eq=False, repr=False)
 class CFNADE(RatingNetwork):
     r"""Rating prediction by an autoregressive network of the ratings of each user or each item.
 
@@ -97,36 +99,20 @@ class CFNADE(RatingNetwork):
     _batch, _epochs, _steps = 128, 60, 600
     _penalty_per_unit = 0.06
 
-    def __init__(
-        self,
-        rows: str = "user",
-        *,
-        sparsity_norm: bool = True,
-        alpha: float = 1.0,
-        n_hidden: int = 500,
-        penalty: float | str = "auto",
-        max_epochs: int | str = "auto",
-        batch_size: int | str = "auto",
-        learning_rate: float = 1e-3,
-        patience: int = 30,
-        validation_fraction: float = 0.05,
-        rating_range: tuple[float, float] | None = None,
-        callback: Callable[[Progress], None] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.rows = rows
-        self.sparsity_norm = sparsity_norm
-        self.alpha = alpha
-        self.n_hidden = n_hidden
-        self.penalty = penalty
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.rating_range = rating_range
-        self.callback = callback
-        self.random_state = random_state
+    rows: str = "user"
+    _: KW_ONLY
+    sparsity_norm: bool = True
+    alpha: float = 1.0
+    n_hidden: int = 500
+    penalty: float | str = "auto"
+    max_epochs: int | str = "auto"
+    batch_size: int | str = "auto"
+    learning_rate: float = 1e-3
+    patience: int = 30
+    validation_fraction: float = 0.05
+    rating_range: tuple[float, float] | None = None
+    callback: Callable[[Progress], None] | None = None
+    random_state: Any = None
 
     def _build(self, rows: SparseRows) -> OrdinalAutoregression:
         return OrdinalAutoregression(

@@ -1,6 +1,7 @@
 """The imputer with a circuit: exact marginals of every column, also where columns depend nonlinearly."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from halfseen.training.progress import Progress
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class CircuitImputer(BaseImputer):
     r"""Imputation by a probabilistic circuit over the columns, with exact marginals and conditionals.
 
@@ -64,38 +66,21 @@ class CircuitImputer(BaseImputer):
     (True, True)
     """
 
-    def __init__(
-        self,
-        n_leaves: int = 32,
-        n_channels: int | Sequence[int] = 64,
-        *,
-        structure: str = "tree",
-        n_trees: int = 1,
-        algorithm: str = "gradient",
-        max_epochs: int = 100,
-        batch_size: int = 512,
-        learning_rate: float = 0.03,
-        patience: int = 10,
-        validation_fraction: float = 0.1,
-        callback: Callable[[Progress], None] | None = None,
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_leaves = n_leaves
-        self.n_channels = n_channels
-        self.structure = structure
-        self.n_trees = n_trees
-        self.algorithm = algorithm
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.callback = callback
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    n_leaves: int = 32
+    n_channels: int | Sequence[int] = 64
+    _: KW_ONLY
+    structure: str = "tree"
+    n_trees: int = 1
+    algorithm: str = "gradient"
+    max_epochs: int = 100
+    batch_size: int = 512
+    learning_rate: float = 0.03
+    patience: int = 10
+    validation_fraction: float = 0.1
+    callback: Callable[[Progress], None] | None = None
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
 
     @property
     def structure_(self) -> Structure | None:

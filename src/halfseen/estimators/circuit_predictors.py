@@ -1,6 +1,7 @@
 """Prediction with circuits: any column may be missing at any time, and targets may be missing in training."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,10 @@ from halfseen.models.tabular_circuit import MIN_STD, circuit_from_state, column_
 from halfseen.objectives.circuits import UNKNOWN, ConditionalLikelihood, HybridLikelihood, LabelledRows
 from halfseen.objectives.supervised import Labelled
 from halfseen.training.evidence import fit_evidence_weight
-from halfseen.training.progress import Progress
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     r"""Classification with a probabilistic circuit: exact under every pattern of missing inputs.
 
@@ -77,42 +78,9 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
 
     _saved = ("_plain_classes",)
 
-    def __init__(
-        self,
-        n_leaves: int = 32,
-        n_channels: int | Sequence[int] = (64, 128, 256, 512),
-        *,
-        structure: str = "tree",
-        n_trees: int = 1,
-        beta: float = 0.1,
-        max_dropped: float = 0.5,
-        noise: float = 0.15,
-        max_epochs: int = 100,
-        batch_size: int = 512,
-        learning_rate: float = 0.03,
-        patience: int = 10,
-        validation_fraction: float = 0.1,
-        callback: Callable[[Progress], None] | None = None,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_leaves,
-            n_channels,
-            structure=structure,
-            n_trees=n_trees,
-            beta=beta,
-            max_dropped=max_dropped,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            patience=patience,
-            validation_fraction=validation_fraction,
-            callback=callback,
-            schema=schema,
-            random_state=random_state,
-        )
-        self.noise = noise
+    n_channels: int | Sequence[int] = (64, 128, 256, 512)
+    _: KW_ONLY
+    noise: float = 0.15
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the most probable class of each row."""

@@ -1,6 +1,7 @@
 """Convolutional arithmetic circuits: classification and density of images with any missing pixels."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -44,6 +45,7 @@ from halfseen.training.schedule import Schedule
 
 
 @documented_images
+@dataclass(eq=False, repr=False)
 class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     r"""Classification of images by a convolutional arithmetic circuit, exact for any missing pixels.
 
@@ -90,46 +92,25 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
 
     _saved = ("_plain_classes",)
 
-    def __init__(
-        self,
-        n_leaves: int = 32,
-        n_channels: int | Sequence[int] = (64, 128, 256, 512),
-        *,
-        structure: str = "deep",
-        patch: int = 2,
-        shifts: int = 0,
-        averaging: Averaging = "geometric",
-        beta: float = 8.0,
-        max_dropped: float = 0.9,
-        max_epochs: int = 20,
-        batch_size: int = 128,
-        learning_rate: float = 0.1,
-        schedule: Schedule = "cosine",
-        weight_decay: float = 0.0,
-        patience: int = 5,
-        validation_fraction: float = 0.1,
-        image_shape: Any = None,
-        callback: Callable[[Progress], None] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_leaves = n_leaves
-        self.n_channels = n_channels
-        self.structure = structure
-        self.patch = patch
-        self.shifts = shifts
-        self.averaging = averaging
-        self.beta = beta
-        self.max_dropped = max_dropped
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.image_shape = image_shape
-        self.callback = callback
-        self.random_state = random_state
+    n_leaves: int = 32
+    n_channels: int | Sequence[int] = (64, 128, 256, 512)
+    _: KW_ONLY
+    structure: str = "deep"
+    patch: int = 2
+    shifts: int = 0
+    averaging: Averaging = "geometric"
+    beta: float = 8.0
+    max_dropped: float = 0.9
+    max_epochs: int = 20
+    batch_size: int = 128
+    learning_rate: float = 0.1
+    schedule: Schedule = "cosine"
+    weight_decay: float = 0.0
+    patience: int = 5
+    validation_fraction: float = 0.1
+    image_shape: Any = None
+    callback: Callable[[Progress], None] | None = None
+    random_state: Any = None
 
     @all_or_nothing
     @task_threads()
@@ -261,6 +242,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
 
 
 @documented_images
+@dataclass(eq=False, repr=False)
 class ConvAC(ImageCircuitEstimator, BaseImputer):
     r"""The density of images as a convolutional arithmetic circuit: exact for any missing pixels.
 
@@ -295,44 +277,24 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
 
     add_indicator = False  # images have no columns for missing-indicators
 
-    def __init__(
-        self,
-        n_leaves: int = 32,
-        n_channels: int | Sequence[int] = (64, 128, 256, 512),
-        *,
-        structure: str = "deep",
-        patch: int = 2,
-        pixels: Pixels = "gaussian",
-        algorithm: Algorithm = "gradient",
-        max_dropped: float = 0.0,
-        max_epochs: int = 20,
-        batch_size: int = 128,
-        learning_rate: float = 0.1,
-        schedule: Schedule = "cosine",
-        weight_decay: float = 0.0,
-        patience: int = 5,
-        validation_fraction: float = 0.1,
-        image_shape: Any = None,
-        callback: Callable[[Progress], None] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_leaves = n_leaves
-        self.n_channels = n_channels
-        self.structure = structure
-        self.patch = patch
-        self.pixels = pixels
-        self.algorithm = algorithm
-        self.max_dropped = max_dropped
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.image_shape = image_shape
-        self.callback = callback
-        self.random_state = random_state
+    n_leaves: int = 32
+    n_channels: int | Sequence[int] = (64, 128, 256, 512)
+    _: KW_ONLY
+    structure: str = "deep"
+    patch: int = 2
+    pixels: Pixels = "gaussian"
+    algorithm: Algorithm = "gradient"
+    max_dropped: float = 0.0
+    max_epochs: int = 20
+    batch_size: int = 128
+    learning_rate: float = 0.1
+    schedule: Schedule = "cosine"
+    weight_decay: float = 0.0
+    patience: int = 5
+    validation_fraction: float = 0.1
+    image_shape: Any = None
+    callback: Callable[[Progress], None] | None = None
+    random_state: Any = None
 
     def bits_per_dimension(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the mean bits (n_images) that the model needs for an observed pixel.

@@ -1,6 +1,7 @@
 """Imputers by Gaussian models: joint, and with independent columns."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from halfseen.vocabulary import Missingness
 MARGINS = ("auto", "gaussian")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianImputer(BaseImputer):
     r"""Imputation by the conditional distributions of a multivariate Gaussian.
 
@@ -147,30 +149,16 @@ class GaussianImputer(BaseImputer):
 
     _saved = ("objective_", "n_iter_", "ridge_")
 
-    def __init__(
-        self,
-        *,
-        margins: str = "auto",
-        missingness: str = Missingness.MAR.value,
-        ridge: float | str = "auto",
-        n_posterior_draws: int = 0,
-        max_iter: int = 200,
-        tol: float = 2e-5,
-        callback: Callable[[EMProgress], None] | None = None,
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.margins = margins
-        self.missingness = missingness
-        self.ridge = ridge
-        self.n_posterior_draws = n_posterior_draws
-        self.max_iter = max_iter
-        self.tol = tol
-        self.callback = callback
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    margins: str = "auto"
+    missingness: str = Missingness.MAR.value
+    ridge: float | str = "auto"
+    n_posterior_draws: int = 0
+    max_iter: int = 200
+    tol: float = 2e-5
+    callback: Callable[[EMProgress], None] | None = None
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
 
     @property
     def _knows_limits(self) -> bool:
@@ -262,6 +250,7 @@ def _may_hide(features: FeatureMap) -> Tensor:
     return torch.tensor(numbers + [False] * (features.n_features - len(numbers)))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MeanImputer(BaseImputer):
     """Imputation by the mean, or the most frequent level, of each column.
 
@@ -286,10 +275,9 @@ class MeanImputer(BaseImputer):
     array([1.5, 2.5, 2. ])
     """
 
-    def __init__(self, *, add_indicator: bool = False, schema: Any = None, random_state: Any = None) -> None:
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
 
     def _fit_model(self, codes: Incomplete) -> TabularGaussian:
         features = FeatureMap.fit(self._modelled, codes, all_indicators=False)

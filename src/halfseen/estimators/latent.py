@@ -1,6 +1,7 @@
 """Imputers by deep latent-variable models: one general estimator, and the published methods."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from halfseen.estimators.latent_base import BaseLatentImputer
@@ -10,6 +11,7 @@ from halfseen.vocabulary import Missingness
 
 
 @documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class LatentImputer(BaseLatentImputer):
     r"""Imputation by a deep latent-variable model, with all choices as parameters.
 
@@ -60,115 +62,62 @@ class LatentImputer(BaseLatentImputer):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        posterior: str = "gaussian",
-        n_components: int = 5,
-        sampling: str = "ancestral",
-        bound: str = "iwelbo",
-        gradient: str = "stl",
-        missingness: Any = Missingness.MAR.value,
-        signs: Any = None,
-        n_draws: int = 5,
-        n_latent: int | str = "auto",
-        numeric: str = "student-t",
-        likelihoods: Any = None,
-        encoder: Any = "preimputed",
-        decoder: Any = "residual",
-        width: int = 128,
-        n_blocks: int = 2,
-        learning_rate: float = 1e-3,
-        batch_size: int | str = "auto",
-        max_epochs: int | str = "auto",
-        patience: int = 50,
-        validation_fraction: float = 0.1,
-        n_starts: int = 1,
-        n_imputation_draws: int = 200,
-        n_chain_steps: int = 0,
-        chain_kernel: str = "mwg",
-        image_shape: Any = None,
-        callback: Callable[[Progress], None] | None = None,
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.posterior = posterior
-        self.n_components = n_components
-        self.sampling = sampling
-        self.bound = bound
-        self.gradient = gradient
-        self.missingness = missingness
-        self.signs = signs
-        self.n_draws = n_draws
-        self.n_latent = n_latent
-        self.numeric = numeric
-        self.likelihoods = likelihoods
-        self.encoder = encoder
-        self.decoder = decoder
-        self.width = width
-        self.n_blocks = n_blocks
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.n_starts = n_starts
-        self.n_imputation_draws = n_imputation_draws
-        self.n_chain_steps = n_chain_steps
-        self.chain_kernel = chain_kernel
-        self.image_shape = image_shape
-        self.callback = callback
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    posterior: str = "gaussian"
+    n_components: int = 5
+    sampling: str = "ancestral"
+    bound: str = "iwelbo"
+    gradient: str = "stl"
+    missingness: Any = Missingness.MAR.value
+    signs: Any = None
+    n_draws: int = 5
+    n_latent: int | str = "auto"
+    numeric: str = "student-t"
+    likelihoods: Any = None
+    encoder: Any = "preimputed"
+    decoder: Any = "residual"
+    width: int = 128
+    n_blocks: int = 2
+    learning_rate: float = 1e-3
+    batch_size: int | str = "auto"
+    max_epochs: int | str = "auto"
+    patience: int = 50
+    validation_fraction: float = 0.1
+    n_starts: int = 1
+    n_imputation_draws: int = 200
+    n_chain_steps: int = 0
+    chain_kernel: str = "mwg"
+    image_shape: Any = None
+    callback: Callable[[Progress], None] | None = None
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
 
 
-class _GaussianPreset(BaseLatentImputer):
-    """A published method with a Gaussian posterior."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Preset(BaseLatentImputer):
+    """The parameters of published methods, by default with a Gaussian posterior."""
 
-    def __init__(
-        self,
-        *,
-        n_draws: int = 5,
-        n_latent: int | str = "auto",
-        numeric: str = "student-t",
-        decoder: str = "residual",
-        width: int = 128,
-        n_blocks: int = 2,
-        learning_rate: float = 1e-3,
-        batch_size: int | str = "auto",
-        max_epochs: int | str = "auto",
-        patience: int = 50,
-        validation_fraction: float = 0.1,
-        n_imputation_draws: int = 200,
-        image_shape: Any = None,
-        callback: Callable[[Progress], None] | None = None,
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_draws = n_draws
-        self.n_latent = n_latent
-        self.numeric = numeric
-        self.decoder = decoder
-        self.width = width
-        self.n_blocks = n_blocks
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.n_imputation_draws = n_imputation_draws
-        self.image_shape = image_shape
-        self.callback = callback
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    n_draws: int = 5
+    n_latent: int | str = "auto"
+    numeric: str = "student-t"
+    decoder: str = "residual"
+    width: int = 128
+    n_blocks: int = 2
+    learning_rate: float = 1e-3
+    batch_size: int | str = "auto"
+    max_epochs: int | str = "auto"
+    patience: int = 50
+    validation_fraction: float = 0.1
+    n_imputation_draws: int = 200
+    image_shape: Any = None
+    callback: Callable[[Progress], None] | None = None
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
 
 
 @documented
-class MVAEImputer(_GaussianPreset):
+class MVAEImputer(_Preset):
     """Imputation by MVAE, a variational autoencoder for incomplete rows.
 
     The posterior is Gaussian, training maximises the ELBO, and values are assumed to be missing at random
@@ -183,7 +132,7 @@ class MVAEImputer(_GaussianPreset):
 
 
 @documented
-class MIWAEImputer(_GaussianPreset):
+class MIWAEImputer(_Preset):
     """Imputation by MIWAE, an importance-weighted autoencoder for incomplete rows.
 
     The posterior is Gaussian, training maximises the importance-weighted bound, and values are assumed to be
@@ -197,7 +146,8 @@ class MIWAEImputer(_GaussianPreset):
 
 
 @documented
-class NotMIWAEImputer(BaseLatentImputer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class NotMIWAEImputer(_Preset):
     """Imputation by not-MIWAE: MIWAE with a model of the missingness mechanism.
 
     Use it for values that are missing because of their own size. By default, the probability that a value is
@@ -210,97 +160,20 @@ class NotMIWAEImputer(BaseLatentImputer):
     Ipsen, Mattei & Frellsen (2021), not-MIWAE: deep generative modelling with missing not at random data.
     """
 
-    def __init__(
-        self,
-        *,
-        missingness: Any = Missingness.LOGISTIC.value,
-        signs: Any = None,
-        n_draws: int = 5,
-        n_latent: int | str = "auto",
-        numeric: str = "gaussian",
-        decoder: str = "residual",
-        width: int = 128,
-        n_blocks: int = 2,
-        learning_rate: float = 3e-3,
-        batch_size: int | str = "auto",
-        max_epochs: int | str = "auto",
-        patience: int = 50,
-        validation_fraction: float = 0.1,
-        n_starts: int = 1,
-        n_imputation_draws: int = 200,
-        image_shape: Any = None,
-        callback: Callable[[Progress], None] | None = None,
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.missingness = missingness
-        self.signs = signs
-        self.n_draws = n_draws
-        self.n_latent = n_latent
-        self.numeric = numeric
-        self.decoder = decoder
-        self.width = width
-        self.n_blocks = n_blocks
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.n_starts = n_starts
-        self.n_imputation_draws = n_imputation_draws
-        self.image_shape = image_shape
-        self.callback = callback
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    missingness: Any = Missingness.LOGISTIC.value
+    signs: Any = None
+    numeric: str = "gaussian"
+    learning_rate: float = 3e-3
+    n_starts: int = 1
 
 
-class _MixturePreset(BaseLatentImputer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class _MixturePreset(_Preset):
     """A published method with a mixture posterior."""
 
     posterior = "mixture"
 
-    def __init__(
-        self,
-        *,
-        n_components: int = 5,
-        n_draws: int = 5,
-        n_latent: int | str = "auto",
-        numeric: str = "student-t",
-        decoder: str = "residual",
-        width: int = 128,
-        n_blocks: int = 2,
-        learning_rate: float = 1e-3,
-        batch_size: int | str = "auto",
-        max_epochs: int | str = "auto",
-        patience: int = 50,
-        validation_fraction: float = 0.1,
-        n_imputation_draws: int = 200,
-        image_shape: Any = None,
-        callback: Callable[[Progress], None] | None = None,
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_draws = n_draws
-        self.n_latent = n_latent
-        self.numeric = numeric
-        self.decoder = decoder
-        self.width = width
-        self.n_blocks = n_blocks
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.n_imputation_draws = n_imputation_draws
-        self.image_shape = image_shape
-        self.callback = callback
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    n_components: int = 5
 
 
 @documented
@@ -367,7 +240,7 @@ class MissSIWAEImputer(_MixturePreset):
 
 
 @documented
-class DeMissVAEImputer(_GaussianPreset):
+class DeMissVAEImputer(_Preset):
     """Imputation by DeMissVAE, whose decoder and encoder are trained by separate bounds.
 
     The posterior of a row is the mixture of the posteriors of its `n_draws` imputations, which are kept

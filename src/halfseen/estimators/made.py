@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,6 +46,7 @@ DESCRIPTIONS = {
 
 
 @documented_by(DESCRIPTIONS)
+@dataclass(eq=False, repr=False)
 class MADE(Saveable, DensityMixin, BaseEstimator):
     r"""Density of binary rows or images by a masked autoregressive network.
 
@@ -79,30 +81,17 @@ class MADE(Saveable, DensityMixin, BaseEstimator):
 
     _saved: ClassVar[tuple[str, ...]] = ("shape_",)
 
-    def __init__(
-        self,
-        width: int = 500,
-        *,
-        n_orderings: int = 1,
-        normalisation: str | None = None,
-        max_epochs: int = 30,
-        batch_size: int = 100,
-        learning_rate: float = 0.005,
-        patience: int = 5,
-        validation_fraction: float = 0.1,
-        callback: Callable[[Progress], None] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.width = width
-        self.n_orderings = n_orderings
-        self.normalisation = normalisation
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.callback = callback
-        self.random_state = random_state
+    width: int = 500
+    _: KW_ONLY
+    n_orderings: int = 1
+    normalisation: str | None = None
+    max_epochs: int = 30
+    batch_size: int = 100
+    learning_rate: float = 0.005
+    patience: int = 5
+    validation_fraction: float = 0.1
+    callback: Callable[[Progress], None] | None = None
+    random_state: Any = None
 
     @all_or_nothing
     @task_threads()

@@ -1,6 +1,7 @@
 """A recommender by Bayesian matrix factorisation."""
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from halfseen.models.matrix_factorization import FactorDraws, FactorPrior, draw_
 AT_ONCE = 2048  # entries that are predicted together
 
 
+@dataclass(eq=False, repr=False)
 class MatrixFactorization(Recommender):
     r"""Rating prediction by a Bayesian matrix factorisation with offsets of users and items.
 
@@ -65,20 +67,12 @@ class MatrixFactorization(Recommender):
 
     rows: ClassVar[str] = "user"  # type: ignore[misc]
 
-    def __init__(
-        self,
-        n_factors: int = 32,
-        *,
-        n_warmup: int = 20,
-        n_draws: int = 30,
-        rating_range: tuple[float, float] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_factors = n_factors
-        self.n_warmup = n_warmup
-        self.n_draws = n_draws
-        self.rating_range = rating_range
-        self.random_state = random_state
+    n_factors: int = 32
+    _: KW_ONLY
+    n_warmup: int = 20
+    n_draws: int = 30
+    rating_range: tuple[float, float] | None = None
+    random_state: Any = None
 
     @torch.no_grad()
     def _train(self, ratings: SparseRows, generator: torch.Generator) -> None:

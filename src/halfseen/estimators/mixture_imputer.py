@@ -1,6 +1,7 @@
 """Imputation by a mixture model."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from torch import Tensor
@@ -25,6 +26,7 @@ from halfseen.training.progress import Progress
         "learning_rate": ("float", "Initial learning rate."),
     }
 )
+@dataclass(eq=False, repr=False)
 class MixtureImputer(BaseImputer):
     r"""Imputation by a mixture model whose components have independent columns.
 
@@ -55,30 +57,17 @@ class MixtureImputer(BaseImputer):
     (True, True)
     """
 
-    def __init__(
-        self,
-        n_components: int = 20,
-        *,
-        max_epochs: int = 500,
-        batch_size: int = 1024,
-        learning_rate: float = 0.05,
-        patience: int = 20,
-        validation_fraction: float = 0.1,
-        callback: Callable[[Progress], None] | None = None,
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.callback = callback
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    n_components: int = 20
+    _: KW_ONLY
+    max_epochs: int = 500
+    batch_size: int = 1024
+    learning_rate: float = 0.05
+    patience: int = 20
+    validation_fraction: float = 0.1
+    callback: Callable[[Progress], None] | None = None
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
 
     def _fit_model(self, codes: Incomplete) -> TabularMixture:
         for name, lowest in {"n_components": 1, "batch_size": 1, "max_epochs": 0}.items():

@@ -1,6 +1,7 @@
 """The published NeuMiss networks as estimators, trained end to end on the targets alone."""
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from halfseen.estimators._network import NetworkBase, NetworkClassifier, NetworkRegressor
@@ -10,41 +11,25 @@ from halfseen.nn.neumiss import NeuMissPredictor
 from halfseen.training.progress import Progress
 
 
+@dataclass(eq=False, repr=False)
 class _NeuMissNetwork(NetworkBase):
     """The parameters of a NeuMiss network, and how it is built."""
 
-    def __init__(
-        self,
-        depth: int = 5,
-        *,
-        shared_weights: bool = True,
-        residual: bool = False,
-        width: int = 64,
-        n_blocks: int = 1,
-        max_epochs: int = 100,
-        batch_size: int | str = "auto",
-        learning_rate: float = 1e-2,
-        weight_decay: float = 0.1,
-        patience: int = 20,
-        validation_fraction: float = 0.2,
-        callback: Callable[[Progress], None] | None = None,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.depth = depth
-        self.shared_weights = shared_weights
-        self.residual = residual
-        self.width = width
-        self.n_blocks = n_blocks
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.callback = callback
-        self.schema = schema
-        self.random_state = random_state
+    depth: int = 5
+    _: KW_ONLY
+    shared_weights: bool = True
+    residual: bool = False
+    width: int = 64
+    n_blocks: int = 1
+    max_epochs: int = 100
+    batch_size: int | str = "auto"
+    learning_rate: float = 1e-2
+    weight_decay: float = 0.1
+    patience: int = 20
+    validation_fraction: float = 0.2
+    callback: Callable[[Progress], None] | None = None
+    schema: Any = None
+    random_state: Any = None
 
     def _build(self) -> NeuMissPredictor:
         return NeuMissPredictor(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from halfseen.nn.sparsity import count_factor
 EMPTY = ("zero", "nan", "raise")
 
 
+@dataclass(eq=False, repr=False)
 class SparsityNormalizer(Saveable, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Fills missing values with zeros and rescales each row by its number of observed values.
 
@@ -76,18 +78,11 @@ class SparsityNormalizer(Saveable, OneToOneFeatureMixin, TransformerMixin, BaseE
 
     _saved: ClassVar[tuple[str, ...]] = ("n_empty_rows_",)
 
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        *,
-        shrinkage: float = 0.0,
-        mean_count: float | None = None,
-        on_empty: str = "zero",
-    ) -> None:
-        self.alpha = alpha
-        self.shrinkage = shrinkage
-        self.mean_count = mean_count
-        self.on_empty = on_empty
+    alpha: float = 1.0
+    _: KW_ONLY
+    shrinkage: float = 0.0
+    mean_count: float | None = None
+    on_empty: str = "zero"
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> "SparsityNormalizer":

@@ -1,6 +1,7 @@
 """Predictors for rows with missing inputs."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from halfseen.estimators._transaction import all_or_nothing
 from halfseen.training.em import fit_gaussian
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianRegressor(ScaledTargetRegressor):
     r"""Linear regression with missing inputs, by a joint Gaussian of inputs and targets.
 
@@ -71,20 +73,11 @@ class GaussianRegressor(ScaledTargetRegressor):
 
     _saved = ("objective_", "n_iter_", "_one_dimensional")
 
-    def __init__(
-        self,
-        *,
-        ridge: float | str = "auto",
-        max_iter: int = 200,
-        tol: float = 2e-5,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.ridge = ridge
-        self.max_iter = max_iter
-        self.tol = tol
-        self.schema = schema
-        self.random_state = random_state
+    ridge: float | str = "auto"
+    max_iter: int = 200
+    tol: float = 2e-5
+    schema: Any = None
+    random_state: Any = None
 
     @all_or_nothing
     @task_threads()

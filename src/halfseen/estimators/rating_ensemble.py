@@ -1,6 +1,7 @@
 """Several recommenders as one, with weights by held-out ratings."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from halfseen.estimators.recommenders import AutoRec
 PRIOR = 10.0  # held-out ratings that equal weights count as
 
 
+@dataclass(eq=False, repr=False)
 class RatingEnsemble(Recommender):
     r"""Rating prediction by a weighted sum of recommenders.
 
@@ -69,18 +71,11 @@ class RatingEnsemble(Recommender):
     rows: ClassVar[str] = "user"  # type: ignore[misc]
     _saved: ClassVar[tuple[str, ...]] = (*Recommender._saved, "weights_", "mean_")
 
-    def __init__(
-        self,
-        models: Sequence[Recommender] | None = None,
-        *,
-        validation_fraction: float = 0.05,
-        rating_range: tuple[float, float] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.models = models
-        self.validation_fraction = validation_fraction
-        self.rating_range = rating_range
-        self.random_state = random_state
+    models: Sequence[Recommender] | None = None
+    _: KW_ONLY
+    validation_fraction: float = 0.05
+    rating_range: tuple[float, float] | None = None
+    random_state: Any = None
 
     def _train_on(self, read: Ratings, generator: torch.Generator) -> None:
         ratings = SparseRows.from_scipy(read.matrix)

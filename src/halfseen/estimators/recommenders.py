@@ -1,6 +1,7 @@
 """AutoRec, a recommender by autoencoders of rows of ratings."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from halfseen.training.progress import Progress
 PENALTY_PER_UNIT = 0.12
 
 
+@dataclass(eq=False, repr=False)
 class AutoRec(RatingNetwork):
     r"""Rating prediction by an autoencoder of the observed ratings of each item or each user.
 
@@ -102,38 +104,21 @@ class AutoRec(RatingNetwork):
     _batch, _epochs, _steps = 128, 40, 600
     _penalty_per_unit = PENALTY_PER_UNIT
 
-    def __init__(
-        self,
-        rows: str = "item",
-        *,
-        sparsity_norm: bool = True,
-        alpha: float | str = "auto",
-        centre: bool | str = "auto",
-        n_hidden: int = 500,
-        penalty: float | str = "auto",
-        max_epochs: int | str = "auto",
-        batch_size: int | str = "auto",
-        learning_rate: float = 1e-3,
-        patience: int = 15,
-        validation_fraction: float = 0.05,
-        rating_range: tuple[float, float] | None = None,
-        callback: Callable[[Progress], None] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.rows = rows
-        self.sparsity_norm = sparsity_norm
-        self.alpha = alpha
-        self.centre = centre
-        self.n_hidden = n_hidden
-        self.penalty = penalty
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.rating_range = rating_range
-        self.callback = callback
-        self.random_state = random_state
+    rows: str = "item"
+    _: KW_ONLY
+    sparsity_norm: bool = True
+    alpha: float | str = "auto"
+    centre: bool | str = "auto"
+    n_hidden: int = 500
+    penalty: float | str = "auto"
+    max_epochs: int | str = "auto"
+    batch_size: int | str = "auto"
+    learning_rate: float = 1e-3
+    patience: int = 15
+    validation_fraction: float = 0.05
+    rating_range: tuple[float, float] | None = None
+    callback: Callable[[Progress], None] | None = None
+    random_state: Any = None
 
     def _build(self, rows: SparseRows) -> SparseAutoencoder:
         return SparseAutoencoder(

@@ -1,6 +1,7 @@
 """Classification of sequences with missing values by recurrent networks."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -84,6 +85,7 @@ DESCRIPTIONS = {
 
 
 @documented_by(DESCRIPTIONS)
+@dataclass(eq=False, repr=False)
 class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
     r"""Classification of sequences with missing values by a recurrent network.
 
@@ -130,44 +132,24 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
 
     _saved: ClassVar[tuple[str, ...]] = ("_plain_classes",)
 
-    def __init__(
-        self,
-        width: int = 64,
-        *,
-        cell: str = "lstm",
-        count_over: str = "sequence",
-        alpha: float = 0.5,
-        mask_inputs: bool = False,
-        time_gaps: bool = False,
-        subsets: bool = False,
-        class_weight: Any = None,
-        monitor: str = "auroc",
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 0.0,
-        patience: int = 10,
-        validation_fraction: float = 0.2,
-        callback: Callable[[Progress], None] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.width = width
-        self.cell = cell
-        self.count_over = count_over
-        self.alpha = alpha
-        self.mask_inputs = mask_inputs
-        self.time_gaps = time_gaps
-        self.subsets = subsets
-        self.class_weight = class_weight
-        self.monitor = monitor
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.callback = callback
-        self.random_state = random_state
+    width: int = 64
+    _: KW_ONLY
+    cell: str = "lstm"
+    count_over: str = "sequence"
+    alpha: float = 0.5
+    mask_inputs: bool = False
+    time_gaps: bool = False
+    subsets: bool = False
+    class_weight: Any = None
+    monitor: str = "auroc"
+    max_epochs: int = 50
+    batch_size: int = 128
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.0
+    patience: int = 10
+    validation_fraction: float = 0.2
+    callback: Callable[[Progress], None] | None = None
+    random_state: Any = None
 
     @all_or_nothing
     @task_threads()

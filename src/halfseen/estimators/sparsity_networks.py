@@ -1,6 +1,7 @@
 """Networks with Sparsity Normalization as estimators on tables with missing values."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -43,41 +44,25 @@ DESCRIPTIONS = NETWORK_DESCRIPTIONS | {
 documented = documented_by(DESCRIPTIONS)
 
 
+@dataclass(eq=False, repr=False)
 class _SparsityNormNetwork(NetworkBase):
     """The parameters of a network with Sparsity Normalization, and how it is built."""
 
-    def __init__(
-        self,
-        width: int = 64,
-        *,
-        n_layers: int = 2,
-        alpha: float | str = 0.5,
-        shrinkage: float = 0.0,
-        dropout: float = 0.0,
-        max_epochs: int = 100,
-        batch_size: int | str = "auto",
-        learning_rate: float = 3e-3,
-        weight_decay: float = 0.01,
-        patience: int = 20,
-        validation_fraction: float = 0.2,
-        callback: Callable[[Progress], None] | None = None,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.width = width
-        self.n_layers = n_layers
-        self.alpha = alpha
-        self.shrinkage = shrinkage
-        self.dropout = dropout
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.callback = callback
-        self.schema = schema
-        self.random_state = random_state
+    width: int = 64
+    _: KW_ONLY
+    n_layers: int = 2
+    alpha: float | str = 0.5
+    shrinkage: float = 0.0
+    dropout: float = 0.0
+    max_epochs: int = 100
+    batch_size: int | str = "auto"
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.01
+    patience: int = 20
+    validation_fraction: float = 0.2
+    callback: Callable[[Progress], None] | None = None
+    schema: Any = None
+    random_state: Any = None
 
     @property
     def _widths(self) -> list[int]:
@@ -154,6 +139,7 @@ class SparsityNormRegressor(NetworkRegressor, _SparsityNormNetwork):
 
 
 @documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class SparsityNormClassifier(NetworkClassifier, _SparsityNormNetwork):
     r"""Classification with missing inputs by a network whose inputs are normalised by their observed count.
 
@@ -186,42 +172,7 @@ class SparsityNormClassifier(NetworkClassifier, _SparsityNormNetwork):
     True
     """
 
-    def __init__(
-        self,
-        width: int = 64,
-        *,
-        n_layers: int = 2,
-        alpha: float | str = 0.5,
-        shrinkage: float = 0.0,
-        dropout: float = 0.0,
-        class_weight: Any = None,
-        max_epochs: int = 100,
-        batch_size: int | str = "auto",
-        learning_rate: float = 3e-3,
-        weight_decay: float = 0.01,
-        patience: int = 20,
-        validation_fraction: float = 0.2,
-        callback: Callable[[Progress], None] | None = None,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            width,
-            n_layers=n_layers,
-            alpha=alpha,
-            shrinkage=shrinkage,
-            dropout=dropout,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            patience=patience,
-            validation_fraction=validation_fraction,
-            callback=callback,
-            schema=schema,
-            random_state=random_state,
-        )
-        self.class_weight = class_weight
+    class_weight: Any = None
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the class of each row whose probability, times its weight, is largest."""

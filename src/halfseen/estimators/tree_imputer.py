@@ -1,7 +1,7 @@
 """The imputer with chained boosted trees."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from halfseen.models.tabular_trees import TabularTrees
 MATCHING = {"auto": None, True: True, False: False}
 
 
+@dataclass(eq=False, repr=False)
 class TreeImputer(BaseImputer):
     r"""Imputation by chained boosted trees, with a distribution for every missing value.
 
@@ -116,34 +117,19 @@ class TreeImputer(BaseImputer):
     def _holds_out_rows(self) -> bool:
         return True
 
-    def __init__(
-        self,
-        n_rounds: int = 2,
-        *,
-        max_trees: int = 80,
-        learning_rate: float = 0.1,
-        max_leaf_nodes: int = 15,
-        min_samples_leaf: int = 20,
-        max_predictors: int = 40,
-        predictors: Mapping[str, Sequence[str]] | None = None,
-        max_rows: int = 10_000,
-        matching: bool | str = "auto",
-        add_indicator: bool = False,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_rounds = n_rounds
-        self.max_trees = max_trees
-        self.learning_rate = learning_rate
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_samples_leaf = min_samples_leaf
-        self.max_predictors = max_predictors
-        self.predictors = predictors
-        self.max_rows = max_rows
-        self.matching = matching
-        self.add_indicator = add_indicator
-        self.schema = schema
-        self.random_state = random_state
+    n_rounds: int = 2
+    _: KW_ONLY
+    max_trees: int = 80
+    learning_rate: float = 0.1
+    max_leaf_nodes: int = 15
+    min_samples_leaf: int = 20
+    max_predictors: int = 40
+    predictors: Mapping[str, Sequence[str]] | None = None
+    max_rows: int = 10_000
+    matching: bool | str = "auto"
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
 
     def _fit_model(self, codes: Incomplete) -> TabularTrees:
         settings = self._settings()

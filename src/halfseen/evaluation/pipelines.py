@@ -1,6 +1,7 @@
 """Predictors on completed tables: constants with indicators, one imputation, or several."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from halfseen.data.schema import Column
 Floats = npt.NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class OnCompleted(BaseEstimator):
     """A predictor of complete rows, after missing values were replaced.
 
@@ -38,20 +40,12 @@ class OnCompleted(BaseEstimator):
         predictor, of the single values that ``transform`` returns.
     """
 
-    def __init__(
-        self,
-        predictor: Any,
-        columns: Sequence[Column],
-        *,
-        imputer: Any = None,
-        indicators: bool = True,
-        n_draws: int = 0,
-    ) -> None:
-        self.predictor = predictor
-        self.columns = columns
-        self.imputer = imputer
-        self.indicators = indicators
-        self.n_draws = n_draws
+    predictor: Any
+    columns: Sequence[Column]
+    _: KW_ONLY
+    imputer: Any = None
+    indicators: bool = True
+    n_draws: int = 0
 
     def fit(self, codes: Floats, y: npt.NDArray[Any]) -> "OnCompleted":
         """Fits the imputer to the training rows, then the predictor to the completed rows."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,7 @@ class PredictionError:
         return loss
 
 
+@dataclass(eq=False, repr=False)
 class TrainedNeuMiss(RegressorMixin, BaseEstimator):
     """A NeuMiss network trained by gradients, by the authors' recipe or ours.
 
@@ -205,32 +206,18 @@ class TrainedNeuMiss(RegressorMixin, BaseEstimator):
     array([3.])
     """
 
-    def __init__(
-        self,
-        architecture: str = "2020",
-        depth: int | Sequence[int] = 3,
-        *,
-        residual: bool = False,
-        with_mask: bool = False,
-        solver: Solver = "neumann",
-        self_masking: bool = False,
-        likelihood_weight: float = 0.0,
-        recipe: str = "ours",
-        max_epochs: int | None = None,
-        validation_fraction: float = 0.2,
-        random_state: int = 0,
-    ) -> None:
-        self.architecture = architecture
-        self.depth = depth
-        self.residual = residual
-        self.with_mask = with_mask
-        self.solver = solver
-        self.self_masking = self_masking
-        self.likelihood_weight = likelihood_weight
-        self.recipe = recipe
-        self.max_epochs = max_epochs
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
+    architecture: str = "2020"
+    depth: int | Sequence[int] = 3
+    _: KW_ONLY
+    residual: bool = False
+    with_mask: bool = False
+    solver: Solver = "neumann"
+    self_masking: bool = False
+    likelihood_weight: float = 0.0
+    recipe: str = "ours"
+    max_epochs: int | None = None
+    validation_fraction: float = 0.2
+    random_state: int = 0
 
     @task_threads()
     def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> "TrainedNeuMiss":
