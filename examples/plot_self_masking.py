@@ -27,7 +27,7 @@ for missingness in ("mar", "self-masking-probit"):
     print(f"{missingness}: mean {filled[missingness].mean():.2f}")
 
 # %%
-# Nothing in the table says which of the two is right: both fit the observed values.
+# Nothing in the table shows which of the two is right: both fit the observed values.
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 bins = np.linspace(12, 28, 40)
 ax.hist(truth[:, 1], bins, color="lightgrey", label="truth")

@@ -38,7 +38,7 @@ print(incomplete.isna().mean().round(2))
 # ``halfseen compare --target`` cross-validates what can be done about missing values. Here these are: boosted
 # trees that use incomplete rows as they are; linear models on column means with missingness indicators, after
 # imputation, and averaged over several imputations; and NeuMiss, a network for incomplete rows. Then three in
-# ten of the known values of the test rows are removed as well. The sentences below the table say which is
+# ten of the known values of the test rows are removed as well. The sentences below the table state which is
 # best, whether imputing helps, and which differences may be chance.
 methods = "boosting,constant+linear,gaussian+linear,multiple+linear,neumiss"
 command = ["compare", str(train), "--target", "body_mass_g", "--methods", methods]
@@ -64,5 +64,5 @@ plt.scatter(truth, predicted["prediction"], c=n_missing, cmap="viridis")
 plt.axline((4000, 4000), slope=1, color="grey", linewidth=1)
 plt.xlabel("true weight, g")
 plt.ylabel("predicted weight, g")
-plt.colorbar(label="missing inputs beside the bill depth")
+plt.colorbar(label="missing inputs other than the bill depth")
 plt.show()

@@ -53,9 +53,7 @@ class DiagonalImputer(BaseImputer):
     array([1.5, 2.5, 2. ])
     """
 
-    max_epochs: int = (
-        300  # the fields are the parameters: __init__ only stores them, as scikit-learn requires
-    )
+    max_epochs: int = 300  # fields are parameters: __init__ only stores them, as scikit-learn requires
     learning_rate: float = 0.05
     add_indicator: bool = False
     schema: Any = None

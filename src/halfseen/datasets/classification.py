@@ -29,8 +29,8 @@ class GaussianClassificationProblem(Problem):
     therefore :math:`P(y = 1 \mid x_o, m) = \mathrm{E}[g(s) \mid x_o, m]`, the best prediction of a
     `GaussianProblem` with link g and no noise: with mean t and variance v of the score it is :math:`\Phi(t /
     \sqrt{1 + v})` for a probit link if values are missing (completely) at random or by Gaussian self-masking,
-    and likewise exact for a logistic one. Under probit self-masking it is found by importance sampling. To
-    put the expected score into the link, :math:`g(t)`, is too sure of itself.
+    and likewise exact for a logistic one. Under probit self-masking it is found by importance sampling. The
+    link at the expected score, :math:`g(t)`, is overconfident.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class DataSetError(ValueError):
-    """A data set is unknown, not at hand, or not the file that it should be."""
+    """Raised if a data set is unknown, is not available, or is not the expected file."""
 
 
 @dataclass(frozen=True)

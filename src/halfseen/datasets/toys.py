@@ -32,8 +32,8 @@ class CorrelatedGaussian(ImputationProblem):
     .. math:: \mathrm{E}[x_1 \mid x_2, x_1 > 0] = \rho x_2 + \sigma \frac{\varphi(\alpha)}{\Phi(\alpha)},
               \qquad \sigma = \sqrt{1 - \rho^2}, \quad \alpha = \rho x_2 / \sigma
 
-    A method that believes in missing at random fills in :math:`\rho x_2` at best: root mean square error
-    0.600 at :math:`\rho = 0.8`, where 0.459 is possible.
+    A method that assumes missing at random imputes :math:`\rho x_2` at best, with a root mean squared error
+    of 0.600 at :math:`\rho = 0.8`, where 0.459 is possible.
 
     Parameters
     ----------

@@ -179,7 +179,7 @@ class Gaussian:
         distance = without_overflow((completed @ self.precision).mul_(completed).sum(dim=1))
         n_observed = batch.observed.sum(dim=1).to(batch.x.dtype)
         log_prob = -0.5 * (n_observed * log(2 * pi) + log_dets[:-1] + distance)
-        completed = torch.where(batch.observed, batch.x, completed.add_(self.loc))
+        completed = torch.where(batch.observed, batch.x, completed + self.loc)
         return Statistics(completed, covariance, log_prob)
 
     def _centred(self, batch: Incomplete) -> Tensor:
@@ -217,11 +217,12 @@ class Gaussian:
             if add is not None and measured is not None:
                 add(bucket, measured)
         solved = solved[..., :-1, :-1]
-        residual -= solved
+        completed = residual.clone() if residual.requires_grad else residual  # gradients need what was solved
+        completed -= solved
         rows = by_observed[:-1].nonzero().squeeze(1)
         if len(rows):
-            residual[..., rows, :] = solved[..., rows, :] @ self.covariance
-        return residual
+            completed[..., rows, :] = solved[..., rows, :] @ self.covariance
+        return completed
 
 
 def _invert(bucket: Bucket, matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -103,10 +103,10 @@ def _distinct(observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _words(observed: Tensor) -> Tensor:
-    """Returns the rows as bits of whole numbers (W, N), 64 features in each."""
+    """Returns the rows as bits of whole numbers (W, N), 64 features in each; at least one number."""
     packed = np.packbits(observed.numpy(), axis=1)
-    missing = -packed.shape[1] % 8
-    whole = np.pad(packed, ((0, 0), (0, missing))).view(np.int64)
+    n_bytes = 8 * max(1, -(-packed.shape[1] // 8))
+    whole = np.pad(packed, ((0, 0), (0, n_bytes - packed.shape[1]))).view(np.int64)
     return torch.from_numpy(np.ascontiguousarray(whole.T))
 
 

@@ -62,6 +62,15 @@ class WithClasses:
         """The classes, sorted."""
         return Classes.from_plain(self._plain_classes).labels
 
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Returns the most probable class of each row of `X`."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the probability of each class for each row of `X`, in the order of ``classes_``."""
+        raise NotImplementedError
+
 
 def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:
     """Returns class codes (N) and the classes; raises unless there are at least two and none is missing."""

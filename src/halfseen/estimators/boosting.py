@@ -252,11 +252,6 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
 
     _saved = (*_Boosting._saved, "_plain_classes")
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Returns the most probable class of each row."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(axis=1)]
-
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         logs: npt.NDArray[np.float64] = np.exp(self.predict_log_proba(X))

@@ -82,11 +82,6 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     _: KW_ONLY
     noise: float = 0.15
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Returns the most probable class of each row."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(axis=1)]
-
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         check_is_fitted(self)

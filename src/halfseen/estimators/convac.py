@@ -150,11 +150,6 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         )
         return self
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Returns the most probable class of each image."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(axis=1)]
-
     @task_threads()
     @torch.no_grad()
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:

@@ -147,11 +147,6 @@ class NeuMissClassifier(WithClasses, ClassifierMixin, NeuMissBase):
         """The divisor of the linear scores, chosen on held-out rows."""
         return self.model_.calibration.temperature
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Returns the most probable class of each row."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(axis=1)]
-
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         probabilities: npt.NDArray[np.float64] = self._predict(X)[0].softmax(dim=1).numpy()

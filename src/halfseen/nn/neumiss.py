@@ -223,7 +223,7 @@ class NeuMissPredictor(nn.Module):
     .. math:: f(x_o, m) = g(h(x_o, m))
 
     where :math:`h` is a `NeuMissBlock` (one matrix shared by all steps) or `NeuMissLayers` (a matrix for each
-    step) and :math:`g` is linear, or a network with hidden layers beside a linear path.
+    step) and :math:`g` is linear, or a network with hidden layers and a linear path.
 
     Parameters
     ----------
