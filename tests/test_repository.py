@@ -118,24 +118,13 @@ LONGEST_FUNCTION = 57
 SOURCES = [path for folder in ("src", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
 
 
-def stores_parameter(statement):
-    """Return whether a statement is ``self.name = name``."""
-    match statement:
-        case ast.Assign(targets=[ast.Attribute(value=ast.Name("self"), attr=name)], value=ast.Name(stored)):
-            return name == stored
-    return False
-
-
 def count_code_lines(function):
-    """Count the lines of a function without its docstring, and without statements ``self.name = name``.
-
-    The latter only store the parameters of a constructor, as scikit-learn requires.
-    """
-    documented = ast.get_docstring(function) is not None
-    left_out = [function.body[0]] if documented else []
-    left_out += [line for line in function.body if stores_parameter(line)]
+    """Count the lines of a function without its docstring."""
     n_lines = function.end_lineno - function.lineno + 1
-    return n_lines - sum(line.end_lineno - line.lineno + 1 for line in left_out)
+    if ast.get_docstring(function) is None:
+        return n_lines
+    docstring = function.body[0]
+    return n_lines - (docstring.end_lineno - docstring.lineno + 1)
 
 
 def find_functions(node):
@@ -163,8 +152,8 @@ def test_no_function_is_longer_than_the_limit(modules):
     assert not too_long, f"functions have at most {LONGEST_FUNCTION} lines of code: {too_long}"
 
 
-def test_lines_of_docstrings_and_stored_parameters_are_not_counted():
-    lines = ["def f(self, a):", '    """Do.', "", "    More.", '    """', "    self.a = a", "    self.b = a"]
+def test_lines_of_docstrings_are_not_counted():
+    lines = ["def f(a):", '    """Do.', "", "    More.", '    """', "    return a"]
     (function,) = ast.parse("\n".join(lines)).body
     assert count_code_lines(function) == 2
 

@@ -5,6 +5,7 @@ It shows the interface of the family: `fit` takes a frame with the columns user,
 """
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import narwhals as nw
@@ -20,6 +21,7 @@ from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.model_file import Saveable
 
 
+@dataclass(eq=False, repr=False)
 class RatingMeans(Saveable, BaseEstimator):
     r"""Predicts a rating by the mean of its item, shrunk towards the mean of all ratings.
 
@@ -44,9 +46,9 @@ class RatingMeans(Saveable, BaseEstimator):
 
     _saved: ClassVar[tuple[str, ...]] = ("items_",)
 
-    def __init__(self, shrinkage: float = 5.0, *, random_state: Any = None) -> None:
-        self.shrinkage = shrinkage
-        self.random_state = random_state
+    shrinkage: float = 5.0
+    _: KW_ONLY
+    random_state: Any = None
 
     @all_or_nothing
     def fit(self, ratings: Any, y: Any = None) -> "RatingMeans":

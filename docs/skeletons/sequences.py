@@ -5,6 +5,7 @@ and the one training loop, targets, a model file, and a row of its family in tes
 """
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,6 +67,7 @@ class MaskedRecurrence(nn.Module):
         return state @ self.output + self.output_bias
 
 
+@dataclass(eq=False, repr=False)
 class RecurrentClassifier(ClassifierMixin, Saveable, BaseEstimator):
     """Classifies sequences by a small recurrent network.
 
@@ -91,10 +93,10 @@ class RecurrentClassifier(ClassifierMixin, Saveable, BaseEstimator):
 
     _saved: ClassVar[tuple[str, ...]] = ("_plain_classes",)
 
-    def __init__(self, width: int = 16, *, max_epochs: int = 50, random_state: Any = None) -> None:
-        self.width = width
-        self.max_epochs = max_epochs
-        self.random_state = random_state
+    width: int = 16
+    _: KW_ONLY
+    max_epochs: int = 50
+    random_state: Any = None
 
     @all_or_nothing
     @task_threads()
