@@ -205,7 +205,7 @@ def test_tensors_that_are_no_margin_are_refused():
         Margin.from_state(state | {"settings": state["settings"][:3]})
     settings = state["settings"].clone()
     settings[0] = 99
-    with pytest.raises(ValueError, match="unknown link: 99"):
+    with pytest.raises(ValueError, match="unknown link function: 99"):
         Margin.from_state(state | {"settings": settings})
 
 

@@ -20,6 +20,7 @@ from halfseen.data.schema import Column
 
 MAX_INDICATORS = 30  # per column; the most frequent levels have one each, the rest share one
 MIN_COUNT = 5  # a level seen fewer times has no indicator of its own
+CELLS_AT_ONCE = 2**21  # whose scores are computed together
 PROBABILITY_FLOOR = 1e-6  # a linear model may give a level a negative share
 
 MarginChoice = Callable[[Column, Floats], Margin | None]
@@ -159,17 +160,19 @@ class FeatureMap:
         bent = [i for i, margin in enumerate(margins) if margin is not None]
         if not bent:
             return self, batch
-        observed = batch.observed[:, bent]
-        scores = torch.where(observed, codes.x[:, [self.numeric[i] for i in bent]], 0.0).T.contiguous()
-        for row, i in enumerate(bent):
-            margin = margins[i]
-            assert margin is not None
-            scores[row] = margin.forward(scores[row])
-        scored = Incomplete(scores.T.contiguous(), observed)
-        scaler = Standardizer.fit(scored)
         x, loc, scale = batch.x.clone(), self.scaler.loc.clone(), self.scaler.scale.clone()
-        x[:, bent] = scaler.forward(scored.filled())
-        loc[bent], scale[bent] = scaler.loc, scaler.scale
+        at_once = max(1, CELLS_AT_ONCE // max(1, len(codes)))
+        for some in (bent[start : start + at_once] for start in range(0, len(bent), at_once)):
+            observed = batch.observed[:, some]
+            scores = torch.where(observed, codes.x[:, [self.numeric[i] for i in some]], 0.0).T.contiguous()
+            for row, i in enumerate(some):
+                margin = margins[i]
+                assert margin is not None
+                scores[row] = margin.forward(scores[row])
+            scored = Incomplete(scores.T.contiguous(), observed)
+            scaler = Standardizer.fit(scored)
+            x[:, some] = scaler.forward(scored.filled())
+            loc[some], scale[some] = scaler.loc, scaler.scale
         features = replace(self, margins=tuple(margins), scaler=Standardizer(loc, scale))
         return features, Incomplete(x, batch.observed)
 

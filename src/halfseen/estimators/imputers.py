@@ -23,6 +23,7 @@ from halfseen.training.progress import EMProgress
 from halfseen.vocabulary import Missingness
 
 MARGINS = ("auto", "gaussian")
+SELF_MASKED_COPIES = 3  # times the memory of a row without a mask model: sites, and moments without them
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -163,6 +164,10 @@ class GaussianImputer(BaseImputer):
     @property
     def _knows_limits(self) -> bool:
         return self.margins == "auto" and self.missingness == Missingness.MAR
+
+    @property
+    def _width(self) -> int:
+        return super()._width * (1 if self.missingness == Missingness.MAR else SELF_MASKED_COPIES)
 
     def _fit_model(self, codes: Incomplete) -> TabularGaussian:
         check_whole("n_posterior_draws", self.n_posterior_draws, 0)

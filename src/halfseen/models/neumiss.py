@@ -22,6 +22,7 @@ from halfseen.nn.normal_scores import NormalScores
 
 LARGEST_INPUT = 6.0  # inputs of networks are clipped at this many standard deviations from the mean
 COPIES = 24  # numbers for each feature of a row that are there while it is conditioned on
+LAYER_COPIES = 8  # numbers for each unit of a layer that are there while networks answer
 NETWORK = "network."
 
 
@@ -135,9 +136,11 @@ class Correction:
 
     @torch.no_grad()
     def __call__(self, head: HeadInputs) -> Tensor:
-        """Returns the mean output (N, T) of the networks."""
-        mean: Tensor = self.network(self.inputs(head)).mean(dim=0).double()
-        return mean
+        """Returns the mean output (N, T) of the networks, computed for some rows at a time."""
+        n_networks, _, width = self.network.weights[0].shape
+        size = max(1, memory_budget() // (2 * 4 * LAYER_COPIES * n_networks * width))
+        inputs = (with_normal_scores(part, self.scores) for part in head.inputs.split(size))
+        return torch.cat([self.network(part).mean(dim=0).double() for part in inputs])
 
 
 def with_normal_scores(inputs: Tensor, scores: NormalScores) -> Tensor:

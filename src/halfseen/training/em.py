@@ -17,6 +17,7 @@ from halfseen.training.ascent import AscentSettings, ascend, squared_step
 from halfseen.training.em_factors import allowed_ranks, choose_rank, fit_low_rank
 from halfseen.training.time_limit import is_over, seconds_left, time_limit
 
+PAIRWISE_ROWS = 32_768  # whose moments are computed together
 COPIES = 12  # arrays of the size of the rows that a step keeps alive at its peak
 WARM_UP_ROWS = 4000  # a start from this many rows is within a few iterations of the fit to all
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -198,11 +199,16 @@ def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Ge
 
 def pairwise_gaussian(batch: Incomplete, ridge: float) -> Gaussian:
     """Returns means and pairwise-complete covariances, made positive definite by an eigenvalue floor."""
-    seen = batch.observed.to(batch.x.dtype)
-    loc = batch.filled().sum(dim=0) / seen.sum(dim=0).clamp(min=1)
-    centred = torch.where(batch.observed, batch.x - loc, 0.0)
     eye = torch.eye(batch.n_features, dtype=batch.x.dtype)
-    scatter, counts = centred.T @ centred, seen.T @ seen
+    parts = [*batch.chunks(PAIRWISE_ROWS)] or [batch]
+    n_observed = batch.observed.sum(dim=0).clamp(min=1)
+    loc = torch.stack([part.filled().sum(dim=0) for part in parts]).sum(dim=0) / n_observed
+    scatter, counts = torch.zeros_like(eye), torch.zeros_like(eye)
+    for part in parts:
+        seen = part.observed.to(batch.x.dtype)
+        centred = (part.x - loc).masked_fill_(~part.observed, 0.0)
+        scatter += centred.T @ centred
+        counts += seen.T @ seen
     values, vectors = torch.linalg.eigh((scatter + ridge * eye) / (counts + max(ridge, 1e-12)))
     floor = max(EIGENVALUE_FLOOR * values.mean().item(), 1e-12)
     return Gaussian(loc, (vectors * values.clamp(min=floor)) @ vectors.T)
