@@ -321,10 +321,13 @@ class FeatureMap:
         return replace(self, margins=margins if any(margins) else ())
 
     def _indicate(self, codes: Incomplete) -> Incomplete:
-        numbers = codes.filled()[:, list(self.numeric)]
+        shown = codes.observed[:, list(self.numeric)]
+        numbers = codes.x[:, list(self.numeric)].masked_fill_(~shown, 0.0)
         for i, margin in self.bent():
             numbers[:, i] = margin.forward(numbers[:, i].contiguous())
-        x, observed = [numbers], [codes.observed[:, list(self.numeric)]]
+        if not self.blocks:
+            return Incomplete(numbers, shown)
+        x, observed = [numbers], [shown]
         for block in self.blocks:
             seen = codes.observed[:, block.column]
             groups = torch.arange(block.stop - block.start)

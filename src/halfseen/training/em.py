@@ -18,7 +18,7 @@ from halfseen.training.em_factors import allowed_ranks, choose_rank, fit_low_ran
 from halfseen.training.time_limit import is_over, seconds_left, time_limit
 
 PAIRWISE_ROWS = 32_768  # whose moments are computed together
-COPIES = 12  # arrays of the size of the rows that a step keeps alive at its peak
+COPIES = 20  # arrays of the size of the rows that a step keeps alive at its peak, with those of buckets
 WARM_UP_ROWS = 4000  # a start from this many rows is within a few iterations of the fit to all
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DEFAULT_RIDGE = 1.0
