@@ -31,8 +31,8 @@ hide 53% of the pixels on average; the comparisons there go beyond it. The weigh
 learning rate and the shifts were chosen by short trainings that were scored on 1,000 test images. The
 greatest rate at which training leaves out pixels was compared with the default on held-out training images,
 without a clear difference after short trainings; it covers the rates of the test up to 95%. The number of
-epochs follows from the time. The results of the scale "small" that are stored are older than these numbers:
-2,000 test images under all masks, five epochs of the circuit with pixels left out at rates up to 90%, and
+epochs follows from the time. Of the results of the scale "small" that are stored, those of models other than
+the circuit, neighbours and the network that knows all masks are older: 2,000 test images under all masks and
 two epochs of all networks.
 """
 
