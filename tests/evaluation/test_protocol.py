@@ -313,5 +313,5 @@ def test_wrong_settings_are_refused(numbers, settings, message):
 def test_an_object_that_is_not_an_imputer_fails_with_a_message(numbers):
     comparison = compare(numbers, {"text": "mean"}, mechanism=MCAR(rate=0.3), n_repeats=1)
     assert comparison.errors("text") == {
-        "ValueError: An imputer must have the methods fit and transform; str has not.": 1
+        "ValueError: An imputer must have the methods fit and transform; str does not.": 1
     }
