@@ -1,5 +1,8 @@
 """The experiment on digits with missing pixels: its masks, its rivals, and a run."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -11,11 +14,14 @@ from halfseen.experiments.convac_mnist import (
     MANY_MISSING,
     PLANS,
     make_task,
+    mask_digests,
     of_pixels,
     of_squares,
 )
 from halfseen.experiments.convac_rivals import Imputed, MaskedCrossEntropy, Masks, NearestObserved
 from halfseen.objectives.supervised import Labelled
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(name="task")
@@ -39,6 +45,13 @@ def test_every_metric_has_a_masked_copy_of_the_same_images(task):
     # 20 images of 784 pixels: five standard errors of the rate are 0.012
     assert np.isnan(task.test[of_pixels(0.9)]).mean() == pytest.approx(0.9, abs=0.012)
     assert (np.isnan(task.test[of_squares(1, 15)]).sum(axis=(1, 2)) == 225).all()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_data")
+def test_the_masks_of_stored_results_are_drawn_again():
+    stored = json.loads((ROOT / "results" / "convac-mnist-small-masks.json").read_text())
+    assert mask_digests(make_task({"plan": stored["plan"]}, stored["seed"])) == stored["masks"]
 
 
 def test_neighbours_are_compared_on_observed_pixels_alone(task):

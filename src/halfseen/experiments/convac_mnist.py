@@ -1,9 +1,9 @@
 """Digits of which pixels or squares are missing, classified by models that are trained once.
 
 The protocol is that of figures 3 and 4 of the paper on MNIST: each pixel is missing with a probability, or
-one to three squares are. The images of the test and their masks are drawn once by the seed. Every model is
-trained once on complete images and told at test time which pixels are missing; none is told how they go
-missing.
+one to three squares are. The images of the test and their masks are drawn once by the seed (digests are in
+results/convac-mnist-small-masks.json). Every model is trained once on complete images and told at test time
+which pixels are missing; none is told how they go missing.
 
 The circuit leaves out pixels and squares of 4 x 4 pixels in training and integrates them out, as the paper's
 code does, so that patterns like these are not new to it. "complete images only" is the same circuit without
@@ -36,6 +36,7 @@ the circuit, neighbours and the network that knows all masks are older: 2,000 te
 two epochs of all networks.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -159,6 +160,12 @@ def make_task(setting: Setting, seed: int) -> Task:
         digits["y_test"][test].astype(np.int64),
     )
     return Task(plan, digits["x_train"][train].astype(np.float64), train_digits, tests, test_digits)
+
+
+def mask_digests(task: Task) -> dict[str, str]:
+    """Returns a digest of each mask of the test, by which runs can be compared without storing the masks."""
+    bits = {name: np.packbits(np.isnan(images)).tobytes() for name, images in task.test.items()}
+    return {name: hashlib.sha256(packed).hexdigest()[:16] for name, packed in bits.items()}
 
 
 @dataclass(frozen=True)
