@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
@@ -145,8 +146,11 @@ def test_what_is_written_is_read_again(numbers, decimal, group, before, after):
         for number, text in zip(numbers, spelt, strict=True)
     ]
     column = parse(cells, ";")
-    assert column.typed.to_pylist() == pytest.approx(numbers)
-    written = format_cells(column.typed, column.style).to_pylist()
+    values = column.typed
+    if column.placeholders is not None:  # such as -9 twice among numbers that are not negative
+        values = pc.coalesce(column.placeholders, values)
+    assert values.to_pylist() == pytest.approx(numbers)
+    written = format_cells(values, column.style).to_pylist()
     signless = [number == 0 for number in numbers]
     assert [new.lstrip("-") for new in written] == [old.lstrip("-") for old in cells] or any(signless)
 

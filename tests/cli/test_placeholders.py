@@ -1,6 +1,7 @@
 """Numbers such as 999 that stand for something else: written again, seen by no model, also in new files."""
 
 import json
+from datetime import date
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -92,7 +93,7 @@ def test_declared_placeholders_must_be_numbers(source, tmp_path, capsys):
 
 
 def test_other_columns_have_no_placeholders():
-    assert find_placeholders("x", pa.array(["a", None]), ColumnRules()) == (None, None)
+    assert find_placeholders("x", pa.array(["a", None]), ColumnRules()) == (None, [])
 
 
 def test_notes_that_are_alike_are_shown_thrice(tmp_path):
@@ -102,3 +103,21 @@ def test_notes_that_are_alike_are_shown_thrice(tmp_path):
     notes = read_table(str(tmp_path / "in.csv")).notes
     assert [note[:11] for note in notes[:3]] == ["column 'q0'", "column 'q1'", "column 'q2'"]
     assert notes[3:] == ("the same applies to 5 columns: 'q3', 'q4', 'q5', 'q6' and 'q7'",)
+
+
+def test_first_days_are_named_beside_placeholders():
+    days = pa.array(
+        [date(2020, 1, k) for k in range(1, 29)] + [date(9999, 12, 31)] * 2 + [date(1900, 1, 1)] * 2
+    )
+    held, (placeholders, first) = find_placeholders("when", days, ColumnRules())
+    assert held.true_count == 2
+    assert "2 cells contain '9999-12-31'" in placeholders
+    assert "2 cells contain 1900-01-01" in first
+
+
+def test_notes_of_typed_files_are_summarised_too(tmp_path):
+    columns = {name: [1, 2, 3, 4, 5, 98, 98] for name in "abcdefgh"}
+    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
+    notes = read_table(str(tmp_path / "in.parquet")).notes
+    assert len(notes) == 4
+    assert notes[-1] == "the same applies to 5 columns: 'd', 'e', 'f', 'g' and 'h'"

@@ -1,8 +1,7 @@
 """What becomes of a column: numbers, dates or text, the format of its cells, and the notes for the user."""
 
-import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +22,9 @@ from halfseen.cli.dates import ORDER_WORDS, Dates
 from halfseen.cli.distinct import Mask, all_match, any_match
 from halfseen.cli.drafts import Decision, Draft, Outcome
 from halfseen.cli.limits import replace_limits
+from halfseen.cli.notes import shorten_notes
 from halfseen.cli.numbers import Marks, Numbers, number_format, plain_texts, split_numbers
 from halfseen.cli.placeholders import find_placeholders, split_placeholders
-from halfseen.diagnosis.wording import names_words, plural
 
 MOSTLY, MOSTLY_CELLS = 0.9, 10
 """The share and number of cells that must be numbers or dates for the others to be called exceptions."""
@@ -36,7 +35,6 @@ HALF = 0.5
 _FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5
 _SAMPLE = 500
 _SHOWN = 5
-_SHOWN_ALIKE = 3
 _THREE_DECIMALS = r"^[+-]?(?:\d{1,3}|[1-9]\d{0,2}\.\d{3})$"
 _UNMODELLED = {"kind": "text", "fill": False}
 
@@ -53,23 +51,7 @@ def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
         notes.append(
             f"column {shown} contains {form}" if len(names) == 1 else f"columns {shown} contain {form}"
         )
-    return notes + _shorten({name: outcome.notes for name, outcome in outcomes.items()})
-
-
-def _shorten(notes: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the notes of all columns, those that are alike but for names, numbers and cells only thrice."""
-    alike: dict[str, list[tuple[str, str]]] = {}
-    for name, some in notes.items():
-        for note in some:
-            text = note.replace(repr(name), "").replace(name, "")
-            alike.setdefault(re.sub(r"'[^']*'|[-\d.,]+", "", text), []).append((name, note))
-    shown: list[str] = []
-    for group in alike.values():
-        shown.extend(note for _, note in group[:_SHOWN_ALIKE])
-        if others := [name for name, _ in group[_SHOWN_ALIKE:]]:
-            names = names_words([repr(name) for name in others], 12)
-            shown.append(f"the same applies to {plural(len(others), 'column')}: {names}")
-    return shown
+    return notes + shorten_notes((name, note) for name, one in outcomes.items() for note in one.notes)
 
 
 def finish(draft: Draft, decision: Decision) -> Outcome:
@@ -139,8 +121,8 @@ def _suspect(draft: Draft, outcome: Outcome) -> Outcome:
     """Add what a user should look at: numbers, dates and words that may mean missing, levels spelt twice."""
     notes: list[str | None] = []
     if outcome.style.kind in ("integer", "float", "date", "timestamp"):
-        held, note = find_placeholders(draft.name, outcome.typed, draft.rules, draft.cells)
-        notes = [note]
+        held, found = find_placeholders(draft.name, outcome.typed, draft.rules, draft.cells)
+        notes = [*found]
         if held is not None:
             typed, placeholders = split_placeholders(outcome.typed, held)
             kept = held if outcome.kept is None else pc.or_(held, outcome.kept)

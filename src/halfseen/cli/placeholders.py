@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from halfseen.cli.cells import kind_of
 from halfseen.cli.codes import find_date_codes, find_number_codes, say_counts, suspect_dates
+from halfseen.cli.notes import shorten_notes
 from halfseen.cli.rules import ColumnRules, Rules
 
 _SHOWN = 5
@@ -19,10 +20,10 @@ def find_placeholders(
     values: pa.Array | pa.ChunkedArray,
     rules: ColumnRules,
     texts: pa.Array | None = None,
-) -> tuple[pa.Array | pa.ChunkedArray | None, str | None]:
-    """Return which cells of a column hold placeholders, if any, and a sentence for the user.
+) -> tuple[pa.Array | pa.ChunkedArray | None, list[str]]:
+    """Return which cells of a column hold placeholders, if any, and sentences for the user.
 
-    The sentence may also be about values that are not certain to be placeholders, which remain values.
+    A sentence may also be about values that are not certain to be placeholders, which remain values.
 
     Parameters
     ----------
@@ -40,21 +41,21 @@ def find_placeholders(
         return _find_numbers(name, values, rules)
     if kind in ("date", "timestamp"):
         return _find_dates(name, values, texts)
-    return None, None
+    return None, []
 
 
 def hide_placeholders(table: pa.Table, rules: Rules) -> tuple[pa.Table, dict[str, pa.Array], list[str]]:
     """Return a table without placeholders, these by column (null elsewhere), and sentences for the user."""
     found: dict[str, pa.Array] = {}
-    notes = []
+    notes: list[tuple[str, str]] = []
     for place, field in enumerate(table.schema):
         column = table.column(place)
-        held, note = find_placeholders(field.name, column, rules.of(field.name))
-        notes.extend([] if note is None else [note])
+        held, found_notes = find_placeholders(field.name, column, rules.of(field.name))
+        notes.extend((field.name, note) for note in found_notes)
         if held is not None:
             shown, found[field.name] = split_placeholders(column, held)
             table = table.set_column(place, field.with_nullable(True), shown)
-    return table, found, notes
+    return table, found, shorten_notes(notes)
 
 
 def split_placeholders(values: Any, held: Any) -> tuple[Any, pa.Array]:
@@ -66,27 +67,27 @@ def split_placeholders(values: Any, held: Any) -> tuple[Any, pa.Array]:
     )
 
 
-def _find_numbers(name: str, values: Any, rules: ColumnRules) -> tuple[Any, str | None]:
+def _find_numbers(name: str, values: Any, rules: ColumnRules) -> tuple[Any, list[str]]:
     if rules.placeholders is not None:
         held = _is_one_of(values, rules.placeholders)
         count = pc.sum(held).as_py() or 0
         if not count:
-            return None, None
+            return None, []
         shown = ", ".join(f"{value:g}" for value in rules.placeholders)
-        return held, (
+        return held, [
             f"column {name!r}: {count:,} {'cell contains' if count == 1 else 'cells contain'} a placeholder "
             f"({shown}): kept and not used by the model"
-        )
+        ]
     codes = find_number_codes(values)
     if codes is None:
-        return None, None
+        return None, []
     options = " ".join(f"--null {shlex.quote(f'{name}={value:g}')}" for value in codes.counts)
     if not codes.certain:
-        return None, f"{codes.describe(name)}; if this means missing, use {options}"
-    return _is_one_of(values, codes.counts), (
+        return None, [f"{codes.describe(name)}; if this means missing, use {options}"]
+    return _is_one_of(values, codes.counts), [
         f"{codes.describe(name)}: kept and not used by the model; {options} makes them missing, and "
         '"placeholder": [] in the schema makes them ordinary values'
-    )
+    ]
 
 
 def _is_one_of(values: Any, numbers: Any) -> Any:
@@ -94,14 +95,17 @@ def _is_one_of(values: Any, numbers: Any) -> Any:
     return pc.is_in(values.cast(pa.float64(), safe=False), value_set=numbers)
 
 
-def _find_dates(name: str, values: Any, texts: pa.Array | None) -> tuple[Any, str | None]:
+def _find_dates(name: str, values: Any, texts: pa.Array | None) -> tuple[Any, list[str]]:
     held = find_date_codes(values)
+    suspected = suspect_dates(name, values.filter(pc.invert(held)))
+    others = [] if suspected is None else [suspected]
     if not pc.any(held).as_py():
-        return None, suspect_dates(name, values)
+        return None, others
     written = values.cast(pa.date32(), safe=False) if texts is None else texts
     counts = Counter(map(str, written.filter(held).to_pylist())).most_common(_SHOWN)
     text = say_counts([(repr(word), count) for word, count in counts])
-    return held, (
+    note = (
         f"column {name!r}: {text}, far from the other dates: kept and not used by the model; "
         f"--null {shlex.quote(f'{name}={counts[0][0]}')} makes them missing"
     )
+    return held, [note, *others]
