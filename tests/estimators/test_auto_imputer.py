@@ -84,7 +84,7 @@ def test_a_column_that_is_mostly_missing_is_scored_on_at_most_a_third_of_its_cel
     X[rng.random(300) < 0.7, 2] = np.nan
     imputer = AutoImputer(candidates=["mean", "gaussian"], random_state=0).fit(X)
     codes = Incomplete.from_array(X)
-    task = _race_task.make_task(imputer._modelled, codes, lambda part: part.filled(0.0), 0)
+    task = next(_race_task.make_tasks(imputer._modelled, codes, lambda part: part.filled(0.0), 0))
     n_hidden, n_known = task.hidden.sum(dim=0), codes.observed.sum(dim=0)
     assert 10 <= n_hidden[2] <= n_known[2] // 3
     assert not (task.hidden & ~codes.observed).any()
@@ -195,7 +195,7 @@ def hold_race(seconds, **costs):
     """Returns what happened, and the candidates, whose costs are (fit, answer of a row) in seconds."""
     gaussian = GaussianImputer().fit(correlated(200))
     codes = Incomplete.from_array(correlated(200))
-    task = _race_task.make_task(gaussian.schema_.columns, codes, lambda part: part.filled(), seed=0)
+    task = next(_race_task.make_tasks(gaussian.schema_.columns, codes, lambda part: part.filled(), seed=0))
     clock = Clock()
     slow = {name: Slow(gaussian.model_, clock, *cost) for name, cost in costs.items()}
     fits = {name: one.fit for name, one in slow.items()}
@@ -279,7 +279,7 @@ def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
     imputers = [MeanImputer().fit(frame), GaussianImputer().fit(frame)]
     models = [imputer.model_ for imputer in imputers]
     codes, columns = imputers[0]._read(frame, reset=False).codes, imputers[0]._modelled
-    task = _race_task.make_task(columns, codes, models[1].point, seed=0)
+    task = next(_race_task.make_tasks(columns, codes, models[1].point, seed=0))
     fits = {"mean": lambda shown: imputers[0], "gaussian": lambda shown: imputers[1]}
     race = _race.run(task, fits, TimeBudget(60.0), dict.fromkeys(fits, 10))
     weights = np.tile([[0.4], [0.6]], len(columns))
@@ -322,26 +322,22 @@ def test_hidden_cells_are_observed_ones_and_leave_something_in_each_row_and_colu
     X = correlated(200)
     codes = Incomplete.from_array(X)
     columns = GaussianImputer().fit(X).schema_.columns
-    task = _race_task.make_task(columns, codes, lambda part: part.filled(), seed=0)
+    task = next(_race_task.make_tasks(columns, codes, lambda part: part.filled(), seed=0))
     assert not (task.hidden & ~codes.observed).any()
     assert 0.1 < float(task.hidden.double().sum() / codes.observed.sum()) < 0.35
     several = codes.observed.sum(dim=1) > 1
     assert (task.shown.observed.sum(dim=1)[several] > 0).all()
-    again = _race_task.make_task(columns, codes, lambda part: part.filled(), seed=0)
+    again = next(_race_task.make_tasks(columns, codes, lambda part: part.filled(), seed=0))
     assert torch.equal(task.hidden, again.hidden)
 
 
 def test_small_tables_hide_other_cells_again_and_their_predictions_are_joined():
     codes = Incomplete.from_array(correlated(200))
     gaussian = GaussianImputer().fit(correlated(200))
-    tasks = [_race_task.make_task(gaussian.schema_.columns, codes, lambda part: part.filled(), seed=0)]
-    races = []
-    for n_masks in (1, 2, 3):
-        fits = {"gaussian": lambda shown: gaussian}
-        races.append(_race.run(tasks[-1], fits, TimeBudget(60.0), {"gaussian": 3}))
-        following = _race_task.make_next_task(tasks, lambda part: part.filled(), seed=0)
-        assert (following is None) == (n_masks == 3)
-        tasks += [following] if following is not None else []
+    tasks = list(_race_task.make_tasks(gaussian.schema_.columns, codes, lambda part: part.filled(), seed=0))
+    assert len(tasks) == 3
+    fits = {"gaussian": lambda shown: gaussian}
+    races = [_race.run(task, fits, TimeBudget(60.0), {"gaussian": 3}) for task in tasks]
     assert torch.stack([task.hidden for task in tasks]).sum(dim=0).max() == 1  # no cell twice
     n_cells = [len(answers.truth) for answers in _race.collect(tasks[0], races[0])]
     assert races[0].join(races[1])

@@ -1,6 +1,6 @@
 """Rows of the user's own table in which known cells are hidden, for a race of imputers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,38 +52,41 @@ def race_rows(codes: Incomplete) -> int:
     return min(len(codes), MAX_RACE_ROWS, max(200, MAX_RACE_CELLS // codes.x.shape[1]))
 
 
-def make_task(
+def make_tasks(
     columns: Sequence[Column], codes: Incomplete, complete: Callable[[Incomplete], torch.Tensor], seed: int
-) -> RaceTask:
-    """Returns rows with hidden cells: half of them at random, half by the mechanism learned from the table.
+) -> Iterator[RaceTask]:
+    """Yields rows with hidden cells: half of them at random, half by the mechanism learned from the table.
 
-    `complete` returns completed codes, on which the mechanism is applied, if there is one.
+    The same rows follow with other cells hidden, as long as the masks before have hidden too few cells to
+    choose by. `complete` returns completed codes, to which the mechanism is applied, if there is one.
     """
     generator = torch_generator(seed)
     n_rows = race_rows(codes)
     if len(codes) > n_rows:
         codes = codes[torch.randperm(len(codes), generator=generator)[:n_rows].sort().values]
-    hidden, scored = _hide(codes, codes.observed, complete, generator, seed)
+    learned = None
+    if bool((~codes.observed).any()) and codes.x.shape[1] <= MAX_LEARNED_COLUMNS:
+        learned = Learned().fit(codes.to_array())
+
+    def remove(part: Incomplete, seed: int) -> torch.Tensor | None:
+        if learned is None:
+            return None
+        return ~torch.from_numpy(learned.sample(complete(part).numpy(), random_state=seed)) & part.observed
+
+    hidden, scored = _hide(codes, codes.observed, remove, generator, seed)
     half = torch.randint(2, (len(codes),), generator=generator).numpy()
-    return RaceTask(columns, codes, hidden, scored, half, np.arange(len(codes)))
-
-
-def make_next_task(
-    tasks: Sequence[RaceTask], complete: Callable[[Incomplete], torch.Tensor], seed: int
-) -> RaceTask | None:
-    """Returns the same rows with other cells hidden than in `tasks`; None if there are enough or too few.
-
-    Masks are repeated for small tables, of which one mask would hide too few cells to choose by.
-    """
-    first = tasks[0]
-    found = sum((task.hidden.sum(dim=0) for task in tasks), torch.zeros(1))
-    if len(tasks) >= MAX_MASKS or float(found.mean()) >= ENOUGH_CELLS:
-        return None
-    seed += len(tasks)
-    hidden_before = torch.stack([task.hidden for task in tasks]).any(dim=0)
-    free = first.codes.observed & ~hidden_before
-    hidden, scored = _hide(first.codes, free, complete, torch_generator(seed), seed)
-    return replace(first, hidden=hidden, scored=scored) if len(scored) else None
+    task = RaceTask(columns, codes, hidden, scored, half, np.arange(len(codes)))
+    yield task
+    hidden_before = hidden
+    for more in range(1, MAX_MASKS):
+        if float(hidden_before.sum(dim=0).double().mean()) >= ENOUGH_CELLS:
+            return
+        free = codes.observed & ~hidden_before
+        hidden, scored = _hide(codes, free, remove, torch_generator(seed + more), seed + more)
+        if not len(scored):
+            return
+        hidden_before = hidden_before | hidden
+        yield replace(task, hidden=hidden, scored=scored)
 
 
 def join_tasks(tasks: Sequence[RaceTask]) -> RaceTask:
@@ -104,20 +107,21 @@ def join_tasks(tasks: Sequence[RaceTask]) -> RaceTask:
 def _hide(
     codes: Incomplete,
     free: torch.Tensor,
-    complete: Callable[[Incomplete], torch.Tensor],
+    remove: Callable[[Incomplete, int], torch.Tensor | None],
     generator: torch.Generator,
     seed: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns hidden cells (N, C), all of them free ones, and the rows that have some."""
+    """Returns hidden cells (N, C), all of them free ones, and the rows that have some.
+
+    `remove` returns the observed cells of rows that a learned mechanism removes; None if there is none.
+    """
     n_scored = min(MAX_SCORED_ROWS, max(100, MAX_SCORED_CELLS // codes.x.shape[1]))
     scored = torch.randperm(len(codes), generator=generator)[:n_scored].sort().values
     part, unused = codes[scored], free[scored]
     priority = torch.rand(part.x.shape, generator=generator)
     wanted = (priority < HIDDEN_SHARE) & unused
-    if bool((~codes.observed).any()) and codes.x.shape[1] <= MAX_LEARNED_COLUMNS:
-        mechanism = Learned().fit(codes.to_array())
-        removed = ~torch.from_numpy(mechanism.sample(complete(part).numpy(), random_state=seed))
-        removed &= part.observed
+    removed = remove(part, seed)
+    if removed is not None:
         rate = float(removed.double().mean())
         kept = torch.rand(part.x.shape, generator=generator) < HIDDEN_SHARE / 2 / max(rate, 1e-12)
         wanted = ((priority < HIDDEN_SHARE / 2) & unused) | (removed & kept & unused)

@@ -207,15 +207,16 @@ class AutoImputer(BaseImputer):
 
         fits = {name: partial(self._fit_member, imputer) for name, imputer in candidates.items()}
         widths = {name: self._sized(imputer)._width for name, imputer in candidates.items()}
-        tasks = [_race_task.make_task(self._modelled, codes, complete, self.seed_)]
-        race = _race.run(tasks[0], fits, budget, widths)
+        tasks = _race_task.make_tasks(self._modelled, codes, complete, self.seed_)
+        run = [next(tasks)]
+        race = _race.run(run[0], fits, budget, widths)
         first = seconds - budget.left
-        while seconds - budget.left + first <= MASKS_SHARE * seconds:
-            task = _race_task.make_next_task(tasks, complete, self.seed_)
-            if task is None or not race.join(_race.run(task, fits, budget, widths)):
+        for task in tasks:
+            late = seconds - budget.left + first > MASKS_SHARE * seconds
+            if late or not race.join(_race.run(task, fits, budget, widths)):
                 break
-            tasks.append(task)
-        return _race_task.join_tasks(tasks), race
+            run.append(task)
+        return _race_task.join_tasks(run), race
 
     def _fit_chosen(
         self,
