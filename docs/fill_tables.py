@@ -18,7 +18,8 @@ The benchmark against other tools has tables of its own, of all scores:
     <!-- peers of results/peers-SCALE.json: MECHANISM; MECHANISM -->
     <!-- end of table -->
 
-and one of mean ranks over all tables and mechanisms, which begins with `ranks` in place of `peers`.
+one of mean ranks over all tables and mechanisms, which begins with `ranks` in place of `peers`, and one of
+distances to the best of the others for each table, which begins with `behind`.
 """
 
 import json
@@ -27,11 +28,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from peers_table import peers_tables, ranks_table
+from peers_table import behind_table, peers_tables, ranks_table
 
 ROOT = Path(__file__).parents[1]
+PEERS = {"peers": peers_tables, "ranks": ranks_table, "behind": behind_table}
 PLACE = re.compile(
-    r"(<!-- (table|scores|peers|ranks) of (results/[\w.-]+\.json): (.+?) -->\n).*?(<!-- end of table -->)",
+    r"(<!-- (table|scores|peers|ranks|behind) of (results/[\w.-]+\.json): (.+?) -->\n)"
+    r".*?(<!-- end of table -->)",
     re.DOTALL,
 )
 
@@ -43,10 +46,9 @@ def fill(page: str, root: Path = ROOT) -> str:
         start, form, file, named, stop = found.groups()
         results = json.loads((root / file).read_text(encoding="utf-8"))
         scores = [score.strip() for score in named.split(";")]
-        if form in ("peers", "ranks"):
+        if form in PEERS:
             chosen = [record for record in results["records"] if record["mechanism"] in scores]
-            write = peers_tables if form == "peers" else ranks_table
-            return start + write(results | {"records": chosen}) + "\n" + stop
+            return start + PEERS[form](results | {"records": chosen}) + "\n" + stop
         if form == "scores":
             tables = [_score_table(results, scores)]
         else:

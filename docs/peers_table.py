@@ -2,7 +2,8 @@
 
 A tool that failed on a task has no score there, so means over different tasks would flatter it. Scores are
 means over the tasks that every listed tool finished, and failures stand beside them. In ranks, a tool that
-failed is last.
+failed is last. In distances to the best of the others, means of a table are over all of its mechanisms, and a
+tool that failed at one of them is left out.
 """
 
 import math
@@ -19,6 +20,7 @@ SCORES = (
 RANKED = (("rmse", "RMSE", 1), ("crps", "CRPS", 1), ("accuracy", "accuracy", -1))  # 1: lower is better
 PARTS = (("train", "fitted rows"), ("test", "new rows"))
 NEAR = 0.02
+OWN = "AutoImputer"
 DASH = "\N{EN DASH}"
 
 
@@ -66,6 +68,48 @@ def _ranked(losses: Sequence[Sequence[float]], n_methods: int) -> list[str]:
     if not losses:
         return [DASH] * n_methods
     return [f"{r / len(losses):.1f} ({n / len(losses):.0%})" for r, n in zip(ranks, near, strict=True)]
+
+
+def behind_table(results: dict[str, Any]) -> str:
+    """Return, for each table, how far `AutoImputer` is behind the best of the others, which is named.
+
+    RMSE and CRPS are ratios. Accuracies are differences, with the standard error of the own accuracy.
+    """
+    records = results["records"]
+    columns = [(part, score, sign) for part, _ in PARTS for score, _, sign in RANKED]
+    heads = [f"{label}, {where}" for _, where in PARTS for _, label, _ in RANKED]
+    lines = [f"| behind the best other | {' | '.join(heads)} |", "|" + " --- |" * (len(heads) + 1)]
+    for table in dict.fromkeys(record["table"] for record in records):
+        some = [record for record in records if record["table"] == table]
+        lines.append(f"| {table} | {' | '.join(_behind(some, *column) for column in columns)} |")
+    return "\n".join(lines) + "\n\n" + _origin(results)
+
+
+def _behind(records: Sequence[dict[str, Any]], part: str, score: str, sign: int) -> str:
+    """Return the distance to the best other method over the mechanisms of one table; negative if ahead."""
+    n_mechanisms = len({record["mechanism"] for record in records})
+    found: dict[str, list[float]] = {}
+    for record in records:
+        value = record.get(part, {}).get(score)
+        if value is not None:
+            found.setdefault(record["method"], []).append(value)
+    means = {
+        name: sum(values) / n_mechanisms for name, values in found.items() if len(values) == n_mechanisms
+    }
+    others = {name: mean for name, mean in means.items() if name != OWN}
+    if OWN not in means or not others:
+        return DASH
+    best = min(others, key=lambda name: sign * others[name])
+    if sign > 0:
+        return f"{means[OWN] / others[best] - 1:+.1%} ({best})"
+    counts = [
+        record.get("cells", {}).get(part, {}).get("levels") for record in records if record["method"] == OWN
+    ]
+    error = ""
+    if all(counts):
+        variance = sum(p * (1 - p) / n for p, n in zip(found[OWN], counts, strict=True))
+        error = f" \N{PLUS-MINUS SIGN} {100 * math.sqrt(variance) / n_mechanisms:.1f}"
+    return f"{100 * (others[best] - means[OWN]):+.1f}{error} points ({best})"
 
 
 def _origin(results: dict[str, Any]) -> str:
