@@ -2,8 +2,8 @@
 An exported file with units, decimal commas and codes
 =====================================================
 
-Files that people export from spreadsheets and forms rarely are clean tables. The command ``halfseen impute``
-recognises common formats, fills what can be filled, and writes values in the formats of their columns.
+Files that are exported from spreadsheets and forms are rarely clean tables. The command ``halfseen impute``
+recognises common formats and writes imputed values in the format of their column.
 """
 
 # %%
@@ -28,10 +28,10 @@ folder = Path(tempfile.mkdtemp())
 print("\n".join(lines[:8]))
 
 # %%
-# One command reads, fills and writes it. ``--null`` names the code for unknown.
+# One command reads the file, imputes it and writes the result. ``--null`` gives the code for unknown values.
 command = ["impute", str(folder / "export.csv"), "-o", str(folder / "filled.csv"), "--null", "-99"]
 main([*command, "--method", "gaussian", "--report", str(folder / "report.html")])
 
 # %%
-# Filled values have the formats of their columns, and all other characters are as they were.
+# Imputed values have the formats of their columns; everything else in the file is unchanged.
 print("\n".join((folder / "filled.csv").read_text(encoding="utf-8").splitlines()[:8]))

@@ -2,7 +2,7 @@
 Digits with a missing half
 ==========================
 
-:class:`halfseen.MIWAEImputer` learns from incomplete images and draws what is missing, several times.
+:class:`halfseen.MIWAEImputer` learns from incomplete images and draws several plausible completions.
 """
 
 # %%
@@ -23,7 +23,7 @@ imputer = halfseen.MIWAEImputer(
 imputer.fit(seen)
 
 # %%
-# Each line shows an image, what was seen of it, and three draws.
+# Each row shows an image, its observed part, and three draws.
 draws = np.asarray(imputer.sample(seen[:8:2], n_draws=3))
 fig, axes = plt.subplots(4, 5, figsize=(5, 4), layout="constrained")
 for row in range(4):

@@ -2,8 +2,8 @@
 Standard errors that account for missing values
 ===============================================
 
-Values of one column are removed from the penguins. A regression on a single completed table is too
-confident; pooled over twenty completed tables, its standard errors include what is not known.
+Values of one column are removed from the table of penguins. The standard errors of a regression on a single
+completed table are too small. Pooled over twenty completed tables, they account for the missing values.
 """
 
 # %%
@@ -18,7 +18,7 @@ incomplete = penguins.copy()
 incomplete.loc[rng.random(len(penguins)) < 0.4, "flipper_length_mm"] = np.nan
 
 # %%
-# Twenty proper draws and Rubin's rules.
+# Complete the table by twenty proper draws, and pool the regressions by Rubin's rules.
 formula = "body_mass_g ~ flipper_length_mm + C(sex)"
 tables = halfseen.multiple_imputation(incomplete, n_draws=20, random_state=0)
 pooled = halfseen.pool(formula, tables)
@@ -31,5 +31,5 @@ import statsmodels.formula.api as smf
 print(smf.ols(formula, penguins).fit().summary().tables[1])
 
 # %%
-# Observed and imputed values of the column.
+# Compare the observed and imputed values of the column.
 halfseen.plot_imputed(incomplete, tables)

@@ -2,12 +2,12 @@
 Missing inputs in a network of your own
 =======================================
 
-:class:`halfseen.SparsityNormalizer` is a transformer for networks that read zeros where values are missing:
-it reduces the drift of predictions with the number of known inputs.
+If missing inputs of a network are set to zero, its predictions depend on the number of known inputs.
+:class:`halfseen.SparsityNormalizer` is a transformer that reduces this dependence.
 """
 
 # %%
-# The target is the mean of twenty inputs, of which a varying part is missing.
+# The target is the mean of twenty inputs. The share of missing inputs varies between rows.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.impute import SimpleImputer
@@ -27,7 +27,7 @@ zeros = make_pipeline(SimpleImputer(strategy="constant", fill_value=0.0), networ
 normalised = make_pipeline(MinMaxScaler(), halfseen.SparsityNormalizer(), network).fit(X, y)
 
 # %%
-# The mean prediction should not depend on how many inputs are shown.
+# The mean prediction should not depend on how many inputs the model receives.
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 for name, model in (("zeros", zeros), ("normalised", normalised)):
     curve = halfseen.vsp_curve(model, X, n_draws=5)

@@ -7,7 +7,7 @@ A table of ratings is almost empty: most users have rated few items.
 """
 
 # %%
-# Two groups of users like two groups of items; four in ten pairs are rated.
+# There are two groups of users, each of which likes one of two groups of items. Four in ten pairs are rated.
 import numpy as np
 import pandas as pd
 
@@ -29,9 +29,9 @@ test = ratings[held_out]
 predicted = recommender.predict(test["user"], test["item"])
 error = np.sqrt(np.mean((predicted - test["rating"]) ** 2))
 baseline = np.sqrt(np.mean((ratings[~held_out]["rating"].mean() - test["rating"]) ** 2))
-print(f"RMSE {error:.2f}, of the mean {baseline:.2f}")
+print(f"RMSE {error:.2f}; RMSE of predicting the mean {baseline:.2f}")
 
 # %%
-# What should a user of the first group see, and somebody new who liked items 0 and 2?
+# Recommend items to a user of the first group, and to a new user who likes the items 0 and 2.
 print(recommender.recommend(4, k=5))
 print(recommender.recommend_new([0, 1, 2], [5, 1, 5], k=5))

@@ -2,14 +2,13 @@
 Should I impute at all?
 =======================
 
-To predict a column from an incomplete table, missing values need not be filled in first. This example asks on
-the table itself whether imputing helps, fits a predictor, and applies it to new rows that lack a column.
+To predict a column from an incomplete table, it is not necessary to impute the missing values first. This
+example measures whether imputing helps, fits a predictor, and applies it to new rows that lack a column.
 """
 
-# %%
-# A quarter of the measurements of the penguins is removed, and of heavy birds the flipper is missing more
-# often. The birds are divided at random into those for training and new ones, whose file lacks the weight,
-# which is to be predicted, and the depth of the bill.
+# %% A quarter of the measurements of the penguins is removed; flipper lengths of heavy birds are missing
+# more often. The birds are divided at random into training rows and new rows. The file of new rows lacks the
+# weight, which is to be predicted, and the depth of the bill.
 import tempfile
 from pathlib import Path
 
@@ -34,19 +33,19 @@ incomplete[~is_new].to_csv(train, index=False)
 incomplete[is_new].drop(columns=["body_mass_g", "bill_depth_mm"]).to_csv(new, index=False)
 print(incomplete.isna().mean().round(2))
 
-# %%
-# ``halfseen compare --target`` cross-validates what can be done about missing values. Here these are: boosted
-# trees that use incomplete rows as they are; linear models on column means with missingness indicators, after
-# imputation, and averaged over several imputations; and NeuMiss, a network for incomplete rows. Then three in
-# ten of the known values of the test rows are removed as well. The sentences below the table state which is
-# best, whether imputing helps, and which differences may be chance.
+# %% ``halfseen compare --target`` cross-validates several ways to predict from incomplete rows. Here they
+# are: boosted trees, which accept missing values; linear models after imputing column means with missingness
+# indicators, after Gaussian imputation, and averaged over several imputations; and NeuMiss, a network for
+# incomplete rows. The comparison is repeated after three in ten known values of the test rows are removed.
+# The sentences below the table state which method is best, whether imputing helps, and which differences may
+# be due to chance.
 methods = "boosting,constant+linear,gaussian+linear,multiple+linear,neumiss"
 command = ["compare", str(train), "--target", "body_mass_g", "--methods", methods]
 main([*command, "--folds", "3", "--rates", "0.3"])
 
 # %%
-# A predictor that takes incomplete rows is fitted and saved in one command, and applied in another. The depth
-# of the bill counts as missing in every new row; a note says so, and that missingness differs from training.
+# A predictor for incomplete rows is fitted and saved by one command, and applied by another. The depth of the
+# bill is treated as missing in every new row; notes state this, and that missingness differs from training.
 main(["fit", str(train), "--target", "body_mass_g", "--method", "neumiss", "--save-model", str(model)])
 report = folder / "report.html"
 main(["predict", str(model), str(new), "-o", str(folder / "predicted.csv"), "--report", str(report)])
