@@ -6,7 +6,8 @@ To predict a column from an incomplete table, it is not necessary to impute the 
 example measures whether imputing helps, fits a predictor, and applies it to new rows that lack a column.
 """
 
-# %% A quarter of the measurements of the penguins is removed; flipper lengths of heavy birds are missing
+# %%
+# A quarter of the measurements of the penguins is removed; flipper lengths of heavy birds are missing
 # more often. The birds are divided at random into training rows and new rows. The file of new rows lacks the
 # weight, which is to be predicted, and the depth of the bill.
 import tempfile
@@ -33,7 +34,8 @@ incomplete[~is_new].to_csv(train, index=False)
 incomplete[is_new].drop(columns=["body_mass_g", "bill_depth_mm"]).to_csv(new, index=False)
 print(incomplete.isna().mean().round(2))
 
-# %% ``halfseen compare --target`` cross-validates several ways to predict from incomplete rows. Here they
+# %%
+# ``halfseen compare --target`` cross-validates several ways to predict from incomplete rows. Here they
 # are: boosted trees, which accept missing values; linear models after imputing column means with missingness
 # indicators, after Gaussian imputation, and averaged over several imputations; and NeuMiss, a network for
 # incomplete rows. The comparison is repeated after three in ten known values of the test rows are removed.
