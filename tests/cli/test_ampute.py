@@ -65,7 +65,7 @@ def test_every_mechanism_removes_the_given_fraction_and_keeps_the_text_of_the_re
     wanted = 0.4 * np.ones(2) if mechanism != "dropout" else np.array([0.0, 0.4])
     assert np.all(np.abs(hidden / 2000 - wanted) <= 4 * np.sqrt(wanted * (1 - wanted) / 2000))
     words = [line.split()[0] for line in err.splitlines()]
-    assert words[:2] == ["read", "hidden"]
+    assert words[:2] == ["read", "removed"]
     assert words[-2:] == ["wrote", "done"]
     assert f"x: {hidden[0] / 2000:.1%} hidden, {wanted[0]:.1%} expected" in err
 

@@ -74,8 +74,8 @@ def test_columns_may_be_reordered_dropped_or_new(call, model, tmp_path):
     (tmp_path / "new.csv").write_text("who;code;amount;day\nann;02;1.500,00;01/03/2020\nbob;01;;02/03/2020\n")
     code, _, err = call("impute", "new.csv", "--model", model, "-o", "filled.csv", "--report", "r.html")
     assert code == 0, err
-    assert "columns 'twice' and 'answer' are not in new.csv: counted as missing in every row" in err
-    assert "column 'who': not known to the model and passed through unchanged" in err
+    assert "columns 'twice' and 'answer' are not in new.csv: treated as missing in every row" in err
+    assert "column 'who': not known to the model, copied to the output unchanged" in err
     assert "missingness differs from training: answer 100% missing (0% in training)" in err
     rows = read_rows(tmp_path / "filled.csv")
     assert rows[0] == ["who", "code", "amount", "day", "twice", "answer"]

@@ -160,7 +160,9 @@ def test_the_drift_of_a_saved_model_is_described(run, models, tmp_path):
     table = models / "t.csv"
     code, out, _ = run("describe", table, "--model", models / "r.halfseen", "--report", "r.html")
     assert code == 0
-    assert "The model (GaussianRegressor, the prediction)\n  The predictions do not drift" in out
+    assert (
+        "The model (GaussianRegressor, the prediction)\n  The mean prediction does not clearly depend" in out
+    )
     assert "GaussianRegressor: mean of the prediction" in (tmp_path / "r.html").read_text(encoding="utf-8")
     code, out, _ = run("describe", table, "--model", models / "c.halfseen", "--class", "low", "--json", "-q")
     assert code == 0
@@ -202,7 +204,7 @@ def test_a_column_of_the_model_that_the_table_lacks_counts_as_missing(run, model
     table.to_csv(tmp_path / "short.csv", index=False)
     code, out, err = run("describe", "short.csv", "--model", models / "r.halfseen", "--json")
     assert code == 0, err
-    assert "column 'b' is not in short.csv: counted as missing in every row" in err
+    assert "column 'b' is not in short.csv: treated as missing in every row" in err
     expected = halfseen.vsp_curve(
         halfseen.load(models / "r.halfseen"), table.assign(b=np.nan)[["a", "b", "c"]], random_state=0
     )

@@ -187,8 +187,8 @@ def test_codes_of_surveys_are_named(tmp_path, capsys):
 def test_errors_of_spreadsheets_are_missing_however_frequent(tmp_path, capsys):
     rows = [f"{k / 4},b\n" if k % 3 == 0 else "#DIV/0!,#REF!\n" for k in range(N)]
     lines, said = impute(tmp_path, "ratio,word\n" + "".join(rows), capsys)
-    assert "column 'ratio': 26 cells contain '#DIV/0!', taken as missing" in said
-    assert "column 'word': 26 cells contain '#REF!', taken as missing" in said
+    assert "column 'ratio': 26 cells contain '#DIV/0!', read as missing" in said
+    assert "column 'word': 26 cells contain '#REF!', read as missing" in said
     assert not any("#DIV" in line for line in lines)
 
 

@@ -53,8 +53,8 @@ def test_a_regressor_is_fitted_saved_and_applied(call, training, tmp_path):
         "3 rows were predicted"
     )
     assert "Median width of the 80% interval" in page
-    assert "column 'kind' is not in new.csv: counted as missing in every row" in err
-    assert "column 'who': not known to the model and passed through unchanged" in err
+    assert "column 'kind' is not in new.csv: treated as missing in every row" in err
+    assert "column 'who': not known to the model, copied to the output unchanged" in err
     rows = read_rows(tmp_path / "out.csv")
     assert list(rows[0]) == [
         "who",

@@ -203,7 +203,9 @@ def test_the_best_method_and_those_tied_with_it_come_first():
         ("best", True, False), ("near", False, True), ("far", False, False),
     ]  # fmt: skip
     assert say_best(comparison).startswith("best predicts best: log-loss 0.450 (95% interval ")
-    assert "Statistically tied with it is near: such differences are noise" in say_best(comparison)
+    assert "Statistically tied with it is near: their differences may be due to chance" in say_best(
+        comparison
+    )
     assert say_best(make_comparison({"a": [0.1, 0.12, 0.11], "b": [0.5, 0.52, 0.51]})).endswith(
         "All other methods are clearly worse."
     )

@@ -46,7 +46,9 @@ def test_a_sum_of_inputs_has_the_slope_of_its_mean(X):
 def test_a_mean_of_inputs_does_not_drift_and_is_steadier_with_more_inputs(X):
     curve = vsp_curve(average, X, n_draws=100, n_levels=5)
     assert not curve.drifts
-    assert curve.sentence.startswith("The predictions do not drift with the number of known values")
+    assert curve.sentence.startswith(
+        "The mean prediction does not clearly depend on the number of known values"
+    )
     assert (np.diff(curve.spreads) < 0).all()
     assert curve.spreads[-1] == pytest.approx(0, abs=1e-12)
 

@@ -192,7 +192,7 @@ def test_a_browser_finds_nothing_to_complain_of(tmp_path, page):
 def test_the_drift_of_a_model_is_one_sentence_and_a_picture(page, summary):
     words = words_of(page)
     assert "The mean prediction rises when more values of the same rows become known" in words
-    assert "with 10% of the known values shown the mean prediction is 1, with all of them 5" in words
+    assert "with 10% of the known values, the mean prediction is 1, with all of them 5" in words
     assert f"SomeRegressor: mean of the probability of {HOSTILE}" in words
     assert page.count('class="curve"') == 1
     assert 'class="curve"' not in render_diagnosis(summary | {"model": None})

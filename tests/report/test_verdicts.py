@@ -67,10 +67,13 @@ def test_each_column_with_missing_values_has_a_verdict(summary):
         "b": "poor", "a": "good", "e": "good", "c": "left", "f": "unchecked",
     }  # fmt: skip
     assert found["a"]["why"] == (
-        "Typical error 0.30 standard deviations, against 1.00 for the mean (40 hidden known values)."
+        "Typical error 0.30 standard deviations, compared with 1.00 for the mean (40 hidden known values)."
     )
     assert found["b"]["label"] == "barely better than the most frequent level: better left empty"
-    assert found["b"]["why"] == "60% right, against 58% for the most frequent level (40 hidden known values)."
+    assert (
+        found["b"]["why"]
+        == "60% correct, compared with 58% for the most frequent level (40 hidden known values)."
+    )
     assert found["c"]["why"] == "Has no observed value."
     assert "90% interval is 1.00 standard deviations wide" in found["e"]["why"]
     assert found["e"]["why"].endswith("3 values left empty: does not apply.")
@@ -89,7 +92,7 @@ def test_the_first_lines_state_what_was_missing_how_well_it_is_imputed_and_what_
     assert lines[2].startswith(
         "Do not rely on the filled values of b. The 90% intervals are too narrow: they contained 70%"
     )
-    assert "because of what they are" in lines[2]
+    assert "because of their own size" in lines[2]
 
 
 def test_intervals_that_cover_are_not_blamed(summary):

@@ -107,13 +107,13 @@ def _without_text(file: TableFile, table: pa.Table) -> TableFile:
 
 
 def _show_shares(file: TableFile, holed: TableFile, mechanism: Any, reporter: Reporter) -> None:
-    reporter.show("hidden", f"{holed.n_missing - file.n_missing:,} cells of {_count(file):,}")
+    reporter.show("removed", f"{holed.n_missing - file.n_missing:,} cells of {_count(file):,}")
     for j in np.sort(mechanism.columns_)[:_SHOWN_COLUMNS].tolist():
         before, after = file.table.column(j), holed.table.column(j)
         there = len(before) - before.null_count
         share = (after.null_count - before.null_count) / max(1, there)
         name = file.table.column_names[j]
-        reporter.show("", f"{name}: {share:.1%} hidden, {mechanism.expected_rate_[j]:.1%} expected")
+        reporter.show("", f"{name}: {share:.1%} removed, {mechanism.expected_rate_[j]:.1%} expected")
     if len(mechanism.columns_) > _SHOWN_COLUMNS:
         reporter.show("", f"and {len(mechanism.columns_) - _SHOWN_COLUMNS} more columns")
 

@@ -121,7 +121,7 @@ def fit_command(
     reading: options.ReadingOptions,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit a predictor of one column to a table with missing values, and save it; nothing is imputed first.
+    """Fit a predictor of one column to a table with missing values, without imputing them, and save it.
 
     Rows without a target are left out. `halfseen predict` applies the saved predictor to new files.
     """
@@ -169,9 +169,10 @@ def predict_command(
     output_format: options.OutputFormat = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict the rows of a table by a saved predictor: all columns, and after them the predictions.
+    """Apply a saved predictor to a table, and write all its columns followed by the predictions.
 
-    A column of the training table that is not there counts as missing; other columns are passed through.
+    A column that is absent from the table but was used in training is treated as missing in every row.
+    Columns that were not used in training are copied unchanged.
     """
     from halfseen.cli.predict import PredictRequest, predict
 
@@ -224,8 +225,8 @@ def compare_command(
 ) -> None:
     """Compare imputers on known values that are removed from the table; failed runs are counted.
 
-    With --target, predictors of this column are compared by cross-validation: on the incomplete table, with
-    constants and missingness indicators, and after imputation.
+    With --target, predictors of this column are compared by cross-validation: predictors that accept missing
+    values, and predictors that are fitted after imputing constants or the values of a model.
     """
     command, reporter = context.obj or "", Reporter(quiet=quiet)
     if given.target is None:
@@ -276,8 +277,9 @@ def ampute_command(
 ) -> None:
     """Remove values from a table by a chosen mechanism; all other values are returned unchanged.
 
-    The rate holds in every column: intercepts and thresholds are solved on the table itself. Values that are
-    missing already stay missing and do not count. A removed value of a csv file becomes an empty cell.
+    The rate applies to each column: intercepts and thresholds are chosen so that the table itself meets it.
+    Values that are already missing stay missing and do not count. In a csv file, a removed value becomes an
+    empty cell.
     """
     from halfseen.cli.ampute import AmputeRequest, ampute
 
@@ -322,7 +324,7 @@ def recommend_command(
     source_format: options.SourceFormat = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Recommend items to a user, by the ratings of all users; print them with their predicted ratings."""
+    """Recommend items to a user, based on the ratings of all users, and print their predicted ratings."""
     from halfseen.cli.recommend import RecommendRequest, recommend
 
     reading = {"delimiter": delimiter, "encoding": encoding, "format": source_format}
@@ -341,7 +343,7 @@ def datasets_command(
         typer.Option(metavar="DIR", help="The folder of the files; HALFSEEN_DATA by default."),
     ] = None,
 ) -> None:
-    """List the public data sets that halfseen knows, or show one."""
+    """List the public data sets that halfseen can load, or describe one of them."""
     from halfseen.cli.datasets import show_datasets
 
     show_datasets(name, data_home)
@@ -354,7 +356,9 @@ def reproduce_command(
     ] = None,
     scale: Annotated[
         options.ExperimentScale,
-        typer.Option(help="smoke: a quick check; small: an answer on a laptop; paper: the paper's protocol."),
+        typer.Option(
+            help="smoke: a quick check; small: can run on a laptop; paper: the protocol of the paper."
+        ),
     ] = options.ExperimentScale.smoke,
     output: Annotated[
         str,
@@ -366,7 +370,7 @@ def reproduce_command(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the results.")] = False,
 ) -> None:
-    """Reproduce a paper's experiment and print its numbers beside ours."""
+    """Reproduce the experiment of a paper, and print the published numbers next to the new ones."""
     from halfseen.cli.reproduce import reproduce
 
     n_failed = reproduce(name, scale.value, output, fresh, Reporter(quiet=quiet))

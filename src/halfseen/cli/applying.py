@@ -109,7 +109,7 @@ def read_new_rows(
     file, dropped = with_dropped_columns(file, model, reporter)
     if extra:
         what = "column" if len(extra) == 1 else "columns"
-        reporter.note(f"{what} {_quoted(extra)}: not known to the model and passed through unchanged")
+        reporter.note(f"{what} {_quoted(extra)}: not known to the model, copied to the output unchanged")
     inputs = file.table.select(names)
     for column in model.schema_:
         _note_unknown_levels(column, inputs[column.name], reporter)
@@ -142,7 +142,7 @@ def with_dropped_columns(
         )
     if dropped:
         subject = f"column {dropped[0]!r} is" if len(dropped) == 1 else f"columns {_quoted(dropped)} are"
-        reporter.note(f"{subject} not in {file.source}: counted as missing in every row")
+        reporter.note(f"{subject} not in {file.source}: treated as missing in every row")
     columns = {column.name: column for column in model.schema_}
     return _with_missing(file, [columns[name] for name in dropped]), dropped
 

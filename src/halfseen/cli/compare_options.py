@@ -16,9 +16,7 @@ class CompareOptions:
 
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN", help="Compare predictors of this column instead: is imputation worthwhile?"
-        ),
+        typer.Option(metavar="COLUMN", help="Compare predictors of this column instead of imputers."),
     ] = None
     methods: Annotated[
         str | None,
@@ -40,7 +38,10 @@ class CompareOptions:
     budget: Annotated[float, typer.Option(help="With --target: the time limit in seconds.")] = 300.0
     rate: Annotated[float, typer.Option(help="The fraction of known values to remove, with mcar.")] = 0.2
     mechanism: Annotated[
-        str, typer.Option(help="mcar: completely at random; learned: like the table's own missing values.")
+        str,
+        typer.Option(
+            help="mcar: remove values completely at random; learned: imitate the table's own missing values."
+        ),
     ] = "mcar"
     repeats: Annotated[
         int, typer.Option(min=1, help="The number of repetitions, each with new splits and removed values.")

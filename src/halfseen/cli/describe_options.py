@@ -18,19 +18,23 @@ class DescribeOptions:
     ] = None
     against: Annotated[
         str | None,
-        typer.Option(metavar="OTHER", help="Compare the missingness with this table, the reference."),
+        typer.Option(
+            metavar="OTHER", help="A reference table, whose missingness is compared with that of IN."
+        ),
     ] = None
     model: Annotated[
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="A saved predictor: report whether predictions drift with the number of known values.",
+            help="A saved predictor: report whether its predictions depend on the number of known values.",
         ),
     ] = None
     label: Annotated[
         str | None,
         typer.Option(
-            "--class", metavar="LABEL", help="With --model: the class whose probability is followed."
+            "--class",
+            metavar="LABEL",
+            help="With --model: the class whose predicted probability is examined.",
         ),
     ] = None
     sensitivity: Annotated[

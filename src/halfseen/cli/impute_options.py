@@ -8,12 +8,12 @@ from halfseen.cli.methods import Method, missingness_help
 from halfseen.vocabulary import Missingness
 
 Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")
+    str | None, typer.Option("--output", "-o", metavar="OUT", help="The file to write; - is standard output.")
 ]
 ImputationMethod = Annotated[
     Method,
     typer.Option(
-        help="The imputation model; auto chooses on the table (gaussian, if --missingness is given)."
+        help="The imputation method; auto chooses among several (gaussian, if --missingness is given)."
     ),
 ]
 MaxSeconds = Annotated[
@@ -47,7 +47,7 @@ Checkpoint = Annotated[
     str | None,
     typer.Option(
         metavar="FOLDER",
-        help="Keep the state of training here, so that the same command resumes after an interruption.",
+        help="Store the state of training here, so that the same command can resume after an interruption.",
     ),
 ]
 InPlace = Annotated[

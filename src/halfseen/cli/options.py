@@ -90,7 +90,7 @@ Source = Annotated[
     ),
 ]
 Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - is standard output.")
+    str, typer.Option("--output", "-o", metavar="OUT", help="The file to write; - is standard output.")
 ]
 Report = Annotated[str | None, typer.Option(metavar="R.html", help="Write a self-contained HTML report.")]
 TaskOption = Annotated[

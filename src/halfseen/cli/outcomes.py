@@ -92,7 +92,7 @@ def _note_missing(name: str, words: Sequence[tuple[str, int]]) -> tuple[str, ...
     if not words:
         return ()
     text = say_counts([(repr(word), count) for word, count in words])
-    return (f"column {name!r}: {text}, taken as missing",)
+    return (f"column {name!r}: {text}, read as missing",)
 
 
 def _text(draft: Draft, note: str | None = None, settings: dict[str, Any] | None = None) -> Outcome:

@@ -33,7 +33,7 @@ class Preamble:
     def note(self) -> str:
         """Return the note for the user."""
         lines = "the line above it is" if self.n_lines == 1 else f"the {self.n_lines} lines above it are"
-        return f"the table begins in line {self.n_lines + 1}; {lines} not read, and kept in a csv"
+        return f"the table begins in line {self.n_lines + 1}; {lines} copied to a csv output, but not read"
 
     def written(self, delimiter: str) -> str:
         """Return the lines for an output with this delimiter, which no line may contradict."""

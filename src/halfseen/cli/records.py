@@ -83,8 +83,8 @@ def _note(what: str, rows: np.ndarray, every: Lines, text: pa.Table) -> str:
     numbers = [f"{every.line_of(int(row), text):,}" for row in rows[:_SHOWN]]
     more = f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
     if len(rows) == 1:
-        return f"line {numbers[0]} {what}: it is not read, and kept in a csv"
-    return f"lines {', '.join(numbers)}{more} {_PLURAL[what]}: they are not read, and kept in a csv"
+        return f"line {numbers[0]} {what}: copied to a csv output, but not read"
+    return f"lines {', '.join(numbers)}{more} {_PLURAL[what]}: copied to a csv output, but not read"
 
 
 def _find_others(text: pa.Table, header: Sequence[str], keep_empty: bool) -> Iterator[tuple[str, Mask]]:

@@ -73,7 +73,8 @@ def _pattern_lines(patterns: PatternTable) -> Iterable[str]:
         yield f"and {n_rarer:,} rarer ones; {patterns.n_single:,} of all patterns have one row only"
     if len(patterns.columns) > 1:
         nesting = patterns.monotonicity
-        fit = "yes" if nesting.monotone else f"no, {share_words(nesting.share)} of the rows fit an order"
+        share = share_words(nesting.share)
+        fit = "yes" if nesting.monotone else f"no; the best order of columns fits {share} of the rows"
         yield f"monotone: {fit}"
 
 

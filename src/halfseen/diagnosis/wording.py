@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LIMITS = (
     "Whether missingness depends on the missing values themselves (MNAR), or only on observed values (MAR), "
-    "cannot be tested from these data alone: the values that would decide are missing.",
+    "cannot be tested from these data alone, because the values that such a test would need are missing.",
     "No evidence against MCAR is not evidence for it. With few rows or few missing values, tests have little "
     "power.",
     "With many rows, tests detect differences too small to matter. Read effect sizes before p-values.",
@@ -186,12 +186,13 @@ def _read_pairs(diagnosis: "Diagnosis") -> Iterable[str]:
         clear = [pair for pair in some if pair.p_adjusted < ALPHA]
         distinct = diagnosis.distinct_pairs(about)
         if clear:
+            verb = "is" if len(clear) == 1 else "are"
             strongest = ""
             if distinct:
                 strongest = f" The strongest: {pair_words(distinct[0])}; {effect_words(distinct[0])}."
             yield (
                 f"Whether a value is missing is associated with {words} of other columns: {len(clear):,} of "
-                f"{plural(len(some), 'pair')} of columns are significant (5% level, Holm's correction)."
+                f"{plural(len(some), 'pair')} of columns {verb} significant (5% level, Holm's correction)."
                 f"{strongest}"
             )
         elif some:

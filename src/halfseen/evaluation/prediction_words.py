@@ -32,7 +32,7 @@ def say_best(comparison: PredictionComparison) -> str:
     if tied:
         shown = ", ".join(tied[:_SHOWN]) + (f" and {len(tied) - _SHOWN} more" if len(tied) > _SHOWN else "")
         verb = "is" if len(tied) == 1 else "are"
-        return f"{words}. Statistically tied with it {verb} {shown}: such differences are noise."
+        return f"{words}. Statistically tied with it {verb} {shown}: their differences may be due to chance."
     return f"{words}."
 
 

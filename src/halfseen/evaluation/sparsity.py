@@ -66,14 +66,14 @@ class VSPCurve:
         """A summary of the curve in one sentence, for readers who do not know the model."""
         first, last = self.means[0], self.means[-1]
         numbers = (
-            f"with {self.shares[0]:.0%} of the known values shown the mean prediction is {first:.3g}, "
+            f"with {self.shares[0]:.0%} of the known values, the mean prediction is {first:.3g}, "
             f"with all of them {last:.3g}"
         )
         if not self.drifts:
-            return f"The predictions do not drift with the number of known values: {numbers}."
+            return f"The mean prediction does not clearly depend on the number of known values: {numbers}."
         way = "rises" if self.slope > 0 else "falls"
         return (
-            f"The mean prediction {way} when more values of the same rows become known, whatever they are: "
+            f"The mean prediction {way} when more values of the same rows become known, whatever their size: "
             f"{numbers}; this drift is {self.index:.0%} of a standard deviation."
         )
 

@@ -12,8 +12,8 @@ LABELS = {
     "poor": "hardly better than {baseline}: better left empty",
 }
 NOTICE = (
-    "The hidden values were known ones: if the values that are really missing differ from these in ways that "
-    "the table does not show, no method is as good as it looks here."
+    "The hidden values were known values. If the values that are really missing differ from them in ways "
+    "that the table does not show, the methods are less accurate than they appear here."
 )
 
 Summary = dict[str, Any]

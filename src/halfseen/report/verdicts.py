@@ -1,4 +1,4 @@
-"""The first lines of a page: what was missing, how well it is filled, and what not to trust."""
+"""The summary of a report: what was missing, how well it is imputed, and what is unreliable."""
 
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
@@ -8,7 +8,7 @@ from halfseen.diagnosis.wording import names_words, plural
 from halfseen.report import svg
 
 GOOD_SKILL, SOME_SKILL = 0.5, 0.1
-"""From these parts of the error of the mean that are gone, a column is filled well, or roughly."""
+"""Relative reductions of the mean's error from which a column counts as filled well, or roughly."""
 
 NARROW = 0.05
 """Intervals are called too narrow if their coverage falls short of their level by more than this."""
@@ -21,8 +21,8 @@ LABELS = {
     "left": "not filled",
 }
 NOTICE = (
-    "Nothing in a table shows whether values are missing because of what they are, as when high incomes are "
-    "withheld."
+    "The table cannot show whether values are missing because of their own size, as when high incomes are "
+    "not reported."
 )
 
 Summary = dict[str, Any]
@@ -46,11 +46,11 @@ def judge_check(check: Mapping[str, Any], labels: Mapping[str, str] = LABELS) ->
     baseline = baseline_words(check["measure"])
     if check["measure"] == "error":
         evidence = (
-            f"Typical error {check['value']:.2f} standard deviations, against {check['baseline']:.2f} for "
-            f"{baseline}"
+            f"Typical error {check['value']:.2f} standard deviations, compared with "
+            f"{check['baseline']:.2f} for {baseline}"
         )
     else:
-        evidence = f"{check['value']:.0%} right, against {check['baseline']:.0%} for {baseline}"
+        evidence = f"{check['value']:.0%} correct, compared with {check['baseline']:.0%} for {baseline}"
     return {
         "verdict": verdict,
         "label": labels[verdict].format(baseline=baseline),
