@@ -67,7 +67,7 @@ def test_every_mechanism_removes_the_given_fraction_and_keeps_the_text_of_the_re
     words = [line.split()[0] for line in err.splitlines()]
     assert words[:2] == ["read", "removed"]
     assert words[-2:] == ["wrote", "done"]
-    assert f"x: {hidden[0] / 2000:.1%} hidden, {wanted[0]:.1%} expected" in err
+    assert f"x: {hidden[0] / 2000:.1%} removed, {wanted[0]:.1%} expected" in err
 
 
 def test_all_mechanisms_are_offered():
