@@ -52,11 +52,11 @@ def sensitivity(
     n_candidates: int = N_CANDIDATES,
     random_state: Any = 0,
 ) -> Sensitivity:
-    r"""Repeats an analysis as if missing values differed from what MAR implies, and finds the tipping point.
+    r"""Repeats an analysis under departures from MAR, and finds the tipping point.
 
-    At each value :math:`\delta` of the sensitivity parameter, imputed values of the chosen columns are moved,
-    all completed tables are analysed, and the results are pooled by Rubin's rules. At :math:`\delta = 0`
-    values are missing at random.
+    For each value :math:`\delta` of the sensitivity parameter, the imputed values of the chosen columns are
+    shifted or tilted, all completed tables are analysed, and the results are pooled by Rubin's rules. With
+    :math:`\delta = 0`, values are missing at random.
 
     Parameters
     ----------

@@ -47,10 +47,10 @@ INDICATOR = "missingindicator_"  # before the names of columns of `add_indicator
 class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """Fits a model to an incomplete table and imputes missing values of tables with the same columns.
 
-    A subclass has parameters, a method `_fit_model(codes)` that returns a `TabularCompletion`, and a method
-    `_model_from_state` that rebuilds the model from saved tensors. One whose `model_` is something else
-    overrides `_fit_codes`, `_answers`, `_state` and `_restore`. `transform` never refits, and observed values
-    are returned unchanged.
+    A subclass defines its parameters, a method `_fit_model(codes)` that returns a `TabularCompletion`, and a
+    method `_model_from_state` that rebuilds the model from saved tensors. A subclass whose `model_` is not a
+    `TabularCompletion` overrides `_fit_codes`, `_answers`, `_state` and `_restore`. `transform` never refits,
+    and observed values are returned unchanged.
 
     In a data frame, some missing values are left empty: those in the columns of `columns_left_`, and those
     to which the column does not apply by a rule of `skip_rules_`. Numeric arrays are imputed
@@ -77,8 +77,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         y : ignored
             Not used; present for compatibility with scikit-learn.
         sample_weight : array-like of shape (n_samples,), optional
-            Whole numbers, how often each row counts: a weight of 2 equals a row that occurs twice. Rows with
-            zero weight are used for schema inference only.
+            Integers that state how often each row counts: a weight of 2 is equivalent to a row that occurs
+            twice. Rows with zero weight are used for schema inference only.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         -------
         table or array
             The completed table, of the same type as `X`. Observed values are unchanged. With `add_indicator`,
-            columns follow that mark missing values: True and False in a data frame, 1 and 0 in an array.
+            indicator columns are appended: True and False in a data frame, 1 and 0 in an array.
         """
         read = self._read(X, reset=False)
         point = self._point(read)
@@ -182,7 +182,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return DrawnArray.of(read.restored(tables), reservations)
 
     def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
-        """Returns intervals that contain each missing value, taken by itself, with probability `level`.
+        """Returns, for each missing value separately, an interval that contains it with probability `level`.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         ]
 
     def _fit_codes(self, codes: Incomplete) -> None:
-        """Fits to the codes of the modelled columns; without any there is no model."""
+        """Fits the model to the codes of the modelled columns; if there are none, there is no model."""
         self.model_ = self._fit_model(codes) if self._modelled else None
 
     def _check_saveable(self) -> None:
@@ -309,7 +309,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     @property
     def _answers(self) -> TabularCompletion | None:
-        """What completes the codes of tables."""
+        """The fitted model that completes the codes of tables."""
         model: TabularCompletion | None = self.model_
         return model
 

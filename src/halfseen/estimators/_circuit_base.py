@@ -1,4 +1,4 @@
-"""What the classifier and the regressor with a circuit share: parameters, reading, training, saving."""
+"""The base class of the classifier and the regressor with a circuit: reading, training and saving."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -27,7 +27,7 @@ from halfseen.training.progress import Progress
 
 @dataclass(eq=False, repr=False)
 class CircuitPredictor(TableEstimator):
-    """Reads tables and targets, trains a circuit, and answers in chunks.
+    """Reads tables and targets, trains a circuit, and predicts in chunks.
 
     A subclass reads its targets (`_read_target`), makes the circuit (`_start`) and the objective
     (`_objective`), and rebuilds the circuit (`_restore`).
@@ -59,8 +59,8 @@ class CircuitPredictor(TableEstimator):
         X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
             Missing cells are None, NaN, NaT, NA or null.
         y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
-            The targets; None or NaN where they are not known. Rows without a target teach how inputs occur
-            together.
+            The targets; None or NaN where they are not known. Rows without a target contribute to the joint
+            distribution of the inputs.
         sample_weight : array-like of shape (n_samples,), optional
             Relative weights of the rows: doubling all weights changes nothing. Rows with zero weight are used
             for schema inference only.

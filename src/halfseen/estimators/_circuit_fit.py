@@ -1,4 +1,4 @@
-"""How circuits over tables are built and trained, for every estimator that has one."""
+"""Building and training circuits over tables, for all estimators that use one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ TREE_NOISE = 0.3  # added to the dependence of columns, so that further trees di
 
 
 def training_settings(estimator: Any, n_rows: int) -> TrainingSettings:
-    """Returns how the circuit of an estimator is trained; few rows are cut in batches that are small too."""
+    """Returns the training settings of an estimator's circuit; short tables get smaller batches."""
     return TrainingSettings(
         max_epochs=estimator.max_epochs,
         batch_size=min(estimator.batch_size, max(MIN_BATCH, n_rows // MIN_BATCHES)),
@@ -40,7 +40,7 @@ def training_settings(estimator: Any, n_rows: int) -> TrainingSettings:
 
 
 def check_algorithm(estimator: Any) -> None:
-    """Raises a ValueError unless the algorithm of an estimator is one of both."""
+    """Raises a ValueError unless the algorithm of an estimator is "gradient" or "em"."""
     if estimator.algorithm not in get_args(Algorithm):
         raise ValueError(f"algorithm must be 'gradient' or 'em', got {estimator.algorithm!r}.")
 

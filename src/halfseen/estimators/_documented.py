@@ -1,4 +1,4 @@
-"""Descriptions of parameters that several estimators share: written once, inserted into each docstring."""
+"""Descriptions of parameters that several estimators share, inserted into the docstring of each."""
 
 import inspect
 import textwrap

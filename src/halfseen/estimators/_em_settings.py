@@ -1,4 +1,4 @@
-"""How estimators that fit a Gaussian set up EM: their parameters, checked, and a ridge if it is "auto"."""
+"""EM settings of estimators that fit a Gaussian: parameter checks, and the choice of an "auto" ridge."""
 
 import torch
 
@@ -8,7 +8,7 @@ from halfseen.training.em import EMSettings, choose_shrinkage
 
 
 def check_ridge(ridge: float | str) -> None:
-    """Raises a ValueError if an estimator cannot have such a ridge."""
+    """Raises a ValueError if the ridge of an estimator is invalid."""
     if not isinstance(ridge, str) or ridge != "auto":
         check_number("ridge", ridge, lambda v: v >= 0, "'auto' or a number of at least 0")
 
@@ -16,7 +16,7 @@ def check_ridge(ridge: float | str) -> None:
 def em_settings(
     batch: Incomplete, ridge: float | str, max_iter: int, tol: float, generator: torch.Generator
 ) -> EMSettings:
-    """Checks an estimator's parameters and chooses the ridge if it is left to the data."""
+    """Checks an estimator's parameters, and chooses the ridge if it is "auto"."""
     check_whole("max_iter", max_iter, 1)
     check_number("tol", tol, lambda v: v >= 0, "a number of at least 0")
     check_ridge(ridge)

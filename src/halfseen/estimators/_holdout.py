@@ -1,4 +1,4 @@
-"""Rows held out of training: one rule for every estimator that needs some."""
+"""Splitting rows into training rows and held-out rows, by one rule for all estimators."""
 
 import math
 from typing import TypeVar
@@ -15,7 +15,7 @@ SMALLEST_SPLIT = 50  # with fewer rows, holding some out costs more than it gain
 def split_rows(rows: RowsT, fraction: float, generator: torch.Generator) -> tuple[RowsT, RowsT | None]:
     """Returns rows to train on and rows held out, chosen at random.
 
-    Nothing is held out of fewer than `SMALLEST_SPLIT` rows; then the second value is None.
+    With fewer than `SMALLEST_SPLIT` rows, nothing is held out and the second value is None.
     """
     n_held_out = math.ceil(fraction * len(rows))
     if n_held_out == 0 or len(rows) < SMALLEST_SPLIT:

@@ -1,4 +1,4 @@
-"""What the classifier and the density of images share: structure, training, drawn images and prototypes."""
+"""The base class of circuits for images: structure, training, drawn images and prototypes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
@@ -31,7 +31,7 @@ SHAPES = ("deep", "shallow")
 
 
 class ImageCircuitEstimator(TableEstimator):
-    """What the classifier and the density share: images in, structure, training."""
+    """Reads images, builds the structure and trains the circuit, for the classifier and the density."""
 
     n_leaves: int
     n_channels: int | Sequence[int]

@@ -1,4 +1,4 @@
-"""Imputers that consist of other imputers of the same table: how these are made, saved and restored."""
+"""Creating, saving and restoring the members of imputers that consist of other imputers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from halfseen.estimators.model_file import rebuild
 
 
 def make_member(owner: BaseImputer, template: BaseImputer, seed: int) -> Any:
-    """Returns a copy of an imputer that knows the columns of its owner and is not fitted."""
+    """Returns an unfitted copy of an imputer with the schema of the imputer that contains it."""
     member: Any = clone(template)
     member.schema_, member.seed_, member.n_features_in_ = owner.schema_, seed, owner.n_features_in_
     if hasattr(owner, "feature_names_in_"):
@@ -20,7 +20,7 @@ def make_member(owner: BaseImputer, template: BaseImputer, seed: int) -> Any:
 
 
 def members_state(members: Sequence[BaseImputer]) -> dict[str, Tensor]:
-    """Returns the tensors of all members; the number of the member precedes each name."""
+    """Returns the tensors of all members; each name is prefixed with the number of the member."""
     return {
         f"{position}/{name}": tensor
         for position, member in enumerate(members)
@@ -31,7 +31,7 @@ def members_state(members: Sequence[BaseImputer]) -> dict[str, Tensor]:
 def restore_members(
     owner: BaseImputer, manifests: Sequence[Mapping[str, Any]], state: Mapping[str, Tensor]
 ) -> list[BaseImputer]:
-    """Returns the members of which `members_state` and their manifests were saved."""
+    """Returns the members whose tensors (see `members_state`) and manifests were saved."""
     members = []
     for position, manifest in enumerate(manifests):
         prefix = f"{position}/"

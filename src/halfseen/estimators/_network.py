@@ -1,4 +1,4 @@
-"""What estimators that train one network on a table share: reading, training, predicting, saving."""
+"""The base classes of estimators that train one network on a table."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""What the NeuMiss regressor and classifier share: parameters, reading, saving."""
+"""The base class of the NeuMiss regressor and classifier: parameters, reading and saving."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -101,7 +101,7 @@ class NeuMissBase(TableEstimator):
 
     @task_threads()
     def _predict(self, X: Any) -> tuple[Tensor, Tensor]:
-        """Returns the prediction (N, T) for each row of a table, and its spread."""
+        """Returns the prediction (N, T) for each row of a table, and its scale."""
         codes = self._read(X, reset=False).codes
         size = rows_at_once(len(self.model_.first.joint.loc))
         parts = [
@@ -111,7 +111,7 @@ class NeuMissBase(TableEstimator):
         return torch.cat(answers), torch.cat(spreads)
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
-        """Returns, of the rows that count, targets for the joint Gaussian (N, J), targets, and the task."""
+        """Returns targets for the joint Gaussian (N, J), the targets, and the task, of rows with weight."""
         raise NotImplementedError(f"{type(self).__name__} must implement `_read_targets`.")
 
     def _settings(self, rows: SupervisedRows, generator: torch.Generator) -> NeuMissSettings:

@@ -18,13 +18,13 @@ def check_whole(name: str, value: Any, lowest: int, *, auto: bool = False) -> No
 
 
 def check_number(name: str, value: Any, holds: Callable[[float], bool], what: str) -> None:
-    """Raises a ValueError unless `holds` is true of a number; the message contains `what` it must be."""
+    """Raises a ValueError unless `holds` is true for a number; `what` describes valid numbers."""
     if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
         raise ValueError(f"{name} must be {what}, got {value!r}.")
 
 
 def check_training(estimator: Any) -> None:
-    """Raises a ValueError if what estimators share that train networks is out of range."""
+    """Raises a ValueError if a parameter that all estimators with networks share is out of range."""
     check_whole("patience", estimator.patience, 1)
     check_number("learning_rate", estimator.learning_rate, lambda v: 0 < v < np.inf, "positive and finite")
     check_number("validation_fraction", estimator.validation_fraction, lambda v: 0 <= v < 1, "in [0, 1)")

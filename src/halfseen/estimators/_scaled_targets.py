@@ -1,4 +1,4 @@
-"""What regressors of standardised targets share."""
+"""The base class of regressors that standardise their targets."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The NaN boundary of every estimator: users' tables in, codes with a mask below, tables out."""
+"""The NaN boundary of estimators: tables of users are converted to codes with a mask, and back."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class ReadTable:
 
 
 class TableEstimator(Saveable, BaseEstimator):
-    """Reads tables of any library into codes, by a schema that is inferred in `fit`, kept and saved."""
+    """Converts tables of any library into codes, by a schema that is inferred in `fit` and saved."""
 
     schema: Any
     random_state: Any
@@ -63,12 +63,12 @@ class TableEstimator(Saveable, BaseEstimator):
 
     @property
     def _overrides(self) -> Any:
-        """The settings of columns by the user."""
+        """The column settings that the user passed."""
         return self.schema
 
     @property
     def _knows_limits(self) -> bool:
-        """Whether the model uses censored cells; if not, they do not count as observed."""
+        """Whether the model uses censored cells; otherwise they are treated as missing."""
         return False
 
     def _read(self, X: Any, *, reset: bool) -> ReadTable:
@@ -87,7 +87,7 @@ class TableEstimator(Saveable, BaseEstimator):
         return ReadTable(table, codes.missing, batch, images)
 
     def _flatten_images(self, X: Any, *, reset: bool) -> tuple[Any, ImageLayout]:
-        """Returns a table of pixels and how the user lays out images, which in `fit` is learned."""
+        """Returns a table of pixels, and the layout of the user's images, which is learned in `fit`."""
         if reset and self.schema is not None:
             raise ValueError("With image_shape all columns are pixels of one kind: schema must be None.")
         if not reset and (is_frame(X) or np.ndim(X) == 2):
@@ -143,7 +143,7 @@ class TableEstimator(Saveable, BaseEstimator):
 
 
 def _as_numbers(X: Any) -> Any:
-    """Returns an array of objects or text as numbers, with NaN for NA and NaT; all else as it is."""
+    """Returns an array of objects or text as numbers, with NaN for NA and NaT; other arrays unchanged."""
     array = np.asarray(X) if isinstance(X, list | tuple) else X
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "OSU":
         return X
@@ -160,7 +160,7 @@ def _as_numbers(X: Any) -> Any:
 
 
 def _is_nothing(cell: Any) -> bool:
-    """Returns whether a cell is NA or NaT of whatever library; None and NaN turn into NaN by themselves."""
+    """Returns whether a cell is NA or NaT of any library; None and NaN become NaN in any case."""
     return not isinstance(cell, float | int | str) and str(cell) in ("<NA>", "NaT")
 
 
@@ -173,12 +173,12 @@ def _is_number(cell: npt.NDArray[Any]) -> bool:
 
 
 def rows_at_once(n_features: int, n_draws: int = 1) -> int:
-    """Returns how many rows fit in half of the memory budget; the other half is for tasks in threads."""
+    """Returns how many rows fit into half of the memory budget; the other half is left to threads."""
     return max(1, memory_budget() // (2 * 8 * COPIES * max(1, n_features) * max(1, n_draws)))
 
 
 def _check_schema(schema: Schema, n_features: Any) -> None:
-    """Raises if columns are not described as `Schema.to_dict` describes them."""
+    """Raises if the description of columns does not have the format of `Schema.to_dict`."""
     if n_features != len(schema):
         raise ValueError(f"it has {len(schema)} columns and n_features_in_ is {n_features!r}")
     check_derived(schema.columns)

@@ -1,4 +1,4 @@
-"""The targets and weights of predictors: read, checked and turned into tensors in one place."""
+"""Reading, checking and converting the targets and sample weights of predictors."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from halfseen.data.masked import check_not_masked
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a classifier, sorted, in the type that the user gave them."""
+    """The classes of a classifier, sorted, with the type of the user's labels."""
 
     labels: npt.NDArray[Any]
 
@@ -31,7 +31,7 @@ class Classes:
         return len(self.labels)
 
     def to_plain(self) -> dict[str, Any]:
-        """Returns what JSON can hold: times as whole numbers."""
+        """Returns the classes as values that JSON can represent; times become integers."""
         is_time = self.labels.dtype.kind in "mM"
         return {
             "labels": (self.labels.view(np.int64) if is_time else self.labels).tolist(),
@@ -45,7 +45,7 @@ class Classes:
 
 
 def read_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, bool]:
-    """Returns numeric targets (N, T), and whether the user gave one dimension."""
+    """Returns numeric targets (N, T), and whether the user passed a one-dimensional array."""
     _require(y, estimator)
     array = check_array(check_not_masked(y, "y"), input_name="y", ensure_2d=False, dtype=np.float64)
     check_consistent_length(np.empty(n_rows), array)
@@ -53,7 +53,7 @@ def read_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, bool]:
 
 
 class WithClasses:
-    """A classifier that keeps its classes as plain values, which a model file can hold."""
+    """A classifier that stores its classes as plain values, which can be written to a model file."""
 
     _plain_classes: Any
 

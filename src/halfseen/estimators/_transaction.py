@@ -1,4 +1,4 @@
-"""A `fit` that happens whole or not at all."""
+"""Restoring an estimator if its `fit` fails or is interrupted."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,9 +12,9 @@ Result = TypeVar("Result")
 def all_or_nothing(
     fit: Callable[Concatenate[Self, Arguments], Result],
 ) -> Callable[Concatenate[Self, Arguments], Result]:
-    """Makes a method that fails or is interrupted leave its object as it was, attribute for attribute.
+    """Decorates a method so that all attributes of its object are restored if it fails or is interrupted.
 
-    The method must set attributes and not change what is behind them.
+    The method must assign attributes, and not modify the objects that they refer to.
 
     Examples
     --------

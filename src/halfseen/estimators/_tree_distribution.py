@@ -1,4 +1,4 @@
-"""How the distribution of a number around its prediction by trees is found, on held-out cells."""
+"""The distribution of numbers around their predictions by trees, estimated on held-out cells."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ LEVELS = (np.arange(20) + 0.5) / 20  # of quantiles by which distributions are c
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Held-out cells of a column, with their predictions by trees that did not see them.
+    """Held-out cells of a column, with predictions by trees that were not grown on them.
 
     Shapes
     ------
@@ -40,10 +40,10 @@ class HeldOut:
 
 
 def find_windows(held: HeldOut, matching: bool | None) -> Windows:
-    """Returns the distribution; with None, the one under which the cells of each fold are predicted best.
+    """Returns the distribution; with None, the one that predicts the cells of each fold best.
 
-    Then predictions may be moved to the nearest observed value in columns in which values repeat, and values
-    may be matched in columns with a frequent value or with few values.
+    The candidates then include predictions that are moved to the nearest observed value, in columns with
+    repeated values, and matching, in columns with a frequent value or with few distinct values.
     """
     if matching is not None:
         return _windows(held, matched=matching, moved=False)
@@ -90,7 +90,7 @@ def _windows(held: HeldOut, *, matched: bool, moved: bool) -> Windows:
 
 
 def _repeats(cells: Floats) -> bool:
-    """Whether half of the cells or more have a value that others have too, among not too many values."""
+    """Whether at least half of the cells have repeated values, and there are not too many such values."""
     counts = np.unique(cells, return_counts=True)[1]
     return bool(len(counts) <= MAX_VALUES and counts[counts > 1].sum() >= REPEATED_SHARE * len(cells))
 

@@ -1,10 +1,10 @@
-"""How chained trees are fitted: on cells that are hidden, with rows held out for residuals.
+"""Fitting chained trees to hidden cells, with rows held out for the residuals.
 
-Every observed cell of the training rows is hidden once, together with some of the other cells of its row. The
-trees of a column learn to predict its hidden cells from rows in which these cells are missing, as they are
-when the trees are used; so no input depends on the cell to be predicted, and columns that are complete in
-training are predicted well from rows with missing values. The rows are divided into folds: trees are grown on
-all folds but one, their residuals are those of the fold left out, and predictions are means over the folds.
+Every observed cell of the training rows is hidden once, together with some of the other cells of its row.
+The trees of a column learn to predict its hidden cells from rows in which these cells are missing, as in
+`transform`. No input depends on the cell to be predicted, and columns that are complete in training can be
+predicted from rows with missing values. The rows are divided into folds: trees are grown on all folds but
+one, residuals are computed on the fold left out, and predictions for new rows are means over the folds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,7 +107,7 @@ def fit_trees(
 def _hide(
     model: TabularTrees, codes: Incomplete, settings: TreeSettings, generator: torch.Generator
 ) -> Training:
-    """Returns training rows, at random if there are too many, with their cells hidden in passes."""
+    """Returns training rows, a random subsample if there are too many, with their cells hidden in passes."""
     n_columns = codes.x.shape[1]
     n_rows = min(len(codes), settings.max_rows, MAX_CELLS // n_columns)
     if n_rows < len(codes):
@@ -125,7 +125,7 @@ def _hide(
 
 @dataclass(frozen=True)
 class _Grown:
-    """A head, and those of its folds, which predict the rows that they were not grown on."""
+    """The trees of a column, and those of each fold, which predict the rows that they were not grown on."""
 
     head: Head
     of_folds: Sequence[Head]
@@ -190,7 +190,7 @@ def _fit_column(
 
 
 def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
-    """Returns the columns that may predict a column, those that correlate most under the Gaussian."""
+    """Returns the predictors of a column: those with the highest correlation under the Gaussian."""
     others = np.array([j for j in range(len(model.columns)) if j != c], dtype=np.int64)
     others = model.limits.get(c, others)
     if len(others) <= most:
@@ -209,7 +209,7 @@ def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
 
 
 def _fit_numbers(examples: _Examples, settings: TreeSettings, *, is_last: bool) -> _Grown:
-    """Returns the trees of a column of numbers; only the last round predicts the spread."""
+    """Returns the trees of a column of numbers; only those of the last round also predict the scale."""
     inputs, target, growth = examples.inputs, examples.target, settings.growth
     unit = float(target.std()) or 1.0
     error = (target - inputs[:, -2]) / unit
@@ -296,7 +296,7 @@ def _calibrate(scores: Floats, before: Floats, place: Integers) -> Floats:
 
 
 def _averaged(forests: Sequence[Forest]) -> Forest:
-    """Returns the trees of all folds, of which the sum is the mean over folds."""
+    """Returns the trees of all folds, rescaled so that their sum is the mean over the folds."""
     return Forest.joined([replace(forest, value=forest.value / len(forests)) for forest in forests])
 
 

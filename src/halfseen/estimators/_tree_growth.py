@@ -1,4 +1,4 @@
-"""Boosted trees of scikit-learn, grown on arrays and kept as arrays of nodes."""
+"""Growing boosted trees by scikit-learn, and storing them as arrays of nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ MAX_CLASS_TREES = 600  # with many classes, which have a tree each in every iter
 
 @dataclass(frozen=True)
 class Growth:
-    """How trees are grown.
+    """The settings with which trees are grown.
 
     Parameters
     ----------
     max_iter, learning_rate, max_leaf_nodes, min_samples_leaf : int, float, int, int
         As in scikit-learn.
     n_categories : int
-        The number of categories that all forests know, whatever the feature.
+        The number of categories that is reserved for each categorical feature.
     seed : int
         Seeds the rows held out for early stopping.
     """
@@ -49,7 +49,7 @@ class Growth:
     def classify(self, X: Floats, y: Integers, categorical: Sequence[int]) -> tuple[Forest, Floats]:
         """Returns trees whose sums are scores of the classes y (N), and the constants (K) to add.
 
-        Of two classes there is one score, that of the second against the first.
+        For two classes there is one score, the logit of the second class.
         """
         columns = _Columns.of(X, categorical)
         n_classes = len(np.unique(y))

@@ -1,4 +1,4 @@
-"""Weights of rows in imputers: how often a row counts."""
+"""Sample weights of imputers: how often each row counts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Boosted trees on incomplete tables: missing values are a branch of their own, nothing is imputed."""
+"""Boosted trees on incomplete tables, without imputation: each split has a branch for missing values."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -144,11 +144,11 @@ class BoostingRegressor(RegressorMixin, _Boosting):
 
     .. math:: \hat y = c + \sum_t f_t(x)
 
-    Nothing is imputed: whether a missing value goes left or right is learned with each split, so missingness
-    itself may predict the target. Values may be missing at random or not, if new rows are missing values for
-    the same reasons as training rows. The
-    trees are grown by scikit-learn's histogram gradient boosting, with early stopping on a tenth of the rows
-    from 400 rows on, and are kept as arrays.
+    Nothing is imputed: each split learns whether missing values go to the left or to the right, so
+    missingness itself can predict the target. Values may be missing at random or not, as long as values of
+    new rows are missing for the same reasons as in training. The trees are grown by scikit-learn's histogram
+    gradient boosting and stored as arrays. From 400 rows on, a tenth of the rows is held out for early
+    stopping.
 
     Attributes
     ----------
@@ -227,8 +227,8 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
 
     .. math:: p(y = k \mid x) \propto \exp\Big(c_k + \sum_t f_{tk}(x)\Big)
 
-    Nothing is imputed, as in `BoostingRegressor`, and missingness itself may predict the class. Values may be
-    missing at random or not, if new rows are missing values for the same reasons as training rows.
+    Nothing is imputed, as in `BoostingRegressor`, and missingness itself can predict the class. Values may be
+    missing at random or not, as long as values of new rows are missing for the same reasons as in training.
 
     Attributes
     ----------

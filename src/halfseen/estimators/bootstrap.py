@@ -27,12 +27,12 @@ LEVELS = tuple((k + 0.5) / 40 for k in range(40))  # of the quantiles that stand
 
 @dataclass(eq=False, repr=False)
 class BootstrapImputer(BaseImputer):
-    r"""Proper multiple imputation with any imputer: its model is also fitted to resampled rows.
+    r"""Proper multiple imputation with any imputer, by fitting it to resampled rows as well.
 
-    Draw s comes from the model of resample s, so draws include the uncertainty of the parameters, and so do
-    intervals, which belong to the mixture of all resamples. `transform`, `class_probabilities` and
-    `score_samples` are those of the imputer fitted to all rows. Values may be missing at random or not, as
-    the imputer assumes.
+    Draw s comes from the model that was fitted to resample s, so draws reflect the uncertainty of the
+    parameters. So do intervals, which are those of the mixture of the models of all resamples. `transform`,
+    `class_probabilities` and `score_samples` are those of the imputer fitted to all rows. Values may be
+    missing at random or not, as the imputer assumes.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class BootstrapImputer(BaseImputer):
     n_resamples : int, default=20
         The number of resamples. Set this to at least the `n_draws` passed to `sample`.
     resampling : {"auto", "bootstrap", "half-sample"}, default="auto"
-        How rows are resampled: with replacement, or a random half of them without. Both give parameters the
-        right variance, :math:`\sigma^2 / N`. Imputers that hold out rows to decide when to stop need
-        half-samples, in which no row is both trained on and held out; ``"auto"`` chooses accordingly.
+        How rows are resampled: with replacement, or a random half of them without. With both, the parameters
+        vary with the right variance, :math:`\sigma^2 / N`. Imputers that hold out rows for early stopping
+        need half-samples, so that no row is both trained on and held out; ``"auto"`` chooses accordingly.
     add_indicator : bool, default=False
         Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
         values in `fit`, which marks where they are.
@@ -189,7 +189,7 @@ class BootstrapImputer(BaseImputer):
 
 @dataclass(frozen=True)
 class ResampledModel:
-    """Answers of a model fitted to all rows, with draws and intervals from models of resampled rows.
+    """Predictions of a model fitted to all rows, with draws and intervals from models of resampled rows.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class ResampledModel:
         return cast("TabularModel", self.fitted).log_prob(codes)
 
     def state(self) -> dict[str, Tensor]:
-        """Returns nothing: the estimators keep the tensors."""
+        """Returns an empty dict: the tensors are stored by the estimators."""
         return {}
 
 

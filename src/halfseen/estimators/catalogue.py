@@ -1,7 +1,8 @@
 """The catalogue of methods: one entry for each public estimator.
 
-The lazy imports of the package, the command line (``--method`` and the methods of ``halfseen compare``), the
-texts of reports and the conformance tests read this table and no other. Importing it imports no model.
+This is the only table of methods: the lazy imports of the package, the command line (``--method`` and the
+methods of ``halfseen compare``), the texts of reports and the conformance tests all read it. Importing this
+module does not import any model.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The imputer with a circuit: exact marginals of every column, also where columns depend nonlinearly."""
+"""Imputation by a circuit, with exact conditional distributions also for non-linear relations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -32,12 +32,12 @@ class CircuitImputer(BaseImputer):
 
     .. math:: p(x_o) = \sum_{d_1 \dots d_C} A_{d_1 \dots d_C} \prod_{j \in o} p_j(x_j \mid \theta_{j d_j})
 
-    Every column is a mixture of a few components; which components occur together is a tensor of
-    probabilities, factorised along a tree that joins dependent columns first. Sums and products of one pass
-    give the density of any observed cells, and one pass back the mean, the variance, the quantiles and joint
-    draws of the missing ones, all without approximation. Numbers are Gaussian and levels categorical within a
-    component. The circuit is trained by gradients on the observed cells, with early stopping on held-out
-    rows, or by EM. Values are assumed to be missing at random (MAR).
+    Every column is a mixture of a few components. The joint probabilities of the components form a tensor
+    :math:`A`, which is factorised along a tree that joins dependent columns first. One pass of sums and
+    products gives the density of any observed cells, and a backward pass gives the mean, the variance, the
+    quantiles and joint draws of the missing cells, all without approximation. Numbers are Gaussian and
+    levels categorical within a component. The circuit is trained by gradients on the observed cells, with
+    early stopping on held-out rows, or by EM. Values are assumed to be missing at random (MAR).
 
     Attributes
     ----------
@@ -121,5 +121,5 @@ class CircuitImputer(BaseImputer):
 
     @property
     def _width(self) -> int:
-        """Every feature is computed for each component, and every column for each channel."""
+        """Counts every feature once for each component, and every column once for each channel."""
         return super()._width * max(self.n_leaves, int(np.max(self.n_channels)) * self.n_trees)

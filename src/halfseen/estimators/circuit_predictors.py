@@ -1,4 +1,4 @@
-"""Prediction with circuits: any column may be missing at any time, and targets may be missing in training."""
+"""Prediction with circuits: inputs may be missing at any time, and targets may be missing in training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -34,18 +34,18 @@ from halfseen.training.evidence import fit_evidence_weight
 @documented
 @dataclass(eq=False, repr=False)
 class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
-    r"""Classification with a probabilistic circuit: exact under every pattern of missing inputs.
+    r"""Classification with a probabilistic circuit, exact for every pattern of missing inputs.
 
     Any subset of the inputs may be missing, in training and in prediction, and so may labels in training. The
     circuit is a density of the inputs for each class,
 
     .. math:: p(y \mid x_o) \propto \pi_y \int p(x \mid y) \, dx_m
 
-    and the integral over missing inputs is exact: one pass through the circuit, whatever is missing. It is
-    trained mainly to predict the class, and to a lesser extent to describe the inputs (`beta`). Then the
-    probabilities are calibrated: the evidence of a row gets a weight that depends on the fraction of its
-    inputs that is observed, chosen on held-out rows of which inputs are left out at random. Assumes that
-    inputs are missing at random (MAR).
+    and the integral over missing inputs is computed exactly, by one pass through the circuit. The circuit is
+    trained mainly to predict the class, and to a lesser extent to model the distribution of the inputs
+    (`beta`). Then the probabilities are calibrated: the log-likelihood of the inputs of a row is multiplied
+    by a weight that depends on the fraction of observed inputs. The weight is chosen on held-out rows from
+    which inputs are removed at random. Inputs are assumed to be missing at random (MAR).
 
     Attributes
     ----------
@@ -54,9 +54,9 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     circuit_ : Circuit
         The fitted circuit; ``print(circuit_.structure)`` shows its levels.
     evidence_weight_ : EvidenceWeight
-        The weight of the evidence of complete rows, and the one that rows approach as fewer and fewer inputs
-        are observed; below 1 where the circuit itself is overconfident. Both are 1 if fewer than 30 rows with
-        a known class were held out: then probabilities are those of the circuit.
+        The weight of the log-likelihood for complete rows, and its limit as fewer and fewer inputs are
+        observed. A weight is below 1 where the circuit itself is overconfident. Both are 1 if fewer than 30
+        rows with a known class were held out; the probabilities are then those of the circuit.
     history_ : History
         The loss after each epoch, and why training stopped.
 
@@ -97,10 +97,10 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     def information_gain(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the expected information gain about the class from measuring each missing input.
 
-        It is the mutual information of class and input given the observed inputs of the row, in nats, of
-        shape (n_samples, n_features); zero where an input is observed, and in columns that are not modelled.
-        The input with the largest value is the one to measure next. It is exact for the circuit, before
-        probabilities are calibrated.
+        This is the mutual information between the class and the input, given the observed inputs of the row,
+        in nats. The result has shape (n_samples, n_features), and is zero where an input is observed and in
+        columns that are not modelled. The input with the largest value is the most informative one to measure
+        next. The mutual information is exact for the circuit, before its probabilities are calibrated.
         """
         check_is_fitted(self)
         found = self._answers(X, lambda batch: information_gain(self.circuit_, batch), len(self.classes_))
@@ -171,7 +171,7 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
 
 @documented
 class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
-    r"""Regression with a probabilistic circuit: exact expectations and intervals for any missing inputs.
+    r"""Regression with a probabilistic circuit, exact for every pattern of missing inputs.
 
     Any subset of the inputs may be missing, in training and in prediction, and so may targets in training.
     The targets are further columns of the circuit, which join the tree of inputs at its top:
@@ -179,8 +179,8 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
     .. math:: p(y \mid x_o) = \sum_a w_a(x_o) \, p_a(y), \qquad
               \mathrm{E}[y \mid x_o] = \sum_a w_a(x_o) \, \mu_a
 
-    so the distribution of a target given any observed inputs is a mixture whose mean and quantiles are
-    exact. Assumes that inputs are missing at random (MAR).
+    so the distribution of a target given any observed inputs is a mixture, whose mean and quantiles are
+    exact. Inputs are assumed to be missing at random (MAR).
 
     Attributes
     ----------

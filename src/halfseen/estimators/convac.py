@@ -55,11 +55,11 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     where the :math:`x_i` are patches, each a mixture of a few Gaussian components, and the tensor
     :math:`A^y` of each class is factorised by a network of sums and of products over 2 x 2 neighbours.
     Missing pixels are integrated out exactly in one pass, so a classifier that was trained on complete images
-    serves every pattern of missing pixels. In training pixels are left out at random and integrated out.
-    With `shifts`, each batch is shifted at random, and the probabilities of a class are averaged over all
-    shifts. Then the probabilities are calibrated: the evidence of an image gets a weight that depends on the
-    fraction of its pixels that is observed, chosen on held-out images of which pixels are left out at random.
-    Assumes that pixels are missing at random (MAR).
+    can be used for every pattern of missing pixels. In training, pixels are removed at random and integrated
+    out. With `shifts`, each batch is shifted at random in training, and the probabilities of a class are
+    averaged over all shifts. Then the probabilities are calibrated: the log-likelihood of an image is
+    multiplied by a weight that depends on the fraction of observed pixels. The weight is chosen on held-out
+    images from which pixels are removed at random. Pixels are assumed to be missing at random (MAR).
 
     Attributes
     ----------
@@ -68,16 +68,16 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     circuit_ : Circuit
         The fitted circuit; ``print(circuit_.structure)`` shows its levels.
     evidence_weight_ : EvidenceWeight
-        The weight of the evidence of complete images, and the one that images approach as fewer and fewer
-        pixels are observed; below 1 where the circuit itself is overconfident. Both are 1 if fewer than 30
-        images with a known class were held out: then probabilities are those of the circuit.
+        The weight of the log-likelihood for complete images, and its limit as fewer and fewer pixels are
+        observed. A weight is below 1 where the circuit itself is overconfident. Both are 1 if fewer than 30
+        images with a known class were held out; the probabilities are then those of the circuit.
     history_ : History
         The loss after each epoch, and why training stopped.
 
     References
     ----------
-    Sharir, Tamari, Cohen & Shashua (2018), Tensorial mixture models. Leaves are clusters of patches and stay
-    fixed, as in their code; pixels are left out at a rate that varies from image to image.
+    Sharir, Tamari, Cohen & Shashua (2018), Tensorial mixture models. The leaves are clusters of patches and
+    are not trained, as in their code; the rate at which pixels are removed varies from image to image.
 
     Examples
     --------
@@ -166,11 +166,12 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     @task_threads()
     @torch.no_grad()
     def information_gain(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns how much each missing pixel is expected to tell about the class of its image.
+        """Returns the expected information gain about the class from observing each missing pixel.
 
-        It is the mutual information of class and pixel given the observed pixels, in nats, in the layout of
-        `X`; zero where a pixel is observed. The pixel with the largest value is the one to look at next. It
-        is exact for the circuit over images that are not shifted, before probabilities are calibrated.
+        This is the mutual information between the class and the pixel, given the observed pixels of the
+        image, in nats. The result has the layout of `X`, and is zero where a pixel is observed. The pixel
+        with the largest value is the most informative one. The mutual information is exact for the circuit
+        without shifts, before its probabilities are calibrated.
 
         Parameters
         ----------
@@ -239,13 +240,13 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
 @documented_images
 @dataclass(eq=False, repr=False)
 class ConvAC(ImageCircuitEstimator, BaseImputer):
-    r"""The density of images as a convolutional arithmetic circuit: exact for any missing pixels.
+    r"""Density of images by a convolutional arithmetic circuit, exact for any missing pixels.
 
     .. math:: p(x_o) = \sum_{d_1 \dots d_N} A_{d_1 \dots d_N} \prod_i p(x_{i,o} \mid \theta_{d_i})
 
     `score_samples` is the exact log-likelihood of the observed pixels, and missing pixels are imputed
     from their exact conditional distribution: means, quantiles and joint draws. The model is that of
-    `ConvACClassifier` with a single class. Assumes that pixels are missing at random (MAR).
+    `ConvACClassifier` with a single class. Pixels are assumed to be missing at random (MAR).
 
     Attributes
     ----------
@@ -294,8 +295,9 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
     def bits_per_dimension(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the mean bits (n_images) that the model needs for an observed pixel.
 
-        It is comparable with other models if pixels are discretised; of Gaussian pixels it is that of the
-        density, where shades are one apart. An image without an observed pixel has NaN.
+        It can be compared with that of other models if pixels are discretised. For Gaussian pixels it is
+        computed from the density, in units in which neighbouring grey levels differ by one. It is NaN for an
+        image without observed pixels.
         """
         n_observed = (~np.isnan(self._read(X, reset=False).codes.to_array())).sum(axis=1)
         bits = -self.score_samples(X) / np.log(2)

@@ -57,14 +57,14 @@ class GaussianImputer(BaseImputer):
     margins : {"auto", "gaussian"}, default="auto"
         The distribution of each numeric column. With ``"auto"`` it is normal, normal after a logarithm, a
         power or a Yeo-Johnson transformation, or the empirical distribution by normal scores. The one with
-        the best likelihood on held-out values is used, and simpler ones are preferred in case of doubt.
+        the best likelihood on held-out values is used; if the difference is not clear, the simpler one.
         Counts with few distinct values and ordered levels are modelled by thresholds, and frequent single
         values, such as zero, have their own probability. With ``"gaussian"`` every column is normal. Self-
         masking models always use ``"gaussian"``, because the shape of the margins identifies them.
     missingness : {"mar", "self-masking-probit", "self-masking-gaussian"}, default="mar"
         The assumed mechanism: missing at random; a probability that rises or falls with the value, as when
         large incomes are not reported; or a probability that is largest around some value of the column. The
-        last two are fitted to at most a million values, of rows chosen at random.
+        last two are fitted to at most a million values, from rows chosen at random.
     ridge : float or "auto", default="auto"
         Regularisation: the number of pseudo-rows of uncorrelated data that are added to the table. ``"auto"``
         chooses it by held-out likelihood if there are few rows for the number of features. From 150 features

@@ -1,4 +1,4 @@
-"""How imputers by latent-variable models are fitted, whatever their parameters."""
+"""The base class of latent-variable imputers: fitting, whatever their parameters."""
 
 from collections.abc import Callable, Mapping
 from itertools import cycle
@@ -51,9 +51,9 @@ Attempt: TypeAlias = tuple[float, History, LatentModel]  # a training, and the l
 
 
 class BaseLatentImputer(BaseImputer):
-    """What latent-variable imputers share: all but the parameters.
+    """The base class of latent-variable imputers, which defines everything except the parameters.
 
-    Choices that a published method does not leave open are attributes of its class.
+    Choices that a published method prescribes are attributes of its class.
     """
 
     _saved = ("architecture_", "weight_diagnostics_", "interval_inflation_")
@@ -101,7 +101,7 @@ class BaseLatentImputer(BaseImputer):
         return {name: getattr(self, name) for name in ("encoder", "decoder") if callable(getattr(self, name))}
 
     def save(self, path: Any) -> None:
-        """Writes the fitted imputer to one file; one with a known mechanism, a function, cannot be saved."""
+        """Writes the fitted imputer to one file; not possible if the mechanism is given as a function."""
         self._check_saveable()
         super().save(path)
 
@@ -118,8 +118,8 @@ class BaseLatentImputer(BaseImputer):
     def mask_probabilities(self, column: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Returns the learned probabilities that values of a column are missing.
 
-        Where the probability depends on other columns, they are at their means. It is 0 for a column without
-        missing values in `fit`.
+        If the probability depends on other columns, these are set to their means. The probability is 0 for a
+        column without missing values in `fit`.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class BaseLatentImputer(BaseImputer):
     def _fit_images(
         self, codes: Incomplete, generator: torch.Generator
     ) -> tuple[Incomplete, Incomplete | None]:
-        """Trains from random weights: a Gaussian of all pixels would be slow to fit, and of no use.
+        """Trains from random weights: a Gaussian of all pixels would be slow to fit and would not help.
 
         Returns the rows, and those that were held out.
         """
@@ -233,7 +233,7 @@ class BaseLatentImputer(BaseImputer):
     def _fit_table(
         self, codes: Incomplete, generator: torch.Generator
     ) -> tuple[Incomplete, Incomplete | None]:
-        """Trains from a Gaussian start; returns the rows, and those that were held out."""
+        """Trains from a Gaussian initialisation; returns the rows, and those that were held out."""
         likelihoods = check_likelihoods(self.likelihoods, self.schema_)
 
         def margin(column: Column, values: Any) -> Margin | None:
@@ -267,7 +267,7 @@ class BaseLatentImputer(BaseImputer):
 
     @staticmethod
     def _may_hide(features: FeatureMap, architecture: LatentArchitecture) -> Tensor | None:
-        """Returns which features (D) may hide themselves; None unless that is modelled."""
+        """Returns which features (D) may be self-masked; None unless self-masking is modelled."""
         if architecture.missingness not in SELF_MASKING:
             return None
         hidden = [features.numeric.index(c) for c in architecture.hidden or () if c in features.numeric]
@@ -276,11 +276,11 @@ class BaseLatentImputer(BaseImputer):
         )
 
     def _split(self, rows: RowsT) -> tuple[RowsT, RowsT | None]:
-        """Returns rows to train on and rows held out: the same for every start and for calibration."""
+        """Returns training rows and held-out rows, the same for all initialisations and for calibration."""
         return split_rows(rows, self.validation_fraction, torch_generator(self.seed_))
 
     def _calibrated(self, sampler: ImportanceSampler, held_out: Incomplete | None) -> ImportanceSampler:
-        """Returns a sampler whose intervals cover numbers which are hidden from the held-out rows."""
+        """Returns a sampler whose intervals are calibrated on numbers removed from the held-out rows."""
         observation, features = sampler.model.observation, self._encoding.features
         preimputer = self._encoding.preimputer
         if held_out is None or preimputer is None or not observation.numeric:
@@ -311,7 +311,7 @@ class BaseLatentImputer(BaseImputer):
         self.sampler_ = self._chained(self._importance_sampler())
 
     def _chained(self, sampler: ImportanceSampler) -> ImportanceSampler | ChainedSampler:
-        """Returns the sampler, or chains that begin with its draws if steps of chains are asked for."""
+        """Returns the sampler, followed by Markov chains that start from its draws if these are requested."""
         return (
             ChainedSampler(sampler, self.n_chain_steps, self.chain_kernel) if self.n_chain_steps else sampler
         )

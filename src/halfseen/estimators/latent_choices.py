@@ -1,4 +1,4 @@
-"""The parameters of latent imputers: which values they take, and what they mean for a table."""
+"""Checks of the parameters of latent imputers, and their values for the columns of a table."""
 
 from collections.abc import Callable, Mapping
 from math import inf
@@ -32,7 +32,7 @@ NETWORKS = ("encoder", "decoder")  # which may be factories, too
 
 
 def check_nothing_to_learn(probability: Callable[[Tensor], Any], row: Tensor) -> None:
-    """Raises a ValueError if a known missingness has parameters that training would leave as they are."""
+    """Raises a ValueError if a known mechanism has parameters, which training would not change."""
     with torch.enable_grad():
         answer = probability(row.detach())
     if isinstance(answer, Tensor) and answer.requires_grad:
@@ -44,9 +44,9 @@ def check_nothing_to_learn(probability: Callable[[Tensor], Any], row: Tensor) ->
 
 
 def check_likelihoods(likelihoods: Any, schema: Schema) -> dict[str, str]:
-    """Returns likelihoods of columns by name; raises a ValueError if they do not fit the table.
+    """Returns likelihoods by column name; raises a ValueError if they do not fit the table.
 
-    Whether a family may describe a kind of column is checked where the model is built.
+    Whether a likelihood suits the kind of its column is checked when the model is built.
     """
     if likelihoods is None:
         return {}
@@ -70,7 +70,7 @@ def check_likelihoods(likelihoods: Any, schema: Schema) -> dict[str, str]:
 
 
 def check_choices(imputer: Any) -> None:
-    """Raises a ValueError if a parameter of a latent imputer is not one that it can have."""
+    """Raises a ValueError if a parameter of a latent imputer has an invalid value."""
     for name, choices in CHOICES.items():
         value = getattr(imputer, name)
         if value not in choices and not (name in NETWORKS and callable(value)):

@@ -1,4 +1,4 @@
-"""How the networks of latent imputers are initialised and trained."""
+"""Initialisation and training of the networks of latent imputers."""
 
 import math
 from collections.abc import Callable
@@ -40,9 +40,9 @@ def initialise(
     *,
     steep: bool,
 ) -> None:
-    """Sets the weights so that the model begins as the Gaussian, with its probit mask model if it has one.
+    """Sets the weights so that the model equals the Gaussian, with its probit mask model if it has one.
 
-    With `steep`, the mask model begins as if all values beyond the observed ones were missing.
+    With `steep`, the mask model is initialised as if all values beyond the observed range were missing.
     """
     for network in (model.encoder, model.decoder):
         network.reset_parameters(generator)  # type: ignore[operator]
@@ -71,7 +71,7 @@ class LatentTraining:
     largest_batch : int
         The largest batch size that ``batch_size="auto"`` chooses.
     callback : callable, optional
-        What is called with the progress of training.
+        Called with the progress of training.
     """
 
     posterior: str
@@ -139,9 +139,9 @@ class LatentTraining:
         settings: TrainingSettings,
         generator: torch.Generator,
     ) -> History:
-        """Trains on completed rows, whose imputations improve meanwhile; then freezes the decoder.
+        """Trains on completed rows, whose imputations are updated during training; then freezes the decoder.
 
-        What follows trains the encoder alone, to read incomplete rows.
+        The training that follows changes the encoder alone, so that it can read incomplete rows.
         """
 
         def completed(rows: Incomplete, *, held_out: bool) -> CompletedRows:
@@ -162,7 +162,7 @@ class LatentTraining:
         return history
 
     def settings(self, n_rows: int, n_kinds: int) -> TrainingSettings:
-        """Returns the settings of the loop; on large tables, kinds of initialisation share the steps."""
+        """Returns the settings of the training loop; on large tables, all initialisations share its steps."""
         batch_size = self.batch_size
         if batch_size == "auto":
             batch_size = min(self.largest_batch, max(32, 2 ** round(math.log2(max(1, n_rows) / 16))))

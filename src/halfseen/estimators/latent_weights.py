@@ -1,4 +1,4 @@
-"""Diagnostics of the importance weights behind the answers of a latent-variable imputer."""
+"""Diagnostics of the importance weights with which a latent-variable imputer imputes."""
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import warn_user

@@ -1,4 +1,4 @@
-"""Checks that the description of a model file fits its content, before memory is allocated."""
+"""Checks, before memory is allocated, that the description in a model file fits the tensors in it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ SPARE_STEPS, STEPS_PER_TENSOR = 2_000, 100
 
 
 class BoundedTensors(TorchDispatchMode):
-    """Refuses to make tensors that are out of proportion to those which a file holds.
+    """Raises an error if tensors are created that are much larger than those in a file.
 
-    A description of a few bytes can ask for networks of any size; what belongs to the weights of a file has
-    about their size.
+    A description of a few bytes could otherwise request networks of any size. A model that belongs to the
+    weights in the file has about their size.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class BoundedTensors(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Counts what a function would allocate, and calls it if there is room."""
+        """Counts the elements that a function would allocate, and calls it if they are not too many."""
         given = kwargs or {}
         self.steps_left -= 1
         self.elements_left -= _n_new(func, args, given)
@@ -44,7 +44,7 @@ class BoundedTensors(TorchDispatchMode):
 
 
 def _n_new(func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> int:
-    """Returns how many elements a function makes that none of its arguments has."""
+    """Returns the number of elements that a function allocates in addition to its arguments."""
     if func.is_view:
         return 0
     names = [argument.name for argument in func._schema.arguments]
@@ -57,7 +57,7 @@ def _n_new(func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> int:
 
 
 def check_tensors(tensors: Mapping[str, Tensor], unbounded: Sequence[str]) -> None:
-    """Raises if a tensor is of an odd type or not finite; those named in `unbounded` may be infinite."""
+    """Raises if a tensor has an unexpected dtype or is not finite; those in `unbounded` may be infinite."""
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPES:
             raise ValueError(f"{name!r} has the type {tensor.dtype}")

@@ -1,4 +1,4 @@
-"""Model files: safetensors that hold the tensors and, as JSON, all the rest; nothing is executed.
+"""Model files: safetensors files with the tensors and, as JSON, everything else; nothing is executed.
 
 An estimator of any kind of data can be saved. It inherits from `Saveable` and declares four things:
 
@@ -82,7 +82,7 @@ class Saveable:
         Saveable._saveable[cls.__name__] = cls
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the fitted estimator to one file; an existing file is replaced only by a whole new one."""
+        """Writes the fitted estimator to a file; an existing file is replaced only by a complete new one."""
         check_is_fitted(self)
         folder = Path(os.path.realpath(path)).parent
         if not folder.exists():
@@ -165,7 +165,7 @@ def _find_class(name: str) -> type[Saveable] | None:
 
 
 def rebuild(manifest: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
-    """Returns the estimator of a description and its tensors; an estimator may hold others in this way."""
+    """Returns the estimator of a description and its tensors; also used for estimators within estimators."""
     cls = _find_class(str(manifest["class"]))
     if cls is None:
         raise ValueError(f"the class {manifest['class']!r} is not known")
@@ -205,7 +205,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _check_regular_file(path: Path) -> None:
-    """Raises unless the path is that of a regular file: pipes and devices may have no end."""
+    """Raises unless the path is that of a regular file, because pipes and devices may never end."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -245,7 +245,7 @@ def _digest(manifest: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _plain_parameter(value: Any, name: str) -> Any:
-    """Returns a parameter as JSON can hold it: generators, callbacks and lists of estimators stay behind."""
+    """Returns a parameter as a JSON value, without generators, callbacks and lists of estimators."""
     many = list(value) if isinstance(value, list | tuple) else [value]
     if many and all(isinstance(item, Saveable) for item in many):
         return None  # the estimator itself describes those that it has fitted
@@ -255,9 +255,9 @@ def _plain_parameter(value: Any, name: str) -> Any:
 
 
 def _plain(value: Any, name: str, *, dates: bool = False) -> Any:
-    """Returns a value as JSON can hold it; raises a TypeError if it cannot.
+    """Returns a value in a form that JSON can represent; raises a TypeError if there is none.
 
-    With `dates`, as parameters have them, dates are text, and tuples are distinguished from lists.
+    With `dates`, which is used for parameters, dates become text, and tuples are distinguished from lists.
     """
     plain = partial(_plain, name=name, dates=dates)
     if hasattr(value, "tolist"):  # arrays and numbers of numpy, series

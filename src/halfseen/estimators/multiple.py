@@ -1,4 +1,4 @@
-"""Multiple imputation in one call: completed tables that may be pooled."""
+"""Multiple imputation in one call: completed tables that can be pooled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class MultipleImputation(Sequence[Any]):
 
     @property
     def reservations(self) -> tuple[str, ...]:
-        """Reasons why intervals pooled over these tables may be wrong, as sentences; mostly empty."""
+        """Reasons why intervals pooled over these tables may be wrong, as sentences; usually empty."""
         return tuple(getattr(self.draws, "reservations", ()))
 
     def complete(self, X: Any) -> Any:
@@ -98,7 +98,7 @@ def multiple_imputation(
 
 
 def properly(imputer: Any, n_draws: int) -> Any:
-    """Returns an unfitted imputer whose draws carry the uncertainty of the parameters."""
+    """Returns an unfitted imputer whose draws include the uncertainty of the parameters."""
     if isinstance(imputer, BootstrapImputer):
         return clone(imputer).set_params(n_resamples=max(n_draws, imputer.n_resamples))
     if not isinstance(imputer, BaseImputer):

@@ -28,21 +28,21 @@ class TreeImputer(BaseImputer):
     .. math:: x_c \mid x_{\setminus c} = \mu_c(x_{\setminus c}) + \sigma_c(x_{\setminus c}) \, \varepsilon_c
 
     Use it for tables with thresholds and interactions between columns. A `GaussianImputer` completes each
-    row; then the missing values of each column are predicted anew from the completed rest of the row, by
-    gradient boosting of scikit-learn, in `n_rounds` rounds. Trees correct the prediction before them, so that
-    without evidence against the Gaussian nothing changes. Categories are used as such.
+    row; then, in `n_rounds` rounds, the missing values of each column are predicted again from the completed
+    rest of the row, by scikit-learn's gradient boosting. The trees predict corrections of the previous
+    prediction, so that nothing changes if the Gaussian fits well. Categories are not encoded as numbers.
 
     In `fit`, every observed value is hidden once, together with others of its row, and trees learn to predict
-    values that are hidden from them. So columns that are complete in training can be imputed as well.
-    Residuals are those of rows on which the trees were not grown, so that intervals are not too narrow: the
+    the hidden values. Columns that are complete in training can therefore be imputed as well. Residuals are
+    computed on rows on which the trees were not grown, so that intervals are not too narrow: the
     location :math:`\mu` and the scale :math:`\sigma` are sums of trees, and :math:`\varepsilon` has the
     empirical distribution of the residuals of values with a similar location. Probabilities of levels are
     calibrated on the same rows. `transform` never refits. Values are assumed to be missing at random (MAR).
 
-    Draws follow the chain rule: missing levels are drawn one after the other, then the missing numbers
-    together, which depend on each other as under the Gaussian. The conditional distributions are not those of
-    one joint density, so there is no `score_samples`. For proper multiple imputation, which includes the
-    uncertainty of the fit, use `multiple_imputation` or `BootstrapImputer` with this imputer.
+    Draws follow the chain rule: missing levels are drawn one after the other, then all missing numbers
+    together, with the dependence between them taken from the Gaussian. The conditional distributions do not
+    belong to one joint density, so there is no `score_samples`. For proper multiple imputation, which
+    includes the uncertainty of the fit, use `multiple_imputation` or `BootstrapImputer` with this imputer.
 
     Parameters
     ----------
@@ -196,5 +196,5 @@ class TreeImputer(BaseImputer):
 
     @property
     def _width(self) -> int:
-        """Rows are completed by the Gaussian, and each column has inputs of its own."""
+        """Counts the features of the Gaussian, and the inputs of the trees of each column."""
         return 2 * super()._width + min(self.max_predictors, len(self._modelled)) + 40

@@ -131,8 +131,9 @@ class Pooled:
     def predict(self, draws: Sequence[Any] | Floats) -> Floats:
         """Predicts for completed tables of new rows: the mean of the predictions of all M models.
 
-        Table m is given to the model of table m, so that predictions average over what the missing inputs may
-        be and over the parameters. Classifiers of scikit-learn return probabilities.
+        The model of table m predicts from the m-th completion of the new rows, so that the mean accounts for
+        the uncertainty of the missing inputs and of the parameters. For classifiers of scikit-learn, the
+        result contains probabilities.
 
         Parameters
         ----------
