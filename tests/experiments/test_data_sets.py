@@ -30,6 +30,7 @@ LOADING = {
     "circuit-classifier": circuit_classifier,
     "convac-mnist": convac_mnist,
     "sparsity": sparsity,
+    "sparsity-optimisers": sparsity,
     "sparsity-series": physionet,
     "sparsity-made": sparsity_made,
     "sparsity-dropout": sparsity_dropout,

@@ -23,6 +23,7 @@ from halfseen.experiments import (
     sparsity_dropout,
     sparsity_health,
     sparsity_made,
+    sparsity_optimisers,
     sparsity_series,
     tables,
 )
@@ -57,6 +58,7 @@ _MODULES = (
     sparsity_dropout,
     sparsity_health,
     sparsity_made,
+    sparsity_optimisers,
     sparsity_series,
     convac,
     convac_mnist,

@@ -202,10 +202,13 @@ _CONTROLS = Budget.grid(3, models=[CENTRED, BOTH, *CONTROLS], data=[SMALL], rows
 _SINGLE = (
     Budget.grid(1, models=[OFFSETS, NORMALISED], data=[FOLD, LARGE], rows=["item"])
     + Budget.grid(1, models=[OFFSETS, BOTH], data=[FOLD, LARGE], rows=["user"])
+    + Budget.grid(1, models=[PLAIN], data=[LARGE], rows=["item"])
+    + Budget.grid(1, models=[CENTRED], data=[LARGE], rows=["user"])
     + Budget.grid(1, models=[NADE, NADE_SN, FACTORS, ENSEMBLE], data=[SMALL], rows=["user"])
     + Budget.grid(1, models=[FACTORS, ENSEMBLE, NADE_SN], data=[LARGE], rows=["user"])
 )
 _ITEM, _USER = {"data": SMALL, "rows": "item"}, {"data": SMALL, "rows": "user"}
+_LARGE_ITEM, _LARGE_USER = {"data": LARGE, "rows": "item"}, {"data": LARGE, "rows": "user"}
 
 MODELS: dict[str, Callable[[], Any]] = {
     OFFSETS: lambda: None,
@@ -239,16 +242,18 @@ EXPERIMENT = Experiment(
         Better(BOTH, CENTRED, on="RMSE", where=_USER),
         AtLeast(NORMALISED, on="RMSE", bound=0.895, where=_ITEM),
         AtLeast(BOTH, on="RMSE", bound=0.93, where=_USER),
-        AtLeast(NORMALISED, on="RMSE", bound=0.835, where={"data": LARGE, "rows": "item"}),
-        AtLeast(BOTH, on="RMSE", bound=0.88, where={"data": LARGE, "rows": "user"}),
+        AtLeast(NORMALISED, on="RMSE", bound=0.835, where=_LARGE_ITEM),
+        AtLeast(BOTH, on="RMSE", bound=0.88, where=_LARGE_USER),
         AtLeast(NADE_SN, on="RMSE", bound=0.93, where=_USER),
-        AtLeast(NADE_SN, on="RMSE", bound=0.86, where={"data": LARGE, "rows": "user"}),
+        AtLeast(NADE_SN, on="RMSE", bound=0.86, where=_LARGE_USER),
         AtLeast(ENSEMBLE, on="RMSE", bound=0.8227, where={"data": LARGE}),
         Better(NADE_SN, NADE, on="RMSE", where=_USER),
         Better(NORMALISED, PLAIN, on="RMSE", where=_USER),
         AtMostShare(NORMALISED, PLAIN, on="absolute slope", share=1 / 3, where=_ITEM),
         AtMostShare(BOTH, CENTRED, on="absolute slope", share=1 / 3, where=_USER),
         AtMostShare(NORMALISED, PLAIN, on="absolute slope", share=1 / 3, where=_USER),
+        AtMostShare(NORMALISED, PLAIN, on="absolute slope", share=1 / 3, where=_LARGE_ITEM),
+        AtMostShare(BOTH, CENTRED, on="absolute slope", share=1 / 3, where=_LARGE_USER),
     ],
     numbers=_numbers,
     data_sets=lambda setting: FILES[setting["data"]],

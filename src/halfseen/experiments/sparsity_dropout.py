@@ -127,7 +127,7 @@ EXPERIMENT = Experiment(
     budgets={
         "smoke": Budget.grid(n_seeds=1, table=["diabetes"], rate=[0.5]),
         "small": Budget.grid(n_seeds=5, table=["boston", "diabetes"], rate=[0.5, 0.9])
-        + Budget.grid(n_seeds=1, table=["california"], rate=[0.9]),
+        + Budget.grid(n_seeds=5, table=["california"], rate=[0.9]),
         "paper": Budget.grid(n_seeds=5, table=list(FILES), rate=[0.1, 0.3, 0.5, 0.7, 0.9, 0.95]),
     },
     claims=[Better(EXACT, EXPECTED, on=RMSE, where={"table": table, "rate": 0.9}) for table in FILES],

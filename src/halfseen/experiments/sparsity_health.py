@@ -177,7 +177,7 @@ EXPERIMENT = Experiment(
         "smoke": Budget.grid(
             1, models=[NORMALISED], mechanism=["mcar"], disease=DISEASES[:1], people=[400], dropout=[0.5]
         ),
-        "small": Budget.grid(3, mechanism=_BOTH, disease=DISEASES[:1], people=[8000], dropout=[0.5]),
+        "small": Budget.grid(3, mechanism=_BOTH, disease=DISEASES, people=[8000], dropout=[0.5]),
         "paper": Budget.grid(5, mechanism=_BOTH, disease=DISEASES, people=[30_000], dropout=[0.0, 0.8]),
     },
     claims=[
