@@ -1,6 +1,6 @@
-"""What narwhals does not do: level codes of a column, and writing single cells without changing a dtype.
+"""Operations that narwhals lacks: level codes of a column, and writing cells without changing a dtype.
 
-One small function per library for each of the two.
+Each operation has one small function per library.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ MAX_SORTED = 100_000  # more labels than this that no dtype declares stay in the
 
 
 def readable(series: nw.Series[Any]) -> nw.Series[Any]:
-    """Returns the same cells in a dtype that narwhals understands, where it does not understand their own."""
+    """Returns the same cells in a dtype that narwhals supports, if it does not support their own."""
     native = series.to_native()
     if series.implementation.is_pandas_like() and _is_arrow_backed(native):
         return nw.from_native(_simplified(_arrow_of(native)), series_only=True)
@@ -58,7 +58,7 @@ def microseconds(series: nw.Series[Any]) -> npt.NDArray[np.float64]:
 
 
 def _counts(series: nw.Series[Any]) -> tuple[Codes, npt.NDArray[np.bool_], str]:
-    """Returns dates or durations as the whole numbers that are stored, which are missing, and the unit."""
+    """Returns the stored integers of dates or durations, which of them are missing, and their unit."""
     native, dtype = series.to_native(), cast(Any, series.dtype)
     unit = "D" if isinstance(dtype, nw.Date) else dtype.time_unit
     if series.implementation.is_pandas_like():
@@ -83,7 +83,7 @@ def show_dtype(series: nw.Series[Any]) -> str:
 def factorize(series: nw.Series[Any]) -> Factors:
     """Returns codes (-1 if missing), labels, whether the dtype declares the labels, and their order.
 
-    Labels that no dtype declares come sorted.
+    Labels that are not declared by a dtype are sorted.
     """
     native = series.to_native()
     if series.implementation.is_pandas_like():
@@ -96,7 +96,7 @@ def factorize(series: nw.Series[Any]) -> Factors:
 
 
 def plain(label: Any) -> Any:
-    """Returns a label as JSON can hold it: text, whole number, number or boolean; anything else as text."""
+    """Returns a label as a JSON value: text, an integer, a number or a boolean; anything else as text."""
     if isinstance(label, str | bool):
         return label
     if isinstance(label, int | np.integer):
@@ -110,10 +110,10 @@ def plain(label: Any) -> Any:
 def write_cells(series: nw.Series[Any], rows: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> Any:
     """Returns the native column with `values` in the given rows, its dtype unchanged.
 
-    Values are numbers, booleans, labels, ``datetime64[us]`` (UTC) or ``timedelta64[us]``. A column that is
-    missing as a whole, of a dtype that cannot hold them (such as float for text), takes a dtype that can.
-    Numbers and moments that a dtype narrower than that in `fit` does not hold become the nearest it does. A
-    pandas category or pyarrow dictionary without the label that is written is extended by it.
+    Values are numbers, booleans, labels, ``datetime64[us]`` (UTC) or ``timedelta64[us]``. If all cells of a
+    column are missing and its dtype cannot hold the values (such as float for text), the dtype is changed.
+    Numbers and times outside the range of a dtype that is narrower than in `fit` are replaced by the nearest
+    value within it. If a pandas category or pyarrow dictionary lacks a label, the label is added.
     """
     native = series.to_native()
     library = series.implementation
@@ -169,7 +169,7 @@ def _holds(dtype: Any, values: npt.NDArray[Any]) -> bool:
 
 
 def _storage(dtype: Any) -> str | None:
-    """Returns what a narwhals dtype with a range holds, None for labels and objects."""
+    """Returns the storage type of a narwhals dtype with a range, None for labels and objects."""
     if isinstance(dtype, nw.Datetime | nw.Date):
         return "time"
     if isinstance(dtype, nw.Duration | nw.Boolean):
@@ -333,7 +333,7 @@ def _write_dictionary(array: Any, rows: npt.NDArray[np.int64], new: Any) -> Any:
 
 
 def _put(array: Any, rows: npt.NDArray[np.int64], new: Any) -> Any:
-    """Returns an arrow array with other cells in some rows; `replace_with_mask` lacks several types."""
+    """Returns an arrow array with some cells replaced; `replace_with_mask` does not support all types."""
     import pyarrow as pa
 
     taken = np.arange(len(array))

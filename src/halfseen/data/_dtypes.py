@@ -48,7 +48,7 @@ def smallest_positive(dtype: str) -> float:
 
 
 def storable(values: npt.NDArray[Any], storage: str, dtype: str) -> npt.NDArray[Any]:
-    """Returns values as near as a dtype comes to them: within its range, whole if it holds no others."""
+    """Returns the nearest values that a dtype can store: within its range, rounded for integer dtypes."""
     low, high = dtype_bounds(storage, dtype)
     if storage in ("time", "duration"):
         return np.clip(values.astype(np.int64), int(low), int(high)).astype(values.dtype)

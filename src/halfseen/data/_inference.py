@@ -1,4 +1,4 @@
-"""From the cells of a column to its kind, levels and bounds, with a reason; users' settings come first."""
+"""Inference of the kind, levels and bounds of a column, with a reason; settings of the user come first."""
 
 import datetime
 import re
@@ -42,14 +42,14 @@ CROWDED = 0.01  # share of values that are in the last tenth before a limit, or 
 
 
 class Tally(NamedTuple):
-    """The distinct values that were seen in a column, ascending, and how often each was."""
+    """The distinct observed values of a column, in ascending order, and their counts."""
 
     distinct: Floats
     counts: npt.NDArray[np.int64]
 
 
 def infer_column(raw: RawColumn, overrides: dict[str, Any], *, named: bool) -> Column:
-    """Returns what a column is, given the user's settings and whether its name means something."""
+    """Returns the description of a column, given the user's settings and whether its name is meaningful."""
     check_finite(raw)
     if "derived" in overrides:
         overrides = {"kind": "continuous"} | overrides
@@ -84,7 +84,7 @@ def infer_column(raw: RawColumn, overrides: dict[str, Any], *, named: bool) -> C
 def _with_values(
     column: Column, raw: RawColumn, seen: Floats, tally: Tally, overrides: dict[str, Any]
 ) -> Column:
-    """Adds which values a column may take, or the one that fills it."""
+    """Adds the possible values of a column, or the single value that imputes it."""
     kind = column.kind
     if kind == "unsupported":
         return column
@@ -163,7 +163,7 @@ def _is_code(distinct: Floats, n_seen: int) -> bool:
 
 
 def _are_sentences(raw: RawColumn, distinct: Floats) -> bool:
-    """Returns whether texts mostly have as many words as a sentence, by the first of them."""
+    """Returns whether most texts are as long as sentences, judged by the first of them."""
     texts = [str(raw.labels[int(i)]) for i in distinct[:SENTENCES_READ]]
     n_words = [sum(any(map(str.isalpha, word)) for word in text.split()) for text in texts]
     return bool(np.median(n_words) >= SENTENCE_WORDS)
@@ -198,7 +198,7 @@ def _is_whole(raw: RawColumn, values: Floats) -> bool:
 
 
 def _bounded(column: Column, raw: RawColumn, seen: Floats, overrides: dict[str, Any]) -> Column:
-    """Adds what values are allowed: from the kind, then from the user."""
+    """Adds the bounds of a column: those of its kind, then those of the user."""
     changes = _inferred_bounds(column, raw, seen)
     named = _limits(overrides)
     if named and column.kind in LEVELLED:
@@ -247,7 +247,7 @@ def _inferred_bounds(column: Column, raw: RawColumn, seen: Floats) -> dict[str, 
 
 
 def _natural_limits(column: Column, seen: Floats) -> dict[str, Any]:
-    """Returns the limits of a share or a percentage whose values fill the range, or crowd at its end."""
+    """Returns the limits of a fraction or percentage whose values cover its range or reach its end often."""
     if len(seen) < NATURAL_ROWS or column.kind not in NUMERIC or seen.min() < 0:
         return {}
     for limit in NATURAL_LIMITS:
@@ -305,7 +305,7 @@ def _levels(raw: RawColumn, used: Floats, overrides: dict[str, Any], kind: Kind)
 
 
 def as_code(value: Any, raw: RawColumn, setting: str) -> Any:
-    """Returns a bound or level that a user gave as a code; dates may be ISO text, without a zone in UTC."""
+    """Returns the code of a bound or level of the user; dates may be ISO text, in UTC if without a zone."""
     try:
         if raw.storage == "time" and isinstance(value, str | datetime.date):
             moment = datetime.datetime.fromisoformat(str(value))

@@ -1,4 +1,4 @@
-"""pandas columns of dtype object: what their Python objects are, and the same type for new cells."""
+"""pandas columns of dtype object: the type of their Python objects, and new cells of the same type."""
 
 import datetime
 from decimal import Decimal, localcontext
@@ -23,10 +23,11 @@ _MODELLED = {"number", "boolean", "text", "date", "datetime", "Timestamp", "time
 
 
 def read_objects(native: Any, name: str) -> tuple[ObjectKind, npt.NDArray[np.float64]]:
-    """Returns what the objects of a column are and, unless they are text, their values as numbers.
+    """Returns the type of the objects of a column and, unless they are text, their values as numbers.
 
-    Objects that no model can see (lists, dicts, bytes) are of sort ``"other"``, with 0 for every value. A mix
-    of types of which one could be seen, such as numbers and text, is refused: it is more often a mistake.
+    Objects that models cannot use (lists, dicts, bytes) have the type ``"other"``, with 0 for every value. A
+    mix of types of which one could be used, such as numbers and text, raises an error, because it is usually
+    a mistake.
     """
     import pandas as pd
 
@@ -77,7 +78,7 @@ def objects_like(native: Any, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _as_decimals(values: npt.NDArray[Any], exponent: int) -> list[Decimal]:
-    """Returns numbers as decimals with the digits down to this exponent, as far as floats have them."""
+    """Returns numbers as decimals with digits down to this exponent, within the precision of floats."""
     unit = Decimal((0, (1,), min(max(exponent, SMALLEST_EXPONENT), 0)))
     with localcontext(prec=DIGITS):
         return [Decimal(repr(value)).quantize(unit) for value in values.tolist()]

@@ -12,7 +12,7 @@ from halfseen.errors import SchemaError
 
 
 def check_kind(raw: RawColumn, kind: Kind, overrides: dict[str, Any]) -> None:
-    """Raises if a value that was seen is not of the kind that the user stated."""
+    """Raises if an observed value contradicts the kind that the user declared."""
     values = raw.values
     if kind == "constant":
         first = values[~np.isnan(values)][0]

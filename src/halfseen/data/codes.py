@@ -1,6 +1,6 @@
-"""From a user's table to codes: the one way from a frame or an array to numbers with a mask, by a schema.
+"""Conversion of a frame or an array to numbers ("codes") with a mask, by a schema.
 
-Estimators, the evaluation of imputers and the diagnosis of missing values all read tables here.
+Estimators, the evaluation of imputers and the diagnosis of missing values all use this module.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Codes:
 
 
 def open_table(X: Any) -> Table:
-    """Opens a frame of any library or an array of numbers; refuses one without rows or columns."""
+    """Opens a frame of any library or an array of numbers; raises if it has no rows or no columns."""
     if is_frame(X):
         table = Table(X)
     else:

@@ -119,7 +119,7 @@ class Column:
         return 1.0 if self.integer or self.levels is not None else self.step
 
     def code_bounds(self) -> tuple[float, float]:
-        """Returns the least and greatest code: levels, or what the user, the kind and the dtype allow."""
+        """Returns the smallest and largest code that the levels, or the user, kind and dtype, allow."""
         if self.levels is not None:
             return 0.0, len(self.levels) - 1.0
         low, high = dtype_bounds(self.storage, self.dtype)
@@ -158,7 +158,7 @@ class Column:
         return f"{name}: {self.kind}{bounds}, {self.n_missing} missing. {self.reason}"
 
     def _storable_levels(self) -> npt.NDArray[Any]:
-        """Returns the levels as values that the dtype holds; the float of a large whole number may not be."""
+        """Returns the levels as values of the dtype, which the float of a large integer may not be."""
         assert self.levels is not None
         levels = np.empty(len(self.levels), dtype=object)
         levels[:] = self.levels

@@ -1,4 +1,4 @@
-"""Derived (passive) columns: numbers that follow from other columns by a formula, such as a body mass index.
+"""Derived (passive) columns, which are computed from other columns by a formula, such as a body mass index.
 
 Formulas are parsed, never executed as code: numbers, names of columns, arithmetic and a few functions.
 """
@@ -63,7 +63,7 @@ class Formula:
 
     @classmethod
     def parse(cls, text: Any) -> "Formula":
-        """Parses a formula; names of columns that are no identifiers stand between backticks."""
+        """Parses a formula; column names that are not identifiers are enclosed in backticks."""
         if not isinstance(text, str) or not text.strip() or len(text) > MOST_LETTERS:
             raise SchemaError(f"A formula must be text such as 'weight / height ** 2', got {text!r:.60}.")
         quoted: dict[str, str] = {}
@@ -114,7 +114,7 @@ class Formula:
 
 
 def _check(node: ast.AST) -> None:
-    """Raises a ValueError if a formula has anything but what `FUNCTIONS` and `OPERATORS` name."""
+    """Raises a ValueError if a formula contains anything other than `FUNCTIONS` and `OPERATORS`."""
     if isinstance(node, ast.Constant):
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
             raise ValueError(f"has the constant {node.value!r:.40}, which is not a number")

@@ -1,4 +1,4 @@
-"""Completed tables that remember whether they may be pooled."""
+"""Completed tables that record whether they are suitable for pooling."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Counts of single-cell experiments, from arrays, sparse matrices and AnnData: read and normalised."""
+"""Reading and normalising single-cell counts from arrays, sparse matrices and AnnData."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ MAD_SCALE = 1.4826  # from the median absolute deviation to the standard deviati
 def read_expression(
     X: Any, n_genes: int | None = None, *, layer: str | None = None
 ) -> scipy.sparse.csr_array:
-    """Returns cells by genes as a CSR matrix without stored zeros, which stand for values that were missed.
+    """Returns a CSR matrix of cells by genes without stored zeros, which are treated as missing.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_cells, n_genes), or an object with such an attribute ``X``
-        Not negative; NaN counts as missed.
+        Non-negative values; NaN is treated as missing.
     n_genes : int, optional
         The number of genes that a fitted estimator expects.
     layer : str, optional
@@ -58,7 +58,7 @@ def read_expression(
 
 
 def _content(X: Any, layer: str | None) -> Any:
-    """Returns the matrix of an AnnData, or one of its layers; anything else is a matrix itself."""
+    """Returns the matrix of an AnnData or one of its layers; any other object is returned as it is."""
     is_annotated = hasattr(X, "X") and not hasattr(X, "to_numpy")
     if layer is None:
         return X.X if is_annotated else X

@@ -1,8 +1,9 @@
-r"""Codes of a table turned into real features for models on :math:`\mathbb{R}^D`, and back.
+r"""Conversion between the codes of a table and real features for models on :math:`\mathbb{R}^D`.
 
-A numeric or ordinal column is one standardised feature, perhaps of its score under a margin. A binary or
-categorical column is a block of indicators, seen or unseen together. Rare levels share one indicator; their
-common probability is divided among them by their training frequencies, so every level stays possible.
+A numeric or ordinal column becomes one standardised feature: its value, or its score under a margin. A binary
+or categorical column becomes a block of indicators, which are observed or missing together. Rare levels share
+one indicator; its probability is divided among them by their training frequencies, so that every level has
+a positive probability.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ MarginChoice = Callable[[Column, Floats], Margin | None]
 
 @dataclass(frozen=True)
 class Block:
-    r"""The indicators of one column: where they are, which level has which, and what levels weigh in it.
+    r"""The indicators of one column: their positions, the indicator of each level, and its share in it.
 
     Shapes
     ------
@@ -64,7 +65,7 @@ class Block:
         return self.leaders[self.of_leaders(groups).argmax(dim=-1)]
 
     def draw(self, groups: Tensor, uniforms: Tensor) -> Tensor:
-        """Returns the level (*) that uniforms (*) choose: a group (*, G) first, then a level within it."""
+        """Returns levels (*) drawn by uniforms (*): first a group (*, G), then a level within it."""
         cumulated = groups.cumsum(dim=-1)
         reached = uniforms * cumulated[..., -1]
         chosen = (reached.unsqueeze(-1) >= cumulated).sum(dim=-1).clamp(max=self.n_groups - 1)
@@ -76,7 +77,7 @@ class Block:
 
     @cached_property
     def _within_groups(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The levels (L) by group, their cumulated shares added to the group, and each group's last place."""
+        """The levels (L) sorted by group, group number plus cumulative share, and the end of each group."""
         ordered = torch.argsort(self.group, stable=True)
         group = self.group[ordered]
         last = torch.searchsorted(group, torch.arange(self.n_groups), right=True) - 1
@@ -89,10 +90,11 @@ class Block:
 class FeatureMap:
     r"""The two-way map between codes (N, C) and standardised features (N, D).
 
-    Numeric columns come first, one feature each, then the blocks. With `all_indicators` (for mixtures) every
-    column with levels is a block with an indicator for each group. Without (for a Gaussian, which needs full
-    rank) a block leaves out its last group, which the others determine, and an ordinal column is a number.
-    A numeric column with a margin is the score of its value, standardised; one without is the value.
+    Numeric columns come first, one feature each, then the blocks. With `all_indicators` (for mixtures),
+    every column with levels is a block with one indicator for each group. Otherwise (for a Gaussian, which
+    needs full rank), a block leaves out its last group, which is determined by the others, and an ordinal
+    column is treated as a number. The feature of a numeric column is its standardised value or, with a
+    margin, the standardised score of its value.
     """
 
     numeric: tuple[int, ...]
@@ -156,7 +158,7 @@ class FeatureMap:
     def with_chosen(
         self, margins: Sequence[Margin | None], codes: Incomplete, batch: Incomplete
     ) -> tuple["FeatureMap", Incomplete]:
-        """Returns features with the chosen margins, and the codes by them; `batch` is the codes without."""
+        """Returns the map with these margins, and the features by it; `batch` was encoded without them."""
         bent = [i for i, margin in enumerate(margins) if margin is not None]
         if not bent:
             return self, batch
@@ -222,7 +224,7 @@ class FeatureMap:
         return Incomplete(self.scaler.forward(raw.filled()), raw.observed)
 
     def numbers(self, features: Tensor) -> Tensor:
-        """Returns the numeric and ordinal codes (*, n_numeric), unrounded, that features stand for."""
+        """Returns the numeric and ordinal codes (*, n_numeric) of features, without rounding."""
         numbers = self.scaler.inverse(features)[..., : len(self.numeric)]
         for i, margin in self.bent():
             numbers[..., i] = margin.inverse(numbers[..., i])
@@ -231,7 +233,7 @@ class FeatureMap:
     def mean_numbers(self, mean: Tensor, variance: Tensor, wanted: Tensor) -> Tensor:
         """Returns the expected codes (N, n_numeric) if features are normal with these means and variances.
 
-        Where codes are not `wanted` (N, C), as they are known, there may be anything.
+        Codes that are not `wanted` (N, C), because they are known, have arbitrary values.
         """
         loc, scale = self.scaler.loc, self.scaler.scale
         numbers = self.scaler.inverse(mean)[..., : len(self.numeric)]
@@ -242,13 +244,13 @@ class FeatureMap:
         return numbers
 
     def score(self, feature: int, x: Tensor) -> Tensor:
-        """Returns the place among features of values (*) of a numeric column; of thresholds, for instance."""
+        """Returns the features of values (*) of a numeric column, for example of thresholds."""
         margin = self.margins[feature] if self.margins else None
         place = x if margin is None else margin.place(x)
         return (place - self.scaler.loc[feature]) / self.scaler.scale[feature]
 
     def half_widths(self, steps: Tensor) -> Tensor:
-        """Returns half a step (n_numeric) of codes as a distance of features, in the middle of a column."""
+        """Returns half a step of the codes (n_numeric) in units of features, near the middle of a column."""
         halves = 0.5 * steps / self.number_scales()
         middle = self.numbers(torch.zeros(self.n_features, dtype=torch.float64))
         for i, _ in self.bent():
@@ -257,11 +259,11 @@ class FeatureMap:
         return halves
 
     def bent(self) -> list[tuple[int, Margin]]:
-        """Returns the features that have a margin, with it."""
+        """Returns the features with a margin, and their margins."""
         return [(i, margin) for i, margin in enumerate(self.margins) if margin is not None]
 
     def noise(self) -> Tensor:
-        """Returns (D): the variance of the observed features about the scores that they stand for."""
+        """Returns (D): the noise variance of observed features around their latent scores."""
         noise = torch.zeros(self.n_features, dtype=torch.float64)
         for i, margin in self.bent():
             noise[i] = margin.noise / self.scaler.scale[i] ** 2
@@ -276,7 +278,7 @@ class FeatureMap:
         return self.group_probabilities(features, block)[..., block.group] * block.share
 
     def group_probabilities(self, features: Tensor, block: Block) -> Tensor:
-        """Returns the probability (*, G) of each group of levels, of which there are never many."""
+        """Returns the probability (*, G) of each group of levels; the number of groups is small."""
         part = slice(block.start, block.stop)
         expected = features[..., part] * self.scaler.scale[part] + self.scaler.loc[part]
         if not self.all_indicators:
@@ -292,7 +294,7 @@ class FeatureMap:
         return (raw - self.scaler.loc[part]) / self.scaler.scale[part]
 
     def log_jacobian(self, codes: Incomplete) -> Tensor:
-        """Returns (N): what to add to a log density of features to have one of the observed numeric codes."""
+        """Returns (N): the term that turns log densities of features into those of observed numeric codes."""
         observed = codes.observed[:, list(self.numeric)]
         slopes = -self.number_scales().log().expand(observed.shape).clone()
         for i, margin in self.bent():
@@ -352,9 +354,10 @@ def _margin_from(state: Mapping[str, Tensor], prefix: str) -> Margin | None:
 
 
 def _group_levels(counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Gives each frequent level a group of its own and the rest one together.
+    """Assigns each frequent level its own group, and all other levels one common group.
 
-    Returns the group (L) of each level and its share (L) of the group; levels never seen weigh half a count.
+    Returns the group (L) of each level and its share (L) in the group; levels that were never observed have
+    half a count.
     """
     weights = counts.to(torch.float64).clamp(min=0.5)
     ranked = torch.argsort(counts, descending=True, stable=True)

@@ -1,7 +1,7 @@
-"""Users' tables, read column by column and written back cell by cell, in their own library and dtypes.
+"""Reading tables of users by column, and writing cells back in their own library and dtypes.
 
-pandas, polars and pyarrow come through narwhals; numpy arrays and nested lists are tables of numbers.
-Missing is None, NaN, NaT, pd.NA and polars null alike. Only cells that were missing are ever written.
+pandas, polars and pyarrow tables are read through narwhals; numpy arrays and nested lists are tables of
+numbers. None, NaN, NaT, pd.NA and polars null all mean missing. Only cells that were missing are written.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ Storage = Literal["number", "boolean", "label", "time", "duration", "empty", "ot
 class RawColumn:
     """One column as numbers: values, microseconds, or positions in `labels`; NaN where missing.
 
-    Lists, structs, bytes and all else that no model can see have storage ``"other"``, and 0 for every value.
+    Lists, structs, bytes and other types that models cannot use have storage ``"other"`` and values of 0.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Table:
 
     @property
     def named(self) -> bool:
-        """Whether the columns have names of the user's."""
+        """Whether the user named the columns."""
         return self._frame is not None
 
     def column(self, position: int) -> RawColumn:
@@ -95,7 +95,7 @@ class Table:
         return _read_series(self._series[position], name)
 
     def missing(self) -> npt.NDArray[np.bool_]:
-        """Returns which cells (N, P) are empty, without reading the values of the others."""
+        """Returns which cells (N, P) are missing, without converting the values of the others."""
         if self._frame is None:
             lacking: npt.NDArray[np.bool_] = np.isnan(self.native)
             return lacking
@@ -121,7 +121,7 @@ class Table:
         return put_columns(self._frame, columns)
 
     def appended(self, native: Any, names: Sequence[str], flags: npt.NDArray[np.bool_]) -> Any:
-        """Returns a completed copy of the table with columns of flags (N, K) after its own.
+        """Returns a completed copy of the table with columns of flags (N, K) appended.
 
         In an array, flags are 1 and 0.
         """
@@ -154,7 +154,7 @@ class Table:
 
 
 def is_frame(native: Any) -> bool:
-    """Returns whether narwhals knows the object as an eager or lazy table."""
+    """Returns whether the object is an eager or lazy table that narwhals supports."""
     if isinstance(native, np.ndarray) or nw.dependencies.is_into_dataframe(
         native
     ):  # the usual cases, quickly

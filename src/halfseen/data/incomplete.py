@@ -1,4 +1,4 @@
-r"""The one pair that every model sees: values, and which of them were seen.
+r"""The input of every model: a pair of values and a mask that states which of them were observed.
 
 Shapes everywhere: ``*`` batch, ``N`` rows, ``D`` features, ``K`` components, ``L`` latent, ``S`` draws.
 The feature axis is last, the draws axis first, the component axis just before features.
@@ -19,8 +19,8 @@ from halfseen.data.masked import unmask
 class Incomplete:
     r"""Incomplete values: ``x`` and the boolean ``observed`` of the same shape, True for observed values.
 
-    What ``x`` holds where ``observed`` is False has no meaning and is never read: every function
-    fills it with ``torch.where`` before it computes and masks with ``torch.where`` after.
+    The entries of ``x`` where ``observed`` is False have no meaning and are never read: every function fills
+    them with ``torch.where`` before a computation, and masks the result with ``torch.where`` afterwards.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Columns whose missing cells are left empty, because no value for them would be sensible, and why."""
+"""Columns whose missing cells are left empty, because no imputed value would be sensible."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ _HAS: dict[Cause, str] = {
 
 
 def find_cause(column: Column, n_distinct: int, *, named: bool) -> Cause | None:
-    """Returns why the missing cells of a column are left empty, None if they are filled.
+    """Returns why the missing cells of a column are left empty, None if they are imputed.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def _has(column: Column, cause: Cause) -> str:
 def announcements(columns: Sequence[Column], *, named: bool) -> list[str]:
     """Returns notes for the user: one sentence for each column, or for several columns with the same note.
 
-    They concern columns that are left empty or imputed without a model, if they have missing cells, except
-    where the user asked for it, and except single values in an array of numbers.
+    The notes are about columns with missing cells that are left empty or imputed without a model. There is no
+    note if the user requested this, or if a column of a numeric array has a single value.
     """
     groups: dict[tuple[Cause, str], list[Column]] = {}
     for column in columns:
@@ -111,7 +111,7 @@ def shortened(names: Sequence[str]) -> str:
 
 
 def _fate(column: Column) -> tuple[Cause | None, str]:
-    """Returns the note on a column, if any, and what becomes of its missing cells."""
+    """Returns the cause of the note on a column, if any, and how its missing cells are treated."""
     if column.left is not None:
         return column.left, "left empty"
     if column.kind == "all-missing":

@@ -37,7 +37,7 @@ class Link:
     third: float = 1.0
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns the place of values on the real line; what is beyond a bound counts as next to it."""
+        """Returns the images of values on the real line; values beyond a bound are moved next to it."""
         match self.kind:
             case "identity":
                 return x
@@ -56,7 +56,7 @@ class Link:
         return torch.logit(((x - self.first) / (self.second - self.first)).clamp(NEAREST, 1 - NEAREST))
 
     def inverse(self, u: Tensor) -> Tensor:
-        """Returns the values at places on the real line."""
+        """Returns the values whose images on the real line are given."""
         match self.kind:
             case "identity":
                 return u

@@ -1,6 +1,8 @@
-r"""Lines past several links, and a spline past the best of them: compared for many columns at once.
+r"""Comparison of candidate margins for many columns at once.
 
-Samples are of one size, so that a comparison is a few operations on arrays of columns by values.
+A candidate is a normal distribution after one of several links, or a spline of normal scores after the best
+link. All samples have the same size, so that a comparison needs few operations on arrays of columns by
+values.
 """
 
 from collections.abc import Sequence
@@ -27,9 +29,9 @@ GAIN = 0.01  # in nats per value that a less simple margin must gain at least, b
 
 @dataclass(frozen=True)
 class Choice:
-    """The link under which a column is nearest to a line, and the candidate that held-out values prefer.
+    """The link after which a column is closest to normal, and the candidate that was chosen.
 
-    The candidates are `simplest` (the first link), `line` (a later one) or neither, a spline past `best`.
+    The candidates are `simplest` (the first link), `line` (a later one) or neither, a spline after `best`.
     """
 
     best: Link
@@ -39,7 +41,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Bent:
-    """Samples past four kinds of links: places and log slopes (4, G, Q), and which columns (4, G) have it."""
+    """Samples after four kinds of links (4, G, Q), log slopes, and which columns (4, G) have the link."""
 
     links: list[list[Link]]
     places: Floats
@@ -52,7 +54,7 @@ def compare_margins(
 ) -> list[Choice]:
     """Returns the choice of each column, by samples (G, Q) in order.
 
-    A column with the link of its bounds has no other link. Where only a spline will do, it is chosen.
+    A bounded column has the link of its bounds and no other. Columns that are `spline_only` get a spline.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of values that are too far from the rest
         bent = _bend(samples, bounds)
@@ -71,7 +73,7 @@ def compare_margins(
 
 
 def _bend(samples: Floats, bounds: Sequence[Link | None]) -> _Bent:
-    """Returns samples past the links that they may have, the simplest first."""
+    """Returns samples transformed by all links that are possible for them, the simplest first."""
     n_columns = len(samples)
     free = np.array([bound is None for bound in bounds])
     positive = free & (samples[:, 0] > 0)
@@ -118,11 +120,11 @@ def _bend(samples: Floats, bounds: Sequence[Link | None]) -> _Bent:
 
 
 def _held_out(places: Floats, slopes: Floats, best: Indices) -> Floats:
-    """Returns log densities (L + 1, G, Q) of held-out values: of lines past each link, and of a spline.
+    """Returns log densities (L + 1, G, Q) of held-out values: normal after each link, and by a spline.
 
     Shapes
     ------
-    places, slopes : (L, G, Q), of ordered values past each link, and the log slopes of the links there.
+    places, slopes : (L, G, Q), ordered values after each link, and the log slopes of the links there.
     best : (G), the link of the spline.
     """
     columns = np.arange(len(best))
@@ -165,7 +167,7 @@ def _spline_density(train: Floats, test: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where the knots of T ordered values are: between which of them, and the values that make the tails."""
+    """The positions of the knots among T ordered values, and the values from which the tails are fitted."""
 
     knots: Floats
     index: Indices
@@ -215,7 +217,7 @@ def fold_numbers(n: int) -> Indices:
 
 
 def clearly_best(scores: Floats, valid: npt.NDArray[np.bool_]) -> Indices:
-    """Returns the candidate (G) with the best held-out likelihoods (F, G, Q), a later one if clearly so."""
+    """Returns the best candidate (G) by held-out likelihoods (F, G, Q); later ones must be clearly better."""
     scores = scores.clip(LOWEST)
     current, chosen = scores[0].copy(), np.zeros(scores.shape[1], dtype=np.int64)
     for i in range(1, len(scores)):

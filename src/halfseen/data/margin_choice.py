@@ -1,4 +1,4 @@
-r"""Which margin a column has: chosen by the likelihood of held-out values, the simpler one if in doubt."""
+r"""Choice of the margin of a column by held-out likelihood; simpler margins are preferred."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,7 +68,7 @@ def _has_inner(values: Floats) -> bool:
 
 
 def bounded_margin(column: Column, values: Floats) -> Margin | None:
-    """Returns the smooth map that only keeps a column within its firm bounds; None without bounds."""
+    """Returns a margin that does nothing but keep a column within its firm bounds; None without bounds."""
     if not len(values) or not _is_bounded(column) or not _is_ordinary(values):
         return None
     if _is_outside(column, values).any():
@@ -77,7 +77,7 @@ def bounded_margin(column: Column, values: Floats) -> Margin | None:
 
 
 def _is_ordinary(values: Floats) -> bool:
-    """Returns whether squares neither overflow nor vanish."""
+    """Returns whether squares of the values neither overflow nor underflow."""
     largest = float(np.abs(values).max())
     return largest == 0 or 1 / LARGEST < largest < LARGEST
 
@@ -96,7 +96,7 @@ def _is_outside(column: Column, values: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _lattice_margin(column: Column, values: Floats, step: float) -> Margin | None:
-    """Chooses thresholds unless held-out values prefer a Gaussian, or a column is bounded."""
+    """Chooses thresholds, unless a Gaussian has a better held-out likelihood or the column is bounded."""
     numbers = np.round(values / step).astype(np.int64)
     numbers -= (first := int(numbers.min()))
     levels = step * np.arange(first, first + numbers.max() + 1)
@@ -113,7 +113,7 @@ def _lattice_margin(column: Column, values: Floats, step: float) -> Margin | Non
 def _held_out_lattice(column: Column, numbers: npt.NDArray[np.int64], levels: Floats, step: float) -> Floats:
     """Returns log probabilities (2, N) of held-out values: under a Gaussian, and by thresholds.
 
-    Values are few and each occurs often, so probabilities are those of values, found once in each fold.
+    There are few distinct values, so the probability of each is computed once in each fold.
     """
     edges = torch.from_numpy(np.append(levels - step / 2, levels[-1] + step / 2))
     folds = fold_numbers(len(numbers))
@@ -162,13 +162,13 @@ def _chosen_margin(column: Column, ordered: Floats, atoms: Floats, choice: Choic
 
 
 def _sample(ordered: Floats, size: int, step: float | None) -> Floats:
-    """Returns values at equal distances in their order; whole numbers are spread evenly."""
+    """Returns an evenly spaced subsample of ordered values; integers are spread over their intervals."""
     ranks = ((np.arange(size) + 0.5) * (len(ordered) / size)).astype(np.int64)
     return spread_ties(ordered[ranks], step)
 
 
 def _with_room(margin: Margin, values: Floats) -> Margin:
-    """Returns the margin with answers that do not go far beyond the range of values."""
+    """Returns the margin with limits that keep imputed values near the range of the observed values."""
     low, high = float(values.min()), float(values.max())
     room = ROOM * high - ROOM * low
     least = max(low - room, low / 2) if margin.link.kind == "power" else low - room  # so never 0
@@ -176,14 +176,14 @@ def _with_room(margin: Margin, values: Floats) -> Margin:
 
 
 def _find_atoms(ordered: Floats) -> Floats:
-    """Returns the values that occur again and again."""
+    """Returns the values that make up a large part of the column (atoms)."""
     enough = max(ATOM_COUNT, ceil(ATOM_SHARE * len(ordered)))
     repeated = ordered[enough - 1 :] == ordered[: len(ordered) - enough + 1]
     return np.unique(ordered[enough - 1 :][repeated])
 
 
 def _looks_normal(values: Floats) -> bool:
-    """Returns whether skewness, kurtosis and distribution function of ordered values allow a normal."""
+    """Returns whether skewness, kurtosis and distribution function are compatible with a normal."""
     n, spread = len(values), values.std()
     if not 0 < spread < inf:
         return True  # nothing that could be bent, or too large to be squared
@@ -216,7 +216,7 @@ def _bounded_link(column: Column, values: Floats) -> Link:
 
 
 def _inside(margin: Margin, column: Column, values: Floats) -> Margin:
-    """Returns a margin whose answers are mapped from all values, some beyond the bounds, to those within."""
+    """Returns a margin whose imputed values follow the distribution of the values within the bounds."""
     low, high = column.firm_bounds()
     inside = values[~_is_outside(column, values)]
     if not len(inside):
@@ -229,7 +229,7 @@ def _inside(margin: Margin, column: Column, values: Floats) -> Margin:
 
 
 def _censored_margin(column: Column, values: Floats, censored: npt.NDArray[np.bool_]) -> Margin:
-    """Returns a margin with the censored values beyond the limits, where the tail of the rest goes on."""
+    """Returns a margin in which the tail of the uncensored values continues beyond the detection limits."""
     limits = {
         name: limit
         for name in ("censored_below", "censored_above")

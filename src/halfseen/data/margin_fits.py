@@ -1,4 +1,4 @@
-r"""How margins are fitted: a line past a link, normal scores, thresholds; to values that may have weights."""
+r"""Fitting margins (normal after a link, normal scores, thresholds) to values that may have weights."""
 
 from dataclasses import replace
 from math import inf, sqrt
@@ -24,9 +24,9 @@ LIMIT_SPAN = 1.5  # scores next to a detection limit, whose values determine the
 
 
 def refit_margin(column: Column, margin: Margin, values: Floats, weights: Floats) -> Margin:
-    """Returns a margin of the same kind, fitted to values (N) that count by their weights (N).
+    """Returns a margin of the same kind, fitted to weighted values (N).
 
-    A margin with detection limits, or with values beyond its bounds, stays as it is.
+    A margin with detection limits, or with values beyond its bounds, is not refitted.
     """
     if margin.is_censored or len(margin.values) or values.min() == values.max():
         return margin
@@ -46,19 +46,19 @@ def refit_margin(column: Column, margin: Margin, values: Floats, weights: Floats
 
 
 def line(link: Link, values: Floats, weights: Floats | None = None) -> Margin:
-    """Returns the margin of values that are Gaussian on the other side of the link."""
+    """Returns the margin of values that are Gaussian after the link."""
     return through(link, *_centre_and_spread(link, values, weights))
 
 
 def through(link: Link, centre: float, slope: float) -> Margin:
-    """Returns the margin whose places are on a line: the centre has score 0."""
+    """Returns the margin whose scores are a linear function of the linked values; the centre has score 0."""
     places = torch.tensor([centre - slope, centre + slope], dtype=torch.float64)
     scores = torch.tensor([-1.0, 1.0], dtype=torch.float64)
     return Margin(link, places, scores, link.inverse(places), (slope, slope))
 
 
 def _centre_and_spread(link: Link, values: Floats, weights: Floats | None) -> tuple[float, float]:
-    """Returns mean and standard deviation of the places of values."""
+    """Returns mean and standard deviation of the linked values."""
     u = link.forward(torch.from_numpy(np.ascontiguousarray(values))).numpy()
     centre = float(np.average(u, weights=weights))
     with np.errstate(over="ignore"):
@@ -110,7 +110,7 @@ def fit_exponents(
 
 
 def _lowest(x: Floats, y: Floats) -> Floats:
-    """Returns (G) where the parabolas through the lowest of points (G, E) and its neighbours are lowest."""
+    """Returns the minima (G) of the parabolas through the lowest point (G, E) and its two neighbours."""
     rows, i = np.arange(len(y)), y.argmin(axis=1)
     inner = i.clip(1, len(x) - 2)
     before, here, after = (y[rows, inner + side] for side in (-1, 0, 1))
@@ -132,7 +132,7 @@ def spline(
 ) -> Margin:
     """Returns the margin by normal scores of ordered values, which may have weights.
 
-    Shares of all values may be censored, below and above the rest.
+    Fractions of all values may be censored, below and above the others.
     """
     n = len(values)
     if weights is None:
@@ -177,7 +177,7 @@ def tails_of(
 
 
 def _with_atoms(knots: Floats, values: Floats, u: Floats, edges: Floats, atoms: Floats) -> Floats:
-    """Returns knots (3, K) with the intervals of scores of atoms, and with where values go on."""
+    """Returns knots (3, K) that include the score intervals of atoms."""
     scores, _, exact = knots
     keep, added = np.ones(len(scores), dtype=bool), []
     for atom in atoms.tolist():
@@ -218,7 +218,7 @@ def spread_ties(values: Floats, step: float | None, atoms: Floats = NO_ATOMS) ->
 
 
 def thresholds(column: Column, values: Floats, step: float, weights: Floats | None = None) -> Margin:
-    """Returns a margin in which each whole number has its interval, between thresholds."""
+    """Returns a margin in which each integer has an interval of scores between two thresholds."""
     low, high = column.code_bounds()
     first, last = round(float(values.min()) / step), round(float(values.max()) / step)
     if column.levels is not None:

@@ -1,13 +1,14 @@
-r"""Margins: what turns one column of numbers into scores that are about standard normal, and back.
+r"""Margins: transformations of a numeric column to scores that are approximately standard normal, and back.
 
-A value has a score z, or only an interval of scores: a whole number, an ordered level, a value that occurs
-again and again (an atom), and a value known only to lie beyond a detection limit. Such a value enters a
-Gaussian model as its expected score :math:`\mathrm{E}[z \mid \text{interval}]`, divided by the reliability
+A value has a single score z, or an interval of scores. The latter holds for integers, ordered levels,
+frequent single values (atoms), and values that are known only to lie beyond a detection limit. Such a value
+enters a Gaussian model as its expected score :math:`\mathrm{E}[z \mid \text{interval}]`, divided by the
+reliability
 
 .. math:: r = \operatorname{Var} \mathrm{E}[z \mid \text{interval}] \le 1 .
 
-So divided it is z plus uncorrelated noise of variance :math:`(1 - r) / r`: covariances with other columns are
-those of z itself, and only the variance has the noise to be taken off.
+The quotient equals z plus uncorrelated noise of variance :math:`(1 - r) / r`. Its covariances with other
+columns are therefore those of z, and only its variance must be corrected for the noise.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ class PiecewiseLinear:
     Parameters
     ----------
     start, end : Tensor
-        (K), in increasing order. Where a start occurs twice, its value is the first end, or the last.
+        (K), in increasing order. If a start occurs twice, its value is the first or the last of its ends.
     tails : pair of float
         The slopes before the first knot and after the last.
     """
@@ -80,28 +81,29 @@ def _none() -> Tensor:
 
 @dataclass(frozen=True)
 class Margin:
-    r"""From values x to scores z: a link, then a piecewise-linear map, then perhaps rounding to a lattice.
+    r"""A map from values x to scores z: a link, a piecewise-linear map, and optionally a lattice of values.
 
     Parameters
     ----------
     link : Link
         From values to the real line: u.
     places, scores, exact : Tensor
-        (K), knots of the map between u and z, in increasing order, and the values x there; where a place
-        occurs twice, the value has all scores between the two. Without knots z is u. Outside, the line goes
-        on with the slopes `tails` (2), of u by z.
+        (K), knots of the map between u and z, in increasing order, and the values x there. If a place occurs
+        twice, its value has all scores between the two knots. Without knots, z equals u. Beyond the outer
+        knots the map is linear, with the slopes `tails` (2), of u with respect to z.
     half : float
         Half the distance between neighbouring values, if each stands for the interval around it; else 0.
     low, high : float
-        The values that close the lattice: below and above there is nothing.
+        The smallest and largest value of the lattice.
     censored_below, censored_above : float
-        Values beyond these are known only to be beyond.
+        Detection limits: values beyond them are censored.
     least, greatest : float
-        Answers are not beyond these.
+        Imputed values are limited to this range.
     reliability : float
-        The share r of the variance of scores that is known when values are.
+        The fraction r of the variance of the scores that the values explain.
     values, answers : Tensor
-        (Q), knots of an increasing map that answers go through: from all values to those within bounds.
+        (Q), knots of an increasing map that is applied to imputed values, in order to keep them within
+        bounds.
     """
 
     link: Link = IDENTITY
@@ -121,7 +123,7 @@ class Margin:
     answers: Tensor = field(default_factory=_none)
 
     def adjusted(self, **settings: float) -> "Margin":
-        """Returns the margin with other limits or reliability, on which its maps do not depend."""
+        """Returns the margin with other limits or another reliability, which do not affect its maps."""
         margin = replace(self, **settings)  # type: ignore[arg-type]
         margin.__dict__.update({name: self.__dict__[name] for name in MAPS if name in self.__dict__})
         return margin
@@ -146,12 +148,12 @@ class Margin:
 
     @property
     def noise(self) -> float:
-        """The variance of the score of a value about its z."""
+        """The noise variance of the score of a value around its z."""
         return (1 - self.reliability) / self.reliability
 
     @property
     def by_interval(self) -> bool:
-        """Whether some values have intervals of scores."""
+        """Whether some values correspond to intervals of scores."""
         return self.reliability < 1
 
     def interval(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -175,12 +177,12 @@ class Margin:
         return torch.where(censored, cut[1], below), torch.where(censored, inf, above)
 
     def edge_scores(self, x: Tensor) -> Tensor:
-        """Returns the scores of edges between the values of a lattice, infinite where nothing is beyond."""
+        """Returns the scores of the edges between lattice values, infinite at the ends of the lattice."""
         closed = torch.where(x <= self.low, -inf, self.place(x))
         return torch.where(x >= self.high, inf, closed)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns the score of values that a model sees."""
+        """Returns the scores of values, as models use them."""
         if not self.by_interval:
             return self.place(x)
         if self.half:
@@ -262,10 +264,10 @@ class Margin:
         return total
 
     def ends(self, mean: Tensor, std: Tensor, level: float) -> tuple[Tensor, Tensor]:
-        """Returns the ends of intervals that hold about `level` where scores are normal, values included.
+        """Returns the ends, included, of intervals with probability `level` if scores are normal.
 
-        A value with a probability of its own belongs to the interval if more than half of its mass does; what
-        the lower end holds too much or too little, the upper end makes up for.
+        A value with a positive probability belongs to the interval if more than half of its probability does;
+        a surplus or deficit of probability at the lower end is compensated at the upper end.
         """
         tail = (1 - level) / 2
         low, below, above = self._around(mean, std, torch.full_like(mean, tail))
@@ -278,13 +280,13 @@ class Margin:
         return low, torch.maximum(low, high)
 
     def _around(self, mean: Tensor, std: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns the values at quantiles, with the probabilities of less, and of no more."""
+        """Returns the values at quantiles, and the probabilities of values below and up to them."""
         value = self.inverse(mean + std * torch.special.ndtri(share))
         below, above = (ndtr((end - mean) / std.clamp(min=1e-9)) for end in self.interval(value))
         return value, below, above
 
     def _beside(self, x: Tensor, side: int) -> Tensor:
-        """Returns the next value above, or below, one that has an interval of scores."""
+        """Returns the next larger, or smaller, value of one that has an interval of scores."""
         end = self.interval(x)[1 if side > 0 else 0].clamp(NO_SCORE_BELOW, -NO_SCORE_BELOW)
         return self.inverse(end + 2 * side * STEEP)
 
@@ -317,7 +319,7 @@ class Margin:
         return cls(link, places, scores, exact, tails, values=answers[0], answers=answers[1], **fields)
 
     def place(self, x: Tensor, *, last: bool = False) -> Tensor:
-        """Returns the score of values: of those with several the least, or the greatest."""
+        """Returns the score of values; the smallest or largest score of values that have an interval."""
         place = self.link.forward(x)
         return self._forward(place, last=last) if len(self.places) else place
 
@@ -339,7 +341,7 @@ class Margin:
         return flat, torch.cat([self.exact[:1], self.exact])
 
     def _lattice(self) -> tuple[Tensor, Tensor]:
-        """Returns the levels (L) that matter and the scores (L - 1) between them."""
+        """Returns the lattice values (L) with relevant probability, and the scores (L - 1) between them."""
         step = 2 * self.half
         ends = self._value(torch.stack([self.scores[0], self.scores[-1]]))
         low = max(float(ends[0]) - TAIL_LEVELS * step, self.low + self.half)
@@ -349,7 +351,7 @@ class Margin:
 
     @cached_property
     def _jumps(self) -> tuple[list[float], list[float]]:
-        """Scores at which the value jumps, and how far."""
+        """The scores at which the value jumps, and the heights of the jumps."""
         steep = (torch.diff(self.scores) <= 1.5 * STEEP) & (torch.diff(self.places) > 0)
         if not bool(steep.any()):
             return [], []
@@ -358,7 +360,7 @@ class Margin:
 
 
 def _distinct(x: Tensor, step: float) -> tuple[Tensor, Tensor]:
-    """Returns values without repetition, and which of them each of x is; quickly if x are whole steps."""
+    """Returns the distinct values of x and the index of each element; fast if x are integer steps."""
     numbers = torch.round(x / step)
     first, last = (float(end) for end in numbers.aminmax()) if len(x) else (0.0, 0.0)
     if last - first < len(x):

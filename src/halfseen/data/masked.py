@@ -1,4 +1,4 @@
-"""Masked arrays of numpy: a masked cell is a missing cell, whatever number lies under the mask."""
+"""Masked arrays of numpy: masked cells are missing, whatever values they contain."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def unmask(X: Any) -> Any:
-    """Returns a masked array as a plain one, NaN or NaT where it was masked; anything else as it is.
+    """Returns a masked array as a plain array with NaN or NaT; any other object is returned unchanged.
 
-    Whole numbers and booleans become float64, which NaN needs.
+    Integers and booleans become float64, because they cannot represent NaN.
 
     Examples
     --------

@@ -26,9 +26,9 @@ _NEAR = 1e-4  # of a shade: what single precision may take from k / 255
 def pixel_schema(table: Table) -> Schema:
     """Returns a schema in which all columns are pixels of one kind, with the values of the whole image.
 
-    Two values make binary pixels, whole numbers or multiples of 1/255 shades, all else numbers between the
-    least and the greatest. A pixel that never changes, or was never seen, is like the others: models need
-    the whole grid.
+    Pixels with two values are binary; integers and multiples of 1/255 are grey levels; all others are numbers
+    between the smallest and the largest. A pixel that never changes, or was never observed, is treated like
+    the others, because models need the whole grid.
 
     Examples
     --------
@@ -143,9 +143,9 @@ def read_images(X: Any, image_shape: Any = None) -> tuple[Any, ImageLayout]:
 
 
 def pixel_features(columns: Sequence[Column], codes: Incomplete) -> FeatureMap:
-    """Returns the map from pixels to features: -1 and 1 for two values, from -1 to 1 for shades.
+    """Returns the map from pixels to features: -1 and 1 for two values, from -1 to 1 for grey levels.
 
-    Other numbers are standardised, all pixels alike. So 0 is the middle, which no binary pixel takes.
+    Other numbers are standardised, in the same way for all pixels. No binary pixel has the value 0.
     """
     first = columns[0]
     if first.levels is None and first.code_step is None:
@@ -163,7 +163,7 @@ def pixel_features(columns: Sequence[Column], codes: Incomplete) -> FeatureMap:
 
 
 def n_shades(column: Column) -> int | None:
-    """Returns how many evenly spaced values a pixel may take, None if any number will do."""
+    """Returns the number of evenly spaced values of a pixel, None if a pixel can be any number."""
     step = column.code_step
     if step is None:
         return None
@@ -213,7 +213,7 @@ def _pixel(raw: RawColumn, values: Floats, n_observed: int, n_missing: int) -> C
 
 
 def _step(values: Floats) -> float | None:
-    """Returns the distance of shades: 1 for whole numbers, 1/255 for such shares, None for other numbers."""
+    """Returns the step between grey levels: 1 for integers, 1/255 for its multiples, None otherwise."""
     if np.all(values == np.round(values)) and values[-1] - values[0] < MOST_SHADES:
         return 1.0
     shades = values * (MOST_SHADES - 1)

@@ -1,4 +1,4 @@
-"""Standardisation learned on the observed cells of the training rows, and nothing else."""
+"""Standardisation learned from the observed cells of the training rows."""
 
 from dataclasses import dataclass
 
@@ -50,5 +50,5 @@ class Standardizer:
         return torch.where((x - self.loc).isinf(), apart, scaled)
 
     def inverse(self, x: Tensor) -> Tensor:
-        """Puts standardised values (*, D) back on their own scale."""
+        """Transforms standardised values (*, D) back to their original scale."""
         return x * self.scale + self.loc

@@ -1,4 +1,4 @@
-"""The boundary of sequences: arrays (n, T, d) with NaN and lengths in, values with a mask below."""
+"""The NaN boundary of sequences: arrays (n, T, d) with NaN are converted to values with a mask."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,14 +1,14 @@
-r"""Structural missingness: columns that do not apply to some rows, such as a pregnancy of men.
+r"""Structural missingness: columns that do not apply to some rows, such as ``pregnant`` for men.
 
-By a rule, column *t* does not apply where column *c* has one of the values *V*. Rules come from the
-user's schema, or are recognised in the table. A value belongs to *V* if *t* is missing in every row with it
-and there are at least `MIN_ROWS` such rows; more in a wide table, so that where cells are missing at random,
-each with a probability of at most `COINCIDENCE`, a rule is found in at most `FAILURES` of tables. Outside *V*
-there must be at least `MIN_ROWS` rows in which *c* is observed, with *t* observed in most of them. Values are
-the levels of *c*, or zero if it holds numbers.
+A rule states that column *t* does not apply to rows in which column *c* has one of the values *V*. Rules are
+given in the user's schema, or are inferred from the table. A value belongs to *V* if *t* is missing in every
+row with this value, and if there are at least `MIN_ROWS` such rows. Wide tables need more rows: if cells are
+missing at random, each with a probability of at most `COINCIDENCE`, a rule is found in at most a fraction
+`FAILURES` of tables. There must also be at least `MIN_ROWS` rows in which *c* is observed with another value,
+and *t* must be observed in most of them. Values are the levels of *c*, or zero if *c* is numeric.
 
-A cell that does not apply is unobserved to models and stays empty. Where *c* itself is missing, the value
-that fills it decides; where *c* stays empty, so does *t*.
+A cell that does not apply is treated as missing by models and stays empty. If *c* itself is missing in a row,
+its imputed value decides; if *c* stays empty, so does *t*.
 """
 
 import math
@@ -37,10 +37,11 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Applicability:
-    """Which cells of a table do not apply, before and after the missing cells of conditions are filled.
+    """The cells of a table that do not apply, before and after missing cells of conditions are imputed.
 
-    `rules` are, in an order in which conditions come first: the position of a column, that of its condition,
-    and which rows (N) have one of the values, among those in which the condition is observed.
+    `rules` contains, for each rule, the position of the column, the position of its condition, and the rows
+    (N) in which the condition is observed with one of the values. Conditions come before columns that depend
+    on them.
     """
 
     columns: Sequence[Column]
@@ -60,7 +61,7 @@ class Applicability:
         return cls(columns, missing, tuple(rules))
 
     def empty_cells(self, completed: Sequence[Floats]) -> dict[int, Bools]:
-        """Returns by position of a column which of its missing cells (N) stay empty.
+        """Returns, by position of the column, which of its missing cells (N) stay empty.
 
         `completed` has the codes of the missing cells of each modelled column, in the order of rows.
         """
@@ -82,12 +83,12 @@ class Applicability:
 
     @property
     def undecided(self) -> bool:
-        """Whether it depends on filled cells which cells do not apply."""
+        """Whether imputed cells decide which cells do not apply."""
         return any((self.missing[:, j] & self.missing[:, k]).any() for j, k, _ in self.rules)
 
 
 def check_rules(columns: Sequence[Column]) -> None:
-    """Raises a SchemaError if a rule of the user's names no other column, or a value it cannot have."""
+    """Raises a SchemaError if a rule of the user refers to an invalid column or an impossible value."""
     known = {column.name: column for column in columns}
     for column in columns:
         if not isinstance(column.skip, SkipRule):
@@ -114,7 +115,7 @@ def check_rules(columns: Sequence[Column]) -> None:
 
 
 def find_rules(columns: Sequence[Column], missing: Bools, codes: Incomplete) -> dict[str, SkipRule]:
-    """Returns by name the rules that a table shows, for columns without a setting of the user.
+    """Returns, by column name, the rules inferred from a table, for columns without a setting of the user.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def find_rules(columns: Sequence[Column], missing: Bools, codes: Incomplete) -> 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A rule that may be one: `inside` are the rows (N) with one of the values, which are codes."""
+    """A candidate rule: `inside` are the rows (N) with one of its values, which are codes."""
 
     target: int
     condition: int
@@ -151,9 +152,9 @@ class _Candidate:
     inside: Bools
 
     def rank(self, missing: Bools, off: Bools | None = None) -> tuple[int, int, int]:
-        """The fewer missing cells are left unexplained by the fewer values, the better.
+        """The rank of a rule: it is better if it leaves fewer missing cells unexplained, with fewer values.
 
-        A cell is explained too where the condition itself is `off`: does not apply.
+        A cell is also explained if the condition itself does not apply (`off`).
         """
         explained = self.inside if off is None else self.inside | (off & missing[:, self.condition])
         n_unexplained = int((missing[:, self.target] & ~explained).sum())
@@ -161,7 +162,7 @@ class _Candidate:
 
 
 def _best(candidates: Mapping[int, Sequence[_Candidate]], missing: Bools) -> dict[int, _Candidate]:
-    """Returns the best candidate per column; of chains of conditions, the link that is nearest."""
+    """Returns the best candidate for each column; in chains of conditions, the nearest condition."""
     first = {j: min(several, key=lambda one: one.rank(missing)) for j, several in candidates.items()}
     off = {j: one.inside for j, one in first.items()}
     return {
@@ -181,7 +182,7 @@ def _columns_of(codes: Incomplete) -> Iterator[Floats]:
 
 
 def _frequent(column: Column, x: Floats) -> dict[float, int]:
-    """Returns the codes that may be values of a rule and how many rows have them, if enough to be any."""
+    """Returns the codes that occur often enough to be values of a rule, and their numbers of rows."""
     if column.kind in ("datetime", "duration") or len(column.levels or ()) > MAX_VALUES:
         return {}
     values, counts = np.unique(x[~np.isnan(x)], return_counts=True)
@@ -209,7 +210,7 @@ def _candidates(
 
 
 def _consistent(best: Mapping[int, _Candidate], missing: Bools) -> dict[int, _Candidate]:
-    """Leaves out rules that close a circle, or whose condition does not apply where their column does."""
+    """Removes rules that would be circular, or whose condition does not apply where their column does."""
     kept: dict[int, _Candidate] = {}
     for j in sorted(best, key=lambda j: best[j].rank(missing)):
         k = best[j].condition
@@ -251,7 +252,7 @@ def _matches(rule: SkipRule, condition: Column, raw: RawColumn) -> Bools:
 
 
 def _codes_match(rule: SkipRule, condition: Column, codes: Floats) -> Bools:
-    """Returns which codes (N) are one of the values, as they are written into a table."""
+    """Returns which codes (N) equal one of the values after they are written to a table."""
     if condition.levels is None:
         return np.isin(condition.constrain(codes), _numbers(rule, condition))
     wanted = set(map(str, rule.values))
@@ -312,7 +313,7 @@ def rule_announcements(applicability: Applicability, found: Mapping[str, SkipRul
 
 
 def describe_rule(rule: SkipRule, columns: Sequence[Column]) -> str:
-    """Returns where a rule holds, in words."""
+    """Returns a description of the rows to which a rule applies."""
     condition = next(column for column in columns if column.name == rule.column)
     values = [condition.show(value) for value in rule.values]
     more = f" or one of {len(values) - SEPARATE} more" if len(values) > SEPARATE else ""
@@ -320,7 +321,7 @@ def describe_rule(rule: SkipRule, columns: Sequence[Column]) -> str:
 
 
 def why_empty(columns: Sequence[Column]) -> dict[str, str]:
-    """Returns by name of the columns that may stay empty, as a whole or in some rows, why they do."""
+    """Returns, by name, why columns stay empty, entirely or in some rows."""
     whole = {column.name: explain_left(column) for column in columns if column.left is not None}
     rules = {column.name: column.skip for column in columns if isinstance(column.skip, SkipRule)}
     parts = {}

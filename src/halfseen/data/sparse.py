@@ -1,4 +1,4 @@
-"""Rows with few observed entries: only these are stored."""
+"""Sparse rows, of which only the observed entries are stored."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,7 +84,7 @@ class SparseRows:
 
     @classmethod
     def checked(cls, starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> "SparseRows":
-        """Returns rows of tensors of unknown origin; raises a ValueError if they describe no such rows."""
+        """Returns rows built from untrusted tensors; raises a ValueError if these are inconsistent."""
         n_rows, n_columns = shape
         is_layout = starts.dtype == columns.dtype == torch.int32 and values.dtype == torch.float32
         if not is_layout or starts.shape != (n_rows + 1,) or columns.shape != values.shape != ():
@@ -96,7 +96,7 @@ class SparseRows:
         return cls(starts, columns, values, n_columns)
 
     def select(self, chosen: Tensor) -> "SparseRows":
-        """Returns the rows with those of their entries that are chosen, by a boolean tensor."""
+        """Returns the rows with only those entries that a boolean tensor selects."""
         counts = torch.zeros(len(self), dtype=torch.int32).index_add_(0, self.rows, chosen.int())
         starts = torch.cat([counts.new_zeros(1), counts.cumsum(0, dtype=torch.int32)])
         return SparseRows(starts, self.columns[chosen], self.values[chosen], self.n_columns)

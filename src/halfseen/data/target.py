@@ -1,4 +1,4 @@
-"""The target of a prediction: a column of a table, and whether it asks for classes or for numbers."""
+"""The target column of a prediction, and whether it is predicted as classes or as numbers."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -35,7 +35,7 @@ class Target:
     known : ndarray of bool of shape (n_samples,)
         Where the target is known.
     reason : str
-        Why the task is what it is.
+        The reason for the task.
     """
 
     name: str
@@ -118,7 +118,7 @@ def _choose_task(raw: RawColumn, column: Column, n_distinct: int, task: str) -> 
 
 
 def _labels(raw: RawColumn, known: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """Returns the classes of all rows in a type of their own: text, whole numbers, numbers or booleans."""
+    """Returns the classes of all rows as text, integers, numbers or booleans."""
     if raw.storage == "label":
         labels = np.array([str(plain(label)) for label in raw.labels])
         return labels[np.where(known, raw.values, 0).astype(np.int64)]

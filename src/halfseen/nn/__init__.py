@@ -1,8 +1,8 @@
-"""Network layers that read incomplete rows, for those who write their own PyTorch.
+"""Network layers for incomplete rows, to be used in your own PyTorch models.
 
-Layers take an `Incomplete`, a pair of values and a boolean mask that is True where a value was observed; get
-one with ``Incomplete.from_array(X)`` from an array with NaN. Values where the mask is False are never read,
-neither in the forward nor in the backward pass.
+The input of the layers is an `Incomplete`, a pair of values and a boolean mask that is True where a value
+was observed. ``Incomplete.from_array(X)`` creates it from an array with NaN. Values where the mask is False
+are never read, neither in the forward nor in the backward pass.
 """
 
 from halfseen.data.incomplete import Incomplete

@@ -1,4 +1,4 @@
-r"""MADE: masked networks whose outputs are the conditionals of an autoregressive density of binary rows."""
+r"""MADE: masked networks whose outputs are the conditional distributions of an autoregressive density."""
 
 import math
 from typing import Literal
@@ -16,7 +16,7 @@ NORMALISATIONS: tuple[Normalisation | None, ...] = (None, "mask", "causal", "inp
 def draw_degrees(n_features: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Returns the place of each feature in a random ordering (D), and the degrees of hidden units (W).
 
-    A hidden unit of degree m sees the features at the places 0, ..., m, and is seen by later ones.
+    A hidden unit of degree m is connected to the features at the places 0, ..., m, and to later outputs.
     """
     places = torch.randperm(n_features, generator=generator)
     return places, torch.randint(max(1, n_features - 1), (width,), generator=generator)
@@ -46,8 +46,9 @@ class MaskedAutoregression(nn.Module):
     .. math:: \log p(x) = \log \frac{1}{E} \sum_e \prod_d p_e(x_d \mid x_{\pi_e < \pi_e(d)}), \qquad
               \mathrm{logit}\, p_e = (M'_e \odot V) \, \sigma\big((M_e \odot W) x + b\big) + c
 
-    where the masks of each of :math:`E` orderings keep an output from seeing its own feature and later ones.
-    The mean over orderings is one of densities, and so it is a density; a mean of logits would not be one.
+    where the masks of each of :math:`E` orderings prevent an output from depending on its own feature and
+    later ones. The densities of the orderings are averaged, so the result is a density; an average of logits
+    would not be one.
 
     Parameters
     ----------
@@ -57,9 +58,10 @@ class MaskedAutoregression(nn.Module):
         The degrees of the hidden units under each ordering.
     normalisation : {None, "mask", "causal", "input"}
         ``"mask"`` scales the connections of each unit to the mean number of connections (`sn_mask`);
-        ``"causal"`` divides what a hidden unit receives by the number of ones that it sees, relative to the
-        mean in training; ``"input"`` is the published normalisation of all inputs by the number of ones,
-        which lets outputs see their own feature: the result is not a density.
+        ``"causal"`` divides the input of a hidden unit by the number of ones among the features it is
+        connected to, relative to the mean in training; ``"input"`` is the published normalisation of all
+        inputs by the number of ones, with which outputs depend on their own feature: the result is not
+        a density.
 
     Shapes
     ------
@@ -120,7 +122,7 @@ class MaskedAutoregression(nn.Module):
 
     @torch.no_grad()
     def fit(self, x: Tensor) -> "MaskedAutoregression":
-        """Sets the mean counts of ones, and starts the outputs at the frequencies of ones in rows (N, D)."""
+        """Sets the mean counts of ones, and initialises the outputs to the frequencies of ones (N, D)."""
         means = x.to(self.weight.dtype).mean(dim=0)  # (D,)
         if self.normalisation == "causal":
             self.mean_counts.copy_((self.into_hidden @ means).clamp(min=1e-12))

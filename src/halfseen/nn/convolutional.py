@@ -1,9 +1,10 @@
 r"""Residual convolutional networks between images, as flat vectors, and codes.
 
-An image of shape (C, H, W) is a row of :math:`D = C H W` features in that order, so these networks stand
-wherever a `ResidualMLP` does. With the default widths a row of 28 x 28 costs some 0.2 GFLOP forwards in each
-network; the cost falls with the square of `widths`, and with that of `patch`: networks whose first and last
-layer handle squares of pixels as a whole have no stage at full resolution, where processors spend most.
+An image of shape (C, H, W) is a row of :math:`D = C H W` features in that order, so these networks can
+replace a `ResidualMLP`. With the default widths, the forward pass of a 28 x 28 image costs about 0.2 GFLOP
+in each network. The cost is proportional to the square of `widths` and falls with the square of `patch`:
+networks whose first and last layers process squares of pixels as a whole have no stage at full resolution,
+which is the most expensive one.
 """
 
 import math
@@ -30,9 +31,9 @@ _MAPS_PER_GROUP = 4  # at least, if there are as many: a single map of one pixel
 class ConvEncoder(nn.Module):
     r"""Creates a residual network from an image and its mask to a code.
 
-    A 3 x 3 convolution, or one number for each map of a `patch`; then stages of residual blocks, of which all
-    but the first halve the sides (rounding up). The code is a linear map of the last maps' means over
-    positions, or of the maps themselves.
+    The first layer is a 3 x 3 convolution, or a linear map of each `patch`. Stages of residual blocks follow,
+    of which all but the first halve the sides (rounding up). The code is a linear function of the last maps,
+    or of their means over positions.
 
     Parameters
     ----------
@@ -43,13 +44,13 @@ class ConvEncoder(nn.Module):
     widths : sequence of int
         The number of maps in each stage.
     dropout : float
-        The share of maps that a block leaves out in training; `forward` then needs a generator.
-    normalisation : {"group", "batch"}
+        The fraction of maps that a block drops in training; `forward` then needs a generator.
+            normalisation : {"group", "batch"}
         What is standardised: groups of maps of one image, or each map over the images of a batch. The default
-        is "group", as batch statistics make the answer for a row depend on its batch in training, and the
-        draws of one row are not independent rows. "batch" is that of the references.
+        is "group", because with batch statistics the output for a row depends on its batch in training, and
+        the draws of one row are not independent rows. The references use "batch".
     with_mask : bool
-        Whether the input holds, after the features, which of them were observed.
+        Whether the input contains the mask of observed features after the features.
     patch : int
         The side of the squares of pixels that are read at once; 1 for a convolution at every pixel. Zeros are
         added to images whose sides are no multiple of it.
@@ -129,9 +130,9 @@ class ConvEncoder(nn.Module):
 class ConvDecoder(nn.Module):
     r"""Creates a residual network from a code to the parameters of every pixel.
 
-    A linear map to small maps, then stages of residual blocks; every stage but the last doubles the sides (4,
-    7, 14, 28 for 28 x 28) to the nearest neighbour before its last convolution. At last a 3 x 3 convolution,
-    which gives the parameters of all pixels of a `patch` at once.
+    A linear layer produces small maps, and stages of residual blocks follow. Every stage but the last
+    doubles the sides (4, 7, 14, 28 for 28 x 28) by nearest-neighbour interpolation before its last
+    convolution. A final 3 x 3 convolution returns the parameters of all pixels of a `patch` at once.
 
     Parameters
     ----------
@@ -144,11 +145,11 @@ class ConvDecoder(nn.Module):
     n_parameters : int
         The number of parameters of each feature, as 1 for a logit, 2 for a mean and a scale.
     dropout : float
-        The share of maps that a block leaves out in training; `forward` then needs a generator.
-    normalisation : {"group", "batch"}
+        The fraction of maps that a block drops in training; `forward` then needs a generator.
+            normalisation : {"group", "batch"}
         As in `ConvEncoder`.
     patch : int
-        The side of the squares of pixels that are written at once; what is beyond the edge is cut off.
+        The side of the squares of pixels that are produced at once; pixels beyond the edge are cut off.
     n_blocks : int
         The number of residual blocks in each stage.
     position_bias : bool
@@ -242,8 +243,8 @@ class PixelMask(LearnedMask):
     hidden : int
         The number of hidden maps; 0 for a linear filter.
     per_channel : bool
-        Whether each channel has a mask of its own, so there are C H W columns; else all channels of a pixel
-        are hidden together, and there are H W.
+        Whether each channel has its own mask, so that there are C H W columns. Otherwise all channels of a
+        pixel are missing together, and there are H W columns.
 
     Notes
     -----

@@ -9,19 +9,19 @@ from torch.nn import functional
 
 
 class EnsembleMLP(nn.Module):
-    r"""E multilayer perceptrons that share their inputs and nothing else.
+    r"""E multilayer perceptrons with the same inputs and separate weights.
 
     .. math:: f_e(x) = W_e^{(H)} \, \sigma(\dots \sigma(W_e^{(0)} x + b_e^{(0)}) \dots) + b_e^{(H)}
 
-    The layers of all networks are one batched product. The last layer starts at zero, so that training starts
-    from whatever the networks are added to.
+    The layers of all networks are computed by one batched product. The last layer is initialised to zero, so
+    that training starts from the prediction to which the networks are added.
 
     Parameters
     ----------
     n_networks : int
         The number of networks E.
     n_inputs, n_outputs : int
-        The width of their ends.
+        The number of inputs and of outputs.
     width : int
         The width of hidden layers.
     n_layers : int
@@ -54,7 +54,7 @@ class EnsembleMLP(nn.Module):
         self.biases = nn.ParameterList(torch.zeros(n_networks, 1, b) for b in sizes[1:])
 
     def reset_parameters(self, generator: torch.Generator) -> None:
-        """Draws hidden weights of the spread that keeps the size of signals; the last layer is zero."""
+        """Draws hidden weights whose variance preserves the scale of signals; the last layer is zero."""
         for weight in self.weights[:-1]:
             noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
             weight.data.copy_(noise * math.sqrt(2 / max(1, weight.shape[1])))

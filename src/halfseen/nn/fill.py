@@ -50,7 +50,7 @@ class LearnedFill(nn.Module):
 
 
 def encoder_input(batch: Incomplete, fill: nn.Module, with_mask: bool = True) -> Tensor:
-    r"""Returns what every encoder reads: the filled values and then, as 0 and 1, which were observed.
+    r"""Returns the input of encoders: the filled values, followed by the mask of observed values as 0 and 1.
 
     The mask distinguishes an observed zero from a missing value; the input is :math:`(*, 2D)` with the
     mask and :math:`(*, D)` without it.

@@ -43,7 +43,7 @@ class Conditional:
 
 
 class GaussianBlock(nn.Module):
-    r"""A Gaussian over incomplete rows with learned parameters: a NeuMiss block that cannot diverge.
+    r"""A Gaussian of incomplete rows with learned parameters: a NeuMiss block that cannot diverge.
 
     The rows are :math:`X \sim \mathcal{N}(\mu, C)` with :math:`C = F F^\top + \mathrm{diag}(v)` and
     :math:`v > 0`. Missing cells are ignorable (MAR), or with `self_masking` they are missing with probability
@@ -73,8 +73,8 @@ class GaussianBlock(nn.Module):
 
     Notes
     -----
-    It starts as a standard normal with wide masking curves around the mean; `set_gaussian` starts it from
-    estimates. Features are meant to be standardised.
+    It is initialised as a standard normal with wide masking curves around the mean; `set_gaussian` sets the
+    parameters to estimates. Features should be standardised.
 
     References
     ----------
@@ -148,7 +148,7 @@ class GaussianBlock(nn.Module):
             + \sum_{k \in m} \log\left(K_k \sqrt{2\pi / p_k}\right)
             + \sum_{k \in o} \log\left(1 - K_k e^{-p_k (x_k - t_k)^2 / 2}\right)
 
-        It is exact whatever the solver.
+        It is exact, regardless of the solver.
         """
         residual = self._residual(batch)
         log_prob = masked_log_prob(self.covariance(), batch.observed, residual, self.precision())
@@ -173,7 +173,7 @@ class GaussianBlock(nn.Module):
     ) -> None:
         r"""Sets the parameters to these values; masking curves that are None stay as they are.
 
-        A covariance that is nearly or wholly singular is raised, by no more than about `MIN_VARIANCE`.
+        If the covariance is singular or nearly so, its diagonal is increased by at most about `MIN_VARIANCE`.
 
         Parameters
         ----------
@@ -204,12 +204,12 @@ class GaussianBlock(nn.Module):
             self.logit_height.copy_(torch.logit(height.double(), eps=MIN_CHANCE))
 
     def _residual(self, batch: Incomplete) -> Tensor:
-        """Observed values, or where missing the pseudo-observations, from the mean."""
+        """Returns observed values, or pseudo-observations of missing ones, minus the mean."""
         return batch.filled(self.centre if self.self_masking else self.loc) - self.loc
 
 
 def _split_covariance(covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """Splits a matrix into a square root and a diagonal: half of what the least correlated part leaves."""
+    """Splits a covariance into a square root and a diagonal that is half of the largest possible."""
     spread = covariance.diagonal().clamp(min=MIN_VARIANCE).sqrt()
     correlation = covariance / (spread * spread.unsqueeze(-1))
     share = 0.5 * torch.linalg.eigvalsh(correlation)[0]

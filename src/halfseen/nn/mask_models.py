@@ -5,7 +5,8 @@ r"""Models of missingness: the probability of a mask given the complete row.
 
 where :math:`o_c` is 1 if column :math:`c` is observed and 0 otherwise. The row :math:`x` is complete:
 observed cells and draws of the missing ones, so gradients flow through it. Features are meant to be
-standardised. Every learned model starts close to an ignorable one, because the data identify it only in part.
+standardised. Every learned model is initialised close to an ignorable one, because the data identify it only
+partly.
 
 References
 ----------
@@ -44,7 +45,7 @@ class MaskLayout:
     column_of_feature : sequence of int
         The column of each of the D features.
     columns : sequence of int, optional
-        The columns whose mask is modelled; the others contribute nothing. All if not given.
+        The columns whose mask is modelled; the others contribute nothing. All columns by default.
     n_columns : int, optional
         The number C of columns, for tables whose last ones have no feature.
 
@@ -84,7 +85,7 @@ class MaskModel(nn.Module):
     Attributes
     ----------
     is_ignorable : bool
-        Whether masks are independent of missing values, so that none need be drawn.
+        Whether masks are independent of missing values, so that these need not be drawn.
     is_self_masking : bool
         Whether the mask of a column depends on that column alone.
     """

@@ -5,7 +5,8 @@ noisy observation, the *pseudo-observation* :math:`t_k` with precision :math:`p_
 no influence, and the cell is ignorable. Let rows be :math:`\mathcal{N}(\mu, C)`, :math:`r` the residuals of
 all observations from :math:`\mu`, and :math:`n_k` their noise: 0 if observed, :math:`1 / p_k` if missing.
 Then everything follows from :math:`A = C + \mathrm{diag}(n)`, and the conditional mean is
-:math:`\mu + C A^{-1} r`. `MaskedSystem` writes it so that no precision is too small.
+:math:`\mu + C A^{-1} r`. `MaskedSystem` is a form of this system that is stable for arbitrarily small
+precisions.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ _LOG_TWO_PI = log(2.0 * pi)
 
 @dataclass(frozen=True)
 class MaskedSystem:
-    r"""The matrices of all rows, of which only their diagonal scalings are stored.
+    r"""The matrices of all rows, stored as a common covariance and diagonal scalings per row.
 
     .. math::
         B = \mathrm{diag}(s) \, C \, \mathrm{diag}(s) + \mathrm{diag}(e), \qquad
@@ -130,9 +131,9 @@ def masked_solve(
 
     Notes
     -----
-    The step of the series is :math:`1 / \lambda_{max}` and not the :math:`2 / (\lambda_{max} +
-    \lambda_{min})` of the fastest worst case: along the leading directions, in which rows vary most, the
-    former converges at once and the latter last.
+    The step of the series is :math:`1 / \lambda_{max}` and not :math:`2 / (\lambda_{max} + \lambda_{min})`,
+    which has the best worst-case rate: along the leading directions, in which rows vary most, the former
+    converges first and the latter last.
 
     References
     ----------
@@ -168,7 +169,7 @@ def masked_solve(
 
 
 def masked_log_prob(covariance: Tensor, observed: Tensor, residual: Tensor, precision: Tensor) -> Tensor:
-    r"""Returns the log density of what was seen, and of pseudo-observations up to a factor, of each row.
+    r"""Returns the log density, for each row, of observed values and (up to a factor) pseudo-observations.
 
     .. math::
         -\tfrac12 \Big(|o| \log 2\pi + \log |B| + r^\top A^{-1} r + \sum_{k \in m} \log(1 + p_k)\Big)
@@ -213,7 +214,7 @@ def masked_variance(covariance: Tensor, observed: Tensor, precision: Tensor) -> 
 
 
 def _readable(observed: Tensor, residual: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
-    """Fills the residuals that mean nothing, and gives every row its precisions."""
+    """Fills the residuals that have no meaning, and expands the precisions to all rows."""
     precision = precision.expand(observed.shape)
     return torch.where(observed | (precision > 0), residual, 0.0), precision
 
@@ -237,7 +238,7 @@ def _chebyshev(ratio: Tensor, depth: int) -> list[Tensor]:
 
 
 def _conjugate_gradients(system: MaskedSystem, right: Tensor, depth: int) -> Tensor:
-    """Solves B x = `right` row by row; what has converged stands still, so that nothing is 0 / 0."""
+    """Solves B x = `right` row by row; rows that have converged are not updated, which avoids 0 / 0."""
     inverse_diagonal = 1.0 / (system.scale.square() * system.covariance.diagonal() + system.ridge)
     solution, residual = torch.zeros_like(right), right
     direction = inverse_diagonal * residual
@@ -272,7 +273,7 @@ def _solve_rows(system: MaskedSystem, solver: Solver, depth: int) -> Callable[[T
 
 
 class _ImplicitSolve(torch.autograd.Function):
-    """A^-1 r with the derivative of the solution, whatever way it was found.
+    """A^-1 r with the derivative of the exact solution, regardless of the solver.
 
     With g = A^-1 dh: the gradient to r is g, to C it is -g h', and to p_k it is the product of the k-th
     elements of dh - C g and r - C h, because h_k = p_k (r - C h)_k and g_k = p_k (dh - C g)_k.

@@ -20,8 +20,8 @@ class NeuMissLayers(nn.Module):
         h_{k+1} = \bar m \odot (W_k h_k) \; [+ \, r], \qquad
         \hat x = \bar m \odot x + m \odot (\mu + W_{mix} h_d)
 
-    At depth 0, :math:`h_0 = r`. The output is the row with missing values filled by what the last layer mixes
-    for them; any network can be put on top of it.
+    At depth 0, :math:`h_0 = r`. The output is the row whose missing values are replaced by the output of the
+    last layer :math:`W_{mix}`; any network can be put on top of it.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class NeuMissLayers(nn.Module):
         return self.complete(batch)
 
     def complete(self, batch: Incomplete) -> Tensor:
-        """Returns the rows (*, D) with missing values filled by what the last layer mixes for them."""
+        """Returns the rows (*, D) with missing values replaced by the output of the last layer."""
         return batch.filled(self.loc + self.hidden(batch) @ self.mix.mT)
 
     def hidden(self, batch: Incomplete) -> Tensor:

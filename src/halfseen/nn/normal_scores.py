@@ -1,4 +1,4 @@
-"""Values as their ranks among the training rows, on the scale of a standard normal."""
+"""Normal scores: ranks of values among the training rows, on the scale of a standard normal."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ SMALLEST_SHARE = 1e-3  # the least share of rows on either side of a value
 class NormalScores:
     r"""The scores :math:`\Phi^{-1}(F_d(x_d))`, with F the distribution function of training values.
 
-    F is linear between quantiles and the middle of its jump at values that many rows share. The scores of a
-    skewed feature are as evenly spread as those of any other, which is what networks learn from best.
+    F is linear between quantiles, and the middle of its jump at values that many rows share. The scores of a
+    skewed feature have the same distribution as those of any other, which makes networks easier to train.
 
     Shapes
     ------

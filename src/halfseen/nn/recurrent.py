@@ -1,4 +1,4 @@
-r"""Recurrent networks of sequences with missing values, with Sparsity Normalization of their inputs."""
+r"""Recurrent networks for sequences with missing values, with Sparsity Normalization of their inputs."""
 
 import math
 from typing import Literal
@@ -20,7 +20,7 @@ COUNTED: dict[str, int | tuple[int, int]] = {"sequence": (-2, -1), "step": -1}
 def time_gaps(observed: Tensor) -> Tensor:
     r"""Returns for each step and feature the number of steps since the feature was last observed.
 
-    Before the first observation it is counted from the step before the beginning.
+    Before the first observation, it is the number of steps since the step before the first one.
 
     Shapes
     ------
@@ -43,8 +43,8 @@ class SequenceNetwork(nn.Module):
               f = C h_T + c
 
     where :math:`m_t` marks observed values, :math:`s` is the factor of `SparsityNorm` and :math:`g_t` are the
-    gaps of `time_gaps`. The marks and the gaps are inputs only if they are asked for. The gates start such
-    that units forget over spans between one step and `memory` steps.
+    gaps of `time_gaps`. The mask and the gaps are inputs only if they are requested. The biases of the gates
+    are initialised so that the memory of units ranges from one step to `memory` steps.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class SequenceNetwork(nn.Module):
     alpha : float
         The exponent of the normalisation; 0 for none.
     mask_inputs, gap_inputs : bool
-        Whether the marks and the gaps are inputs.
+        Whether the mask and the gaps are inputs.
 
     Shapes
     ------
@@ -102,7 +102,7 @@ class SequenceNetwork(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator, memory: int) -> None:
-        """Draws the weights; units forget over spans up to `memory` steps."""
+        """Draws the weights; the memory of units ranges up to `memory` steps."""
         reset_layers(self, generator)
         width = self.cell.hidden_size
         bound = 1 / math.sqrt(width)

@@ -1,4 +1,4 @@
-r"""Fully connected networks with and without residual blocks, which never touch the global generator."""
+r"""Fully connected networks with and without residual blocks, which never use the global generator."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -46,7 +46,7 @@ class ResidualMLP(nn.Module):
     activation : {"elu", "gelu", "relu", "silu", "softplus", "tanh"}
         The activation :math:`a`.
     dropout : float
-        The share of inner units that are left out in training; `forward` then needs a generator.
+        The fraction of hidden units that are dropped in training; `forward` then needs a generator.
     residual : bool
         Whether blocks add to what they receive.
     linear_skip : bool
@@ -54,8 +54,8 @@ class ResidualMLP(nn.Module):
 
     Notes
     -----
-    Shapes: from :math:`(*, n\_inputs)` to :math:`(*, n\_outputs)`. Each new network has the same parameters,
-    until `reset_parameters` draws others.
+    Shapes: from :math:`(*, n\_inputs)` to :math:`(*, n\_outputs)`. All new networks have the same parameters,
+    until `reset_parameters` draws new ones.
 
     References
     ----------
@@ -224,14 +224,14 @@ class _ResidualBlock(nn.Module):
 
 
 def empty_linear(n_inputs: int, n_outputs: int, bias: bool = True) -> nn.Linear:
-    """Returns a linear layer with unset parameters: the constructor of PyTorch moves the global generator."""
+    """Returns a linear layer with unset parameters; PyTorch's constructor would use the global generator."""
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, n_inputs, n_outputs, bias=bias)
     return layer
 
 
 @torch.no_grad()
 def reset_layers(module: nn.Module, generator: torch.Generator) -> None:
-    r"""Draws all linear and convolutional layers of a module from PyTorch's law, by a given generator.
+    r"""Draws all linear and convolutional layers of a module as PyTorch does, with a given generator.
 
     Weights and biases are uniform on :math:`\pm n^{-1/2}`, where :math:`n` is the number of inputs of a unit.
     """
@@ -245,7 +245,7 @@ def reset_layers(module: nn.Module, generator: torch.Generator) -> None:
 def drop(
     x: Tensor, rate: float, generator: torch.Generator | None, shape: tuple[int, ...] | None = None
 ) -> Tensor:
-    """Returns `x` without a share of its units, the others scaled up; `shape` is that of what is drawn."""
+    """Returns `x` with some units dropped and the others scaled up; the drawn mask has the shape `shape`."""
     if rate == 0.0:
         return x
     if generator is None:

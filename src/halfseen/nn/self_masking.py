@@ -173,11 +173,12 @@ class MonotoneMask(SelfMaskModel):
 
 
 class FlexibleSelfMask(SelfMaskModel):
-    r"""Creates the self-masking model with a free curve for each column, as if the middle is removed.
+    r"""Creates the self-masking model with a flexible curve for each column, which need not be monotone.
 
     .. math:: \ell_c(x) = b_c - W_c x_c - \sum_u v_{cu} \exp\!\big(-\tfrac12 (x_c - t_u)^2 / h^2\big)
 
-    The bumps stand at even distances :math:`h` over the reach; the curve is linear in its parameters.
+    The centres of the bumps are evenly spaced at distance :math:`h` over the reach; the curve is linear in
+    its parameters.
 
     Parameters
     ----------

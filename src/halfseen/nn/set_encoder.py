@@ -60,7 +60,7 @@ class SetEncoder(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator) -> None:
-        """Draws embeddings from the standard normal law, and all layers anew."""
+        """Draws the embeddings from the standard normal distribution, and redraws all layers."""
         self.embedding.normal_(generator=generator)
         reset_layers(self, generator)
 

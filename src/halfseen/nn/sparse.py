@@ -29,7 +29,8 @@ def sparse_linear(rows: SparseRows, weight: Tensor, values: Tensor | None = None
 def sampled_product(pattern: SparseRows, left: Tensor, right: Tensor) -> Tensor:
     r"""Returns the entries of :math:`L R^\top` where a pattern (N, D) is observed, for (N, K) and (D, K).
 
-    The dense product is never made; gradients cost as much as two products of a sparse with a dense matrix.
+    The dense product is never computed; gradients cost as much as two products of a sparse and a dense
+    matrix.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-r"""Sparsity Normalization: layers whose output does not drift with the number of observed inputs."""
+r"""Sparsity Normalization: layers whose mean output does not depend on the number of observed inputs."""
 
 import math
 from collections.abc import Sequence
@@ -219,9 +219,9 @@ class CausalSparsityLinear(nn.Module):
     .. math:: z_k = \frac{K_k}{\max(c_k, 1)} \sum_d M_{kd} W_{kd} x_d + b_k, \qquad c_k = \sum_d M_{kd} m_d
 
     where :math:`m_d` is 1 if input :math:`d` is observed and :math:`K_k` is the mean of :math:`c_k` over
-    training rows. Normalising an autoregressive network by the count of *all* inputs, as published, lets
-    each output see its own input, so that the product of the conditionals is not a density; this layer keeps
-    the order.
+    training rows. If an autoregressive network is normalised by the count of *all* inputs, as published,
+    each output depends on its own input, so that the product of the conditionals is not a density. With this
+    layer, the order of the inputs is respected.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ class SparsityNormMLP(nn.Module):
     Parameters
     ----------
     n_features, n_outputs : int
-        The width of the ends.
+        The number of inputs and of outputs.
     widths : sequence of int
         The widths of the hidden layers.
     alpha : float or "learned"

@@ -35,7 +35,7 @@ def module_weights(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_module(module: ModuleT, state: Mapping[str, Tensor]) -> ModuleT:
-    """Loads what `module_state` returned into a module, which is then ready to answer."""
+    """Loads the output of `module_state` into a module, which is then in evaluation mode."""
     module.load_state_dict(module_weights(state))
     module.eval().requires_grad_(False)
     return module
