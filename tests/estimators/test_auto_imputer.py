@@ -1,5 +1,7 @@
 """The choice of imputers: weights that are best on hidden cells, budgets, reasons and files."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +15,15 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race, _race_task, auto_imputer
 from halfseen.estimators._costs import Cost, seconds_per_row, too_costly
 from halfseen.estimators._hidden_cells import compare_hidden
-from halfseen.estimators._stacking import Answers, LevelLoss, NumberLoss, _crps, find_sharpness, find_weights
+from halfseen.estimators._stacking import (
+    Answers,
+    LevelLoss,
+    NumberLoss,
+    _crps,
+    find_sharpness,
+    find_weights,
+    tail_weights,
+)
 from halfseen.models.tabular_stack import TabularStack
 from halfseen.training.time_limit import TimeBudget
 
@@ -51,6 +61,35 @@ def test_the_loss_of_weights_is_the_score_of_the_mixture():
     np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
 
 
+def test_cells_count_by_their_weights_in_losses_and_sharpness():
+    """A cell of weight 3 is three cells."""
+    a = answers(n_cells=150)
+    weight = 1.0 + 2.0 * (np.arange(150) % 2)
+    cells = np.repeat(np.arange(150), weight.astype(int))
+    repeated = Answers(a.truth[cells], a.half[cells], a.points[:, cells], a.atoms[:, cells])
+    weighted, w = replace(a, weight=weight), np.array([0.25, 0.75])
+    assert NumberLoss.of(weighted)(w)[0] == pytest.approx(NumberLoss.of(repeated)(w)[0], rel=1e-12)
+    column = weighted.of(a.half == 0)
+    assert column.shares.sum() == pytest.approx(1.0)
+    assert column.shares[weight[a.half == 0] == 3.0].max() == pytest.approx(3 * column.shares.min())
+    sharpness = [find_sharpness([one], w[:, None], seed=0) for one in (a, weighted, repeated)]
+    assert sharpness[1] == pytest.approx(sharpness[2], rel=0.02)  # levels are random among equal values only
+
+
+def test_tails_count_as_if_values_were_missing_by_their_own_size():
+    """By hand: the chance of a value is the logistic of 2 z - 1.2, or of -2 z - 1.2."""
+    z = np.array([-2.0, -0.5, 0.0, 0.5, 2.0])
+    lost = [1 / (1 + np.exp(1.2 - sign * 2 * z)) for sign in (1, -1)]
+    expected = (1 + sum(chance / chance.mean() for chance in lost)) / 3
+    found = tail_weights(z)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert found.mean() == pytest.approx(1.0)
+    np.testing.assert_allclose(found, found[::-1])
+    assert found[0] > found[1] > found[2]
+    assert tail_weights(np.zeros(0)).shape == (0,)
+    assert np.isfinite(tail_weights(np.array([-1e9]))).all()
+
+
 def test_the_loss_of_weights_for_levels_is_the_log_loss_of_the_mixture():
     likelihood = np.random.default_rng(0).random((2, 50))
     loss, w = LevelLoss(likelihood), np.array([0.4, 0.6])
@@ -74,7 +113,7 @@ def test_sharpness_is_the_parameter_of_the_levels_of_true_values_and_one_for_cal
 
     assert found(2.5) == pytest.approx(2.5, abs=0.25)
     assert found(1.0) == pytest.approx(1.0, abs=0.1)
-    assert found(0.5) == pytest.approx(1.0, abs=0.01)  # mixtures are not made wider
+    assert found(0.8) == pytest.approx(0.8, abs=0.1)  # mixtures that are too narrow become wider
     assert find_sharpness([answers()], np.array([[1.0], [0.0]]), seed=0) == 1.0  # no mixture
 
 

@@ -1,6 +1,7 @@
 """Mixtures of models by column: their quantiles, and draws from the model that is chosen."""
 
 import numpy as np
+import pytest
 import torch
 from scipy import optimize, stats
 from tolerances import FAILURE_RATE
@@ -71,25 +72,34 @@ def test_weighted_quantiles_of_equal_weights_are_ordinary_ones():
 
 
 SHARP = TabularStack(STACK.models, WEIGHTS, sharpness=2.5)
+BLUNT = TabularStack(STACK.models, WEIGHTS, sharpness=0.7)
+CHANGED = pytest.mark.parametrize("stack", [SHARP, BLUNT], ids=["narrower", "wider"])
 
 
-def sharp_cdf(x):
-    return stats.beta.cdf(mixture_cdf(x), 2.5, 2.5)
+def changed_cdf(stack):
+    return lambda x: stats.beta.cdf(mixture_cdf(x), stack.sharpness, stack.sharpness)
 
 
-def test_a_sharpened_mixture_has_the_quantiles_of_its_distribution_function():
-    found = SHARP.quantiles(ROWS[:1], [0.05, 0.3, 0.5, 0.95])[:, 0, 0].numpy()
-    np.testing.assert_allclose(sharp_cdf(found), [0.05, 0.3, 0.5, 0.95], atol=0.01)
+@CHANGED
+def test_a_sharpened_mixture_has_the_quantiles_of_its_distribution_function(stack):
+    found = stack.quantiles(ROWS[:1], [0.05, 0.3, 0.5, 0.95])[:, 0, 0].numpy()
+    np.testing.assert_allclose(changed_cdf(stack)(found), [0.05, 0.3, 0.5, 0.95], atol=0.01)
     alone = SHARP.quantiles(ROWS[:1], [0.05])[0, 0, 1]  # a column with one model is not sharpened
     np.testing.assert_allclose(alone, stats.norm.ppf(0.05, 3.0, 0.5), rtol=1e-12)
 
 
-def test_draws_of_a_sharpened_mixture_follow_its_distribution_function():
+def test_far_quantiles_of_a_mixture_are_not_cut_off():
+    found = STACK.quantiles(ROWS[:1], [0.005, 0.995])[:, 0, 0].numpy()
+    np.testing.assert_allclose(mixture_cdf(found), [0.005, 0.995], atol=0.001)
+
+
+@CHANGED
+def test_draws_of_a_sharpened_mixture_follow_its_distribution_function(stack):
     keys = row_keys(ROWS.to_array(), 0)
-    draws = SHARP.draws(ROWS, keys, 2)
-    assert stats.kstest(draws[0, :, 0].numpy(), sharp_cdf).pvalue > FAILURE_RATE
+    draws = stack.draws(ROWS, keys, 2)
+    assert stats.kstest(draws[0, :, 0].numpy(), changed_cdf(stack)).pvalue > FAILURE_RATE
     assert stats.kstest(draws[1, :, 1].numpy(), stats.norm(3.0, 0.5).cdf).pvalue > FAILURE_RATE
-    torch.testing.assert_close(SHARP.draws(ROWS[:7], keys[:7], 1)[0], draws[0, :7])
+    torch.testing.assert_close(stack.draws(ROWS[:7], keys[:7], 1)[0], draws[0, :7])
 
 
 def test_levels_and_quantiles_of_atoms_are_inverse_and_equal_atoms_share_their_probability():

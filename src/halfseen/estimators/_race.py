@@ -15,7 +15,7 @@ from halfseen.data.schema import Column
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._costs import Cost, seconds_per_row
 from halfseen.estimators._race_task import RaceTask
-from halfseen.estimators._stacking import Answers, find_weights
+from halfseen.estimators._stacking import Answers, find_weights, tail_weights
 from halfseen.estimators._table import rows_at_once
 from halfseen.models.tabular import TabularCompletion
 from halfseen.training.time_limit import TimeBudget, time_limit
@@ -173,7 +173,9 @@ def collect(task: RaceTask, race: Race) -> list[Answers]:
             known = task.codes.x[task.codes.observed[:, c], c].numpy()
             largest = float(np.abs(known).max(initial=0.0)) or 1.0
             scale = (float((known / largest).std()) or 1.0) * largest
-            collected.append(Answers(truth / scale, half, points / scale, more / scale))
+            mean = float((known / largest).sum()) / max(len(known), 1) * (largest / scale)
+            weight = tail_weights(truth / scale - mean)
+            collected.append(Answers(truth / scale, half, points / scale, more / scale, weight=weight))
     return collected
 
 

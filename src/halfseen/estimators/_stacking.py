@@ -9,6 +9,9 @@ The CRPS of a mixture of distributions, and the squared error of its mean, are q
 so their means over hidden cells are known for all weights at once. For levels it is the log-loss. A mixture
 of numbers is then sharpened, so that the levels of the true values are uniform (`find_sharpness`).
 
+Missing values may be larger or smaller than the hidden ones, and what is best for these is too sure of itself
+then. Numbers therefore have weights (`tail_weights`), by which large and small ones count more.
+
 References
 ----------
 Gneiting & Ranjan (2013), Combining predictive distributions, for the sharpened mixture.
@@ -23,8 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.optimize
-import scipy.special
 import torch
+from scipy.special import betaln, expit
 
 from halfseen._random import torch_generator
 from halfseen.models.tabular_stack import WeightedAtoms
@@ -34,7 +37,9 @@ Floats = npt.NDArray[np.float64]
 PRIOR = 60.0  # hidden cells that all columns together count as, for the weights of each column
 SMALLEST = 0.05  # weights below are zero
 SMALLEST_LOSS = 1e-9
-FEWEST_LEVELS, SHARPEST = 100, 5.0  # values from which sharpness is estimated, and its largest value
+FEWEST_LEVELS = 100  # values from which sharpness is estimated
+BLUNTEST, SHARPEST = 0.5, 5.0  # the smallest and the largest sharpness
+STEEPNESS, INTERCEPT = 2.0, -1.2  # of self-masking by which 30% of normal numbers would be missing
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Answers:
     points : (M, N), means or most probable levels
     atoms : (M, N, K), quantiles of numbers; None for levels
     likelihood : (M, N), the probability of the true level; None for numbers
+    weight : (N), how much numbers count; None if equally
     """
 
     truth: Floats
@@ -55,6 +61,14 @@ class Answers:
     points: Floats
     atoms: Floats | None = None
     likelihood: Floats | None = None
+    weight: Floats | None = None
+
+    @property
+    def shares(self) -> Floats:
+        """The weights (N) of the cells, which add up to 1."""
+        weight = np.ones(len(self.truth)) if self.weight is None else self.weight
+        found: Floats = weight / weight.sum()
+        return found
 
     def of(self, cells: npt.NDArray[np.bool_]) -> "Answers":
         """Returns part of the cells."""
@@ -64,6 +78,7 @@ class Answers:
             self.points[:, cells],
             None if self.atoms is None else self.atoms[:, cells],
             None if self.likelihood is None else self.likelihood[:, cells],
+            None if self.weight is None else self.weight[cells],
         )
 
     def losses(self) -> Floats:
@@ -96,17 +111,17 @@ class NumberLoss:
 
     @classmethod
     def of(cls, answers: Answers) -> "NumberLoss":
-        """Returns the mean loss over the cells of a column."""
+        """Returns the mean loss over the cells of a column, by their weights."""
         assert answers.atoms is not None
-        atoms, truth = answers.atoms, answers.truth
-        to_truth = np.abs(atoms - truth[:, None]).mean(axis=(1, 2))
+        atoms, truth, shares = answers.atoms, answers.truth, answers.shares
+        to_truth = np.abs(atoms - truth[:, None]).mean(axis=2) @ shares
         between = np.zeros((len(atoms), len(atoms)))
         for m in range(len(atoms)):
             for n in range(m, len(atoms)):
-                gaps = np.abs(atoms[m][:, :, None] - atoms[n][:, None, :]).mean()
-                between[m, n] = between[n, m] = gaps
+                gaps = np.abs(atoms[m][:, :, None] - atoms[n][:, None, :]).mean(axis=(1, 2))
+                between[m, n] = between[n, m] = gaps @ shares
         errors = answers.points - truth
-        products = errors @ errors.T / len(truth)
+        products = (shares * errors) @ errors.T
         crps = max(float((to_truth - 0.5 * between.diagonal()).min()), SMALLEST_LOSS)
         square = max(float(products.diagonal().min()), SMALLEST_LOSS)
         return cls(len(truth), to_truth / crps, products / square - between / crps)
@@ -182,10 +197,11 @@ def find_weights(columns: Sequence[Answers]) -> tuple[Floats, bool]:
 def find_sharpness(columns: Sequence[Answers], weights: Floats, seed: int) -> float:
     """Returns the parameter of a symmetric beta distribution that fits the levels of true values best.
 
-    These are their levels in the mixtures with weights (M, C) of columns with several models. It is not
-    below 1, with which mixtures stay as they are, and 1 if there are few such values.
+    These are their levels in the mixtures with weights (M, C) of columns with several models. With 1 mixtures
+    stay as they are, with more they become narrower, and with less wider. It is 1 if there are few values.
     """
-    generator, levels = torch_generator(seed), []
+    generator = torch_generator(seed)
+    levels, counts = [np.zeros(0)], [np.zeros(0)]
     for answers, w in zip(columns, weights.T, strict=True):
         if answers.atoms is not None and (w > 0).sum() > 1 and len(answers.truth):
             atoms = torch.from_numpy(np.moveaxis(answers.atoms, 2, 1)).flatten(0, 1)  # (M * K, N)
@@ -194,14 +210,29 @@ def find_sharpness(columns: Sequence[Answers], weights: Floats, seed: int) -> fl
             truth = torch.from_numpy(answers.truth)[None]
             uniforms = torch.rand(truth.shape, dtype=torch.float64, generator=generator)
             levels.append(WeightedAtoms.of(atoms[kept], shares[kept]).levels(truth, uniforms)[0].numpy())
-    found = np.concatenate(levels) if levels else np.zeros(0)
+            counts.append(len(answers.truth) * answers.shares)
+    found = np.concatenate(levels)
     if len(found) < FEWEST_LEVELS:
         return 1.0
-    mean = float(np.log(found * (1.0 - found)).mean())
+    mean = float(np.average(np.log(found * (1.0 - found)), weights=np.concatenate(counts)))
     best = scipy.optimize.minimize_scalar(
-        lambda a: scipy.special.betaln(a, a) - (a - 1.0) * mean, bounds=(1.0, SHARPEST), method="bounded"
+        lambda a: betaln(a, a) - (a - 1.0) * mean, bounds=(BLUNTEST, SHARPEST), method="bounded"
     )
     return float(best.x)
+
+
+def tail_weights(z: Floats) -> Floats:
+    """Returns weights (N) of hidden numbers z, in standard deviations from the mean of their column.
+
+    They are the mean over three cases: missing numbers are like the hidden ones, or large numbers are missing
+    more often, or small ones. Incomplete tables do not show which of them is true.
+    """
+    if not len(z):
+        return np.zeros(0)
+    slopes = np.array([0.0, STEEPNESS, -STEEPNESS])
+    chances = expit(INTERCEPT + slopes[:, None] * z)
+    weights: Floats = (chances / np.maximum(chances.mean(axis=1, keepdims=True), 1e-300)).mean(axis=0)
+    return weights
 
 
 def _mixtures(columns: Sequence[Answers]) -> list[Floats]:

@@ -88,7 +88,8 @@ class AutoImputer(BaseImputer):
         choice was made on the same values. They are not saved: a loaded imputer has none.
     sharpness_ : float
         How much narrower the distributions of numbers are than mixtures of the candidates, whose differences
-        make them too wide: the parameter of a beta distribution, which is 1 for mixtures as they are.
+        make them too wide: the parameter of a beta distribution, which is 1 for mixtures as they are, and
+        below 1 if these are too narrow.
     members_ : list of imputers
         The chosen candidates, fitted to all rows.
 
@@ -351,7 +352,7 @@ class AutoImputer(BaseImputer):
         shape = (len(self.members_), len(self._modelled) if self.members_ else 0)
         if weights.shape != shape or (weights < 0).any() or not np.allclose(weights.sum(axis=0), 1.0):
             raise ValueError("the weights do not fit the members")
-        if not isinstance(self.sharpness_, float) or not 1.0 <= self.sharpness_ < np.inf:
+        if not isinstance(self.sharpness_, float) or not 0.0 < self.sharpness_ < np.inf:
             raise ValueError(f"the sharpness is {self.sharpness_!r:.60}")
 
 

@@ -6,7 +6,8 @@ r"""Several models of a table as one: a mixture of their predictive distribution
 
 A mixture of calibrated distributions is too wide, because it adds the differences between the models to the
 spread of each. The distribution function :math:`B_a` of a symmetric beta distribution takes this back for
-numbers: with a = 1 it is the identity, and with larger a the quantiles are nearer to the median.
+numbers: with a = 1 it is the identity, with larger a the quantiles are nearer to the median, and with smaller
+a, for mixtures that are too narrow, they are farther from it.
 
 A draw of a row chooses a model for each column by one random number, so that columns with equal weights are
 drawn together from one model. Its quantile in the mixture is then moved.
@@ -33,7 +34,11 @@ Floats = npt.NDArray[np.float64]
 
 CHOICE_STREAM = 1 << 24  # noise that chooses a model, apart from the rest
 LEVEL_STREAM = CHOICE_STREAM + 1  # noise for the quantile of a draw among equal values
-GRID = tuple((k + 0.5) / 30 for k in range(30))  # quantiles that stand for a distribution in a mixture
+_EDGES = np.sin(np.linspace(0.0, np.pi / 2, 31)) ** 2  # closer to each other near 0 and 1, for the tails
+GRID = tuple(
+    ((_EDGES[1:] + _EDGES[:-1]) / 2).tolist()
+)  # quantiles that stand for a distribution in a mixture
+MASS = np.diff(_EDGES)  # the probability of each
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ class TabularStack:
         for i, c in enumerate(columns):
             mine = [(grid[..., i], self.weights[m, c]) for m, grid in zip(used, grids, strict=True)]
             mine = [(values, weight) for values, weight in mine if weight > 0]
-            shares = np.repeat([weight / len(GRID) for _, weight in mine], len(GRID))
+            shares = np.concatenate([weight * MASS for _, weight in mine])
             yield WeightedAtoms.of(torch.cat([values for values, _ in mine]), torch.from_numpy(shares))
 
     def _n_models(self, column: int) -> int:
