@@ -1,4 +1,4 @@
-r"""Families of columns: which likelihood serves which kind of column, and its leaves for a table."""
+r"""Families of likelihoods: the families available for each kind of column, and their leaves for a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ UNSEEN = 0.5  # counts that every group of levels has beforehand, so that its lo
 
 @dataclass(frozen=True)
 class Part:
-    """One leaf, the columns it serves, and where their features are, in the order of the leaf."""
+    """One leaf, its columns, and the positions of their features, in the order of the leaf."""
 
     leaf: Leaf
     columns: Sequence[int]
@@ -73,7 +73,7 @@ def table_parts(
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Of each numeric column: the map from feature to value, and mean and spread of the log of the value."""
+    """For each numeric column, the map from features to values, and the moments of log values."""
 
     loc: Tensor
     scale: Tensor

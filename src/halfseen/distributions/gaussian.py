@@ -1,4 +1,4 @@
-r"""The multivariate Gaussian with any features unseen: densities, conditionals and draws in closed form."""
+r"""The multivariate Gaussian with missing features: densities, conditionals and draws in closed form."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MANY_MATRICES, SMALL_MATRIX = 64, 12  # from so many, and up to this size, matri
 
 @dataclass(frozen=True)
 class Statistics:
-    r"""What an E-step knows of the rows: completed values, summed conditional covariance, log density.
+    r"""The result of an E-step: completed values, summed conditional covariance and log densities.
 
     Shapes
     ------
@@ -41,8 +41,8 @@ class Gaussian:
         \Sigma_{mm} - \Sigma_{mo} \Sigma_{oo}^{-1} \Sigma_{om}\right)
 
     With :math:`\Lambda = \Sigma^{-1}` the same conditional has mean :math:`\mu_m - \Lambda_{mm}^{-1}
-    \Lambda_{mo} (x_o - \mu_o)` and covariance :math:`\Lambda_{mm}^{-1}`; each pattern takes the side with
-    the smaller inverse, and rows of one pattern share it. Valid under MAR.
+    \Lambda_{mo} (x_o - \mu_o)` and covariance :math:`\Lambda_{mm}^{-1}`. For each pattern, the form with the
+    smaller inverse is used, and rows with the same pattern share it. Valid under MAR.
 
     Shapes
     ------
@@ -195,8 +195,8 @@ class Gaussian:
     ) -> Tensor:
         """Completes centred rows (*, N, D), zero where missing, by their conditional means, in place.
 
-        `measure` sees each bucket with its inverses (P, Q, Q) and log determinants (P), in any thread; `add`
-        receives what it returned, in the order of the buckets, so that sums do not depend on threads.
+        `measure` is called with each bucket, its inverses (P, Q, Q) and log determinants (P), in any thread;
+        `add` receives its results in the order of the buckets, so that sums do not depend on threads.
         """
         *leading, n_rows, n_features = residual.shape
         source = {True: residual, False: residual @ self.precision}
@@ -238,8 +238,8 @@ def _invert(bucket: Bucket, matrix: Tensor) -> tuple[Tensor, Tensor]:
 def invert_many(matrices: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the inverses (P, Q, Q) and log determinants (P) of positive definite matrices.
 
-    Many small ones are inverted together, by Gauss-Jordan elimination, one feature after the other; that
-    needs no pivots, as the matrices are positive definite. Others have their Cholesky factors.
+    Many small matrices are inverted together by Gauss-Jordan elimination, which needs no pivoting because the
+    matrices are positive definite. Others are inverted by their Cholesky factors.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-r"""What every likelihood :math:`p(x_j \mid z)` of columns offers, given a network's outputs.
+r"""The interface of likelihoods :math:`p(x_j \mid z)` of columns, given the outputs of a network.
 
-A leaf serves all columns of one family at once. It works on *features*: standardised numbers, or blocks of
-0/1 indicators; every method broadcasts over leading axes, and masks are the caller's.
+A leaf handles all columns of one family at once. It works on *features*: standardised numbers, or blocks of
+0/1 indicators. Every method broadcasts over leading axes; masks are handled by the caller.
 """
 
 from collections.abc import Callable
@@ -86,7 +86,7 @@ class Leaf(nn.Module):
         return self.rsample(parameters, noise)
 
     def neutral_parameters(self) -> Tensor:
-        """Returns the outputs (P), float64, that describe each column by itself: where training starts."""
+        """Returns the outputs (P), float64, of the marginal distribution of each column."""
         raise NotImplementedError
 
     def filler(self) -> Tensor:
@@ -110,7 +110,7 @@ class NumericLeaf(Leaf):
 
 
 def softplus(x: Tensor) -> Tensor:
-    """Returns log(1 + exp(x)); where no gradient is needed, by operations that are faster together."""
+    """Returns log(1 + exp(x)), by faster operations if no gradient is needed."""
     if torch.is_grad_enabled():
         return functional.softplus(x)
     return x.abs().neg_().exp_().log1p_().add_(x.clamp(min=0.0))

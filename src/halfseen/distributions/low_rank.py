@@ -19,9 +19,9 @@ class LowRankGaussian(Gaussian):
 
     .. math:: x \sim \mathcal{N}(\mu, W W^\top + \operatorname{diag}(\psi))
 
-    All answers are those of a `Gaussian` with that covariance, exactly, by the identity of Woodbury: a row
-    costs :math:`D K^2` operations whatever its pattern, and no D x D matrix is made unless `covariance` is
-    asked for.
+    All results are exactly those of a `Gaussian` with that covariance, by the Woodbury identity: a row costs
+    :math:`D K^2` operations for every pattern, and no D x D matrix is created unless `covariance` is
+    accessed.
 
     Parameters
     ----------

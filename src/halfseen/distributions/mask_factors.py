@@ -1,8 +1,9 @@
 r"""Mask factors: the information that being missing carries about a value, as a Gaussian pseudo-observation.
 
 A feature is missing with a probability :math:`\pi(x)` that depends on its own value. Given that it is
-hidden, its law gains the factor :math:`\pi(x)`; each factor here answers with a *site*, the Gaussian
-:math:`s \exp(-\tau x^2 / 2 + \nu x)` that stands for it: exactly for a bump, by moments for a probit.
+missing, its density is multiplied by the factor :math:`\pi(x)`. Each factor is represented by a *site*, the
+Gaussian
+:math:`s \exp(-\tau x^2 / 2 + \nu x)`: exactly for a bump, and by matching moments for a probit.
 """
 
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ class MaskFactor(Protocol):
         ...
 
     def sites(self, loc: Tensor, variance: Tensor) -> Sites:
-        """Returns the sites (N, D) of hidden cells whose law without their own factor is Gaussian."""
+        """Returns the sites (N, D) of missing cells that are Gaussian without their own factor."""
         ...
 
     def log_scale(self, loc: Tensor, variance: Tensor, sites: Sites) -> Tensor:
@@ -106,7 +107,7 @@ class MaskFactor(Protocol):
 
 @dataclass(frozen=True)
 class MaskEvidence:
-    r"""What a mask is fitted to: values that are shown, and the distribution of those that are not.
+    r"""The data to which a mask is fitted: observed values, and the distributions of missing ones.
 
     Shapes
     ------
@@ -198,7 +199,7 @@ class GaussianMaskFactor:
         return torch.where(self.active, scale, 0.0).expand_as(loc)
 
     def log_prior(self) -> Tensor:
-        """Returns zero: within the bounds, all bumps are alike."""
+        """Returns zero: within the bounds, the prior is flat."""
         return torch.zeros((), dtype=self.coefficients.dtype)
 
     def m_step(self, evidence: MaskEvidence) -> "GaussianMaskFactor":
@@ -207,8 +208,8 @@ class GaussianMaskFactor:
         .. math:: \sum_{mis} \mathrm{E}[g(x)] + \sum_{obs} \log(1 - e^{g(x)}), \qquad
                   g(x) = \log K - \tfrac{q}{2} (x - c)^2 = a + b x - \tfrac{q}{2} x^2
 
-        which is concave in (a, b, q), where steps are sure; but the bound of the height is simple in
-        (c, log q, logit K) only. So a step is taken in both, and the better one counts.
+        which is concave in (a, b, q), so that Newton steps are reliable there; but the bound on the height is
+        simple only in (c, log q, logit K). A step is therefore computed in both, and the better one is used.
         """
         shown = torch.where(evidence.observed, evidence.weights, 0.0)
         x = torch.where(evidence.observed, evidence.x, 0.0)

@@ -1,4 +1,4 @@
-"""Newton steps uphill on many small problems at once, one a feature."""
+"""Newton steps that maximise many small problems at once, one for each feature."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ ENOUGH = 0.2  # of the gain that the slope promises; a Newton step to the summit
 
 
 def newton_step(gradient: Tensor, curvature: Tensor) -> Tensor:
-    """Returns the Newton steps (D, P) of concave functions, all but undamped.
+    """Returns the Newton steps (D, P) of concave functions, with very little damping.
 
     Examples
     --------
@@ -40,10 +40,10 @@ def straight_path(start: Tensor, gradient: Tensor, curvature: Tensor) -> SearchP
 
 
 def line_search(value: Callable[[Tensor], Tensor], start: Tensor, path: SearchPath) -> Tensor:
-    """Returns, for each feature, the first point on a way that gains enough; the start (D, P) if none does.
+    """Returns, for each feature, the first point on a path that improves enough; the start if none does.
 
-    Lengths start at one and are halved. To gain at all is not enough: a step to the other side of a summit,
-    as far down as the start, would do that for ever.
+    Step lengths start at one and are halved. Any improvement is not enough: a step to the other side of the
+    maximum, to nearly the same height, could be repeated without end.
     """
     best = value(start)
     reached, length = start, torch.ones(len(start), 1, dtype=start.dtype)

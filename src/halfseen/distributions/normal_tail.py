@@ -1,4 +1,4 @@
-r"""The normal distribution far out: the logarithm of its mass and what truncation does, without cancellation.
+r"""The tail of the normal distribution: its log probability and truncated moments, without cancellation.
 
 For :math:`z \to -\infty` Mills' ratio has the series :math:`\Phi(z) = \frac{\phi(z)}{|z|} (1 - t)`, with
 :math:`t = z^{-2} - 3 z^{-4} + 15 z^{-6} - 105 z^{-8} + \dots`, here to its seventh term.
@@ -13,7 +13,7 @@ FAR = -20.0  # from here outwards the series is as good as exact, and the ratio 
 
 
 def log_normal_cdf(z: Tensor) -> Tensor:
-    r"""Returns :math:`\log \Phi(z)`: as `torch.special.log_ndtr`, in a fraction of its time.
+    r"""Returns :math:`\log \Phi(z)`, like `torch.special.log_ndtr` but faster.
 
     Examples
     --------
@@ -29,11 +29,11 @@ def log_normal_cdf(z: Tensor) -> Tensor:
 
 
 def truncation(z: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Returns what truncation at zero does to a normal of mean z and variance one.
+    r"""Returns the effect of truncation at zero on a normal with mean z and variance one.
 
     .. math:: r = \frac{\phi(z)}{\Phi(z)}, \qquad k = r (z + r)
 
-    Its mean rises by r, and its variance falls by the share k, between 0 and 1.
+    The mean increases by r, and the variance decreases by the fraction k, between 0 and 1.
 
     Examples
     --------

@@ -19,8 +19,8 @@ class ObservationModel(nn.Module):
     .. math:: \log p(x_o \mid z) = \sum_{j \in o} \log p(x_j \mid z)
 
     Columns are independent given :math:`z`, so missing ones are marginalised by leaving them out of the sum:
-    `log_prob` returns the terms, the caller masks them. Under the mask it must put `filler()` instead of the
-    values, at which every term and gradient is finite.
+    `log_prob` returns the terms, and the caller masks them. The caller must replace missing values by
+    `filler()`, at which every term and gradient is finite.
 
     Parameters
     ----------
@@ -102,8 +102,8 @@ class ObservationModel(nn.Module):
         features : FeatureMap
             From codes (N, C) to features (N, D), with all indicators.
         batch : Incomplete, optional
-            The training features (N, D), for level frequencies and for means and spreads of logs. Without,
-            levels are taken as even; to load weights afterwards, it is not needed.
+            The training features (N, D), for level frequencies and the moments of logarithms. Without them,
+            levels are assumed to be equally frequent. They are not needed if weights are loaded afterwards.
         numeric : {"gaussian", "shared-gaussian", "student-t"}
             The family of columns of numbers.
         likelihoods : mapping, optional
@@ -225,14 +225,14 @@ class ObservationModel(nn.Module):
         return list(order.split([leaf.width for leaf in self._leaves]))
 
     def observed_columns(self, observed: Tensor) -> Tensor:
-        """Returns which columns (*, C) are seen, from which features (*, D) are."""
+        """Returns which columns (*, C) are observed, given which features (*, D) are."""
         blank = observed.new_zeros(*observed.shape[:-1], self.n_columns)
         return blank.index_copy(-1, self.columns_of_features, observed)
 
     def neutral_parameters(self) -> Tensor:
-        """Returns the outputs (P), float64, that describe each column by itself.
+        """Returns the outputs (P), float64, of the marginal distribution of each column.
 
-        As the last bias of a network they let training start from independent columns.
+        As the last bias of a network, they initialise it to independent columns.
         """
         return torch.cat([leaf.neutral_parameters() for leaf in self._leaves])
 

@@ -1,9 +1,9 @@
-r"""Rows grouped by which features they show, so that each missingness pattern is factorised once.
+r"""Rows grouped by their missingness pattern, so that each pattern is factorised once.
 
 Conditioning a Gaussian on the observed part of a row needs one small inverse per *pattern*: of the
 covariance of the observed features, or of the precision of the missing ones, whichever is smaller.
-A plan lists the distinct patterns, chooses that side for each, and packs patterns of like size and like
-number of rows into buckets of one shape, so that a bucket is a handful of batched operations.
+A plan lists the distinct patterns, chooses the smaller side for each, and packs patterns of similar size and
+similar number of rows into buckets of one shape, so that a bucket needs only a few batched operations.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ BUCKET_WORK = 200_000  # bytes of padding that cost as much time as another buck
 
 @dataclass(frozen=True)
 class Bucket:
-    r"""Patterns of like size: P patterns of up to R rows each, with up to Q features on the chosen side.
+    r"""Patterns of similar size: P patterns of up to R rows each, with up to Q features on the chosen side.
 
     Shapes
     ------
@@ -49,9 +49,9 @@ class Bucket:
 def plan_buckets(observed: Tensor, *, missing_side: bool = False, by_row: bool = False) -> Iterator[Bucket]:
     """Yields the buckets of all rows that have both observed and missing features.
 
-    Rows with nothing missing or nothing observed need no inverse and are in no bucket. With `missing_side`
-    every pattern takes the precision of its missing features, and rows with nothing observed are in a bucket
-    too; with `by_row` each row is a pattern of its own.
+    Rows without missing or without observed features need no inverse and are in no bucket. With
+    `missing_side`, every pattern uses the precision of its missing features, and rows without observed
+    features are in a bucket too. With `by_row`, each row is a separate pattern.
 
     Examples
     --------
@@ -118,9 +118,9 @@ def _round_up(sizes: Tensor, steps: int) -> Tensor:
 
 
 def _alike(keys: Tensor) -> Iterator[Tensor]:
-    """Yields groups of patterns with like (side, length, size), each within the memory of a bucket.
+    """Yields groups of patterns with similar (side, length, size), each within the memory of a bucket.
 
-    Patterns of equal keys are together; so are those of neighbouring keys, if the padding costs less time
+    Patterns with equal keys are in one group; so are those with neighbouring keys, if padding costs less time
     than another bucket.
     """
     if len(keys) == 0:

@@ -56,10 +56,10 @@ def mixture_quantiles(
 ) -> Tensor:
     r"""Returns the quantiles of each column of numbers, :math:`\sum_a \alpha_a F_j(x \mid z_a) = p`.
 
-    From the quantiles of all distributions as three atoms, secant steps within a bracket that begins with
-    Cantelli's inequality, :math:`\mu - \sigma \sqrt{(1 - p) / p} \le x \le \mu + \sigma \sqrt{p / (1 - p)}`.
-    Each row stops by itself, when its last step is below `tolerance` standard deviations, so it does not
-    depend on others.
+    Each distribution is first approximated by three atoms, whose quantiles are the starting points. Secant
+    steps follow, within a bracket given by Cantelli's inequality, :math:`\mu - \sigma \sqrt{(1 - p) / p} \le
+    x \le \mu + \sigma \sqrt{p / (1 - p)}`. Each row stops when its last step is below `tolerance` standard
+    deviations, independently of other rows.
 
     Shapes
     ------
@@ -84,7 +84,7 @@ class _NumberMixture:
     tolerance: float
 
     def rough(self, probabilities: Sequence[float]) -> Tensor:
-        """Returns about the quantiles (Q, N, J): each distribution is three atoms."""
+        """Returns approximate quantiles (Q, N, J), with each distribution replaced by three atoms."""
         means, stds = self._each
         atoms = torch.cat([means + place * stds for place, _ in THREE_POINTS])
         shares = torch.cat([share * self.weights for _, share in THREE_POINTS])  # (3A, N, J)

@@ -1,4 +1,4 @@
-r"""A Gaussian with self-masking features: conditionals, draws and the likelihood of row and mask."""
+r"""A Gaussian with self-masking features: conditionals, draws, and the joint likelihood of row and mask."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class SelfMaskedGaussian:
-    r"""A Gaussian over D features, each of which is missing with a probability of its own value.
+    r"""A Gaussian over D features, each of which is missing with a probability that depends on its value.
 
     .. math:: p(x, m) = \mathcal{N}(x \mid \mu, \Sigma) \prod_{d \in m} \pi_d(x_d)
               \prod_{d \notin m} (1 - \pi_d(x_d))
@@ -56,9 +56,10 @@ class SelfMaskedGaussian:
         Q = \Lambda_{mm} + \mathrm{diag}(\tau), \quad
         b = \nu - \tau \mu_m - \Lambda_{mo} (x_o - \mu_o)
 
-    one positive definite system for each row, whatever is missing. If the mask is a bump this is exact. If it
-    is a probit the sites come from expectation propagation, a Gaussian approximation of the hidden cells: the
-    mean, the variance and the density are exact with one of them, and close with more.
+    which is one positive definite system for each row. If the mask is a bump, this is exact. If it is a
+    probit, the sites are computed by expectation propagation, a Gaussian approximation of the distribution
+    of the missing cells: mean, variance and density are exact with one missing cell, and approximate with
+    more.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ class SelfMaskedGaussian:
         return without_sites(posterior.mean, posterior.variance, sites, self.covariance.diagonal())
 
     def settle(self, batch: Incomplete) -> tuple[Posterior, Sites]:
-        """Returns posterior and sites that agree with each other; each row has as many sweeps as it needs."""
+        """Returns a consistent posterior and sites; each row is iterated until it converges."""
         sites, buckets = self.first_sites(batch), self._plan(batch.observed)
         posterior = self.condition(batch, sites, buckets)
         if self.mask.exact:
@@ -187,8 +188,8 @@ class SelfMaskedGaussian:
     ) -> Posterior:
         """Returns the distribution of the missing values of every row, given sites (N, D).
 
-        `measure` sees each bucket with inverse Cholesky factors (P, Q, Q), in any thread; `add` receives what
-        it returned, in the order of the buckets.
+        `measure` is called with each bucket and its inverse Cholesky factors (P, Q, Q), in any thread; `add`
+        receives its results in the order of the buckets.
         """
         centred = torch.where(batch.observed, batch.x - self.loc, 0.0)
         pulled = centred @ self.gaussian.precision

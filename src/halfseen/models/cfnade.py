@@ -1,4 +1,4 @@
-"""The autoregressive network of ordinal ratings: any rating of a row given any others."""
+"""The autoregressive network of ordinal ratings, which predicts any rating of a row from any others."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ PRIOR = 5.0  # a column counts as if it had this many ratings of the usual level
 
 
 class OrdinalAutoregression(nn.Module):
-    r"""Creates the CF-NADE network, which predicts ratings of a row from some others, by their levels.
+    r"""Creates the CF-NADE network, which predicts the levels of some ratings of a row from others.
 
     .. math:: h = \tanh\Big(c_0 + s(d) \sum_{j \in o} W^{r_j}_j\Big), \qquad
               p(r_t = k) \propto \exp(b_t^k + V_t^k \cdot h)
@@ -27,7 +27,7 @@ class OrdinalAutoregression(nn.Module):
     n_hidden : int
         The number of hidden units :math:`H`.
     levels : Tensor of shape (S,)
-        The ratings that there are, increasing.
+        The possible ratings, in increasing order.
     mean_count : float or None
         The constant of Sparsity Normalization; None for none.
     alpha : float

@@ -1,7 +1,8 @@
-r"""What a joint distribution implies for the targets and features that a row does not show.
+r"""The conditional distribution of targets and missing features under a joint distribution.
 
-A target that depends on the features linearly is one more feature of a Gaussian: seen in training, missing
-when it is to be predicted. A linear score of the features is one more feature, too, which is never seen.
+A target that depends linearly on the features is an additional feature of a Gaussian, which is observed in
+training and missing in prediction. A linear score of the features is an additional feature that is never
+observed.
 """
 
 from collections.abc import Mapping

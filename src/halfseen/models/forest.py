@@ -1,11 +1,11 @@
 r"""Boosted trees as arrays of nodes, and their predictions.
 
 A tree is stored in preorder: the left child of node :math:`i` is :math:`i + 1`, so that the leaves of a tree
-are numbered from left to right. Every tree has at most 64 leaves, and a row finds all its leaves at once: a
-word of 64 bits per tree has one bit per leaf, each comparison that sends the row to the right clears the
-leaves on the left, and the lowest bit that remains is the leaf. What all comparisons with one feature
-clear depends on the value of this feature only through its rank among the thresholds, so it is looked up in a
-table.
+are numbered from left to right. Every tree has at most 64 leaves, and the leaves of a row in all trees are
+found together. A word of 64 bits per tree has one bit per leaf; each comparison that sends the row to the
+right clears the bits of the leaves on the left, and the lowest remaining bit is the leaf of the row. The
+bits that are cleared by all comparisons with one feature depend on its value only through its rank among the
+thresholds, so they are looked up in a table.
 
 References
 ----------
@@ -66,7 +66,7 @@ class Forest:
 
     @classmethod
     def joined(cls, forests: Sequence["Forest"]) -> "Forest":
-        """Returns the trees of several forests, one after the other; all know equally many categories."""
+        """Returns the trees of several forests with the same number of categories, one after the other."""
         forests = [forest for forest in forests if forest.n_trees]
         if not forests:
             return cls.empty()
@@ -232,7 +232,7 @@ _ARRAYS = {
 
 @dataclass(frozen=True)
 class _Table:
-    """The leaves that stay possible, by the rank of the value of a feature; the last row is of NaN.
+    """The leaves that remain possible, by the rank of the value of a feature; the last row is for NaN.
 
     Shapes
     ------

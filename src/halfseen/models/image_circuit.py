@@ -81,7 +81,7 @@ def shift_average(circuit: Circuit, batch: Incomplete, grids: Tensor, averaging:
     grids : Tensor
         The frames (S, E), as `shifted_grids` returns them.
     averaging : {"geometric", "mixture"}
-        Which average it is.
+        The kind of average.
     """
     answers = [circuit.class_scores(seen_through(batch, grid)) for grid in grids]
     scores = torch.stack([score for score, _ in answers])  # (S, N, K)
@@ -117,7 +117,7 @@ def restore_image_circuit(
 
 @dataclass(frozen=True)
 class ImageCircuit:
-    """Codes of pixels under a circuit; valid under MAR, every answer exact.
+    """A circuit over the codes of pixels; valid under MAR, with exact marginals and conditionals.
 
     Parameters
     ----------

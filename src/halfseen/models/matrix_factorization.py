@@ -31,8 +31,8 @@ class FactorDraws:
               (a_i, u_i) \sim N(m, \Lambda^{-1})
 
     and likewise :math:`(b_j, v_j)`; the means and precisions of both sides have a Gauss-Wishart prior, and
-    the precision of the noise a gamma prior, so nothing is to be tuned. Entries are assumed to be missing at
-    random.
+    the precision of the noise has a gamma prior, so there is nothing to tune. Entries are assumed to be
+    missing at random.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class FactorDraws:
     centre : float
         The mean :math:`\mu` of all entries.
     prior : FactorPrior
-        That of rows, for rows that were not there.
+        The prior of rows, for rows that were not in the data.
 
     References
     ----------
@@ -80,7 +80,7 @@ class FactorDraws:
 def draw_factors(
     ratings: SparseRows, n_factors: int, n_warmup: int, n_draws: int, generator: torch.Generator
 ) -> FactorDraws:
-    """Samples offsets and factors of rows and columns in turns; the draws of the warm-up are not kept."""
+    """Samples offsets and factors of rows and columns alternately; draws of the warm-up are discarded."""
     by_row, by_column = _Side(ratings), _Side(_transposed(ratings))
     rows, columns = (
         START * torch.randn(n, n_factors + 1, generator=generator) for n in (len(ratings), ratings.n_columns)
@@ -188,7 +188,7 @@ def _transposed(ratings: SparseRows) -> SparseRows:
 
 
 def _as_design(factors: Tensor) -> Tensor:
-    """Returns factors with 1 in place of the offset: what multiplies the factors of the other side."""
+    """Returns factors with 1 in place of the offset, the design matrix of the other side."""
     return torch.cat([torch.ones_like(factors[..., :1]), factors[..., 1:]], dim=-1)
 
 

@@ -34,9 +34,9 @@ class DiagonalMixture(nn.Module):
     .. math:: p(x_o) = \sum_{k=1}^K \pi_k \prod_{d \in o} \mathcal{N}(x_d \mid \mu_{kd}, \sigma_{kd}^2)
               \prod_{b \in o} \theta_{kb,x_b}
 
-    where :math:`o` are the observed Gaussian features and the observed blocks. Given what was observed, the
-    rest is a mixture again, with weights :math:`w_k \propto \pi_k \, p(x_o \mid k)`. Valid under MAR; under
-    MNAR it is biased.
+    where :math:`o` are the observed Gaussian features and the observed blocks. Given these, the missing
+    features have a mixture distribution again, with weights :math:`w_k \propto \pi_k \, p(x_o \mid k)`.
+    Valid under MAR; under MNAR it is biased.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class DiagonalMixture(nn.Module):
 
     @torch.no_grad()
     def conditional_quantile(self, batch: Incomplete, level: float) -> Tensor:
-        """Returns the `level` quantile of every cell by itself, given the observed ones.
+        """Returns the `level` quantile of each cell separately, given the observed ones.
 
         It is exact, by bisection on the distribution function of the mixture. In a block it is the quantile
         of each indicator: 1 where the probability exceeds ``1 - level``.
@@ -204,7 +204,7 @@ class DiagonalMixture(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, batch: Incomplete, generator: torch.Generator) -> None:
-        """Sets all parameters from data: distant rows as centres, the spread and frequencies of all rows.
+        """Initialises the parameters from data: distant rows as centres, scales and frequencies of all rows.
 
         Raises
         ------
@@ -235,7 +235,7 @@ class DiagonalMixture(nn.Module):
         self.level_logits.copy_((0.5 * (centres + mean)[:, in_blocks] + LEVEL_SMOOTHING).log())
 
     def _in_order(self, numbers: Tensor, levels: Tensor) -> Tensor:
-        """Puts what was computed by sort of feature, (*, G) and (*, C), back in the order of features."""
+        """Returns results for Gaussian features (*, G) and for levels (*, C) in the order of features."""
         return torch.cat([numbers, levels], dim=-1).index_select(-1, self.order)
 
     def _split_blocks(self, levels: Tensor) -> Sequence[Tensor]:
@@ -271,7 +271,7 @@ def _raw_scale(scale: Tensor) -> Tensor:
 
 
 def _distant_rows(rows: Tensor, n_rows: int, generator: torch.Generator) -> Tensor:
-    """Chooses rows far from each other: each with a chance as its squared distance to those before it."""
+    """Chooses distant rows, each with probability proportional to its squared distance to earlier ones."""
     chosen = [torch.randint(len(rows), (), generator=generator)]
     distance = (rows - rows[chosen[0]]).square().sum(dim=-1)
     while len(chosen) < n_rows:

@@ -4,7 +4,7 @@ r"""The NeuMiss predictor: a joint Gaussian, a network that corrects it, and a c
 
 where :math:`t` is the first prediction of a joint Gaussian of inputs and targets, :math:`h` the conditional
 moments of the inputs with the mask, :math:`f` the mean of an ensemble of networks, and :math:`\tau` and
-:math:`c` are chosen on held-out rows. Each part is an object of its own that can be computed alone.
+:math:`c` are chosen on held-out rows. Each part is a separate object that can be used alone.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ NETWORK = "network."
 
 @dataclass(frozen=True)
 class HeadInputs:
-    """What the joint Gaussian predicts for rows: inputs of networks (N, P), a prediction and its spread."""
+    """Outputs of the joint Gaussian for rows: inputs of networks (N, P), a prediction and its scale."""
 
     inputs: Tensor
     base: Tensor
@@ -37,7 +37,7 @@ class HeadInputs:
 
 @dataclass(frozen=True)
 class FirstPrediction:
-    r"""Predicts targets from whatever inputs a row shows, by the conditional moments of a joint Gaussian.
+    r"""Predicts targets from the observed inputs of a row, by the conditional moments of a joint Gaussian.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class FirstPrediction:
     def __call__(self, batch: Incomplete) -> HeadInputs:
         """Returns the inputs of the networks, the first prediction and its standard deviation.
 
-        Some rows at a time: beside them there are several arrays of their size.
+        Rows are processed in chunks, because several arrays of their size are needed.
         """
         size = max(1, memory_budget() // (2 * 8 * COPIES * len(self.joint.loc)))
         if len(batch) <= size:
@@ -84,7 +84,7 @@ class FirstPrediction:
         return HeadInputs(inputs, base, target_variance.sqrt())
 
     def clip(self, batch: Incomplete) -> Incomplete:
-        """Returns the rows with features drawn into their range."""
+        """Returns the rows with features clipped to their range."""
         return Incomplete(batch.x.clamp(*self.bounds), batch.observed)
 
 
@@ -131,7 +131,7 @@ class Correction:
     scores: NormalScores
 
     def inputs(self, head: HeadInputs) -> Tensor:
-        """Returns what the networks see (N, P')."""
+        """Returns the inputs (N, P') of the networks."""
         return with_normal_scores(head.inputs, self.scores)
 
     @torch.no_grad()
@@ -150,14 +150,14 @@ def with_normal_scores(inputs: Tensor, scores: NormalScores) -> Tensor:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How held-out rows ask to combine the first prediction and its correction.
+    """The combination of the first prediction and its correction that is best on held-out rows.
 
     Parameters
     ----------
     head_weight : float
         The weight of the correction.
     temperature : float
-        What the first prediction is divided by.
+        The divisor of the first prediction.
     errors : Tensor
         (Q, T), quantiles of the absolute held-out errors over the predicted spread.
     n_held_out : int

@@ -1,4 +1,4 @@
-"""What a model over incomplete data can be asked: objectives depend on these, never on a class."""
+"""Protocols of models over incomplete data, on which objectives depend instead of concrete classes."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -12,7 +12,7 @@ from halfseen.distributions.observation_model import ObservationModel
 
 @runtime_checkable
 class DensityModel(Protocol):
-    r"""Answers :math:`\log p(x_o)`, the log density of what was observed, with shape :math:`(*)`."""
+    r"""Computes :math:`\log p(x_o)`, the log density of the observed cells, with shape :math:`(*)`."""
 
     def __call__(self, batch: Incomplete, /) -> Tensor:
         """Returns the log density of the observed cells of each row; zero for a row without any."""
@@ -21,7 +21,7 @@ class DensityModel(Protocol):
 
 @runtime_checkable
 class ConditionalModel(DensityModel, Protocol):
-    """Answers for the missing cells too, given the observed ones; observed cells come back exactly."""
+    """Computes conditional moments and quantiles of missing cells; observed cells are returned exactly."""
 
     def conditional_mean(self, batch: Incomplete) -> Tensor:
         """Returns the mean of every cell given the observed ones, with shape :math:`(*, D)`."""
@@ -34,7 +34,7 @@ class ConditionalModel(DensityModel, Protocol):
 
 @runtime_checkable
 class DrawableModel(ConditionalModel, Protocol):
-    """Draws missing cells. It makes no randomness, so a draw belongs to its row and not to its batch."""
+    """Draws missing cells from given noise, so that a draw depends on its row and not on its batch."""
 
     @property
     def n_noise(self) -> int:
@@ -49,7 +49,7 @@ class DrawableModel(ConditionalModel, Protocol):
 class CompleteDataModel(Protocol):
     r"""A latent-variable model :math:`p(x \mid z) \, \mathcal{N}(z \mid 0, I_L)` with a Gaussian posterior.
 
-    It is asked about completed rows only: the posterior must be a single component, given a complete row.
+    It is evaluated on completed rows only; given a complete row, the posterior must be a single component.
     """
 
     training: bool

@@ -1,4 +1,4 @@
-"""What an imputer asks of a model over the codes of a table, and what such models share."""
+"""The interface of models over the codes of a table, and functions that such models share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from halfseen.data.incomplete import Incomplete
 
 @dataclass(frozen=True)
 class LevelProbabilities:
-    r"""The probability of each level of a column in each row, by groups of levels, as levels can be many.
+    r"""The probability of each level of a column in each row, stored by groups because levels can be many.
 
     Shapes
     ------
@@ -52,10 +52,10 @@ MEAN_LEVELS = tuple((k + 0.5) / 20 for k in range(20))
 
 
 class TabularCompletion(Protocol):
-    """Completes codes (N, C) in several ways; observed codes always come back exactly.
+    """Completes codes (N, C) in several ways; observed codes are always returned exactly.
 
     Codes are the numbers of `halfseen.data.schema.Column`: values, or positions among levels. A model need
-    not round or bound them: the estimator does, for all models alike.
+    not round or bound them, because the estimator does this for all models.
     """
 
     def point(self, codes: Incomplete) -> Tensor:
@@ -63,11 +63,11 @@ class TabularCompletion(Protocol):
         ...
 
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
-        """Returns joint draws (S, N, C) whose noise belongs to the rows' keys."""
+        """Returns joint draws (S, N, C) whose noise is determined by the keys of the rows."""
         ...
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        """Returns quantiles (Q, N, C) of each cell by itself; most probable levels where there are levels."""
+        """Returns quantiles (Q, N, C) of each cell separately; most probable levels instead of quantiles."""
         ...
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:

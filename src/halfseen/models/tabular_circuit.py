@@ -22,7 +22,7 @@ MIN_STD = 0.05
 
 @dataclass(frozen=True)
 class TabularCircuit(TabularDensity[Circuit]):
-    """Codes of a table under a circuit; valid under MAR, every answer exact.
+    """A circuit over the codes of a table; valid under MAR, with exact marginals and conditionals.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From questions about the columns of a mixed table to questions about features, and back."""
+"""Adapters from models over features to models over the columns of a mixed table."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ RARE_STREAM = 3  # noise that chooses among rare levels, apart from the rest
 
 @dataclass(frozen=True)
 class FeatureAdapter:
-    """Codes of a table under any model that answers for their features.
+    """A model over the codes of a table, given a model over their features.
 
-    A subclass answers for rows of features, with five methods: `_mean`, `_quantiles`, `_drawn`, `_log_prob`
-    and, if rows are more than the encoded codes, `_rows`.
+    A subclass implements the methods `_mean`, `_quantiles`, `_drawn` and `_log_prob` for rows of features
+    and, if rows contain more than the encoded codes, `_rows`.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class FeatureAdapter:
         raise NotImplementedError
 
     def _mean_and_quantiles(self, rows: Incomplete, levels: Sequence[float]) -> tuple[Tensor, Tensor]:
-        """Returns both, where that takes less than one after the other."""
+        """Returns both, which may be faster than computing one after the other."""
         return self._mean(rows), self._quantiles(rows, levels)
 
     def _drawn(self, rows: Incomplete, keys: Keys, n_draws: int) -> Iterator[Tensor]:
@@ -125,7 +125,7 @@ ModuleT = TypeVar("ModuleT", bound=DensityModule)
 
 @dataclass(frozen=True)
 class TabularDensity(FeatureAdapter, Generic[ModuleT]):
-    """Codes of a table under a density of its features whose marginals and conditionals are exact.
+    """A model over the codes of a table, given a density of features with exact marginals and conditionals.
 
     A subclass implements how the model is rebuilt (`from_state`).
 

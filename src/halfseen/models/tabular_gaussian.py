@@ -1,10 +1,11 @@
 r"""A Gaussian over the columns of a mixed table: numbers, ordered levels and categories together.
 
-Numbers enter as scores under their margins, so the model is a Gaussian copula; without margins, as they are.
-Categories enter as indicators. Given what a row shows, the expected indicators of a missing category are
-its class probabilities (the linear probability model, clipped and normalised). Joint draws follow the chain
-rule: categories one after the other from their class probabilities, each then counted as seen, and at last
-all missing numbers together from their exact conditional.
+Numbers enter as scores under their margins, so that the model is a Gaussian copula, or unchanged if they
+have no margin. Categories enter as indicators. Given the observed cells of a row, the expected indicators of
+a missing category are its class probabilities (the linear probability model, clipped and normalised). Joint
+draws follow the chain rule: categories are drawn one after the other from their class probabilities, and
+each is then treated as observed; finally, all missing numbers are drawn together from their exact
+conditional distribution.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +36,10 @@ SMALLEST_EIGENVALUE = 1e-3  # of the covariance of scores, once the noise of int
 
 @dataclass(frozen=True)
 class TabularGaussian:
-    r"""Codes of a table under a Gaussian of their features.
+    r"""A model over the codes of a table, with a Gaussian distribution of their features.
 
-    Valid under MAR; with a `SelfMaskedGaussian`, if numeric values are missing by its mask model. Then
-    conditional distributions are given the observed cells and the mask.
+    Valid under MAR or, with a `SelfMaskedGaussian`, if numeric values are missing according to its mask
+    model. In the latter case, distributions are conditional on the observed cells and the mask.
 
     Parameters
     ----------
@@ -49,13 +50,13 @@ class TabularGaussian:
     gaussian : Gaussian or SelfMaskedGaussian
         The fitted parameters.
     posterior : sequence of TabularGaussian
-        Draws of margins and parameters; when there are any, draws and intervals carry their uncertainty.
+        Draws of margins and parameters; if there are any, draws and intervals include their uncertainty.
 
     Notes
     -----
-    An observed feature that stands for an interval of scores is the score plus noise of a known variance
-    (see `halfseen.data.margins`). So conditional means need no change, and conditional variances of missing
-    scores are those of features less the noise.
+    An observed feature that represents an interval of scores equals the score plus noise of a known variance
+    (see `halfseen.data.margins`). Conditional means are therefore unchanged, and conditional variances of
+    missing scores are those of features minus the noise variance.
     """
 
     columns: Sequence[Column]
@@ -89,8 +90,8 @@ class TabularGaussian:
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns conditional quantiles (Q, N, C) of the numbers; most probable levels for categories.
 
-        The two ends of a central interval of values that have probabilities of their own are chosen so that
-        the interval holds its probability as nearly as it can.
+        If single values have positive probabilities, the two ends of a central interval are chosen so that
+        its probability is as close as possible to the requested one.
         """
         batch = self.features.encode(codes)
         mean, variance = self._moments(batch)
@@ -126,11 +127,11 @@ class TabularGaussian:
     def log_prob(self, codes: Incomplete) -> Tensor:
         r"""Returns the log density (N) of the observed cells, in the units of the table.
 
-        Numbers have their exact density. What has a probability, levels and numbers whose margins have
-        intervals, follows by the chain rule, each column given the numbers and the columns before it; with
-        such columns, marginals are those of this order of the chain. Under a self-masking model it is the
-        joint log density of the observed cells *and* of which numbers are missing: no row scores 0 for
-        showing nothing, and hiding a number is not integrating it out.
+        The density of numbers is exact. Discrete columns (levels, and numbers whose margins have intervals)
+        follow by the chain rule, each given the numbers and the columns before it; with such columns,
+        marginals depend on the order of the chain. Under a self-masking model, the result is the joint log
+        density of the observed cells *and* the mask of the numbers: it is not 0 for a row without observed
+        cells, and removing a number is not the same as integrating it out.
         """
         batch = self.features.encode(codes)
         intervals = [self.features.numeric[i] for i, margin in self.features.bent() if margin.by_interval]
@@ -189,7 +190,7 @@ class TabularGaussian:
     def _moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns conditional mean and variance (N, D); over the posterior, by the law of total variance.
 
-        Scores are those of the fitted margins: how margins differ among draws hardly matters for one cell.
+        Scores are those of the fitted margins; the variation of margins between draws is negligible here.
         """
         if not self.posterior:
             return self.scores(batch)
@@ -280,10 +281,10 @@ class TabularGaussian:
 
 
 def with_room_for_noise(gaussian: Gaussian, features: FeatureMap) -> Gaussian:
-    """Returns a Gaussian of features whose covariance stays positive definite when their noise is taken off.
+    """Returns a Gaussian whose covariance stays positive definite when the noise of features is subtracted.
 
-    Covariances of features that mostly stand for one value are damped: where predictors are not Gaussian,
-    dividing them by a low reliability makes too much of them.
+    Covariances of features that mostly have a single value are damped, because dividing features that are not
+    Gaussian by a low reliability would exaggerate them.
     """
     noise = features.noise()
     if not bool((noise > 0).any()):

@@ -14,7 +14,7 @@ from halfseen.nn.weights import load_module
 
 @dataclass(frozen=True)
 class TabularMixture(TabularDensity[DiagonalMixture]):
-    """Codes of a table under a mixture of independent columns; valid under MAR, every answer exact.
+    """A mixture of independent columns over the codes of a table; valid under MAR, with exact conditionals.
 
     Parameters
     ----------

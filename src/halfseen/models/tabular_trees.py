@@ -1,15 +1,15 @@
 r"""Chained boosted trees over the columns of a mixed table, started from a Gaussian.
 
-A Gaussian completes a row. Then every missing cell is predicted anew from the completed rest of its row, by
-the trees of its column (`halfseen.models.tree_heads`), and this is repeated in a few rounds, each with trees
-of its own. The trees of the last round give the distribution of each missing cell by itself.
+A Gaussian completes a row. Then every missing cell is predicted again from the completed rest of its row, by
+the trees of its column (`halfseen.models.tree_heads`). This is repeated for a few rounds, each with its own
+trees. The trees of the last round give the marginal distribution of each missing cell.
 
-Joint draws follow the chain rule. Levels are drawn one after the other, each then counted as seen, and at
-last all missing numbers together: each has the distribution given by the trees, and they depend on each other
-as under the Gaussian given what is seen (its conditional copula).
+Joint draws follow the chain rule. Levels are drawn one after the other, and each is then treated as observed.
+Finally, all missing numbers are drawn together: the marginal distribution of each is given by the trees, and
+their dependence is that of the Gaussian given the observed cells (its conditional copula).
 
-A column may be limited to some predictors. Then its trees have these as inputs, and its start is that of the
-Gaussian given the observed cells of these columns only.
+A column may be limited to some predictors. These are then the inputs of its trees, and its initial prediction
+is that of the Gaussian given the observed cells of these columns only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ MAX_LEVELS = 40  # of an ordered column; with more, trees do not predict it
 
 @dataclass
 class Basis:
-    """Rows as trees see them: completed, with the prediction for each missing cell.
+    """The inputs of trees: completed rows, with the prediction for each missing cell.
 
     Shapes
     ------
@@ -94,19 +94,19 @@ class Basis:
 
 @dataclass(frozen=True)
 class TabularTrees:
-    r"""Codes of a table under chained trees. Valid under MAR.
+    r"""Chained trees over the codes of a table. Valid under MAR.
 
     Parameters
     ----------
     columns : sequence of Column
         The C modelled columns.
     gaussian : TabularGaussian
-        Where the chain starts, and how missing numbers of a row depend on each other.
+        The start of the chain, and the dependence between the missing numbers of a row.
     rounds : sequence of mappings
         The heads of each round by column. A column without a head is left to the Gaussian.
     scale : array of shape (C,)
-        Trees see numbers divided by their scales. Their inputs are also rounded: a computation in another
-        order must not bring a row to the other side of a threshold.
+        The divisors of numbers in the inputs of trees. These inputs are also rounded, so that rounding errors
+        cannot move a row to the other side of a threshold.
     limits : mapping of int to array of int
         The columns that may predict a column, for those that are limited.
     """
@@ -368,7 +368,7 @@ class TabularTrees:
 
 
 def refine(basis: Basis, heads: Round, missing: npt.NDArray[np.bool_]) -> Basis:
-    """Returns rows whose missing cells (N, C) are predicted anew by the trees of a round."""
+    """Returns rows whose missing cells (N, C) are predicted again by the trees of a round."""
     refined = basis.copy()
     for c, head in heads.items():
         rows = np.flatnonzero(missing[:, c])

@@ -1,9 +1,9 @@
 r"""The predictions of trees for one column: a number or a level, given the rest of its row.
 
-The inputs of the trees are the other columns of the row, completed, the share of its cells that are seen, and
-the prediction of the previous step for the cell itself: of a number its mean and the standard deviation of
-its score, of a level the probabilities. Trees correct this, so that without trees nothing is changed. Numbers
-are in units of the scale of their column.
+The inputs of the trees are the other columns of the row, completed; the fraction of its cells that are
+observed; and the prediction of the previous step for the cell itself: the mean of a number and the standard
+deviation of its score, or the probabilities of levels. Trees predict corrections, so that without trees
+nothing changes. Numbers are in units of the scale of their column.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,11 @@ OWN = 2  # inputs that describe the number itself: its mean and the standard dev
 
 @dataclass(frozen=True)
 class Windows:
-    r"""The distribution of a number whose location and spread are known.
+    r"""The distribution of a number, given its location and scale.
 
-    There are windows of locations, and each has the empirical distribution of the residuals of held-out cells
-    with such locations, with mean zero. With `matched`, a window has observed values, in the units of the
-    table, in place of residuals (predictive mean matching).
+    Locations are divided into windows. Each window has the empirical distribution of the residuals of
+    held-out cells with such locations, with mean zero. With `matched`, a window has observed values, in the
+    units of the table, in place of residuals (predictive mean matching).
 
     Shapes
     ------
@@ -152,7 +152,7 @@ class LevelHead:
 
     Shapes
     ------
-    classes : :math:`(K)`, the groups of levels that trees know, ascending
+    classes : :math:`(K)`, the groups of levels that the trees predict, ascending
     constants : :math:`(K)`, or :math:`(1)` of two classes
     weights : :math:`(2)`, a and b
     """

@@ -1,4 +1,4 @@
-r"""A circuit over incomplete rows, and the questions that it answers exactly."""
+r"""A circuit over incomplete rows, and the quantities that it computes exactly."""
 
 from typing import Literal
 
@@ -21,23 +21,24 @@ class Circuit(CircuitPasses):
               p_j(x_j \mid \theta_{d_l})
 
     where :math:`o` are the observed columns, :math:`l` the leaves, and the tensor :math:`A^y` of
-    non-negative numbers that sum to 1 is factorised by the levels of the structure: every sum has
-    probabilities as weights, every product multiplies regions without a common column. So the sum over all
-    components, and the integral over any missing columns, take one pass. Valid under MAR.
+    non-negative numbers that sum to 1 is factorised by the levels of the structure: the weights of every sum
+    are probabilities, and every product multiplies regions without a common column. The sum over all
+    components, and the integral over any missing columns, can therefore be computed in one pass. Valid under
+    MAR.
 
     Parameters
     ----------
     structure : Structure
-        Which regions are summed and multiplied.
-    observation : ObservationModel
-        The likelihood of the columns that a window of the structure shows.
+        The regions that are summed and multiplied.
+            observation : ObservationModel
+        The likelihood of the columns in a window of the structure.
 
     Notes
     -----
-    Shapes: ``batch`` holds :math:`(N, D)` features; what it holds where ``observed`` is False is never read.
-    All answers about missing cells are mixtures of leaf distributions, whose weights are gradients of the log
-    density with respect to the leaves' log densities (Darwiche's differential): one pass down, which is
-    written out, as no other gradient is needed.
+    Shapes: ``batch`` has :math:`(N, D)` features; entries where ``observed`` is False are never read. The
+    conditional distributions of missing cells are mixtures of leaf distributions, whose weights are gradients
+    of the log density with respect to the leaves' log densities (Darwiche's differential). This backward pass
+    is written explicitly, because no other gradient is needed.
 
     References
     ----------
@@ -62,12 +63,12 @@ class Circuit(CircuitPasses):
         return str(self.structure)
 
     def forward(self, batch: Incomplete) -> Tensor:
-        """Returns the log density (N) of the observed cells, whatever the class."""
+        """Returns the log density (N) of the observed cells, summed over classes."""
         scores, shift = self.class_scores(batch)
         return (scores.logsumexp(dim=-1).double() + shift).to(batch.x.dtype)
 
     def class_scores(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
-        """Returns scores (N, K) and a shift (N) in float64, which add to the log of p(x_o, y).
+        """Returns scores (N, K) and a shift (N) in float64, whose sum is the log of p(x_o, y).
 
         The softmax of the scores is the probability of each class given the observed cells.
         """
@@ -93,9 +94,9 @@ class Circuit(CircuitPasses):
         batch : Incomplete
             The rows.
         given : Tensor
-            Which features (N, D) are conditioned on; where a cell is missing, it does not count.
-        of_class : int, optional
-            Condition on this class too.
+            The features (N, D) to condition on; missing cells are ignored.
+                    of_class : int, optional
+            A class to condition on as well.
         """
         both = (batch, Incomplete(batch.x, batch.observed & given))
         if of_class is None:
@@ -105,7 +106,7 @@ class Circuit(CircuitPasses):
         return after - before
 
     def top_channels(self, batch: Incomplete) -> Tensor:
-        """Returns what the root sums (N, trees * channels): log densities up to a constant of each row."""
+        """Returns the inputs of the root (N, trees * channels): log densities up to a constant per row."""
         return self._up(self.leaves(batch)).top
 
     def messages(self, batch: Incomplete) -> Messages:
@@ -116,8 +117,8 @@ class Circuit(CircuitPasses):
     def responsibilities(self, batch: Incomplete, *, of_class: int | None = None) -> Tensor:
         """Returns the probability (L, N, M) of the components of each leaf given the observed cells.
 
-        They sum to 1 over the components of all leaves that read a column. With `of_class` they are given
-        the class as well.
+        They sum to 1 over the components of all leaves that read a column. With `of_class`, they are
+        conditional on the class as well.
         """
         reached = self._up(self.leaves(batch))
         scores = reached.log_likelihood + self.log_prior.to(reached.top.dtype)
@@ -132,10 +133,10 @@ class Circuit(CircuitPasses):
 
     @torch.no_grad()
     def expected_counts(self, batch: Incomplete, classes: Tensor | None = None) -> list[Tensor]:
-        """Returns how often each weight of each sum is used, added over the rows, the root's first.
+        """Returns the expected number of uses of each sum weight, added over the rows, the root's first.
 
-        The expectation is given the observed cells, and the class (N) where it is known, that is not -1. The
-        order is that of `sum_layers`, the shapes are those of their weights.
+        The expectation is conditional on the observed cells, and on the class (N) where it is known (not -1).
+        The order is that of `sum_layers`; the shapes are those of their weights.
         """
         reached = self._up(self.leaves(batch))
         share = (reached.log_likelihood + self.log_prior.to(reached.top.dtype)).softmax(dim=-1)
@@ -156,9 +157,9 @@ class Circuit(CircuitPasses):
 
     @torch.no_grad()
     def conditional_mean(self, batch: Incomplete, *, of_class: int | None = None) -> Tensor:
-        """Returns the mean (N, D) of every feature given the observed cells, which come back exactly.
+        """Returns the mean (N, D) of every feature given the observed cells, which are returned exactly.
 
-        With `of_class`, this and the following answers are given the class as well.
+        With `of_class`, this and the following results are conditional on the class as well.
         """
         values = self._observation.mean(self.leaves.theta)
         mean = self.leaves.expectation(self.responsibilities(batch, of_class=of_class), values)
@@ -179,7 +180,7 @@ class Circuit(CircuitPasses):
     def conditional_quantiles(
         self, batch: Incomplete, levels: list[float], *, of_class: int | None = None
     ) -> Tensor:
-        """Returns exact quantiles (Q, N, D) of every feature by itself, given the observed cells.
+        """Returns exact quantiles (Q, N, D) of each feature separately, given the observed cells.
 
         For a feature that is not numeric, such as an indicator of a level, it is the quantile of a 0/1
         variable. Each column must be in one leaf: images with several grids have no quantiles.
@@ -200,7 +201,7 @@ class Circuit(CircuitPasses):
         return torch.where(batch.observed, batch.x, quantiles.to(batch.x.dtype))
 
     def conditional_quantile(self, batch: Incomplete, level: float, *, of_class: int | None = None) -> Tensor:
-        """Returns the `level` quantile (N, D) of every feature by itself, given the observed cells."""
+        """Returns the `level` quantile (N, D) of each feature separately, given the observed cells."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
         return self.conditional_quantiles(batch, [level], of_class=of_class)[0]
@@ -212,11 +213,11 @@ class Circuit(CircuitPasses):
         Parameters
         ----------
         batch : Incomplete
-            The rows. Without any observed cell the draw is from the model itself.
+            The rows. For a row without observed cells, the draw is from the unconditional model.
         noise : Tensor
             Uniforms of shape (N, n_noise); the draw is a function of the row and its noise.
         of_class : int, optional
-            Draw given this class too.
+            A class to condition on as well.
         """
         reached = self._up(self.leaves(batch))
         uniforms = iter(noise.to(reached.top.dtype).T)

@@ -1,4 +1,4 @@
-"""How much pairs of columns depend on each other, for trees that put dependent columns together."""
+"""The dependence between pairs of columns, for trees that join dependent columns."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-r"""How much the evidence of a row counts, by how much of the row was observed."""
+r"""Calibration: a weight of the log-likelihood of a row that depends on its observed fraction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,20 +11,21 @@ from halfseen.data.incomplete import Incomplete
 
 @dataclass(frozen=True)
 class EvidenceWeight:
-    r"""Weights the evidence about the class by the observed fraction of a row.
+    r"""Multiplies the log-likelihood of a row by a weight that depends on its observed fraction.
 
     .. math:: p(y \mid x_o) \propto \pi_y \, p(x_o \mid y)^{s(f)}, \qquad s(f) = a f + c (1 - f)
 
-    where :math:`f` is the fraction of the columns that are observed. So :math:`1 / s(f)` is a temperature
-    that depends on :math:`f` alone: the order of the classes' evidence does not change, and a row without
-    any observed column keeps the prior. With :math:`a = c = 1` the probabilities are those of the circuit.
+    where :math:`f` is the fraction of observed columns. :math:`1 / s(f)` is a temperature that depends on
+    :math:`f` alone: the order of the classes' likelihoods does not change, and the probabilities of a row
+    without any observed column are those of the prior. With :math:`a = c = 1` the probabilities are those of
+    the circuit.
 
     Parameters
     ----------
     complete : float
         The weight :math:`a` of a row without missing values.
     empty : float
-        The weight :math:`c` that rows approach as fewer and fewer columns are observed.
+        The limit :math:`c` of the weight as fewer and fewer columns are observed.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-r"""What to measure next: the expected information gain about the class from each missing column."""
+r"""The expected information gain about the class from measuring each missing column."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

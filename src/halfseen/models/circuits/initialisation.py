@@ -1,8 +1,8 @@
-r"""Where training starts: leaves spread over each column, and sums that resemble rows of the table.
+r"""Initialisation of circuits: leaves spread over each column, and sums that resemble rows of the table.
 
-A channel of a level stands for one row, the same in all regions of a group: its weights are the
-probabilities of the channels below given what that row shows. So even before training a channel is
-large for rows like its own, and the siblings that a product multiplies agree on the row.
+A channel of a level represents one row, the same in all regions of a group: its weights are the probabilities
+of the channels below given the observed cells of that row. Even before training, a channel is therefore large
+for similar rows, and all regions of a product represent the same row.
 """
 
 import math
@@ -41,7 +41,7 @@ def spread_leaves(circuit: Circuit, batch: Incomplete, generator: torch.Generato
     batch : Incomplete
         Training rows (N, D).
     generator : torch.Generator
-        For the families of columns that have no rule.
+        Used for likelihoods that have no rule of their own.
     """
     leaves = circuit.leaves
     theta, observation = leaves.theta, leaves.observation
@@ -64,7 +64,7 @@ def spread_leaves(circuit: Circuit, batch: Incomplete, generator: torch.Generato
 
 
 def _quantile_components(batch: Incomplete, features: Tensor, n_components: int) -> tuple[Tensor, Tensor]:
-    """Returns locations and scales (M, J): quantiles of each number, and half the way to its neighbours."""
+    """Returns locations and scales (M, J): quantiles of each number, and half the distance to neighbours."""
     levels = (torch.arange(n_components, dtype=torch.float64) + 0.5) / n_components
     loc = torch.zeros(n_components, len(features), dtype=torch.float64)
     for number, feature in enumerate(features.tolist()):
@@ -82,7 +82,7 @@ def _quantile_components(batch: Incomplete, features: Tensor, n_components: int)
 def resemble_rows(
     circuit: Circuit, batch: Incomplete, generator: torch.Generator, classes: Tensor | None = None
 ) -> None:
-    """Sets the weights of all sums from rows that are drawn without replacement as far as there are enough.
+    """Sets the weights of all sums from random rows, drawn without replacement if there are enough.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def _weights_of_rows(layer: SumLayer, values: Tensor) -> Tensor:
 
 
 def _root_weights(circuit: Circuit, batch: Incomplete, classes: Tensor | None) -> Tensor:
-    """Returns weights (1, I, K): how often each channel is the likeliest one, by class."""
+    """Returns weights (1, I, K): how often each channel is the most probable one, by class."""
     n_inputs, n_classes = circuit.root.logits.shape[1:]
     posterior = circuit.top_channels(batch).softmax(dim=-1)  # (N, I)
     counts = posterior.new_full((n_inputs, n_classes), EVEN_SHARE * len(batch) / n_inputs / n_classes)
@@ -137,7 +137,7 @@ def _root_weights(circuit: Circuit, batch: Incomplete, classes: Tensor | None) -
 
 @torch.no_grad()
 def random_weights(circuit: Circuit, generator: torch.Generator) -> None:
-    """Draws the weights of every sum evenly from all that sum to one (a Dirichlet distribution)."""
+    """Draws the weights of every sum uniformly from the simplex (a Dirichlet distribution)."""
     for layer in (*circuit.sums, circuit.root):
         if isinstance(layer, SumLayer):
             uniforms = torch.rand(layer.logits.shape, generator=generator)

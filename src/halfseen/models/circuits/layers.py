@@ -1,8 +1,8 @@
-r"""How a circuit is evaluated: leaves, sums and products of log densities, for many rows at once.
+r"""The layers of a circuit: leaves, sums and products of log densities, for many rows at once.
 
-Messages have the shape :math:`(R, N, K)`: regions, rows, channels. With them goes a *shift* :math:`(R, N)` in
-float64 that every channel of a region has in common: the message is their sum. So differences between
-channels, and between classes at the root, keep their precision whatever the size of the log density.
+A message consists of values of shape :math:`(R, N, K)` (regions, rows, channels) and a *shift* :math:`(R,
+N)` in float64 that is common to all channels of a region; the log densities are their sum. Differences
+between channels, and between classes at the root, are therefore precise even if log densities are large.
 """
 
 import math
@@ -34,9 +34,9 @@ class Messages:
 def log_matmul_exp(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     r"""Returns :math:`\log \sum_i e^{x_i - \max x} w_{io}` (S, B, O), and :math:`\max x` (S, B) beside it.
 
-    Shapes: ``x`` :math:`(S, B, I)`, ``weights`` :math:`(S, I, O)`. The gradient of the sum of both outputs is
-    that of the first with the maximum taken as a constant, so the second has none. A gradient that is written
-    out is not faster than the one that autograd derives (``benchmarks/circuits.py``).
+    Shapes: ``x`` :math:`(S, B, I)`, ``weights`` :math:`(S, I, O)`. The gradient of the sum of both outputs
+    equals that of the first output with the maximum held constant, so the second output has no gradient. A
+    hand-written gradient is not faster than that of autograd (``benchmarks/circuits.py``).
     """
     shift = x.detach().amax(dim=-1, keepdim=True)
     return torch.bmm((x - shift).exp_(), weights).log(), shift.squeeze(-1)
@@ -47,7 +47,7 @@ class SumLayer(nn.Module):
 
     .. math:: w_{io} = (1 - \epsilon) \frac{e^{v_{io}}}{\sum_{i'} e^{v_{i'o}}} + \frac{\epsilon}{I}
 
-    for free logits :math:`v`. A region without an observed column sends zeros, and its sums are zero again.
+    for unconstrained logits :math:`v`. For a region without an observed column, inputs and sums are zero.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class SumLayer(nn.Module):
 
     @torch.no_grad()
     def set_weights(self, weights: Tensor) -> None:
-        """Sets the logits so that the weights (S, I, O) are those given, as far as the floor allows."""
+        """Sets the logits so that the weights (S, I, O) are as given, up to the minimum weight."""
         above = (weights - WEIGHT_FLOOR / weights.shape[1]).clamp(min=1e-3 * WEIGHT_FLOOR)
         self.logits.copy_(above.log())
 
@@ -109,7 +109,7 @@ class SumLayer(nn.Module):
         return torch.bmm(scaled.mT, ratio) * weights
 
     def best(self, values: Tensor) -> Tensor:
-        """Returns the greatest term of each sum instead (R, N, O), of log densities (R, N, I)."""
+        """Returns the largest term of each sum (R, N, O), for log densities (R, N, I)."""
         log_weights = self.of_regions(len(values)).log()  # (R, I, O)
         best = values[..., :1] + log_weights[:, None, 0]
         for channel in range(1, values.shape[-1]):  # an axis of both channels would not fit in memory
@@ -206,7 +206,7 @@ class Leaves(nn.Module):
         return self._by_part(torch.where(observed, self.column_terms(windows), 0.0))
 
     def windows(self, batch: Incomplete) -> Incomplete:
-        """Returns what each window shows of the rows, (W, N, F)."""
+        """Returns the features of the rows in each window, (W, N, F)."""
         if self._whole:
             return Incomplete(batch.x[None], batch.observed[None])
         x = torch.cat([batch.x, torch.zeros_like(batch.x[:, :1])], dim=1)
@@ -214,7 +214,7 @@ class Leaves(nn.Module):
         return Incomplete(x[:, self.places].movedim(1, 0), observed[:, self.places].movedim(1, 0))
 
     def column_terms(self, windows: Incomplete) -> Tensor:
-        """Returns the log densities (W, N, M, J) of all columns; where one is missing, at its filler."""
+        """Returns the log densities (W, N, M, J) of all columns; missing ones are evaluated at a filler."""
         filler = self.observation.filler().to(windows.x.dtype)
         filled = windows.filled(filler).to(self.theta.dtype).unsqueeze(-2)  # (W, N, 1, F)
         return self.observation.log_prob(self.theta, filled)
@@ -241,7 +241,7 @@ class Leaves(nn.Module):
         return by_part.movedim(-1, 1).flatten(end_dim=1)
 
     def _gaussian(self, leaf: GaussianLeaf, windows: Incomplete) -> Tensor:
-        """The square expanded: one matrix product instead of an array (W, N, M, J)."""
+        """Expands the square, so that one matrix product replaces an array (W, N, M, J)."""
         dtype = self.theta.dtype
         x, seen = windows.filled(0.0).to(dtype), windows.observed.to(dtype)
         order = self.observation.columns_of_features.argsort()
@@ -273,7 +273,7 @@ class Leaves(nn.Module):
         return self.chosen(self.observation.sample(parameters, every), components)
 
     def chosen(self, values: Tensor, components: Tensor) -> Tensor:
-        """Picks among values (W, N, M, F) those of the components (L, N); returns (W, N, F)."""
+        """Selects from values (W, N, M, F) those of the components (L, N); returns (W, N, F)."""
         by_window = components.view(self.n_windows, self.n_parts, -1)[:, self.parts_of_features]  # (W, F, N)
         return values.gather(2, by_window.transpose(1, 2).unsqueeze(2)).squeeze(2)
 

@@ -1,4 +1,4 @@
-r"""The most probable values of missing cells given the observed ones, as far as ascent finds them."""
+r"""Local modes of the density of missing cells given the observed ones."""
 
 import torch
 from torch import Tensor
@@ -17,9 +17,9 @@ def local_modes(
     .. math:: x_j \leftarrow \frac{\sum_d g_{ld} \, q_{dj} \mu_{dj}}{\sum_d g_{ld} \, q_{dj}}
 
     for the missing cells, where :math:`g_{ld}` is the probability of component :math:`d` of leaf :math:`l`
-    given the completed row, and :math:`q` are precisions: an EM step, after which the density is never lower.
-    The ascent begins at the conditional mean and at both completions of `Circuit.most_probable`, and the
-    highest end is kept. The global maximum is hard to find and need not be among them.
+    given the completed row, and :math:`q` are precisions. This is an EM step, which never decreases the
+    density. The ascent starts from the conditional mean and from both completions of `Circuit.most_probable`,
+    and the best result is kept. It need not be the global maximum, which is hard to find.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def local_modes(
     max_steps : int
         The maximum number of steps from each start.
     tolerance : float
-        Stop when no row gains more.
+        The ascent stops when no row improves by more than this.
     """
     if not all(isinstance(leaf, GaussianLeaf) for leaf in circuit.leaves.observation.leaves):
         raise ValueError("Local modes need circuits whose columns are all Gaussian.")

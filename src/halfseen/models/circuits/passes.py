@@ -1,4 +1,4 @@
-r"""How a circuit is traversed: from the leaves to the root, and back to choose or to share out."""
+r"""Passes through a circuit: upwards to the root, and downwards to choose components or compute shares."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from halfseen.models.circuits.structure import Structure
 
 @dataclass(frozen=True)
 class UpwardPass:
-    """An upward pass: what every sum read (R, N, I), None where a level has no sum, and the root's terms."""
+    """An upward pass: the inputs (R, N, I) of the sums of each level, None without sums, and of the root."""
 
     inputs: list[Tensor | None]
     top: Tensor  # (N, trees * channels)
@@ -27,9 +27,9 @@ class CircuitPasses(nn.Module):
     Parameters
     ----------
     structure : Structure
-        Which regions are summed and multiplied.
+        The regions that are summed and multiplied.
     observation : ObservationModel
-        The likelihood of the columns that a window of the structure shows.
+        The likelihood of the columns in a window of the structure.
     """
 
     log_prior: Tensor
@@ -112,7 +112,7 @@ class CircuitPasses(nn.Module):
         return components, tree
 
     def _downwards(self, reached: UpwardPass) -> Iterator[tuple[nn.Module, ProductLayer, Tensor | None]]:
-        """Yields the layers of each level from the top, and what its sums read."""
+        """Yields the layers of each level from the top, and the inputs of its sums."""
         for layer, product, values in reversed([*zip(self.sums, self.products, reached.inputs, strict=True)]):
             assert isinstance(product, ProductLayer)  # for the type checker
             yield layer, product, values
@@ -120,10 +120,10 @@ class CircuitPasses(nn.Module):
     def _flows(
         self, reached: UpwardPass, share: Tensor
     ) -> Iterator[tuple[SumLayer | None, Tensor, Tensor, Tensor]]:
-        """Yields each level from the root down: its sums if any, what they read, and two shares.
+        """Yields, from the root down, the sums of each level (if any), their inputs, and two kinds of shares.
 
-        The first are the shares (R, N, O) of the sums, the second those (R, N, I) of what they read. At the
-        root the shares (N, K) of the classes are given.
+        The first are the shares (R, N, O) of the sums, the second the shares (R, N, I) of their inputs. At
+        the root, the shares (N, K) of the classes are given.
         """
         top, above = reached.top[None], share[None]
         at_root = self.root.shares(top, above)

@@ -1,4 +1,4 @@
-"""What a circuit computes: which columns its leaves read, and how regions are grouped, level by level."""
+"""The structure of a circuit: the columns that its leaves read, and the groups of regions of each level."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class Level:
     n_channels : int or None
         The number of sums in each region. None for no sum at all: the product follows directly.
     groups : tuple of tuples of int
-        The regions that are multiplied, channel by channel; each region belongs to one group. A group of one
-        passes through.
+        The regions that are multiplied, channel by channel; each region belongs to one group. A group with a
+        single region leaves it unchanged.
     sharing : {"none", "place", "all"}
         Which regions have the same sum weights: none; those at the same place of their groups; all. For
         ``"place"`` the regions must be in order of their place, so group :math:`g` of :math:`G` holds the
@@ -67,7 +67,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Structure:
-    """A circuit without its numbers; immutable, and printed as a table of its levels.
+    """A circuit without its parameters; it is immutable, and printed as a table of its levels.
 
     The leaves read the columns through windows: patches of an image, or a single window with all columns
     of a table. The places of a window are divided into parts, and every part of every window is a *leaf*,
@@ -78,7 +78,7 @@ class Structure:
     Parameters
     ----------
     windows : tuple of tuples of int
-        The columns that each window sees, by place; -1 for a place outside of the image.
+        The columns of each window, by place; -1 for a place outside the image.
     parts : tuple of int
         The part of the window that each place belongs to, from 0 on.
     regions : tuple of int
@@ -198,7 +198,7 @@ class Structure:
         n_leaves : int
             The components of the patches, the same at all positions.
         n_channels : sequence of int
-            The number of sums of the regions of each level; the last number serves all further levels.
+            The number of sums of the regions of each level; the last number applies to all further levels.
         patch : int
             Height and width of a patch.
         n_classes : int
@@ -301,9 +301,10 @@ class Structure:
 def pair_columns(affinity: npt.NDArray[np.float64]) -> list[Groups]:
     """Returns groups of two, level by level until one region is left, most dependent regions first.
 
-    On each level the pair of regions with the largest mean affinity is taken, then the next among the regions
-    that are left; if their number is odd, one passes through. All trees over as many columns have as many
-    levels. With a random symmetric matrix the tree is random.
+    On each level, the pair of regions with the largest mean affinity is joined first, then the next pair
+    among the remaining regions; if their number is odd, one region is left unchanged. All trees over the
+    same number of columns have the same number of levels. With a random symmetric matrix, the tree is
+    random.
 
     Parameters
     ----------

@@ -36,17 +36,17 @@ CODE_SIZE = 64  # of a set of observed features
 
 @dataclass(frozen=True)
 class LatentArchitecture:
-    """Everything that makes a latent-variable model of a table but its weights; plain data, to be saved.
+    """The description of a latent-variable model of a table without its weights, as plain data to be saved.
 
     Parameters
     ----------
     n_latent, n_components : int
-        Latents, and components of the posterior.
+        The number of latent variables, and of components of the posterior.
     width, n_blocks : int
-        Size and number of the residual blocks of both networks.
+        The width and number of the residual blocks of both networks.
     encoder : {"preimputed", "zero", "learned", "set"}
-        What the encoder reads: missing values replaced by linear predictions, zeros or learned
-        constants, beside the mask; or the set of what is observed.
+        The input of the encoder: missing values replaced by linear predictions, zeros or learned constants,
+        together with the mask; or the set of observed values.
     linear_decoder : bool
         Whether the decoder is one linear layer.
     numeric : {"gaussian", "shared-gaussian", "student-t"}
@@ -58,7 +58,7 @@ class LatentArchitecture:
     hidden : tuple of int, optional
         The modelled columns that had missing cells in training: the mask of the others is not modelled.
     likelihoods : dict of str to str, optional
-        The family of columns, by name, that have another than `numeric` or the usual one of their levels.
+        The family of columns, by name, that differs from `numeric` or from the default for levels.
     image_shape : tuple of int, optional
         The shape (C, H, W) of rows that are images: then networks are convolutional, see `build_for_images`.
     """
@@ -156,8 +156,9 @@ class LatentArchitecture:
     ) -> LatentModel:
         """Returns the model of images, whose columns are pixels of one kind.
 
-        Networks handle squares of pixels, of such a size that about eight are side by side, with a quarter of
-        `width` maps; the encoder sees zeros for missing values, which are the middle of the pixels' range.
+        The networks process squares of pixels, whose size is such that about eight of them are side by side,
+        and have a quarter of `width` maps. In the input of the encoder, missing values are zero, which is the
+        middle of the range of the pixels.
         """
         observation = pixel_observation_model(columns, self.numeric)
         body: dict[str, Any] = {
@@ -180,7 +181,7 @@ class LatentArchitecture:
         )
 
     def layout(self, observation: ObservationModel) -> MaskLayout:
-        """Returns which features are of which column, and whose mask is modelled."""
+        """Returns the column of each feature, and the columns whose mask is modelled."""
         return MaskLayout(observation.columns_of_features.tolist(), self.hidden, observation.n_columns)
 
     def _mask_model(self, observation: ObservationModel) -> MaskModel:
@@ -198,7 +199,7 @@ class LatentArchitecture:
         return makers[self.missingness]()
 
     def _pixel_mask(self, shape: tuple[int, int, int]) -> MaskModel:
-        """Returns a bias for each position and, shared by all, what the value or its neighbours do."""
+        """Returns a mask model with a bias for each position and a filter shared by all positions."""
         layout = MaskLayout(range(math.prod(shape)))
         sign = None if self.signs is None else self.signs[0]
         makers: dict[str, Callable[[], MaskModel]] = {

@@ -1,4 +1,4 @@
-"""Several imputations of every row, kept from one visit to the next, and how a model reads them."""
+"""Several imputations of every row, which are kept between updates, and how a model reads them."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ REACH = 1.5
 
 @dataclass(frozen=True)
 class Limits:
-    r"""How far a draw of a feature may go, so that a sampler cannot run away with a model half trained.
+    r"""Limits of the draws of a feature, which keep a sampler stable while the model is being trained.
 
     Numbers with a density may lie within `REACH` of the middle of the observed values; features are
     standardised, so half the range counts as one unit at least. Columns with probabilities have no limits.
@@ -46,9 +46,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Completions:
-    r"""K completed copies of each of N rows, which samplers go on changing.
+    r"""K completed copies of each of N rows, which samplers update.
 
-    Every part of the data shares this one memory, see `CompletedRows`. Observed cells never change.
+    All subsets of the data share this memory, see `CompletedRows`. Observed cells never change.
 
     Shapes
     ------
@@ -129,7 +129,7 @@ class Completions:
     def update(self, index: Tensor, drawn: Tensor, n_skipped: int = 0) -> None:
         """Replaces the missing values of B different rows by new draws (B, K, D), and counts the visit.
 
-        Draws beyond the limits are not taken, and neither are those of the first `n_skipped` visits.
+        Draws beyond the limits are discarded, and so are those of the first `n_skipped` visits.
         """
         old = self.x[index]
         due = self.visits[index] >= n_skipped
@@ -140,7 +140,7 @@ class Completions:
 
 @dataclass(frozen=True)
 class CompletedRows:
-    """Incomplete rows that know where their completions are, so that an objective can change these.
+    """Incomplete rows with the positions of their completions, so that an objective can update these.
 
     Parameters
     ----------
@@ -190,8 +190,8 @@ class CompletedRows:
 def posterior_of(model: CompleteDataModel, completed: Tensor) -> GaussianMixture:
     r"""Returns the posterior :math:`q(z \mid x_o, x_m)` of completed rows (*, D), one Gaussian each.
 
-    All cells count as observed: where a cell comes from does not matter to a posterior given
-    the complete row.
+    All cells count as observed, because the posterior given the complete row does not depend on which cells
+    were imputed.
     """
     observed = torch.ones(completed.shape, dtype=torch.bool)
     posterior = model.posterior(Preimputed(completed, observed, preimputation=completed))

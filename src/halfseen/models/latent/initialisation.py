@@ -1,4 +1,4 @@
-r"""Where training starts: a factor analysis, which the linear paths of the networks contain."""
+r"""Initialisation of latent-variable models by a factor analysis, in the linear paths of the networks."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -84,7 +84,7 @@ class Factors:
 def start_from_factors(
     model: LatentModel, factors: Factors, observed: Tensor, generator: torch.Generator
 ) -> None:
-    """Sets the linear paths of both networks to a factor analysis, exactly so if rows bring a preimputation.
+    """Sets the linear paths of both networks to a factor analysis; exact if rows have a preimputation.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def start_from_factors(
     factors : Factors
         Of the features.
     observed : Tensor
-        Some masks (N, D) of rows, from which the encoder learns what they do to the spread.
+        Some masks (N, D) of rows, on which the dependence of the posterior's scale on the mask is fitted.
     generator : torch.Generator
         Spreads the components of a mixture.
     """
@@ -105,7 +105,7 @@ def start_from_factors(
 
 
 def _weakened_for_levels(model: LatentModel, factors: Factors) -> Factors:
-    r"""Returns factors whose indicators carry as much information on latents as levels do, which is less.
+    r"""Returns factors whose indicators carry only as much information about latents as levels do.
 
     A logit of slope :math:`w / p(1 - p)` has the information :math:`w^2 / p(1 - p)`: in place of the
     uniqueness stands the whole variance.
@@ -189,8 +189,8 @@ def _with_uniqueness(observation: ObservationModel, uniqueness: Tensor) -> Tenso
 def start_from_probit(mask_model: SelfMaskModel, coefficients: Tensor, active: Tensor) -> None:
     r"""Sets the curves of a self-masking model to probits :math:`\Phi(\lambda x - c)` of being missing.
 
-    A logistic curve of slope :math:`1.7 \lambda` is all but the same. Where a known direction differs from
-    that of the probit, the curve stays as flat as it was.
+    A logistic curve of slope :math:`1.7 \lambda` is almost the same. If the known direction of a column
+    differs from that of the probit, its curve is not changed.
 
     Parameters
     ----------
@@ -216,13 +216,13 @@ def start_from_probit(mask_model: SelfMaskModel, coefficients: Tensor, active: T
 
 @torch.no_grad()
 def start_from_edges(mask_model: SelfMaskModel, rows: Incomplete, active: Tensor) -> None:
-    r"""Sets the curves of a self-masking model to steps: what lies beyond all values seen is missing.
+    r"""Sets the curves of a self-masking model to steps: values beyond the observed range are missing.
 
     .. math:: \ell_c(x) = w (e_c - s_c x_c), \qquad e_c = \max_{i : o_{ic}} s_c x_{ic}
 
-    Where values are cut off this is close to the truth, and training from a flatter curve would take long to
-    become as steep, or end where a Gaussian fits best. The direction :math:`s_c` is the known one, or that
-    of the present slope; slopes that are steeper already stay.
+    If values are censored, this is close to the truth, whereas training from a flatter curve would take long
+    to become as steep, or would end in a local optimum that fits a Gaussian. The direction :math:`s_c` is
+    the known one, or that of the current slope; steeper slopes are not changed.
 
     Parameters
     ----------
@@ -252,11 +252,11 @@ def start_from_edges(mask_model: SelfMaskModel, rows: Incomplete, active: Tensor
 
 @torch.no_grad()
 def start_images(model: LatentModel, rows: Incomplete, generator: torch.Generator) -> None:
-    """Draws new weights for a model of images; its decoder starts near what pixels are on average.
+    """Draws new weights for a model of images; its decoder is initialised near the mean of the pixels.
 
-    Posteriors start narrow. If they were wide, latents would carry so little information at first that a
-    bound without importance weights improves fastest by ignoring them, and only the mean of the pixels is
-    learned.
+    Posteriors are initialised to be narrow. If they were wide, the latent variables would initially carry so
+    little information that a bound without importance weights improves fastest by ignoring them, and only
+    the mean of the pixels would be learned.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-r"""Deep latent-variable models: networks between rows and a mixture posterior, and their log weights."""
+r"""Deep latent-variable models with a mixture posterior, and their importance weights."""
 
 import math
 from copy import copy
@@ -25,11 +25,11 @@ POSTERIOR_FLOOR = 1e-5
 
 
 class LatentNoise(NamedTuple):
-    r"""The noise of one evaluation of log weights; what is not needed is empty.
+    r"""The noise of one evaluation of log weights; noise that is not needed is empty.
 
-    Noise of :math:`K` strata makes *stratified* draws, the same number of each component. Noise of a single
-    one makes *ancestral* draws of the mixture. An axis of length 1 in place of N is shared by all rows. Some
-    objectives need noise of other shapes, which their `draw_noise` describes.
+    Noise of :math:`K` strata gives *stratified* draws, the same number from each component. Noise of a single
+    stratum gives *ancestral* draws from the mixture. An axis of length 1 in place of N is shared by all rows.
+    Some objectives need noise of other shapes, which their `draw_noise` describes.
 
     Shapes
     ------
@@ -67,10 +67,10 @@ class LatentModel(nn.Module):
     .. math:: p(x_o, o) = \int p(z) \prod_{j \in o} p(x_j \mid z) \, p(o \mid x_o, z) \, dz, \qquad
               z \sim \mathcal{N}(0, I_L)
 
-    The posterior :math:`q(z \mid x_o)` is a mixture of :math:`K` diagonal Gaussians; for a row that shows
-    nothing it is the prior. Missing cells of :math:`p(x \mid z)` are left out of the product. The
-    `mask_model` describes how the mask depends on missing cells; with an ignorable one (the default) it does
-    not.
+    The posterior :math:`q(z \mid x_o)` is a mixture of :math:`K` diagonal Gaussians; for a row without
+    observed cells it is the prior. Missing cells of :math:`p(x \mid z)` are left out of the product. The
+    `mask_model` describes how the mask depends on missing cells; with the default, an ignorable model, it
+    does not.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class LatentModel(nn.Module):
         by quadrature, for self-masking models with Gaussian, Student-t and level columns. ``"auto"``
         integrates where it can.
     fill : nn.Module, optional
-        What the encoder sees for missing values; zeros by default.
+        The values that replace missing values in the input of the encoder; zeros by default.
 
     References
     ----------
@@ -169,7 +169,7 @@ class LatentModel(nn.Module):
         mask_weight: float = 1.0,
         exact: bool = False,
     ) -> WeightedLatents:
-        r"""Returns latent draws with their log weights, from which every bound and imputation follows.
+        r"""Returns latent draws with their log weights, from which all bounds and imputations are computed.
 
         .. math:: \log w = \sum_{j \in o} \log p(x_j \mid z) + \log p(z) - \log q(z \mid x_o) +
                   \lambda \log p(o \mid x_o, x_m)
@@ -181,7 +181,8 @@ class LatentModel(nn.Module):
         noise : LatentNoise
             Makes the draws.
         gradient : {"full", "stl"}
-            Of the posterior: the whole gradient, or that through the draws only (sticking the landing).
+            The gradient of the posterior: the full one, or only that through the draws (sticking the
+            landing).
         mask_weight : float
             The weight :math:`\lambda` of the mask term; 0 to fit as if the mask were ignorable.
         exact : bool
@@ -211,7 +212,7 @@ class LatentModel(nn.Module):
         mask_weight: float = 1.0,
         exact: bool = False,
     ) -> WeightedLatents:
-        """Returns the log weights of given latents under a given posterior; strata count alike."""
+        """Returns the log weights of given latents under a given posterior; strata have equal weights."""
         weighted = self.log_joint(batch, z, cells, mask_weight=mask_weight, exact=exact)
         if z.shape[-2] == self.n_components:
             log_q = density.log_prob_strata(z)
@@ -222,7 +223,7 @@ class LatentModel(nn.Module):
     def log_joint(
         self, batch: Incomplete, z: Tensor, cells: Tensor, *, mask_weight: float = 1.0, exact: bool = False
     ) -> WeightedLatents:
-        """Returns, in place of log weights, the log density of given latents and what the rows show."""
+        """Returns the joint log density of given latents and the observed cells, in place of log weights."""
         parameters: Tensor = self.decoder(z)  # (S, N, K, P)
         observed = self.observation.observed_columns(batch.observed).unsqueeze(-2)  # (N, 1, C)
         filler = self.observation.filler().to(batch.x.dtype)

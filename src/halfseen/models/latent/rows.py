@@ -1,4 +1,4 @@
-"""What the networks of latent-variable models read of the codes of a table."""
+"""The inputs of the networks of latent-variable models, computed from the codes of a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ LARGEST_FEATURE = 1e100  # standard deviations from the mean: squares of what is
 class Preimputed(Incomplete):
     r"""Incomplete values, and a preimputation of the whole row, made from the observed cells alone.
 
-    If it is the conditional mean of a Gaussian, the posterior mean of a linear-Gaussian latent model
-    is a linear function of it whatever is missing, :math:`\mathrm{E}[z \mid x_o] = \mathrm{E}[\mathrm{E}[z
-    \mid x] \mid x_o] = B (\mathrm{E}[x \mid x_o] - \mu)`; zeros for missing values have no such property.
+    If it is the conditional mean of a Gaussian, the posterior mean of a linear-Gaussian latent model is a
+    linear function of it for every pattern of missing values, :math:`\mathrm{E}[z \mid x_o] =
+    \mathrm{E}[\mathrm{E}[z \mid x] \mid x_o] = B (\mathrm{E}[x \mid x_o] - \mu)`; zeros for missing values
+    have no such property.
 
     Shapes
     ------
@@ -50,7 +51,7 @@ class Preimputed(Incomplete):
 
 
 class PreimputedFill(nn.Module):
-    """Creates the fill of missing values with the preimputation that rows bring along."""
+    """Creates the layer that fills missing values with the preimputation of the rows."""
 
     def forward(self, batch: Incomplete) -> Tensor:
         """Returns the filled values, with the shape of the batch."""
