@@ -1,1 +1,1 @@
-"""What training minimises."""
+"""The objectives that training minimises."""

@@ -1,4 +1,4 @@
-r"""Losses of circuits: of the class or the target given the inputs, and of the inputs themselves."""
+r"""Losses of circuits: for the class or target given the inputs, and for the inputs themselves."""
 
 from typing import Protocol
 
@@ -18,7 +18,7 @@ UNKNOWN = -1
 
 
 class ClassModel(Protocol):
-    """Answers for classes and inputs together, as a circuit does."""
+    """A joint model of classes and inputs, such as a circuit."""
 
     def class_scores(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns scores (N, K) and a shift (N) that add to the log of p(x_o, y)."""
@@ -38,8 +38,8 @@ class HybridLikelihood:
     where :math:`\omega` are the sum weights, so that :math:`\lambda` pulls them towards equal weights. (The
     authors' code squares the exponentials of the free logits, which are not normalised.) A row without a
     label has no first term. In training, inputs are left out at random: each row at a
-    rate of its own, uniform between 0 and `max_dropped`. What is left out is marginalised, so the model
-    learns to answer from any subset of the inputs.
+    rate of its own, uniform between 0 and `max_dropped`. Removed inputs are marginalised, so that the model
+    learns to predict from any subset of the inputs.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ class HybridLikelihood:
     blocks : Tensor, optional
         A region (D) of each feature; in every second row, whole regions are left out instead of columns.
     grids : Tensor, optional
-        Frames (S, E) through which the model sees the features, as `shifted_grids` returns them. Each batch
-        is seen through one of them, drawn at random.
+        Shifted frames (S, E) of the features, as `shifted_grids` returns them. One of them is drawn at random
+        for each batch.
     decay : float
         The weight :math:`\lambda` of the squares of the sum weights.
     jitter : Tensor, optional

@@ -1,4 +1,4 @@
-r"""The decomposed objective of incomplete rows: the decoder marginalises, the encoder sees imputations."""
+r"""The decomposed objective of DeMissVAE, with separate bounds for the decoder and the encoder."""
 
 import math
 from collections.abc import Mapping
@@ -40,8 +40,8 @@ VARIANTS: Mapping[str, _Parts] = {
 class Pass:
     r"""The outputs of one pass through both networks for K completions of each row.
 
-    The latents `z` lead to the encoder; everything after them hangs on `leaf`, the same values cut off, and
-    on a posterior without gradients.
+    The latents `z` are connected to the encoder. Everything after them depends on `leaf`, a detached copy,
+    and on a posterior without gradients.
 
     Shapes
     ------
@@ -69,22 +69,22 @@ class DecomposedObjective:
 
     Cells must be missing at random. The posterior of an incomplete row is the mixture :math:`q(z \mid x_o) =
     \frac{1}{K} \sum_k q(z \mid x_o, x_m^k)`. The decoder, and with it the likelihood of cells, is trained by
-    a bound that leaves missing cells out, so that bad imputations do little harm; the encoder by the bound of
-    completed rows, which is best at :math:`q(z \mid x) = p(z \mid x)` whatever the imputations are:
+    a bound that leaves missing cells out, so that bad imputations do little harm. The encoder is trained by
+    the bound of completed rows, whose optimum is :math:`q(z \mid x) = p(z \mid x)` for any imputations:
 
     .. math::
         L(\theta) &= \frac{1}{K} \sum_k \mathrm{E}_{q(z \mid x_o, x_m^k)} \bigl[\log p_\theta(x_o, z)\bigr] \\
         L(\phi) &= \frac{1}{K} \sum_k \mathrm{E}_{q_\phi(z \mid x_o, x_m^k)}
                    \bigl[\log p(x_o, x_m^k, z) - \log q_\phi(z \mid x_o, x_m^k)\bigr]
 
-    One pass serves both: gradients reach only their own parameters. In training it also makes the next
-    imputations. The *value* of the loss is that of neither, but minus the importance weighted bound
+    One pass computes both, and gradients reach only the respective parameters. In training, it also draws the
+    next imputations. The *value* of the loss is neither of them, but minus the importance weighted bound
 
     .. math:: \log \frac{1}{SK} \sum_{s,k} \frac{p(x_o, z_{sk})}{\frac{1}{K} \sum_j q(z_{sk} \mid x_o, x_m^j)}
               \le \log p(x_o) \text{ on average.}
 
-    The step changes the completions and asks for gradients itself, so it cannot be compiled: train with
-    ``compile=False``. A checkpoint does not hold the completions.
+    The step changes the completions and computes gradients itself, so it cannot be compiled: train with
+    ``compile=False``. A checkpoint does not contain the completions.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class DecomposedObjective:
     n_draws : int
         Latents S of each completion.
     n_skipped : int
-        Visits of each row at first that leave its imputations alone.
+        The number of initial visits of each row in which its imputations are not updated.
     n_rounds : int
         How often the imputations of held-out rows are improved before each evaluation. They start from the
         same completions with the same noise every time, so the loss is a function of the weights.
@@ -240,7 +240,7 @@ class DecomposedObjective:
         return module.observation.sample(parameters, cells)
 
     def _surrogate(self, found: Pass) -> Tensor:
-        r"""Returns a function (N) of no meaning with the gradients of minus both objectives.
+        r"""Returns a surrogate (N) whose gradients are those of minus both objectives.
 
         The encoder's is :math:`\langle g, z \rangle` with :math:`g` the gradient of its objective at the
         latents, which takes no gradients of the decoder's weights.

@@ -1,4 +1,4 @@
-"""The one objective of latent-variable models: a bound of log weights."""
+"""The objective of latent-variable models: a lower bound computed from log weights."""
 
 from dataclasses import dataclass
 from typing import Literal

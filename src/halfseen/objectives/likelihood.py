@@ -1,4 +1,4 @@
-"""The likelihood of what was observed."""
+"""The likelihood of the observed cells."""
 
 import torch
 from torch import Tensor
@@ -12,8 +12,8 @@ class NegativeLogLikelihood:
 
     .. math:: \ell(x, o) = -\log p(x_o)
 
-    Ignoring why cells are missing is valid under MAR, with parameters of the mechanism apart from the
-    model's; under MNAR its minimiser is biased.
+    Ignoring the mechanism is valid under MAR, if its parameters are distinct from those of the model; under
+    MNAR, the estimate is biased.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""What the training loop asks of data and of an objective."""
+"""Protocols of the data and the objectives of the training loop."""
 
 from typing import Protocol, Self, TypeVar
 
@@ -19,11 +19,11 @@ RowsT = TypeVar("RowsT", bound=Rows, contravariant=True)
 
 
 class Objective(Protocol[ModuleT, RowsT]):
-    """A loss per row. Its noise is drawn apart, so that the loss itself is a deterministic graph.
+    """A loss per row. Its noise is drawn separately, so that the loss itself is deterministic.
 
-    An objective that needs no noise returns an empty tuple from ``draw_noise``. It reaches the parameters
-    only through the `module` that it is given, in whichever of its methods it likes. One that keeps state of
-    its own, which no checkpoint holds, has an attribute ``resumable`` that is False.
+    An objective that needs no noise returns an empty tuple from ``draw_noise``. It may access parameters only
+    through the `module` that it receives, by any of its methods. An objective with its own state, which a
+    checkpoint does not contain, has an attribute ``resumable`` that is False.
     """
 
     def draw_noise(self, batch: RowsT, generator: torch.Generator) -> tuple[Tensor, ...]:

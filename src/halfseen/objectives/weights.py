@@ -1,4 +1,4 @@
-r"""How far importance weights can be trusted: their effective number, and the shape of their tail."""
+r"""Diagnostics of importance weights: the effective sample size, and the shape of their tail."""
 
 import math
 
@@ -12,7 +12,7 @@ _PRIOR_SHAPE, _PRIOR_WEIGHT = 0.5, 10.0  # tames the fit of short tails
 
 
 def effective_sample_size(log_w: Tensor) -> Tensor:
-    r"""Returns how many draws of equal weight the draws are worth.
+    r"""Returns the effective sample size: the equivalent number of draws with equal weights.
 
     .. math:: \frac{1}{\sum_s \alpha_s^2}, \qquad \alpha_s = \frac{w_s}{\sum_r w_r}
 
@@ -37,8 +37,8 @@ def effective_sample_size(log_w: Tensor) -> Tensor:
 def pareto_k(log_w: Tensor) -> Tensor:
     r"""Returns the shape :math:`\hat k` of a generalised Pareto tail fitted to the largest weights.
 
-    The weights have :math:`\lfloor 1 / k \rfloor` finite moments; above 0.7 an importance sampling estimate
-    is not to be trusted at any practical number of draws. With :math:`x` the exceedances of the :math:`M =
+    The weights have :math:`\lfloor 1 / k \rfloor` finite moments; above 0.7, an importance sampling estimate
+    is unreliable for any practical number of draws. With :math:`x` the exceedances of the :math:`M =
     \lceil \min(S / 5, 3 \sqrt S) \rceil` largest weights over the next one, the fit averages over the profile
     likelihood of :math:`\theta = -k / \sigma`:
 

@@ -1,4 +1,4 @@
-"""A look inside latent-variable models: noise of gradients, use of components, posteriors on a grid."""
+"""Diagnostics of latent-variable models: noise of gradients, use of components, posteriors on a grid."""
 
 import math
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def gradient_snr(
     batch_size: int,
     generator: torch.Generator,
 ) -> dict[str, GradientQuality]:
-    r"""Returns how noisy the gradients of batches are, apart for encoder, decoder and mask model.
+    r"""Returns the signal-to-noise ratio of gradients, separately for encoder, decoder and mask model.
 
     .. math:: \mathrm{SNR} = \sum_i \frac{|\bar g_i|}{s_i}, \qquad
               s_i^2 = \frac{1}{T - 1} \sum_{t=1}^T (g_{ti} - \bar g_i)^2
@@ -120,7 +120,7 @@ def _by_part(names: list[str], mean: list[Tensor], variance: list[Tensor]) -> di
 
 @dataclass(frozen=True)
 class MixtureUsage:
-    r"""How the components of posteriors are used, over rows that show something.
+    r"""The use of the components of posteriors, over rows with observed cells.
 
     Shapes
     ------

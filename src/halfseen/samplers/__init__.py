@@ -1,1 +1,1 @@
-"""Draws of what is missing, from trained models."""
+"""Draws of missing values from trained models."""

@@ -1,4 +1,4 @@
-"""Draws of missing cells that begin by importance resampling and go on as Markov chains."""
+"""Draws of missing cells by importance resampling, followed by Markov chains."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from halfseen.samplers.importance import ImportanceSampler
 
 @dataclass(frozen=True)
 class ChainedSampler:
-    r"""Moves draws of importance resampling by Markov chains, by default Metropolis within Gibbs.
+    r"""Updates draws of importance resampling by Markov chains, by default Metropolis within Gibbs.
 
     If few importance weights dominate, resampling repeats the same draws. Each step of a chain proposes
-    :math:`z' \sim q(z \mid x_o, x_m)` given the completed row and draws the missing cells anew, which leaves
-    the distribution of the model unchanged (pseudo-Gibbs does so only approximately). Expectations, quantiles
-    and bounds are those of importance sampling.
+    :math:`z' \sim q(z \mid x_o, x_m)` given the completed row, and then redraws the missing cells. This
+    leaves the distribution of the model invariant (pseudo-Gibbs does so only approximately). Expectations,
+    quantiles and bounds are those of importance sampling.
 
     Parameters
     ----------
     importance : ImportanceSampler
-        Where chains begin; its model must have a posterior of one component.
+        The sampler from which chains start; its model must have a posterior with one component.
     n_steps : int
         The length of the chains.
     kernel : {"mwg", "pseudo-gibbs", "ac-mwg"}

@@ -1,4 +1,4 @@
-r"""Markov chains over what is missing, through a model whose posterior is given complete rows."""
+r"""Markov chains over missing cells, for models with a posterior given complete rows."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -30,9 +30,9 @@ Uniforms = Callable[[int, int, int, int], Tensor]
 
 
 def uniforms_of_rows(keys: Keys, dtype: torch.dtype = torch.float64, first_stream: int = 1024) -> Uniforms:
-    """Returns noise that belongs to rows: a row's chains are the same whatever rows it comes with.
+    """Returns noise determined by the rows, so that the chains of a row do not depend on other rows.
 
-    Streams below `first_stream` are left to others who draw by the same keys.
+    Streams below `first_stream` are reserved for other draws by the same keys.
     """
 
     def uniforms(step: int, purpose: int, n_chains: int, n_values: int) -> Tensor:
@@ -44,7 +44,7 @@ def uniforms_of_rows(keys: Keys, dtype: torch.dtype = torch.float64, first_strea
 
 @dataclass(frozen=True)
 class ChainState:
-    r"""Where K chains of each row are.
+    r"""The current state of K chains of each row.
 
     Shapes
     ------
@@ -76,10 +76,10 @@ class GibbsSampler:
 
     .. math:: \min\Bigl(1, \frac{p(x, z') \, q(z \mid x)}{p(x, z) \, q(z' \mid x)}\Bigr),
 
-    which is exact for any posterior but may stay where it is for long. *Adaptive collapsed Metropolis within
+    which is exact for any posterior but may reject proposals for long. *Adaptive collapsed Metropolis within
     Gibbs* leaves missing cells out of the target, :math:`p(x_o, z)` instead of :math:`p(x, z)`, and proposes
     from :math:`(1 - \epsilon) \, q(z' \mid x_o, \tilde x_m) + \epsilon \, p(z')`, where :math:`\tilde x_m` is
-    a completion that the chain had before it took its present latent; all of them are kept in memory.
+    a completion of the chain before it accepted its current latent; all of them are kept in memory.
 
     If the mask is informative about missing cells, a draw of them is accepted with probability :math:`\min(1,
     p(o \mid x') / p(o \mid x))`; column by column if each column is self-masking.
@@ -99,7 +99,7 @@ class GibbsSampler:
     mask_model : MaskModel, optional
         The probability of masks, given complete rows; not for ``"ac-mwg"``.
     limits : Limits, optional
-        Cells stay where they are rather than go beyond; the chains are then those of the model cut off there.
+        Cells are not moved beyond these limits; the chains are then those of the truncated model.
 
     References
     ----------
@@ -151,7 +151,7 @@ class GibbsSampler:
     def states(
         self, batch: Incomplete, start: Tensor, noise: Uniforms, z: Tensor | None = None
     ) -> Iterator[ChainState]:
-        """Yields where the chains are at first, and after each step beyond the warm-up.
+        """Yields the initial states of the chains, and the states after each step beyond the warm-up.
 
         Parameters
         ----------

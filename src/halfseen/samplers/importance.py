@@ -1,9 +1,9 @@
-r"""What missing cells are, given a trained latent-variable model: self-normalised importance sampling.
+r"""Imputation by self-normalised importance sampling, given a trained latent-variable model.
 
-Latents are drawn from the posterior, :math:`z_a \sim q(z \mid x_o)`, or where it fits badly from a proposal
-adapted to the row, and count by :math:`\alpha_a \propto w_a`. All rows share the same standardised latents,
-scrambled Sobol points: an answer is a function of the row and the seed alone, and equal rows agree. What
-makes draws of rows differ is noise that belongs to the rows.
+Latents are drawn from the posterior, :math:`z_a \sim q(z \mid x_o)`, or from a proposal adapted to the row if
+the posterior fits badly, and have weights :math:`\alpha_a \propto w_a`. All rows share the same standardised
+latents, which are scrambled Sobol points. Results are therefore a function of the row and the seed alone, and
+equal rows have equal results. Draws of different rows differ by noise that is determined by the rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,14 +52,15 @@ class WeightDiagnostics:
 
 @dataclass(frozen=True)
 class ImportanceSampler:
-    r"""Answers questions about missing cells by weighted latent draws.
+    r"""Computes expectations, quantiles and draws of missing cells from weighted latent draws.
 
     .. math:: \mathrm{E}[h(x_m) \mid x_o] \approx \sum_a \alpha_a \, \mathrm{E}[h(x_m) \mid z_a]
 
-    Under a mask model :math:`\alpha` depends on the missing cells, and the expectation given :math:`z_a` must
-    be one given the mask too. It is taken by quadrature for self-masking models (``"integrated"``), or
-    replaced by the cells that were drawn with the latent and weighted with it (``"sample"``). The decoder's
-    means, which ignore this (``"decoder_mean"``, equation 17 of the paper), are not consistent then.
+    Under a mask model, :math:`\alpha` depends on the missing cells, and the expectation given :math:`z_a`
+    must be conditional on the mask as well. It is computed by quadrature for self-masking models
+    (``"integrated"``), or replaced by the cells that were drawn with the latent and weighted with it
+    (``"sample"``). The decoder's means, which ignore this (``"decoder_mean"``, equation 17 of the paper),
+    are then inconsistent.
 
     Parameters
     ----------
@@ -285,9 +286,9 @@ class ImportanceSampler:
         *,
         keeps_draws: bool = True,
     ) -> Tensor:
-        """Answers for some rows at a time, always as many: products of other shapes round differently.
+        """Processes rows in chunks of a fixed size, because products of other shapes round differently.
 
-        With `keeps_draws`, the answer needs all decoded draws together.
+        With `keeps_draws`, all decoded draws are needed together.
         """
         size = self._rows_at_once(keeps_draws=keeps_draws)
         starts = range(0, max(1, len(batch)), size)
@@ -332,7 +333,7 @@ class ImportanceSampler:
         return cast(SelfMaskModel, self.model.mask_model)
 
     def _rows_at_once(self, *, keeps_draws: bool) -> int:
-        """So many that what is kept of every draw fits, in each of the threads."""
+        """Returns the number of rows whose stored draws fit into memory, in each of the threads."""
         observation = self.model.observation
         numbers = 2 * self.model.n_latent + 6
         if keeps_draws:

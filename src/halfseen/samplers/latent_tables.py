@@ -1,4 +1,4 @@
-"""Tables and images under a latent-variable model, whose answers are those of a sampler."""
+"""Models of tables and images that are based on a latent-variable model and a sampler."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from halfseen.models.tabular_density import FeatureAdapter
 
 
 class LatentSampler(Protocol):
-    """What tables and images ask of a sampler of missing features."""
+    """The interface of samplers of missing features."""
 
     def mean(self, batch: Incomplete) -> Tensor:
         """Returns rows (N, D) with expected features."""
@@ -44,7 +44,7 @@ class LatentSampler(Protocol):
 
 @dataclass(frozen=True)
 class TabularLatent(FeatureAdapter):
-    """Codes of a table under a latent-variable model; log densities are lower bounds.
+    """A latent-variable model over the codes of a table; log densities are lower bounds.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ class TabularLatent(FeatureAdapter):
     features : FeatureMap
         From codes (N, C) to features (N, D), with all indicators.
     preimputer : Gaussian
-        Of the features; its conditional means are what the encoder sees for missing values.
-    sampler : LatentSampler
-        Answers for rows of features.
+        A Gaussian of the features; its conditional means replace missing values in the input of the encoder.
+            sampler : LatentSampler
+        The sampler of missing features.
     """
 
     preimputer: Gaussian
@@ -81,7 +81,7 @@ class TabularLatent(FeatureAdapter):
 
 @dataclass(frozen=True)
 class ImageLatent:
-    """Codes of pixels under a latent-variable model; answers are by importance sampling.
+    """A latent-variable model over the codes of pixels; results are computed by importance sampling.
 
     Networks compute in single precision, in which convolutions are fast.
 

@@ -1,11 +1,11 @@
-r"""Where to draw latents of a row for importance sampling: its posterior, or what is learned from its draws.
+r"""Proposals of latents for importance sampling: the posterior of a row, or a proposal adapted to the row.
 
-The encoder's posterior is diagonal, and one network serves every pattern of missing cells. Where it fits a
-row badly a few draws have all the weight. Such a row gets a proposal of its own: a multivariate Student t
-around the nearest mode, with the width of the curvature there, beside a share of the encoder's posterior that
-keeps what the t might miss. Far outliers can have two modes, one where the encoder points and one where the
-outlier is taken for noise; weights of draws of the one carry no information about the other, so other
-starts are compared, too.
+The encoder's posterior is diagonal, and one network is used for every pattern of missing cells. If it fits a
+row badly, a few draws have all the weight. Such a row gets its own proposal: a mixture of a multivariate
+Student t around the nearest mode, with the width of the curvature there, and of the encoder's posterior,
+which covers regions that the t might miss. Far outliers can have two modes, one that the encoder predicts
+and one where the outlier is explained as noise. Weights of draws near one mode carry no information about
+the other, so other starting points are compared, too.
 """
 
 import math
@@ -38,7 +38,7 @@ ASTRAY = 3.0  # nats by which another share is better, or a proposal explains mo
 
 @dataclass(frozen=True)
 class Proposals:
-    r"""Latents of rows, with what is needed to weigh them.
+    r"""Latents of rows, and the densities that are needed to compute their weights.
 
     Shapes
     ------
@@ -173,12 +173,11 @@ def propose(
     pilot: LatentPoints,
     poor_share: float = POOR,
 ) -> Proposals:
-    """Returns draws of the posterior; for rows where few of them count, of a proposal of their own.
+    """Returns draws from the posterior, or from an adapted proposal for rows that the posterior fits badly.
 
-    Few are less than the share `poor_share`.
-
-    Which rows these are is found by the pilot. If that is other noise, given it the returned ones are plain
-    importance draws, and the sums of their weights are unbiased. Only such rows pay for a proposal.
+    These are rows whose effective sample size is below the fraction `poor_share` of the draws, as estimated
+    by the pilot. If the pilot uses other noise, the returned draws are plain importance draws given the
+    pilot, and the sums of their weights are unbiased. Only such rows have the cost of a proposal.
     """
     plain = noise.of_posterior(posterior)
     n_components, n_latent = posterior.loc.shape[-2:]
@@ -209,7 +208,7 @@ def propose(
 
 
 def _worth(log_weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns how many draws (N) count, and the log of the density (N) that they explain."""
+    """Returns the effective sample size (N) of draws, and the log density (N) that they explain."""
     return effective_sample_size(log_weights), log_weights.logsumexp(dim=0)
 
 
@@ -229,8 +228,8 @@ def _finite(values: Tensor) -> Tensor:
 def at_mode(start: Tensor, log_joint: LogJoint) -> StudentT:
     r"""Returns the Student t at the mode that Newton's method reaches, with the width of the curvature there.
 
-    The curvature of the standard normal prior is 1 in every direction, and less is not believed of the whole:
-    eigenvalues of :math:`-\nabla^2 \log p` below 1 are taken to be 1.
+    The curvature of the standard normal prior is 1 in every direction. Since the total curvature should not
+    be smaller, eigenvalues of :math:`-\nabla^2 \log p` below 1 are replaced by 1.
 
     Shapes
     ------

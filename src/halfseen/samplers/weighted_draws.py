@@ -1,4 +1,4 @@
-"""Weighted latent draws of rows, some at a time: as many as each row needs."""
+"""Weighted latent draws of rows, in chunks, with as many draws as each row needs."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -141,7 +141,7 @@ class WeightedDrawSource:
             done = stop
 
     def joint(self, rows: Incomplete, z: Tensor, cells: Tensor, mask_weight: float) -> WeightedDraws:
-        """Returns latents (A, N, L) with, for now, the log density of them and the row."""
+        """Returns latents (A, N, L) with their joint log density with the row, in place of weights."""
         found = self.model.log_joint(
             rows, z.unsqueeze(-2), cells.unsqueeze(-2), mask_weight=mask_weight, exact=True
         )
@@ -165,7 +165,7 @@ class WeightedDrawSource:
     def _propose(
         self, rows: Incomplete, mask_weight: float, tried: list[WeightedDraws] | None, *, frugal: bool
     ) -> Proposals:
-        """Returns draws; puts what the pilot finds in `tried`, if its draws are to be the first of them."""
+        """Returns draws; stores the results of the pilot in `tried`, if its draws are reused."""
 
         def log_joint_of(index: Tensor) -> LogJoint:
             some = rows if len(index) == len(rows) else rows[index]
@@ -211,7 +211,7 @@ class WeightedDrawSource:
 
     @cached_property
     def noise(self) -> LatentPoints:
-        """What the latents of all rows are made of."""
+        """The noise from which the latents of all rows are computed."""
         return self._make_noise(self.n_draws, self.seed)
 
     @cached_property
@@ -229,7 +229,7 @@ class WeightedDrawSource:
 
     @cached_property
     def _pilot_cells(self) -> Tensor:
-        """The same for all latents: a mode is to be that of one function."""
+        """Uniforms that are the same for all latents, so that a mode is that of a single function."""
         return self._make_cells(1, self.seed + 1)
 
     def _make_cells(self, n_draws: int, seed: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Going uphill by steps that never lose, with extrapolation: what every EM here shares."""
+"""Monotone ascent with extrapolation, which all EM algorithms of the library use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ PointT = TypeVar("PointT")
 
 @dataclass(frozen=True)
 class AscentSettings:
-    """When to stop.
+    """The stopping rule of an ascent.
 
     Parameters
     ----------
     max_iterations : int
         The maximum number of steps.
     tolerance : float
-        Stop when a step gains less than this for each feature.
+        The ascent stops when a step improves the objective by less than this per feature.
     """
 
     max_iterations: int = 200
@@ -29,7 +29,7 @@ class AscentSettings:
 
 @dataclass(frozen=True)
 class Ascent(Generic[PointT]):
-    """Where the steps led, and the objective at every accepted one, never falling."""
+    """The final point, and the objective at every accepted step, which never decreases."""
 
     point: PointT
     objective: tuple[float, ...]
@@ -44,10 +44,10 @@ def ascend(
     n_features: int,
     callback: Callable[[int, float], None] | None = None,
 ) -> Ascent[PointT]:
-    """Follows `step`, which returns the objective at a point and the next point.
+    """Iterates `step`, which returns the objective at a point and the next point.
 
-    After every two plain steps a point further along is tried, and kept only if the objective does not fall.
-    When the time of training is over, no further step is taken.
+    After every two plain steps, an extrapolated point is tried and kept only if the objective does not
+    decrease. No further step is taken when the time limit of training is reached.
     """
     path = [start]  # the points of the last plain steps
     fallback: PointT | None = None  # where to return to while path is an extrapolation not yet judged
@@ -77,7 +77,7 @@ def ascend(
 def squared_step(
     first: Tensor, second: Tensor, third: Tensor, rebuild: Callable[[Tensor], PointT | None]
 ) -> PointT | None:
-    """Returns a point beyond three on a path, the farthest that can be rebuilt; None if there is none.
+    """Returns an extrapolation of three points on a path, the farthest valid one; None if there is none.
 
     References
     ----------

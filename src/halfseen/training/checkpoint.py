@@ -1,4 +1,4 @@
-"""A run on disk: one safetensors file with JSON in its header, never pickle, never half-written."""
+"""Checkpoints of training: safetensors files with JSON in their header, written atomically."""
 
 import hashlib
 import json
@@ -42,8 +42,9 @@ def checkpoints(folder: str | os.PathLike[str]) -> Iterator[None]:
 
     Each training stores its state in a file of the folder, at least every half minute and when it is
     interrupted. If the same code is run again with the same data, settings and integer `random_state`, every
-    training continues where it stopped, and the result is bit for bit that of a run without interruption. The
-    files are removed when the block ends without an error. The first phase of `DeMissVAEImputer` starts anew.
+    training continues where it stopped, and the result is bit for bit that of a run without interruption.
+    The files are removed when the block ends without an error. The first phase of `DeMissVAEImputer` is not
+    resumed but starts again.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def digest_rows(rows: Any) -> str:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run at the end of an epoch: enough to go on as if it had never stopped.
+    """The state of a run at the end of an epoch, from which it can continue as if it had never stopped.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ class Checkpoint:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint, fingerprint: Fingerprint) -> None:
-    """Writes a file that is the old one or the new one, never a part."""
+    """Writes a checkpoint atomically: the file is always the complete old or the complete new one."""
     groups = {"module": checkpoint.module, "best": checkpoint.best, "optimiser": checkpoint.optimiser}
     # Copied, as the format refuses tensors that share memory, and the best weights may be the current ones.
     tensors = {

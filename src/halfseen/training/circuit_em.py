@@ -26,13 +26,13 @@ def fit_sum_weights(
     n_rows: int = 2048,
     callback: Callable[[EMProgress], None] | None = None,
 ) -> list[float]:
-    r"""Improves the sum weights of a circuit by EM; its leaves and the prior of classes stay.
+    r"""Improves the sum weights of a circuit by EM; its leaves and the class prior are not changed.
 
     .. math:: w_{io} \leftarrow \frac{n_{io} + \alpha}{\sum_{i'} (n_{i'o} + \alpha)}, \quad
               n_{io} = \sum_n \frac{\partial \log p(x_{n,o}, y_n)}{\partial \log w_{io}}
 
-    where the derivative takes the weights as free numbers: it is the expected number of rows that use the
-    weight. Rows may be incomplete and labels unknown.
+    where the derivative treats the weights as unconstrained numbers; it is the expected number of rows that
+    use the weight. Rows may be incomplete and labels unknown.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ def fit_sum_weights(
     max_steps : int
         The maximum number of passes over all rows.
     tolerance : float
-        Stop when a pass gains less than this per row.
+        EM stops when a pass improves the log density by less than this per row.
     smoothing : float
         The pseudo-count :math:`\alpha` of every weight.
     n_rows : int
-        The rows that are in memory at once; the answer does not depend on it.
+        The number of rows in memory at once; the result does not depend on it.
     callback : callable, optional
         Called with an ``EMProgress`` after each step.
 
@@ -57,7 +57,7 @@ def fit_sum_weights(
     -------
     list of float
         The mean penalised log density of the rows, with their known classes, before each step and at the
-        end; up to the floor of the weights it never falls.
+        end. It never decreases, except for the effect of the minimum weight.
     """
     if classes is None:
         classes = torch.full((len(batch),), UNKNOWN)

@@ -1,4 +1,4 @@
-"""Calibrating logits by the number of observed values, on held-out rows of which random parts are shown."""
+"""Calibration of logits by the number of observed values, on random parts of held-out rows."""
 
 from dataclasses import dataclass
 

@@ -32,18 +32,19 @@ EIGENVALUE_FLOOR = 0.005  # of the mean eigenvalue; pairwise covariances need no
 
 @dataclass(frozen=True)
 class EMSettings(AscentSettings):
-    r"""When to stop, and how much to shrink.
+    r"""The stopping rule of EM and its regularisation.
 
     Parameters
     ----------
     max_iterations : int
         The maximum number of passes over all rows.
     tolerance : float
-        Stop when a pass gains less than this log-likelihood per row and feature.
+        EM stops when a pass increases the log-likelihood per row and feature by less than this.
     ridge : float
         The number of pseudo-rows of uncorrelated unit-variance data that are added to the table.
     rank : int, optional
-        With a rank the covariance is of that rank plus a diagonal, as wide tables need; else it is free.
+        With a rank, the covariance is of this rank plus a diagonal, for wide tables; otherwise it is
+        unrestricted.
     """
 
     ridge: float = DEFAULT_RIDGE
@@ -52,7 +53,7 @@ class EMSettings(AscentSettings):
 
 @dataclass(frozen=True)
 class EMResult:
-    """The fitted Gaussian and the penalised log-likelihood per row at every accepted step, never falling."""
+    """The fitted Gaussian, and the penalised log-likelihood per row at every step, which never decreases."""
 
     gaussian: Gaussian
     objective: tuple[float, ...]
@@ -75,9 +76,10 @@ def fit_gaussian(
         \max_{\mu, \Sigma} \sum_n \log \mathcal{N}(x_{n,o_n} \mid \mu, \Sigma)
         - \tfrac{\lambda}{2} \left(\log |\Sigma| + \operatorname{tr} \Sigma^{-1}\right)
 
-    The M-step is :math:`\mu = \bar{x}`, :math:`\Sigma = (S + \lambda I) / (N + \lambda)`, with S
-    the expected scatter. After every two EM steps a squared extrapolation is tried and kept only if the
-    objective does not fall. Large tables start from a fit to a random subset of rows. Valid under MAR.
+    The M-step is :math:`\mu = \bar{x}`, :math:`\Sigma = (S + \lambda I) / (N + \lambda)`, with S the
+    expected scatter. After every two EM steps, a squared extrapolation is tried and kept only if the
+    objective does not decrease. For large tables, EM starts from a fit to a random subset of rows. Valid
+    under MAR.
 
     Parameters
     ----------
@@ -143,11 +145,11 @@ def _start(
 
 @task_threads()
 def choose_shrinkage(batch: Incomplete, settings: EMSettings, *, generator: torch.Generator) -> EMSettings:
-    """Returns the settings with the ridge, and for a wide table the rank, that held-out cells prefer.
+    """Returns settings with the ridge, and for a wide table the rank, that are best on held-out cells.
 
-    A table is wide from 150 features on, unless it has 20 rows for each. If of a table of at most 500
-    features the cells prefer the largest rank, then its covariance is free, with the same ridge. At most half
-    of the time that is left for training is used.
+    A table is wide if it has at least 150 features and fewer than 20 rows per feature. If the largest rank is
+    best and the table has at most 500 features, the covariance is unrestricted, with the same ridge. At most
+    half of the time that is left for training is used.
     """
     with time_limit(seconds_left() / 2):
         return _choose_shrinkage(batch, settings, generator)
@@ -162,10 +164,11 @@ def _choose_shrinkage(batch: Incomplete, settings: EMSettings, generator: torch.
 
 
 def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Generator) -> float:
-    """Returns the ridge with the best log-likelihood of held-out rows; the default where rows abound.
+    """Returns the ridge with the best log-likelihood of held-out rows; the default if there are many rows.
 
-    From the default the search goes up or down while the held-out score improves. A fold of many cells is
-    enough by itself. When the time of training is over, it is the best ridge so far.
+    Starting from the default, the ridge is increased or decreased while the held-out score improves. If a
+    fold has many cells, one fold is enough. When the time limit of training is reached, the best ridge so
+    far is returned.
     """
     if len(batch) >= AMPLE_ROWS * batch.n_features or len(batch) < 2 * N_FOLDS or is_over():
         return DEFAULT_RIDGE
@@ -215,7 +218,7 @@ def pairwise_gaussian(batch: Incomplete, ridge: float) -> Gaussian:
 
 
 class _GaussianEM:
-    """EM on one table: the pattern plan is made once, then steps go uphill."""
+    """EM on one table; the plan of patterns is made once."""
 
     def __init__(self, batch: Incomplete, settings: EMSettings, weights: Tensor | None) -> None:
         self.batch = batch
@@ -237,7 +240,7 @@ class _GaussianEM:
         return value, maximise(statistics.completed, statistics.covariance, self.settings.ridge, self.weights)
 
     def _step_by_parts(self, gaussian: Gaussian) -> tuple[float, Gaussian]:
-        """The same step by sums over parts of the rows, so that few completed rows are there at a time."""
+        """Computes the same step by sums over parts of the rows, which needs less memory."""
         ridge, n_features = self.settings.ridge, self.batch.n_features
         log_prob, shift = self.batch.x.new_empty(len(self.batch)), self.batch.x.new_zeros(n_features)
         scatter = ridge * torch.eye(n_features, dtype=self.batch.x.dtype)

@@ -43,7 +43,7 @@ def fit_low_rank(
         - \tfrac{\lambda}{2} \left(\log |\Sigma| + \operatorname{tr} \Sigma^{-1}\right),
         \qquad \Sigma = W W^\top + \operatorname{diag}(\psi)
 
-    EM is exact and never falls; an iteration costs :math:`N D K^2 + D K^3` operations instead of
+    EM is exact and monotone; an iteration costs :math:`N D K^2 + D K^3` operations instead of
     :math:`N D^3`. Valid under MAR.
 
     Parameters
@@ -59,7 +59,7 @@ def fit_low_rank(
     weights : Tensor, optional
         (N), how much each row counts.
     start : LowRankGaussian, optional
-        Where to start; factors that it lacks are added. Principal components if there is none.
+        The initial value; missing factors are added. Principal components by default.
     callback : callable, optional
         Called with the iteration and the objective per row.
 
@@ -76,11 +76,12 @@ def fit_low_rank(
 def choose_rank(
     batch: Incomplete, settings: AscentSettings, *, generator: torch.Generator
 ) -> tuple[int, float]:
-    """Returns the rank and the ridge that predict best a tenth of the observed cells from the others.
+    """Returns the rank and the ridge that predict a tenth of the observed cells from the others best.
 
-    The rank grows while that helps, then the ridge is sought for it. The largest rank that rows and memory
-    allow competes too, with large ridges: it suits correlations that are not of low rank. If the time of
-    training is over before ranks were compared, the rank is at least 8 if rows allow it.
+    The rank is increased while this improves the prediction; then the ridge is chosen for it. The largest
+    rank that rows and memory allow is also tried, with large ridges, for correlations that are not of low
+    rank. If the time limit of training is reached before ranks were compared, the rank is at least 8 if rows
+    allow it.
     """
     if len(batch) < FEWEST_ROWS:
         return 0, 1.0
@@ -241,7 +242,7 @@ class _FactorEM:
         )
 
     def _maximise(self, gaussian: LowRankGaussian, spread: Tensor, total: _Sums) -> LowRankGaussian:
-        """Returns the M-step: pseudo-rows, of which only loadings and noise know, count with the rows."""
+        """Returns the M-step; pseudo-rows, which affect loadings and noise only, are added to the rows."""
         size = spread.shape[0] + 1
         beta = gaussian.weighted @ spread  # (D, K): the factors that a pseudo-row gives
         prior = torch.nn.functional.pad(self.ridge * (spread + beta.T @ beta), (0, 1, 0, 1))

@@ -46,7 +46,7 @@ OFFERED = (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN)
 
 @dataclass(frozen=True)
 class MaskedFit:
-    """The fitted law of rows and masks, and the penalised log-likelihood per row at every accepted step."""
+    """The fitted joint distribution of rows and masks, and the penalised log-likelihood at every step."""
 
     model: Gaussian | SelfMaskedGaussian
     objective: tuple[float, ...]
@@ -66,8 +66,9 @@ def fit_masked_gaussian(
 ) -> MaskedFit:
     """Fits a Gaussian to rows with missing values, with or without a model of why cells are missing.
 
-    Without a start, large tables start from a fit to a random subset of rows. A model of why cells are
-    missing is fitted to at most `MOST_CELLS` cells, of rows chosen at random, as each cell has a state.
+    Without an initial value, EM on large tables starts from a fit to a random subset of rows. A model of the
+    missingness is fitted to at most `MOST_CELLS` cells, from rows chosen at random, because each cell has a
+    state.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def _start(
     weights: Tensor | None,
     start: Gaussian | SelfMaskedGaussian | None,
 ) -> SelfMaskedGaussian:
-    """Returns where to start: the best of several probits, or a bump in the place that it points to."""
+    """Returns the initial mask: the best of several probits, or a bump that is derived from it."""
     n_observed = batch.observed.sum(dim=0).to(batch.x.dtype)
     active = may_hide & (n_observed >= MIN_CELLS) & (len(batch) - n_observed >= MIN_CELLS)
     probit = start
@@ -158,8 +159,8 @@ def _start(
 def _probits(batch: Incomplete, active: Tensor, weights: Tensor | None = None) -> list[ProbitMaskFactor]:
     """Returns a flat probit, and steep ones if observed values are skewed as if one side were missing.
 
-    A flat probit is a stationary point if other features are not informative about missing values: from
-    there no step leads to the missing side, which only the shape of the observed values reveals.
+    A flat probit is a stationary point if other features are not informative about missing values. In that
+    case only the shape of the distribution of the observed values indicates which side is missing.
     """
     weight = torch.ones(len(batch), dtype=batch.x.dtype) if weights is None else weights
     n_observed = weight @ batch.observed.to(weight.dtype)
@@ -189,10 +190,10 @@ def fit_self_masked(
         \max_{\mu, \Sigma, \psi} \sum_n \log \int \mathcal{N}(x_n \mid \mu, \Sigma)
         \prod_{d \in m_n} \pi_d(x_{nd}) \, d x_{n, m_n} + \sum_{d \notin m_n} \log (1 - \pi_d(x_{nd}))
 
-    less the penalty of `fit_gaussian` and that of the mask. The E-step is one positive definite solve a row;
-    the M-step is that of a Gaussian, and one Newton step in the likelihood of each feature's mask. With a
-    bump EM is exact and monotone; with a probit the likelihood is that of expectation propagation, whose
-    sites are kept from one step to the next.
+    minus the penalties of `fit_gaussian` and of the mask. The E-step solves one positive definite system per
+    row; the M-step is that of a Gaussian, plus one Newton step in the likelihood of each feature's mask.
+    With a bump, EM is exact and monotone. With a probit, the likelihood is approximated by expectation
+    propagation, whose sites are kept from one step to the next.
 
     Parameters
     ----------
@@ -201,7 +202,7 @@ def fit_self_masked(
     start : Gaussian
         The initial value, for example the fit that ignores the mask.
     mask : MaskFactor
-        Where the mask starts, and what kind it is.
+        The initial mask, which also determines its kind.
     settings : EMSettings
         Ridge and stopping rule.
     weights : Tensor, optional
@@ -227,7 +228,7 @@ class _Point:
 
 
 class _SelfMaskedEM:
-    """EM on one table: the plan of rows is made once, then steps go uphill."""
+    """EM on one table; the plan of rows is made once."""
 
     def __init__(
         self, batch: Incomplete, mask: MaskFactor, settings: EMSettings, weights: Tensor | None
@@ -247,7 +248,7 @@ class _SelfMaskedEM:
         self.columns = [slice(start, start + width) for start in range(0, batch.n_features, width)]
 
     def step(self, point: _Point) -> tuple[float, _Point]:
-        """The E-step takes some rows at a time, the M-step of the mask some features."""
+        """Computes the E-step in chunks of rows, and the M-step of the mask in chunks of features."""
         model, sites = point.model, point.sites
         mean, variance = torch.empty_like(self.batch.x), torch.empty_like(self.batch.x)
         covariance, log_joint = torch.zeros_like(model.covariance), self.batch.x.new_empty(len(self.batch))

@@ -1,4 +1,4 @@
-"""Calibrating the classes of a circuit by the observed fraction of a row, on held-out rows."""
+"""Calibration of the class probabilities of a circuit by the observed fraction of a row."""
 
 from collections.abc import Callable
 
@@ -26,13 +26,14 @@ def fit_evidence_weight(
     *,
     blocks: Tensor | None = None,
 ) -> EvidenceWeight:
-    r"""Returns the evidence weight with which held-out rows under random masks are predicted best.
+    r"""Returns the evidence weight that predicts held-out rows under random masks best.
 
     .. math:: \min_{a, c} \; -\sum_n \omega_n \log \mathrm{softmax}(\log \pi + s(f_n) \, e_n)_{y_n}
               + 2 \left((a - 1)^2 + (c - 1)^2\right)
 
-    where :math:`e_n` is the evidence of row n and :math:`s(f) = a f + c (1 - f)`. Every row is taken as it is
-    and with several masks. The penalty keeps the weights of few rows near 1.
+    where :math:`e_n` is the log-likelihood of row n under each class and :math:`s(f) = a f + c (1 - f)`.
+    Every row is used unchanged and with several masks. The penalty keeps the weights near 1 if there are few
+    rows.
 
     Parameters
     ----------

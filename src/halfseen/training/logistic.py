@@ -1,4 +1,4 @@
-r"""Logistic regression on expected features; what was not seen makes its probabilities less sure."""
+r"""Logistic regression on expected features, whose probabilities are less extreme if features are missing."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -84,7 +84,7 @@ def fit_blend(
     full: bool = False,
     offset: Tensor | None = None,
 ) -> tuple[float, float]:
-    r"""Returns how much of some logits, and of a correction to them, predicts the classes of rows best.
+    r"""Returns the factors of some logits, and of a correction to them, that predict the classes best.
 
     .. math:: \min_{a \geq 0.05, \, c \geq 0} \; -\sum_n \omega_n
               \log \mathrm{softmax}(b + a t_n + c f_n)_{y_n} + 2 \left((a - 1)^2 + (c - 1)^2\right)
@@ -107,7 +107,7 @@ def fit_blend(
     Returns
     -------
     tuple of float
-        The shares a and c; without a correction c is 0.
+        The factors a and c; without a correction, c is 0.
     """
     extra = torch.zeros_like(base) if correction is None else correction
     fixed = base.new_zeros(base.shape[1]) if offset is None else offset
@@ -123,12 +123,12 @@ def fit_blend(
 
 
 def fit_scaling(logits: Tensor, target: Tensor, *, weights: Tensor) -> tuple[float, Tensor]:
-    r"""Returns the factor and the offsets of logits with which they predict the classes of rows best.
+    r"""Returns the factor and the offsets of logits that predict the classes of rows best.
 
     .. math:: \min_{a \geq 0.05, \, b} \; -\sum_n \omega_n \log \mathrm{softmax}(a t_n + b)_{y_n}
               + 2 \left((a - 1)^2 + \lVert b \rVert^2\right)
 
-    The offsets undo the weights that classes had in the training.
+    The offsets compensate for the weights that classes had in training.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def minimise(
 ) -> Tensor:
     """Returns the point (P) of least loss, in double precision.
 
-    scipy's, as an optimiser of torch loads its compiler first, which takes seconds.
+    The optimiser is scipy's, because those of torch load its compiler first, which takes seconds.
     """
 
     def value_and_gradient(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:

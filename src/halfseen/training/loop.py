@@ -1,4 +1,4 @@
-"""The one optimisation loop, for every model that is trained by gradients."""
+"""The optimisation loop of all models that are trained by gradients."""
 
 import hashlib
 import math
@@ -40,7 +40,7 @@ CHECKPOINT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How to train, for ``fit_module``.
+    """The settings of ``fit_module``.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ class TrainingSettings:
     learning_rate : float
         The initial learning rate.
     schedule : {"constant", "cosine", "linear", "step"}
-        Whether the rate stays; or falls to zero along half a cosine over ``max_epochs``; or stays for four
-        fifths of the steps and then falls linearly to zero, or is a tenth from there on.
+        Whether the rate is constant; falls to zero along half a cosine over ``max_epochs``; or is constant
+        for four fifths of the steps and then falls linearly to zero, or is reduced to a tenth.
     weight_decay : float
         The decoupled weight decay of AdamW.
     penalties : mapping of str to float
@@ -141,9 +141,9 @@ def fit_module(
     callback : callable, optional
         Called with a ``Progress`` after each epoch.
     checkpoint : Path, optional
-        If the file exists, training goes on from it; the result is bit for bit that of a run that never
-        stopped. It is kept up to date. Only ``max_epochs`` may differ, under a constant schedule. By default
-        it is a file in the folder of `halfseen.checkpoints`, if the call is within one.
+        If the file exists, training continues from it; the result is bit for bit that of a run without
+        interruption. The file is kept up to date. Only ``max_epochs`` may differ, under a constant schedule.
+        By default it is a file in the folder of `halfseen.checkpoints`, if the call is within one.
 
     Returns
     -------
@@ -184,7 +184,7 @@ def fit_module(
 
 
 class _Run(Generic[ModuleT, RowsT]):
-    """A training run; ``state`` is its last good state, replaced as a whole so that no stop can tear it."""
+    """A training run; ``state``, its last good state, is replaced as a whole, for safe interruption."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class _Run(Generic[ModuleT, RowsT]):
         return replace(self.state.history, stopped=stopped)
 
     def _advance(self) -> bool:
-        """Does one epoch; returns False if it had to be taken back."""
+        """Trains for one epoch; returns False if the epoch had to be undone."""
         began = time.monotonic()
         history, base = self.state.history, self.state.learning_rate
         rate = self._rate(len(history.train_loss) * self.n_batches)
@@ -304,7 +304,7 @@ class _Run(Generic[ModuleT, RowsT]):
         return (total / sum(len(batch) for batch, _ in self.validation),)
 
     def _with_noise(self, rows: RowsT | None) -> list[tuple[RowsT, tuple[Tensor, ...]]]:
-        """Cuts held-out rows in batches with noise of their own, drawn once: losses stay comparable."""
+        """Divides held-out rows into batches with fixed noise, so that losses of epochs are comparable."""
         if rows is None:
             return []
         size = self.settings.batch_size
@@ -324,7 +324,7 @@ class _Run(Generic[ModuleT, RowsT]):
         return None
 
     def _back_off(self, reason: str) -> None:
-        """Returns to the last good state with half the learning rate; the next shuffle is another."""
+        """Returns to the last good state with half the learning rate and another shuffle."""
         history, rate = self.state.history, self.state.learning_rate
         epoch = len(history.train_loss)
         if len(history.backoffs) >= self.settings.max_backoffs:

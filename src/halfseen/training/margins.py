@@ -1,4 +1,4 @@
-r"""Features of a table with a margin for each column of numbers, as far as margins help to predict it."""
+r"""Features of a table, with a margin for each numeric column for which it improves prediction."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,14 +39,14 @@ POLYNOMIALS = SHARES * torch.from_numpy(
 
 
 def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureMap, Incomplete]:
-    """Returns the features of a Gaussian copula, margins chosen column by column, and the encoded codes.
+    """Returns the features of a Gaussian copula, with a margin chosen for each column, and the encoded codes.
 
-    Where values depend on those of other columns linearly, outliers together, as parts of a sum do, scores
-    know less than the values. Columns are candidates for keeping their values as they are if the others
-    explain more of them, by linear regression, than a copula could with what they explain of the scores, or
-    if their held-out values are predicted much worse from scores, as where zeros of several columns occur
-    together. They do keep them if held-out values of all columns are then predicted better. With many
-    features only held-out values count.
+    If values depend linearly on those of other columns, including outliers, as the parts of a sum do, scores
+    are less informative than the values. A column is a candidate for remaining untransformed if the other
+    columns explain more of its variance, by linear regression, than a copula could, given how much they
+    explain of its scores; or if its held-out values are predicted much worse from scores, for example if
+    zeros of several columns occur together. The candidates remain untransformed if held-out values of all
+    columns are then predicted better. With many features, only held-out values are used.
     """
     plain, values = FeatureMap.fit_encoded(columns, codes, all_indicators=False)
     numeric = [columns[c] for c in plain.numeric]
@@ -84,10 +84,10 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
 def redraw_margins(
     features: FeatureMap, columns: Sequence[Column], codes: Incomplete, generator: torch.Generator
 ) -> FeatureMap:
-    """Returns the features with margins of the same kind, drawn by the Bayesian bootstrap: rows have weights.
+    """Returns the features with margins of the same kind, fitted to rows with Bayesian bootstrap weights.
 
-    So the spread among several of them is that of estimated margins; their place and scale matter little, as
-    the parameters of a Gaussian make up for them.
+    The variation between several results is that of estimated margins. Their location and scale matter
+    little, because the parameters of a Gaussian compensate for them.
 
     References
     ----------
@@ -118,7 +118,7 @@ def _free(columns: Sequence[Column], scored: FeatureMap) -> Tensor:
 def _doubtful(
     columns: Sequence[Column], scored: FeatureMap, curves: Tensor, of_values: Tensor, of_scores: Tensor
 ) -> Tensor:
-    """Returns (D) which features had better be values, judged by the shares that others explain.
+    """Returns (D) which features should remain untransformed, judged by the variance that others explain.
 
     Shapes
     ------
@@ -228,7 +228,7 @@ def _explained(batch: Incomplete) -> Tensor:
 
 
 def _explained_by_scores(curves: Tensor, share: Tensor) -> Tensor:
-    """Returns the share (B) of the variance of values that is explained if this share of the scores' is."""
+    """Returns the explained share (B) of the variance of values, given that of the scores."""
     values = curves - (curves @ SHARES)[:, None]
     total = values.square() @ SHARES
     explained = ((values @ POLYNOMIALS.T).square() * share[:, None] ** DEGREES).sum(dim=1)

@@ -70,14 +70,14 @@ class SupervisedRows:
         )
 
     def clipped(self, bounds: Tensor) -> "SupervisedRows":
-        """Returns the rows with features (N, D) drawn into the bounds (2, D)."""
+        """Returns the rows with features (N, D) clipped to the bounds (2, D)."""
         if bool(bounds.isinf().all()):
             return self
         return replace(self, batch=Incomplete(self.batch.x.clamp(*bounds), self.batch.observed))
 
 
 class PredictionTask(Protocol):
-    """What differs between numbers and classes as targets."""
+    """The operations that differ between numeric targets and classes."""
 
     @property
     def objective(self) -> Objective[Any, Any]:
@@ -85,13 +85,13 @@ class PredictionTask(Protocol):
         ...
 
     def fit_link(self, joint: JointGaussian, rows: SupervisedRows) -> LogisticLink | None:
-        """Returns what turns conditional moments into predictions, None if the joint Gaussian does."""
+        """Returns the map from conditional moments to predictions, None if the joint Gaussian predicts."""
         ...
 
     def calibrate(
         self, head: HeadInputs, correction: Tensor | None, rows: SupervisedRows, *, full: bool
     ) -> Calibration:
-        """Returns how held-out rows ask to combine first prediction and correction (N, T)."""
+        """Returns the combination of first prediction and correction (N, T) that is best on held-out rows."""
         ...
 
 
@@ -152,7 +152,7 @@ class Classification:
 
 @dataclass(frozen=True)
 class NeuMissSettings:
-    """How to fit; see the parameters of `NeuMissRegressor`."""
+    """The settings of the fit; see the parameters of `NeuMissRegressor`."""
 
     missingness: str
     head: str
@@ -199,7 +199,7 @@ def fit_neumiss(
     n_numbers : int
         The number of numeric features; they come first.
     generator : torch.Generator
-        Starts and batches.
+        Draws initial weights and batches.
     callback : callable, optional
         Called after each epoch of the networks.
     """

@@ -1,13 +1,13 @@
-"""When to stop, and which epoch was the best."""
+"""Early stopping, and the choice of the best epoch."""
 
 import math
 
 
 class EarlyStopping:
-    """Monitors a loss and decides when to stop waiting for a better one.
+    """Monitors a loss and decides when to stop.
 
-    The best epoch is that of the lowest loss; patience is renewed only by an improvement that is worth
-    waiting for. Its state is a function of the losses alone, so a resumed run replays them.
+    The best epoch is that with the lowest loss; patience is renewed only by an improvement of at least
+    `min_improvement`. The state depends on the losses alone, so that a resumed run can replay them.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class TimeBudget:
         return max(0.0, self.seconds - self.elapsed)
 
     def part(self, share: float) -> "TimeBudget":
-        """Returns a budget of a share of what is left."""
+        """Returns a budget that is a fraction of the remaining time."""
         return TimeBudget(share * self.left, self.clock)
 
 
