@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.diagnosis.summary import Diagnosis, describe
     from halfseen.estimators.auto_imputer import AutoImputer
     from halfseen.estimators.autoimpute import AutoImpute
+    from halfseen.estimators.averaging import AveragingClassifier, AveragingRegressor
     from halfseen.estimators.boosting import BoostingClassifier, BoostingRegressor
     from halfseen.estimators.bootstrap import BootstrapImputer
     from halfseen.estimators.cfnade import CFNADE
@@ -67,6 +68,8 @@ __all__ = [
     "AutoImpute",
     "AutoImputer",
     "AutoRec",
+    "AveragingClassifier",
+    "AveragingRegressor",
     "BoostingClassifier",
     "BoostingRegressor",
     "BootstrapImputer",

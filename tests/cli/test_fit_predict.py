@@ -224,17 +224,20 @@ def test_what_cannot_be_predicted_is_refused(call, training, tmp_path):
 def test_predictors_are_compared_and_the_answer_is_in_words(call, training, tmp_path):
     code, out, err = call(
         "compare", training, "--target", "kind",
-        "--methods", "baseline,boosting,constant+linear,gaussian+linear", "--folds", 3,
+        "--methods", "baseline,boosting,constant+linear,average", "--folds", 3, "--repeats", 2,
         "--rates", "0.5", "--null", "size=-9", "-o", "c.json", "--report", "c.html",
     )  # fmt: skip
     assert code == 0, err
-    assert "Predicting kind (classification): mean and 95% CI over 3 folds" in out
+    assert "Predicting kind (classification): mean and 95% CI over 2 repetitions of 3 folds" in out
     assert "predicts best: log-loss" in out
-    assert "impute for this prediction" in out or "Impute first" in out
+    assert "The average consists of " in out
+    assert "Scores are means over 2 repetitions of 3-fold cross-validation." in out
     content = json.loads((tmp_path / "c.json").read_text())
+    assert content["n_repeats"] == 2
     assert {m["name"]: m["n_done"] for m in content["methods"]} == {
-        "baseline": 3, "boosting": 3, "constant+linear": 3, "gaussian+linear": 3,
+        "baseline": 3, "boosting": 6, "constant+linear": 6, "average": 6,
     }  # fmt: skip
+    assert sum(content["weights"].values()) == pytest.approx(1)
     assert content["rates"] == [0.0, 0.5]
     page = (tmp_path / "c.html").read_text(encoding="utf-8")
     assert content["sentences"][0].replace("²", "") in page.replace("²", "")
@@ -246,6 +249,7 @@ def test_predictors_are_compared_and_the_answer_is_in_words(call, training, tmp_
     [
         (["--methods", "mice"], "unknown method 'mice'; with --target choose from baseline, constant+linear"),
         (["--methods", ","], "--methods is empty; with --target choose from"),
+        (["--methods", "baseline,boosting,average"], "--methods has average, which needs at least two"),
         (["--rates", "a"], "--rates must be numbers with commas between them, got 'a'"),
         (["--rates", "1.5"], "--rates must be at least 0 and below 1, got 1.5"),
         (["--budget", "0"], "--budget must be positive, got 0"),

@@ -159,6 +159,11 @@ REGRESSORS = (
     Row("neumiss-regressor", made("neumiss-regressor", **SMALL_NETWORKS), {"head": ["linear", "auto"]}),
     Row("neumiss-network-regressor", made("neumiss-network-regressor", **SMALL_NETWORK), {"depth": [0, 2]}),
     Row("boosting-regressor", made("boosting-regressor", **SMALL_TREES), {"max_leaf_nodes": [4, 8]}),
+    Row(
+        "average-regressor",
+        made("average-regressor", predictors={"gaussian": {}, "boosting": SMALL_TREES}, n_splits=2),
+        {"n_splits": [2, 3]},
+    ),
     Row("sparsity-norm-regressor", made("sparsity-norm-regressor", **SMALL_MLP), {"alpha": [0.5, 1.0]}),
 )
 CLASSIFIERS = (
@@ -171,6 +176,15 @@ CLASSIFIERS = (
     ),
     ClassifierRow(
         "boosting-classifier", made("boosting-classifier", **SMALL_TREES), {"max_leaf_nodes": [4, 8]}
+    ),
+    ClassifierRow(
+        "average-classifier",
+        made(
+            "average-classifier",
+            predictors={"boosting": SMALL_TREES, "sparsity-norm": {"width": 8, "max_epochs": 2}},
+            n_splits=2,
+        ),
+        {"n_splits": [2, 3]},
     ),
     ClassifierRow(
         "sparsity-norm-classifier", made("sparsity-norm-classifier", **SMALL_MLP), {"alpha": [0.5, 1.0]}

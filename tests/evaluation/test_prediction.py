@@ -128,7 +128,7 @@ def test_every_method_sees_the_same_folds_and_is_scored_at_every_rate():
     table, frame = make_table()
     target = read_target(frame, "y")
     methods = {"mean": DummyRegressor(), "one": linear(table), "two": linear(table)}
-    records = run_folds(table, target, methods, n_splits=3, rates=(0.0, 0.5), random_state=1)
+    records = run_folds(table, target, methods, n_splits=3, rates=(0.0, 0.5), random_state=1).records
     assert [(r.method, r.fold, r.status) for r in records[:3]] == [
         ("mean", 0, "ok"), ("one", 0, "ok"), ("two", 0, "ok"),
     ]  # fmt: skip
@@ -149,7 +149,7 @@ def test_failures_are_counted_and_classes_without_training_rows_are_scored():
     labels = np.where(np.arange(200) == 0, "rare", frame["big"])
     target = read_target(pd.DataFrame({"y": labels}), "y")
     methods = {"prior": DummyClassifier(strategy="prior"), "failing": Failing()}
-    records = run_folds(table, target, methods, n_splits=4)
+    records = run_folds(table, target, methods, n_splits=4).records
     comparison = PredictionComparison("classification", tuple(methods), records, (0.0,), 4)
     assert comparison.count("prior", "ok") == 4
     assert comparison.errors("failing") == {"RuntimeError: no such luck": 4}
@@ -170,7 +170,7 @@ def test_a_budget_stops_trainings_and_later_folds():
     table, frame = make_table()
     started = time.perf_counter()
     methods = {"mean": DummyRegressor(), "slow": Slow()}
-    records = run_folds(table, read_target(frame, "y"), methods, n_splits=2, budget=0.2)
+    records = run_folds(table, read_target(frame, "y"), methods, n_splits=2, budget=0.2).records
     assert time.perf_counter() - started < 1.5  # all trainings to their ends take 4 seconds
     assert [r.status for r in records if r.method == "slow"] == ["out of budget"] * 2
     assert records[0].status == "ok"

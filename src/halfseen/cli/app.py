@@ -226,7 +226,8 @@ def compare_command(
     """Compare imputers on known values that are removed from the table; failed runs are counted.
 
     With --target, predictors of this column are compared by cross-validation: predictors that accept missing
-    values, and predictors that are fitted after imputing constants or the values of a model.
+    values, predictors that are fitted after imputing constants or the values of a model, and a weighted
+    average of all of them.
     """
     command, reporter = context.obj or "", Reporter(quiet=quiet)
     if given.target is None:
@@ -246,9 +247,9 @@ def compare_command(
     names = options.COMPARED_PREDICTORS if given.methods is None else parse_predictors(given.methods)
     compare_target.run_compare_target(
         compare_target.CompareTargetRequest(
-            source, given.target, names, given.task.value, given.folds, parse_rates(given.rates),
-            given.budget, given.max_rows or 5_000, given.seed, given.output, given.report, given.schema,
-            command, reading.to_arguments(),
+            source, given.target, names, given.task.value, given.folds, given.repeats,
+            parse_rates(given.rates), given.budget, given.max_rows or 5_000, given.seed, given.output,
+            given.report, given.schema, command, reading.to_arguments(),
         ),
         reporter,
     )  # fmt: skip

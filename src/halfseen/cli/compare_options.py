@@ -44,7 +44,12 @@ class CompareOptions:
         ),
     ] = "mcar"
     repeats: Annotated[
-        int, typer.Option(min=1, help="The number of repetitions, each with new splits and removed values.")
+        int,
+        typer.Option(
+            min=1,
+            help="The number of repetitions, each with new splits and removed values. With --target: the "
+            "largest number, while methods are tied and --budget allows.",
+        ),
     ] = 5
     seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal scores.")] = 0
     output: Annotated[

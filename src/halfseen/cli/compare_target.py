@@ -16,12 +16,14 @@ from rich.text import Text
 from halfseen._files import plain_json
 from halfseen.cli.atomic import check_apart, check_report, check_writable, write_atomically
 from halfseen.cli.errors import TableError
-from halfseen.cli.predictors import COMPARED, build_compared, treatments
+from halfseen.cli.predictors import BASELINE, COMPARED, build_compared, treatments
 from halfseen.cli.progress import Reporter, Step
 from halfseen.data.target import Target
+from halfseen.evaluation.averaging import AVERAGE
 from halfseen.evaluation.coded import CodedTable
-from halfseen.evaluation.prediction import PredictionRecord, run_folds
+from halfseen.evaluation.prediction import PredictionRecord
 from halfseen.evaluation.prediction_result import PredictionComparison
+from halfseen.evaluation.repetitions import MAX_REPEATS, compare_predictors
 from halfseen.report.prediction import show_score, summarize_prediction
 from halfseen.report.run_info import RunInfo
 from halfseen.report.shown_cells import take_rows
@@ -41,6 +43,7 @@ class CompareTargetRequest:
     methods: tuple[str, ...] = tuple(COMPARED)
     task: str = "auto"
     n_splits: int = 5
+    max_repeats: int = MAX_REPEATS
     rates: tuple[float, ...] = RATES
     budget: float = 300.0
     max_rows: int = 5_000
@@ -72,7 +75,8 @@ def run_compare_target(request: CompareTargetRequest, reporter: Reporter) -> Pre
         comparison = compare_on(
             training.inputs, training.target, request.methods, reporter,
             settings=training.settings, budget=request.budget - reporter.elapsed,
-            max_rows=request.max_rows, seed=request.seed, n_splits=request.n_splits, rates=request.rates,
+            max_rows=request.max_rows, seed=request.seed, n_splits=request.n_splits,
+            max_repeats=request.max_repeats, rates=request.rates,
         )  # fmt: skip
     summary = describe_comparison(
         comparison, training.inputs, training.target,
@@ -96,28 +100,30 @@ def compare_on(
     max_rows: int,
     seed: int,
     n_splits: int = 5,
+    max_repeats: int = MAX_REPEATS,
     rates: Sequence[float] = (0.0,),
 ) -> PredictionComparison:
-    """Cross-validate predictors of a target that is known in all rows."""
+    """Cross-validate predictors of a target that is known in all rows, and their average if it is named."""
     if inputs.num_rows > max_rows:
         rows = np.sort(np.random.default_rng(seed).permutation(inputs.num_rows)[:max_rows])
         reporter.note(f"{max_rows:,} of {inputs.num_rows:,} rows are compared (a random subsample)")
         inputs = take_rows(inputs, rows)
         target = Target(target.name, target.task, target.values[rows], target.known[rows], target.reason)
     table = CodedTable.read(inputs, settings)
-    n_runs, done = len(names) * n_splits, 0
+    single = [name for name in names if name != AVERAGE]
+    averaged = [name for name in single if name != BASELINE] if AVERAGE in names else []
+    n_runs, done = len(single) * n_splits, 0
     with reporter.progress("running", f"{n_splits} folds of {', '.join(names)}", "run") as move:
 
         def count(record: PredictionRecord) -> None:
             nonlocal done
             done += 1
-            move(Step(done, n_runs))
+            move(Step(done, n_runs * (1 + record.fold // n_splits)))
 
-        records = run_folds(
-            table, target, build_compared(names, target.task, table.columns),
-            n_splits=n_splits, rates=rates, budget=budget, random_state=seed, callback=count,
+        return compare_predictors(
+            table, target, build_compared(single, target.task, table.columns), n_splits=n_splits, rates=rates,
+            budget=budget, max_repeats=max_repeats, averaged=averaged, random_state=seed, callback=count,
         )  # fmt: skip
-    return PredictionComparison(target.task, tuple(names), records, tuple(rates), n_splits)
 
 
 def describe_comparison(
@@ -174,7 +180,7 @@ def print_prediction(summary: dict[str, Any]) -> None:
         console.print(Text(text, style="yellow"), soft_wrap=True)
     for method in summary["methods"]:
         for error, times in method["errors"].items():
-            text = f"  {method['name']} failed in {times} of {summary['n_splits']} folds: {error}"
+            text = f"  {method['name']} failed in {times} of {method['n_folds']} folds: {error}"
             console.print(Text(text, style="red"), soft_wrap=True)
 
 
@@ -182,7 +188,8 @@ def prediction_table(summary: dict[str, Any]) -> Table:
     """Return the table: a line per method, the scores, the main score with more values missing, the cost."""
     main = next((score for score in summary["scores"] if score["main"]), None)
     title = f"Predicting {summary['target']} ({summary['task']})"
-    title += f": mean and 95% CI over {summary['n_splits']} folds"
+    times = f"{summary['n_repeats']} repetitions of " if summary["n_repeats"] > 1 else ""
+    title += f": mean and 95% CI over {times}{summary['n_splits']} folds"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     table.add_column("method", no_wrap=True)
     for score in summary["scores"]:
@@ -200,7 +207,7 @@ def prediction_table(summary: dict[str, Any]) -> Table:
         seconds, memory = method["fit_seconds"], method["mebibytes"]
         cost = ["\N{EN DASH}" if seconds is None else f"{seconds:.2f}"]
         cost.append("\N{EN DASH}" if memory is None else f"{memory:.0f}")
-        folds = f"{method['n_done']}/{summary['n_splits']}"
+        folds = f"{method['n_done']}/{method['n_folds']}"
         folds += f", {method['n_failed']} failed" if method["n_failed"] else ""
         style = "bold red" if method["n_failed"] else ""
         table.add_row(method["name"], *cells, *cost, Text(folds, style=style))

@@ -1,6 +1,5 @@
 """The steps of ``halfseen fit``: read, choose a predictor, fit it, save it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ import halfseen
 from halfseen.cli.atomic import check_apart, check_report, check_writable, write_atomically
 from halfseen.cli.compare_target import compare_on, describe_comparison
 from halfseen.cli.options import Predictor
-from halfseen.cli.predictors import SAVED, build_predictor
+from halfseen.cli.predictors import BASELINE, SAVED, build_predictor
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
 from halfseen.cli.sources import expand, read_all
@@ -20,12 +19,16 @@ from halfseen.cli.tables import TableError, TableFile, read_table
 from halfseen.data.target import Target, read_target
 from halfseen.diagnosis.wording import plural
 from halfseen.estimators.catalogue import find_method
+from halfseen.evaluation.averaging import AVERAGE
 from halfseen.evaluation.prediction_result import PredictionComparison
-from halfseen.evaluation.prediction_words import say_best, say_expected
+from halfseen.evaluation.prediction_words import say_average, say_best, say_expected, say_repeats
 from halfseen.report.shown_cells import take_rows
 
 MAX_ROWS = 5_000
 """Longer tables are subsampled to choose a predictor; it is then fitted to all rows."""
+
+AVERAGED = (Predictor.auto.value, Predictor.average.value)
+"""The methods for which the average of all others is compared with them."""
 
 _SHOWN_CLASSES = 6
 
@@ -79,7 +82,7 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
             request.source, request.target, request.task, reporter, request.schema, **request.reading
         )
         method, comparison = _choose(request, training, reporter)
-        model = _fit(request, training, method, reporter)
+        model = _fit(request, training, method, comparison, reporter)
         model.reading_ = describe_reading(training.file) | {"target": request.target}
         model.save(request.model)
         reporter.show("model", f"{request.model}: {type(model).__name__}")
@@ -138,7 +141,8 @@ def _choose(
     request: FitRequest, training: TrainingTable, reporter: Reporter
 ) -> tuple[str, PredictionComparison | None]:
     """Return the method: the one that was named, or the best one by cross-validation."""
-    names: Sequence[str] = SAVED if request.method == Predictor.auto else (request.method, "baseline")
+    compared = SAVED if request.method in AVERAGED else (request.method, BASELINE)
+    names = (*compared, AVERAGE) if request.method in AVERAGED else compared
     if request.method != Predictor.auto and request.report is None:
         return request.method, None
     comparison = compare_on(
@@ -154,14 +158,22 @@ def _choose(
             "--method"
         )
     reporter.show("chosen", f"{places[0].method}: {say_best(comparison)}", "bold green")
+    if places[0].method == AVERAGE:
+        reporter.show("average", str(say_average(comparison)))
     expected = say_expected(comparison)
     if expected is not None:
-        reporter.show("expect", expected)
+        reporter.show("expect", f"{expected} {say_repeats(comparison)}")
     return places[0].method, comparison
 
 
-def _fit(request: FitRequest, training: TrainingTable, method: str, reporter: Reporter) -> Any:
-    """Fit a predictor; circuits also learn from the inputs of rows without a target."""
+def _fit(
+    request: FitRequest,
+    training: TrainingTable,
+    method: str,
+    comparison: PredictionComparison | None,
+    reporter: Reporter,
+) -> Any:
+    """Fit a predictor; circuits alone also learn from the inputs of rows without a target."""
     task = training.target.task
     inputs, values = training.inputs, training.target.values
     every, target = training.everything
@@ -174,6 +186,8 @@ def _fit(request: FitRequest, training: TrainingTable, method: str, reporter: Re
         reporter.note(f"the circuit also learns from the inputs of {n_unknown} without a target")
     entry = find_method(f"{method}-{'regressor' if task == 'regression' else 'classifier'}")
     settings: dict[str, Any] = {"schema": training.settings, "random_state": request.seed}
+    if method == AVERAGE and comparison is not None and comparison.weights:
+        settings |= {"predictors": sorted(comparison.weights), "weights": comparison.weights}
     with reporter.progress("fitting", f"{method}, {inputs.num_rows:,} rows", entry.steps or "step") as move:
         if entry.steps is not None:
             settings["callback"] = move

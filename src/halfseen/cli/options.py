@@ -42,11 +42,12 @@ class Predictor(StrEnum):
     neumiss = "neumiss"
     circuit = "circuit"
     sparsity_norm = "sparsity-norm"
+    average = "average"
 
 
 COMPARED_PREDICTORS = (
     "baseline", "constant+linear", "boosting", "constant+boosting", "gaussian+linear", "gaussian+boosting",
-    "multiple+linear", "multiple+boosting", "sparsity-norm", "neumiss", "circuit",
+    "multiple+linear", "multiple+boosting", "sparsity-norm", "neumiss", "circuit", "average",
 )  # fmt: skip
 """What ``halfseen compare --target`` compares, the quickest first."""
 

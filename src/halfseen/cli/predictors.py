@@ -14,6 +14,7 @@ from halfseen.cli.options import COMPARED_PREDICTORS, Predictor
 from halfseen.data.schema import Column
 from halfseen.data.target import Task
 from halfseen.estimators.catalogue import find_method
+from halfseen.evaluation.averaging import AVERAGE
 from halfseen.evaluation.pipelines import OnCompleted
 from halfseen.evaluation.prediction_words import Treatment
 
@@ -23,8 +24,11 @@ N_DRAWS = 5
 _KINDS: dict[Task, str] = {"classification": "classifier", "regression": "regressor"}
 
 
-SAVED = tuple(one.value for one in Predictor if one != Predictor.auto)
-"""The predictors that can be saved, the quickest first."""
+BASELINE = "baseline"
+"""The method that ignores the inputs; it is no part of an average."""
+
+SAVED = tuple(one.value for one in Predictor if one not in (Predictor.auto, Predictor.average))
+"""The single predictors that can be saved, the quickest first."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Entry:
 
 
 _ENTRIES = {
-    "baseline": Entry(Treatment.BASELINE, "the mean, or the shares of the classes, whatever the inputs"),
+    BASELINE: Entry(Treatment.BASELINE, "the mean, or the shares of the classes, whatever the inputs"),
     "constant+linear": Entry(Treatment.CONSTANT, "column means and missingness indicators, linear model"),
     "boosting": Entry(Treatment.NONE, "boosted trees in which missing values are a branch"),
     "constant+boosting": Entry(Treatment.CONSTANT, "column means and missingness indicators, boosted trees"),
@@ -51,6 +55,9 @@ _ENTRIES = {
     "sparsity-norm": Entry(Treatment.NONE, "a network with rows normalised by their known values"),
     "neumiss": Entry(Treatment.NONE, "a Gaussian prediction for each pattern, corrected by networks"),
     "circuit": Entry(Treatment.NONE, "a probabilistic circuit, exact for each pattern"),
+    AVERAGE: Entry(
+        Treatment.AVERAGE, "a weighted average of the predictions of the other methods, except the baseline"
+    ),
 }
 COMPARED = {name: _ENTRIES[name] for name in COMPARED_PREDICTORS}
 """What ``halfseen compare --target`` compares, in the order of its runs."""
@@ -84,11 +91,13 @@ def parse_predictors(text: str) -> tuple[str, ...]:
     if unknown or not names:
         what = f"unknown method {unknown[0]!r}" if unknown else "--methods is empty"
         raise TableError(f"{what}; with --target choose from {', '.join(COMPARED)}")
+    if AVERAGE in names and len([name for name in names if name not in (AVERAGE, BASELINE)]) < 2:
+        raise TableError(f"--methods has {AVERAGE}, which needs at least two methods to average")
     return names
 
 
 def _build(name: str, task: Task, columns: Sequence[Column]) -> Any:
-    if name == "baseline":
+    if name == BASELINE:
         return DummyRegressor() if task == "regression" else DummyClassifier(strategy="prior")
     treatment, _, last = name.rpartition("+")
     if not treatment:

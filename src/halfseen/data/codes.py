@@ -3,13 +3,14 @@
 Estimators, the evaluation of imputers and the diagnosis of missing values all use this module.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from halfseen.data.columns import NUMERIC
 from halfseen.data.frames import Floats, RawColumn, Table, is_frame
 from halfseen.data.masked import unmask
 from halfseen.data.schema import Column, Schema, infer_columns
@@ -120,3 +121,18 @@ class _Cells:
         observed = ~np.isnan(values)
         values[~observed] = 0.0  # in place: a table can be large
         return Codes(tuple(self.columns), values, observed, self.missing)
+
+
+def code_settings(columns: Sequence[Column]) -> dict[int, dict[str, Any]]:
+    """Returns schema settings with which an estimator reads an array of codes as columns of their kinds."""
+    return {j: _code_settings(column) for j, column in enumerate(columns)}
+
+
+def _code_settings(column: Column) -> dict[str, Any]:
+    if column.levels is not None:
+        return {"kind": column.kind, "levels": list(range(len(column.levels)))}
+    settings: dict[str, Any] = {"kind": column.kind if column.kind in NUMERIC else "continuous"}
+    if column.kind in NUMERIC:
+        names = ("minimum", "maximum", "firm", "integer")
+        settings |= {name: getattr(column, name) for name in names}
+    return {key: value for key, value in settings.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Creating, saving and restoring the members of imputers that consist of other imputers."""
+"""Creating, saving and restoring the members of estimators that consist of other estimators."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from sklearn.base import clone
 from torch import Tensor
 
 from halfseen.estimators._base import BaseImputer
-from halfseen.estimators.model_file import rebuild
+from halfseen.estimators.model_file import Saveable, rebuild
 
 
 def make_member(owner: BaseImputer, template: BaseImputer, seed: int) -> Any:
@@ -19,7 +19,7 @@ def make_member(owner: BaseImputer, template: BaseImputer, seed: int) -> Any:
     return member
 
 
-def members_state(members: Sequence[BaseImputer]) -> dict[str, Tensor]:
+def members_state(members: Sequence[Saveable]) -> dict[str, Tensor]:
     """Returns the tensors of all members; each name is prefixed with the number of the member."""
     return {
         f"{position}/{name}": tensor
@@ -28,16 +28,22 @@ def members_state(members: Sequence[BaseImputer]) -> dict[str, Tensor]:
     }
 
 
-def restore_members(
-    owner: BaseImputer, manifests: Sequence[Mapping[str, Any]], state: Mapping[str, Tensor]
-) -> list[BaseImputer]:
+def rebuild_members(manifests: Sequence[Mapping[str, Any]], state: Mapping[str, Tensor]) -> list[Any]:
     """Returns the members whose tensors (see `members_state`) and manifests were saved."""
     members = []
     for position, manifest in enumerate(manifests):
         prefix = f"{position}/"
         own = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-        member = rebuild(manifest, own)
+        members.append(rebuild(manifest, own))
+    return members
+
+
+def restore_members(
+    owner: BaseImputer, manifests: Sequence[Mapping[str, Any]], state: Mapping[str, Tensor]
+) -> list[BaseImputer]:
+    """Returns the members of an imputer, which are imputers of the same table."""
+    members = rebuild_members(manifests, state)
+    for position, member in enumerate(members):
         if not isinstance(member, BaseImputer) or member.schema_ != owner.schema_:
             raise ValueError(f"member {position} is not an imputer of this table")
-        members.append(member)
     return members

@@ -31,6 +31,7 @@ from scipy.special import betaln, expit
 
 from halfseen._random import torch_generator
 from halfseen.models.tabular_stack import WeightedAtoms
+from halfseen.training.averaging import minimise_on_simplex, mixture_loss
 
 Floats = npt.NDArray[np.float64]
 
@@ -169,8 +170,7 @@ class LevelLoss:
 
     def __call__(self, w: Floats) -> tuple[float, Floats]:
         """Returns the loss of weights, and its gradient."""
-        mixed = w @ self.likelihood
-        return float(-np.log(mixed).mean()), -(self.likelihood / mixed).mean(axis=1)
+        return mixture_loss(w, self.likelihood)
 
 
 Loss = NumberLoss | LevelLoss
@@ -274,19 +274,7 @@ def _solve(parts: Sequence[tuple[float, Loss]], n_models: int) -> Floats:
         slope: Floats = sum((weight * g for weight, _, g in found), np.zeros(n_models))
         return sum(weight * value for weight, value, _ in found), slope
 
-    start = np.full(n_models, 1.0 / n_models)
-    sums_to_one: Any = {"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": np.ones_like}
-    found = scipy.optimize.minimize(
-        total,
-        start,
-        jac=True,
-        method="SLSQP",
-        bounds=[(0.0, 1.0)] * n_models,
-        constraints=[sums_to_one],
-    )
-    weights = np.where(found.x < SMALLEST, 0.0, found.x)
-    normalised: Floats = weights / weights.sum()
-    return normalised
+    return minimise_on_simplex(total, n_models, SMALLEST)
 
 
 def _crps(atoms: Floats, truth: Floats) -> Floats:

@@ -279,6 +279,20 @@ CATALOGUE = (
         )
         for kind in ("regressor", "classifier")
     ),
+    *(
+        Method(
+            f"average-{kind}",
+            f"Averaging{kind.title()}",
+            "averaging",
+            Family.TABLE_PREDICTOR,
+            f"Average of predictors, {kind}",
+            "A weighted average of the predictions of several predictors, with weights by rows that they "
+            "were not fitted to; nothing is imputed.",
+            steps=None,
+            on_command_line=False,
+        )
+        for kind in ("regressor", "classifier")
+    ),
     Method(
         "autorec",
         "AutoRec",

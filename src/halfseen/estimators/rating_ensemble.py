@@ -12,11 +12,11 @@ from sklearn.base import clone
 from torch import Tensor
 
 from halfseen.data.sparse import SparseRows
+from halfseen.estimators._members import members_state, rebuild_members
 from halfseen.estimators._parameters import check_number
 from halfseen.estimators._ratings import Floats, Positions, Ratings
 from halfseen.estimators._recommender import Recommender, hold_out
 from halfseen.estimators.matrix_factorization import MatrixFactorization
-from halfseen.estimators.model_file import rebuild
 from halfseen.estimators.recommenders import AutoRec
 
 PRIOR = 10.0  # held-out ratings that equal weights count as
@@ -141,11 +141,7 @@ class RatingEnsemble(Recommender):
         self._default = bool(description["default"])
 
     def _state(self) -> dict[str, Tensor]:
-        return self._rating_state() | {
-            f"{position}/{name}": tensor
-            for position, member in enumerate(self.members_)
-            for name, tensor in member._state().items()
-        }
+        return self._rating_state() | members_state(self.members_)
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         described, default = self._described, self._default
@@ -153,14 +149,10 @@ class RatingEnsemble(Recommender):
         if len(described) != len(self.weights_):
             raise ValueError(f"there are {len(self.weights_)} weights of {len(described)} recommenders")
         self._restore_ratings(state)
-        self.members_ = []
-        for position, manifest in enumerate(described):
-            prefix = f"{position}/"
-            own = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-            member = rebuild(manifest, own)
+        self.members_ = rebuild_members(described, state)
+        for position, member in enumerate(self.members_):
             if not isinstance(member, Recommender) or member._shape not in (self._shape, self._shape[::-1]):
                 raise ValueError(f"recommender {position} is not one of these users and items")
-            self.members_.append(member)
         if not default:
             self.models = [clone(member).set_params(random_state=None) for member in self.members_]
 

@@ -9,8 +9,7 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data.codes import infer_codes, open_table
-from halfseen.data.columns import NUMERIC
+from halfseen.data.codes import code_settings, infer_codes, open_table
 from halfseen.data.frames import is_frame
 from halfseen.data.masked import unmask
 from halfseen.data.schema import Column
@@ -72,7 +71,7 @@ class CodedTable:
 
     def array_schema(self) -> dict[int, dict[str, Any]]:
         """Returns schema settings with which an imputer reads the codes as columns of the right kinds."""
-        return {j: _settings(column) for j, column in enumerate(self.columns)}
+        return code_settings(self.columns)
 
     def digest(self) -> str:
         """Returns a hash of the content: names, kinds, levels and all values."""
@@ -88,13 +87,3 @@ def take_rows(X: Any, rows: npt.NDArray[np.int64]) -> Any:
         frame: Any = nw.from_native(X, eager_only=True)
         return frame[rows.tolist()].to_native()
     return np.asarray(unmask(X))[rows]
-
-
-def _settings(column: Column) -> dict[str, Any]:
-    if column.levels is not None:
-        return {"kind": column.kind, "levels": list(range(len(column.levels)))}
-    settings: dict[str, Any] = {"kind": column.kind if column.kind in NUMERIC else "continuous"}
-    if column.kind in NUMERIC:
-        names = ("minimum", "maximum", "firm", "integer")
-        settings |= {name: getattr(column, name) for name in names}
-    return {key: value for key, value in settings.items() if value is not None}

@@ -73,6 +73,26 @@ class Fold:
     shown: tuple[Floats, ...]
 
 
+@dataclass(frozen=True)
+class Repetition:
+    """One cross-validation: every method on every fold.
+
+    Attributes
+    ----------
+    folds : tuple of Fold
+        The folds; each row is a test row of one of them.
+    records : tuple of PredictionRecord
+        One per fold and method.
+    predictions : dict
+        By method and number of the fold, for each rate the predicted numbers (N) of the test rows, or the
+        probabilities (N, K) of their classes; without those of runs that did not finish.
+    """
+
+    folds: tuple[Fold, ...]
+    records: tuple[PredictionRecord, ...]
+    predictions: dict[tuple[str, int], tuple[Floats, ...]]
+
+
 def run_folds(
     table: CodedTable,
     target: Target,
@@ -82,8 +102,9 @@ def run_folds(
     rates: Sequence[float] = (0.0,),
     budget: float = math.inf,
     random_state: Any = 0,
+    first: int = 0,
     callback: Callable[[PredictionRecord], None] | None = None,
-) -> tuple[PredictionRecord, ...]:
+) -> Repetition:
     """Fits every method to the training rows of every fold and scores it on the test rows.
 
     Whatever a method tunes, it tunes on the training rows of the fold; test rows only score it. The folds and
@@ -107,27 +128,31 @@ def run_folds(
         left; a training that reports its progress is stopped at the end.
     random_state : int, numpy generator or None
         Seeds folds, methods and what is removed.
+    first : int
+        The number of the first fold.
     callback : callable, optional
         Called with every record.
     """
     seed = seed_from(random_state)
     deadline = time.perf_counter() + budget
-    folds = list(_folds(table, target, n_splits, rates, seed))
+    folds = tuple(_folds(table, target, n_splits, rates, seed, first))
     longest = dict.fromkeys(methods, 0.0)
-    records = []
+    records, predictions = [], {}
     for fold in folds:
         for name, method in methods.items():
             started = time.perf_counter()
             if started + longest[name] > deadline:
                 record = PredictionRecord(name, fold.number, "out of budget")
             else:
-                fresh = prepared(method, table, seed + fold.number, deadline)
-                record = _run(name, fresh, table, target, fold)
+                fresh = prepared(method, table, seed + fold.number - first, deadline)
+                record, predicted = _run(name, fresh, table, target, fold)
+                if predicted:
+                    predictions[name, fold.number] = predicted
             longest[name] = max(longest[name], time.perf_counter() - started)
             records.append(record)
             if callback is not None:
                 callback(record)
-    return tuple(records)
+    return Repetition(folds, tuple(records), predictions)
 
 
 def prepared(method: Any, table: CodedTable, seed: int, deadline: float = math.inf) -> Any:
@@ -158,7 +183,7 @@ class _Deadline:
 
 
 def _folds(
-    table: CodedTable, target: Target, n_splits: int, rates: Sequence[float], seed: int
+    table: CodedTable, target: Target, n_splits: int, rates: Sequence[float], seed: int, first: int
 ) -> Iterator[Fold]:
     classes = target.task == "classification"
     smallest = int(np.unique(target.values, return_counts=True)[1].min()) if classes else len(table.codes)
@@ -170,10 +195,13 @@ def _folds(
         generator = np.random.default_rng([seed % 2**63, number])
         chance = generator.random((len(test), table.codes.shape[1]))  # nested: what is removed stays removed
         shown = tuple(np.where(chance < rate, np.nan, table.codes[test]) for rate in rates)
-        yield Fold(number, train, test, shown)
+        yield Fold(first + number, train, test, shown)
 
 
-def _run(name: str, method: Any, table: CodedTable, target: Target, fold: Fold) -> PredictionRecord:
+def _run(
+    name: str, method: Any, table: CodedTable, target: Target, fold: Fold
+) -> tuple[PredictionRecord, tuple[Floats, ...]]:
+    """Returns the record of a run and, for each rate, what was predicted; nothing if it did not finish."""
     record = PredictionRecord(name, fold.number, "ok")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -182,24 +210,23 @@ def _run(name: str, method: Any, table: CodedTable, target: Target, fold: Fold) 
                 started = time.perf_counter()
                 method.fit(table.codes[fold.train], target.values[fold.train])
                 fitted = time.perf_counter()
-                first = score_rows(method, fold.shown[0], target, fold.test)
+                first = predict_codes(method, fold.shown[0], target)
                 seconds = fitted - started, time.perf_counter() - fitted
-            scores = (first, *(score_rows(method, one, target, fold.test) for one in fold.shown[1:]))
+            predicted = (first, *(predict_codes(method, one, target) for one in fold.shown[1:]))
         except OutOfBudgetError:
-            return replace(record, status="out of budget")
+            return replace(record, status="out of budget"), ()
         except Exception as error:  # a method may fail in any way, and each is a result
             text = " ".join(f"{type(error).__name__}: {error}".split())
-            return replace(record, status="failed", error=text[:MAX_MESSAGE])
+            return replace(record, status="failed", error=text[:MAX_MESSAGE]), ()
+    scores = tuple(score_predictions(one, target, target.values[fold.test]) for one in predicted)
     return replace(
         record, fit_seconds=seconds[0], predict_seconds=seconds[1], memory=peak.bytes, scores=scores
-    )
+    ), predicted
 
 
-def score_rows(method: Any, codes: Floats, target: Target, rows: Rows) -> dict[str, float]:
-    """Returns the scores of a fitted method on rows of codes (N, C) whose targets are known."""
-    truth = target.values[rows]
-    predicted = _predict(method, codes, target)
-    losses = _losses(predicted, target, truth)
+def score_predictions(predicted: Floats, target: Target, truth: npt.NDArray[Any]) -> dict[str, float]:
+    """Returns the scores of predicted numbers (N), or of the probabilities (N, K) of classes."""
+    losses = prediction_losses(predicted, target, truth)
     if target.task == "regression":
         return {
             "r2": float(r2_score(truth, predicted)),
@@ -213,21 +240,22 @@ def score_rows(method: Any, codes: Floats, target: Target, rows: Rows) -> dict[s
     return scores
 
 
-def row_losses(method: Any, codes: Floats, target: Target, rows: Rows) -> Floats:
+def prediction_losses(predicted: Floats, target: Target, truth: npt.NDArray[Any]) -> Floats:
     """Returns the squared error or the log-loss (N) of each row."""
-    return _losses(_predict(method, codes, target), target, target.values[rows])
-
-
-def _losses(predicted: Floats, target: Target, truth: npt.NDArray[Any]) -> Floats:
     if target.task == "regression":
         squared: Floats = (truth - predicted) ** 2
         return squared
-    place = np.searchsorted(target.classes, truth)
-    losses: Floats = -np.log(predicted[np.arange(len(truth)), place])
+    losses: Floats = -np.log(true_class_probabilities(predicted, target, truth))
     return losses
 
 
-def _predict(method: Any, codes: Floats, target: Target) -> Floats:
+def true_class_probabilities(predicted: Floats, target: Target, truth: npt.NDArray[Any]) -> Floats:
+    """Returns the probability (N) of the true class of each row, out of those of all classes (N, K)."""
+    found: Floats = predicted[np.arange(len(truth)), np.searchsorted(target.classes, truth)]
+    return found
+
+
+def predict_codes(method: Any, codes: Floats, target: Target) -> Floats:
     """Returns predicted numbers (N), or the probabilities (N, K) of all classes."""
     if target.task != "regression":
         return _probabilities(method, codes, target.classes)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,13 +33,16 @@ MAIN: dict[Task, str] = {"regression": "r2", "classification": "log_loss"}
 def corrected_mean(values: npt.ArrayLike, test_ratio: float, level: float = 0.95) -> Estimate:
     r"""Returns a mean over folds with an interval that allows for training rows that folds share.
 
+    The folds may be those of several repetitions.
+
     .. math:: \bar d \pm t_{n - 1} \sqrt{\left(\frac1n + \frac{n_\text{test}}{n_\text{train}}\right) s^2}
 
     NaN values are left out. With one value there is no interval.
 
     References
     ----------
-    Nadeau & Bengio (2003), Inference for the generalization error, section 6.
+    Nadeau & Bengio (2003), Inference for the generalization error, section 6; Bouckaert & Frank (2004),
+    Evaluating the replicability of significance tests for comparing learning algorithms, for repetitions.
 
     Examples
     --------
@@ -97,7 +100,12 @@ class PredictionComparison:
     rates : tuple of float
         The shares of known values that were removed from test rows; the first is 0.
     n_splits : int
-        The number of folds.
+        The number of folds of each repetition.
+    n_repeats : int
+        The number of repetitions, each with other folds; those of repetition r have the numbers from
+        r * n_splits on.
+    weights : dict of str to float
+        The weights of the methods in their average; empty if it was not computed.
     """
 
     task: Task
@@ -105,6 +113,13 @@ class PredictionComparison:
     records: tuple[PredictionRecord, ...]
     rates: tuple[float, ...]
     n_splits: int
+    n_repeats: int = 1
+    weights: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def n_folds(self) -> int:
+        """The number of folds of all repetitions."""
+        return self.n_splits * self.n_repeats
 
     @property
     def main(self) -> str:
@@ -119,7 +134,7 @@ class PredictionComparison:
 
     def values(self, score: str, rate: int = 0) -> dict[str, Floats]:
         """Returns a score by method and fold, at a rate by its position; NaN where a run did not finish."""
-        found = {method: np.full(self.n_splits, math.nan) for method in self.methods}
+        found = {method: np.full(self.n_folds, math.nan) for method in self.methods}
         for record in self.records:
             if record.status == "ok":
                 found[record.method][record.fold] = record.scores[rate].get(score, math.nan)
@@ -171,23 +186,24 @@ class PredictionComparison:
     def after_choice(self) -> Estimate:
         """Returns the main score to expect of the chosen method, without the optimism of choosing.
 
-        In each fold the score is that of the method which is best in the other folds.
+        In each fold the score is that of the method which is best in the other folds of the repetition.
         """
         losses, places = self.losses(), self.places()
         folds = np.flatnonzero(~np.isnan(losses[places[0].method])) if places else np.zeros(0, dtype=int)
-        if len(folds) < 3:
-            return Estimate(math.nan, math.nan, math.nan, 0)
         whole = [name for name, one in losses.items() if not np.isnan(one[folds]).any()]
-        table = np.stack([losses[name][folds] for name in whole])  # (methods, folds)
-        others = table.sum(axis=1, keepdims=True) - table
-        chosen = others.argmin(axis=0)
-        values = self.values(self.main)
-        picked = [values[whole[m]][k] for k, m in zip(folds, chosen, strict=True)]
+        values, picked = self.values(self.main), []
+        for repeat in range(self.n_repeats):
+            own = folds[folds // self.n_splits == repeat]
+            if len(own) < 3:
+                continue
+            table = np.stack([losses[name][own] for name in whole])  # (methods, folds)
+            chosen = (table.sum(axis=1, keepdims=True) - table).argmin(axis=0)
+            picked += [values[whole[m]][k] for k, m in zip(own, chosen, strict=True)]
         return corrected_mean(picked, self._ratio)
 
-    def count(self, method: str, status: str) -> int:
-        """Returns the number of folds in which a method has a status."""
-        return sum(record.method == method and record.status == status for record in self.records)
+    def count(self, method: str, status: str | None = None) -> int:
+        """Returns the number of folds in which a method has a status, or was to be run at all."""
+        return sum(record.method == method and status in (None, record.status) for record in self.records)
 
     def cost(self, method: str) -> dict[str, float]:
         """Returns the mean seconds to fit and to predict a fold, and the largest growth of memory."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from halfseen.evaluation.averaging import AVERAGE
 from halfseen.evaluation.comparison import Estimate
 from halfseen.evaluation.prediction_result import SCORES, PredictionComparison
 
@@ -16,6 +17,7 @@ class Treatment(StrEnum):
     NONE = "predicts from the incomplete rows"
     CONSTANT = "fills in constants and adds missingness indicators"
     IMPUTED = "imputes, then predicts"
+    AVERAGE = "averages the predictions of other methods"
     BASELINE = "ignores the inputs"
 
 
@@ -34,6 +36,44 @@ def say_best(comparison: PredictionComparison) -> str:
         verb = "is" if len(tied) == 1 else "are"
         return f"{words}. Statistically tied with it {verb} {shown}: their differences may be due to chance."
     return f"{words}."
+
+
+def say_average(comparison: PredictionComparison) -> str | None:
+    """Returns what the average consists of and whether it is worthwhile, None if it was not computed."""
+    places = comparison.places()
+    average = next((place for place in places if place.method == AVERAGE), None)
+    single = next((place for place in places if place.method != AVERAGE), None)
+    if average is None or single is None:
+        return None
+    words = f"The average consists of {share_words(comparison.weights)}. "
+    if not average.best:
+        verdict = "is statistically tied with" if average.tied else "predicts clearly worse than"
+        return f"{words}It {verdict} {single.method} alone, so there is no need for it."
+    if not single.tied:
+        return f"{words}It predicts clearly better than {single.method}, the best single method."
+    return (
+        f"{words}{single.method} alone is statistically tied with it: use that one if a single method is "
+        "easier to apply or to explain."
+    )
+
+
+def share_words(weights: Mapping[str, float]) -> str:
+    """Returns weights as percentages, the largest first.
+
+    Examples
+    --------
+    >>> share_words({"boosting": 0.25, "neumiss": 0.75})
+    '75% neumiss and 25% boosting'
+    """
+    ordered = sorted(weights.items(), key=lambda item: -item[1])
+    *first, last = [f"{weight:.0%} {name}" for name, weight in ordered]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def say_repeats(comparison: PredictionComparison) -> str:
+    """Returns how often the folds were drawn."""
+    times = f"{comparison.n_repeats} repetition{'s' * (comparison.n_repeats > 1)}"
+    return f"Scores are means over {times} of {comparison.n_splits}-fold cross-validation."
 
 
 def say_whether_to_impute(

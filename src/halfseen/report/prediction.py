@@ -10,9 +10,11 @@ from halfseen.evaluation.comparison import Estimate
 from halfseen.evaluation.prediction_result import SCORES, PredictionComparison
 from halfseen.evaluation.prediction_words import (
     Treatment,
+    say_average,
     say_best,
     say_expected,
     say_missingness,
+    say_repeats,
     say_whether_to_impute,
 )
 from halfseen.report.compare import dot_plot
@@ -63,7 +65,10 @@ def summarize_prediction(
     sentences = [say_best(comparison)]
     if Treatment.IMPUTED in kinds and len(kinds) > 1:
         sentences.append(say_whether_to_impute(comparison, treatments, n_missing))
-    sentences += [one for one in (say_missingness(comparison), say_expected(comparison)) if one is not None]
+    further = (say_average(comparison), say_missingness(comparison), say_expected(comparison))
+    sentences += [one for one in further if one is not None]
+    if comparison.n_repeats > 0:
+        sentences.append(say_repeats(comparison))
     return {
         **run.to_dict(),
         "target": target,
@@ -73,6 +78,8 @@ def summarize_prediction(
         "n_columns": shape[1],
         "n_missing": n_missing,
         "n_splits": comparison.n_splits,
+        "n_repeats": comparison.n_repeats,
+        "weights": comparison.weights,
         "rates": list(comparison.rates),
         "sentences": sentences,
         "scores": [
@@ -108,6 +115,7 @@ def _method(
         "fit_seconds": _number(cost["fit_seconds"]),
         "predict_seconds": _number(cost["predict_seconds"]),
         "mebibytes": _number(cost["memory"] / MEBIBYTE),
+        "n_folds": comparison.count(name),
         "n_done": comparison.count(name, "ok"),
         "n_failed": comparison.count(name, "failed"),
         "n_stopped": comparison.count(name, "out of budget"),
