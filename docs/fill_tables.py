@@ -19,7 +19,11 @@ The benchmark against other tools has tables of its own, of all scores:
     <!-- end of table -->
 
 one of mean ranks over all tables and mechanisms, which begins with `ranks` in place of `peers`, and one of
-distances to the best of the others for each table, which begins with `behind`.
+distances to the best of the others for each table, which begins with `behind`. What
+`benchmarks/compare_target.py` found, on tables that are named or on all of them:
+
+    <!-- choices of results/compare_target.json: all -->
+    <!-- end of table -->
 """
 
 import json
@@ -33,7 +37,7 @@ from peers_table import behind_table, peers_tables, ranks_table
 ROOT = Path(__file__).parents[1]
 PEERS = {"peers": peers_tables, "ranks": ranks_table, "behind": behind_table}
 PLACE = re.compile(
-    r"(<!-- (table|scores|peers|ranks|behind) of (results/[\w.-]+\.json): (.+?) -->\n)"
+    r"(<!-- (table|scores|peers|ranks|behind|choices) of (results/[\w.-]+\.json): (.+?) -->\n)"
     r".*?(<!-- end of table -->)",
     re.DOTALL,
 )
@@ -49,6 +53,8 @@ def fill(page: str, root: Path = ROOT) -> str:
         if form in PEERS:
             chosen = [record for record in results["records"] if record["mechanism"] in scores]
             return start + PEERS[form](results | {"records": chosen}) + "\n" + stop
+        if form == "choices":
+            return start + _choices(results, scores) + "\n" + stop
         if form == "scores":
             tables = [_score_table(results, scores)]
         else:
@@ -81,6 +87,35 @@ def _score_table(results: dict[str, Any], scores: list[str]) -> str:
     cells = {(row["model"], row["metric"].removeprefix(shared)): _cell(row) for row in rows}
     models = list(dict.fromkeys(row["model"] for row in rows))
     return _lines(shared.removesuffix(", "), models, [score.removeprefix(shared) for score in scores], cells)
+
+
+def _choices(results: dict[str, Any], named: list[str]) -> str:
+    """Return what a comparison of predictors chose beside what was best on new rows, and how it was found."""
+    tables = {name: one for name, one in results["tables"].items() if named == ["all"] or name in named}
+    across = [
+        "chosen",
+        "best on new rows",
+        "excess loss",
+        "standard error",
+        "of the best",
+        "repetitions",
+        "seconds",
+    ]
+    cells = {}
+    for name, one in tables.items():
+        numbers = [f"{one[key]:.4f}" for key in ("excess", "standard_error", "standard_error_of_best")]
+        texts = [one["winner"], one["best"], *numbers, str(one["n_repeats"]), f"{one['seconds']:.0f}"]
+        cells |= {(name, head): text for head, text in zip(across, texts, strict=True)}
+    paired = sum(one["within_one_standard_error"] for one in tables.values())
+    own = sum(one["within_one_standard_error_of_best"] for one in tables.values())
+    budget = next(iter(tables.values()))["budget"]
+    said = (
+        f"The choice is within one standard error of the paired difference from the best in {paired} of "
+        f"{len(tables)} tables, and within one standard error of the mean loss of the best in {own}. By "
+        f"`python benchmarks/compare_target.py --budget {budget:g}`, commit "
+        f"{results['provenance']['commit'][:7]}."
+    )
+    return f"{_lines('table', list(tables), across, cells)}\n\n{said}"
 
 
 def _lines(corner: str, down: list[str], across: list[str], cells: dict[tuple[str, str], str]) -> str:

@@ -155,6 +155,29 @@ def test_auto_states_its_reason_and_makes_a_report(call, training, tmp_path, mon
     assert "boosting predicts best" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
+def test_auto_fits_the_average_if_that_predicts_best(call, tmp_path, monkeypatch):
+    from halfseen.cli import fit
+
+    rng = np.random.default_rng(2)
+    a, b = rng.normal(size=(2, 240))
+    y = a + 1.5 * (b > 0) + 0.3 * rng.normal(size=240)  # a part for lines and a part for trees
+    rows = [f"{u:.3f},{v:.3f},{w:.3f}" for u, v, w in zip(a, b, y, strict=True)]
+    (tmp_path / "t.csv").write_text("a,b,y\n" + "\n".join(rows) + "\n")
+    monkeypatch.setattr(fit, "SAVED", ("boosting", "gaussian"))
+    monkeypatch.setattr(fit, "MAX_REPEATS", 1)
+    code, _, err = call("fit", "t.csv", "--target", "y", "--save-model", "m.half")
+    assert code == 0, err
+    assert "chosen  average: average predicts best: R" in err
+    assert "The average consists of " in err
+    assert "Scores are means over 1 repetition of 5-fold cross-validation." in err
+    model = halfseen.load(tmp_path / "m.half")
+    assert isinstance(model, halfseen.AveragingRegressor)
+    assert model.weights_.keys() == {"boosting", "gaussian"}
+    code, out, _ = call("predict", "m.half", "t.csv", "-o", "-", "-q")
+    assert code == 0
+    assert out.splitlines()[0] == "a,b,y,prediction,prediction_low,prediction_high"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

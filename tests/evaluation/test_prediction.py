@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,16 +15,21 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from halfseen import GaussianImputer
 from halfseen.data.target import read_target
 from halfseen.errors import SchemaError
+from halfseen.evaluation.averaging import average_folds
 from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.pipelines import OnCompleted
 from halfseen.evaluation.prediction import PredictionRecord, run_folds
 from halfseen.evaluation.prediction_result import PredictionComparison, corrected_mean
 from halfseen.evaluation.prediction_words import (
     Treatment,
+    say_average,
     say_best,
     say_missingness,
+    say_repeats,
     say_whether_to_impute,
 )
+from halfseen.evaluation.repetitions import compare_predictors
+from halfseen.training.averaging import weigh_numbers
 
 
 def make_table(n_rows=200, missing=0.2):
@@ -182,6 +188,83 @@ def test_too_few_rows_for_the_folds_are_refused():
         run_folds(table, read_target(frame, "y"), {"mean": DummyRegressor()}, n_splits=5)
 
 
+# ------------------------------------------------------------------------------- average, repetitions
+
+
+def test_the_average_of_a_fold_has_weights_by_the_other_folds():
+    table, frame = make_table()
+    target = read_target(frame, "y")
+    methods = {"constant": linear(table), "imputed": linear(table, imputer=GaussianImputer())}
+    done = run_folds(table, target, methods, n_splits=3, rates=(0.0, 0.5))
+    records = average_folds(done, list(methods), target)
+    assert [(r.method, r.fold, r.status) for r in records] == [("average", k, "ok") for k in range(3)]
+    for fold, record in zip(done.folds, records, strict=True):
+        others = [one for one in done.folds if one is not fold]
+        errors = [
+            np.concatenate([done.predictions[m, o.number][0] - target.values[o.test] for o in others])
+            for m in methods
+        ]
+        w = weigh_numbers(np.stack(errors))
+        for rate in range(2):
+            mixed = w @ [done.predictions[m, fold.number][rate] for m in methods]
+            rmse = math.sqrt(((mixed - target.values[fold.test]) ** 2).mean())
+            assert record.scores[rate]["rmse"] == pytest.approx(rmse, rel=1e-9)
+
+
+def test_repetitions_have_other_folds_and_the_seed_decides_all_scores():
+    table, frame = make_table()
+    target = read_target(frame, "y")
+    methods = {"mean": DummyRegressor(), "one": linear(table), "two": linear(table, indicators=False)}
+    runs = [
+        compare_predictors(table, target, methods, n_splits=3, max_repeats=n, averaged=["one", "two"])
+        for n in (1, 2, 2)
+    ]
+    assert [run.n_repeats for run in runs] == [1, 2, 2]
+    assert runs[0].methods == ("mean", "one", "two", "average")
+    values = [run.values("r2") for run in runs]
+    for name in ("one", "two", "average"):
+        np.testing.assert_array_equal(values[0][name], values[1][name][:3])
+        np.testing.assert_array_equal(values[1][name], values[2][name])
+    assert not np.isin(values[1]["one"][3:], values[1]["one"][:3]).any()
+    assert np.isnan(values[1]["mean"][3:]).all()  # clearly worse, so it is not run again
+    assert sum(runs[1].weights.values()) == pytest.approx(1)
+    assert runs[1].weights.keys() <= {"one", "two"}
+    assert say_repeats(runs[1]) == "Scores are means over 2 repetitions of 3-fold cross-validation."
+
+
+def test_a_clear_choice_is_not_repeated_and_a_repetition_needs_time():
+    table, frame = make_table()
+    target = read_target(frame, "y")
+    clear = compare_predictors(table, target, {"mean": DummyRegressor(), "linear": linear(table)})
+    assert clear.n_repeats == 1
+
+    class Slow(DummyRegressor):
+        def fit(self, X, y, sample_weight=None):
+            time.sleep(0.1)
+            return super().fit(X, y)
+
+    tied = {"one": Slow(), "two": Slow()}
+    hasty = compare_predictors(table, target, tied, n_splits=2, budget=0.75)
+    assert hasty.n_repeats == 1  # one takes 0.4 seconds
+    assert [record.status for record in hasty.records] == ["ok"] * 4
+
+
+def test_words_say_what_the_average_is_and_whether_it_is_worthwhile():
+    singles = {"a": [0.5, 0.52, 0.51, 0.53], "b": [0.6, 0.62, 0.61, 0.6]}
+    weights = {"a": 0.25, "b": 0.75}
+    cases = {
+        (0.4, 0.42, 0.41, 0.44): "It predicts clearly better than a, the best single method.",
+        (0.48, 0.53, 0.49, 0.54): "a alone is statistically tied with it: use that one",
+        (0.53, 0.51, 0.54, 0.52): "It is statistically tied with a alone, so there is no need for it.",
+        (0.9, 0.91, 0.92, 0.9): "It predicts clearly worse than a alone, so there is no need for it.",
+    }
+    for losses, words in cases.items():
+        comparison = replace(make_comparison({**singles, "average": list(losses)}), weights=weights)
+        assert say_average(comparison).startswith("The average consists of 75% b and 25% a. ")
+        assert words in say_average(comparison)
+    assert say_average(make_comparison(singles)) is None
+
+
 # ------------------------------------------------------------------------------------------- results
 
 
@@ -228,6 +311,10 @@ def test_the_expected_score_is_that_of_the_choice_in_other_folds():
     # Without fold 0 b is best, without fold 1 a and b have 1.0 each, without fold 2 a has 1.0 and b 1.7.
     assert make_comparison(losses).after_choice().mean == pytest.approx((0.9 + 1.0 + 1.0) / 3)
     assert make_comparison({"a": [0.1, 0.2]}).after_choice().n == 0
+    twice = {name: [*values, *values] for name, values in losses.items()}
+    repeated = replace(make_comparison(twice), n_splits=3, n_repeats=2)  # folds of the other do not count
+    assert repeated.after_choice().mean == pytest.approx((0.9 + 1.0 + 1.0) / 3)
+    assert repeated.after_choice().n == 6
 
 
 @pytest.mark.parametrize(

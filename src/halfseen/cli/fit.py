@@ -22,6 +22,7 @@ from halfseen.estimators.catalogue import find_method
 from halfseen.evaluation.averaging import AVERAGE
 from halfseen.evaluation.prediction_result import PredictionComparison
 from halfseen.evaluation.prediction_words import say_average, say_best, say_expected, say_repeats
+from halfseen.evaluation.repetitions import MAX_REPEATS
 from halfseen.report.shown_cells import take_rows
 
 MAX_ROWS = 5_000
@@ -148,6 +149,7 @@ def _choose(
     comparison = compare_on(
         training.inputs, training.target, names, reporter,
         settings=training.settings, budget=request.budget, max_rows=MAX_ROWS, seed=request.seed,
+        max_repeats=MAX_REPEATS,
     )  # fmt: skip
     if request.method != Predictor.auto:
         return request.method, comparison
