@@ -219,8 +219,8 @@ class AveragingRegressor(RegressorMixin, _Averaging):
     The weights minimise the squared error of rows that the predictors were not fitted to, by
     cross-validation. Predictors with a weight below 2% are left out; the others are then fitted to all rows.
     With fewer than 50 rows the weights are equal. An average is seldom worse than the best of its members and
-    often better, because their errors partly cancel. Values may be missing for the reasons that its members
-    allow for.
+    often better, because their errors partly cancel. Values may be missing at random or not, as its members
+    assume.
 
     Attributes
     ----------
@@ -285,7 +285,7 @@ class AveragingClassifier(WithClasses, ClassifierMixin, _Averaging):
     .. math:: p(y = k \mid x) = \sum_m w_m \, p_m(y = k \mid x), \qquad w_m \ge 0, \quad \sum_m w_m = 1
 
     The weights minimise the log-loss of rows that the predictors were not fitted to, as in
-    `AveragingRegressor`. Values may be missing for the reasons that its members allow for.
+    `AveragingRegressor`. Values may be missing at random or not, as its members assume.
 
     Attributes
     ----------
