@@ -20,8 +20,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 NUMERIC = ("continuous", "positive", "count")
 LEVELLED = ("binary", "categorical", "ordinal")
 DAY = 86_400e6  # microseconds
-MAX_SPAN = 999_999_999 * DAY  # of Python's durations
-MAX_MOMENT = 2.0**63  # microseconds since 1970 that numpy's moments count up to
+MAX_SPAN = 999_999_999 * DAY  # the longest duration of Python
+MAX_MOMENT = 2.0**63  # the largest number of microseconds since 1970 that numpy can represent
 UNMODELLED = ("constant", "all-missing", "identifier", "text", "unsupported")
 
 Cause = Literal["empty", "single", "identifier", "text", "unsupported", "asked"]

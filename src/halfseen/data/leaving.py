@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from halfseen.data.columns import LEVELLED, Cause, Column
 
-SEPARATE = 5  # up to this many columns of one cause are announced one by one
-NAMED = 3  # of more columns, this many are named
+SEPARATE = 5  # up to this number, columns with the same cause are announced separately
+NAMED = 3  # otherwise, this number of columns is named
 
 _HAVE: dict[Cause, str] = {
     "empty": "have no observed value",

@@ -8,9 +8,9 @@ from torch import Tensor
 
 LinkKind = Literal["identity", "log", "yeo-johnson", "above", "below", "between", "power"]
 LINKS: tuple[str, ...] = get_args(LinkKind)
-NEAREST = 1e-12  # to a bound, as a share of the scale
-LARGEST_RATIO = 1e100  # squares of what is beyond might overflow
-LARGEST_LOG = 709.0  # of a number that a float can hold
+NEAREST = 1e-12  # minimum distance from a bound, relative to the scale
+LARGEST_RATIO = 1e100  # squares of larger ratios might overflow
+LARGEST_LOG = 709.0  # logarithm of the largest number that a float can represent
 EXACT_POWER = 1e-8  # a Yeo-Johnson power nearer to 0 or 2 than this is the logarithm
 
 

@@ -16,20 +16,20 @@ from halfseen.data.margin_candidates import N_FOLDS, Choice, clearly_best, compa
 from halfseen.data.margin_fits import line, reliable, spline, spread_ties, thresholds, through
 from halfseen.data.margins import Margin, log_mass
 
-LARGEST = 1e100  # numbers beyond stay as they are
+LARGEST = 1e100  # larger numbers are not transformed
 FEWEST_VALUES = 50  # with fewer, a column is Gaussian unless it has bounds or limits
-MOST_VALUES = 2_000  # on a lattice, on which a choice is based
+MOST_VALUES = 2_000  # maximum number of lattice values on which a choice is based
 SAMPLES = 2 ** (
     np.arange(5 * 4, 10 * 4 + 1) / 4
 )  # sizes of samples of real numbers, on which a choice is based
-MOST_LEVELS = 40  # whole numbers that are thresholds; with more they are nearly continuous
-ATOM_SHARE, ATOM_COUNT = 0.05, 10  # of the values, that one value needs to be an atom
-NOT_NORMAL = 4.0  # standard errors of skewness or kurtosis
-TOUCH = 0.03  # of a scale: how far a bound that values touch is moved outwards
-ROOM = 0.25  # of the range of values, by which answers may go beyond it
-FEWEST_KNOWN = 10  # values that are not censored, to choose a link from
-LINEAR = 0.995  # correlation of values with scores from which they are on a line
-N_ANSWERS = 50  # quantiles that map answers into bounds
+MOST_LEVELS = 40  # maximum number of integers modelled by thresholds; more are nearly continuous
+ATOM_SHARE, ATOM_COUNT = 0.05, 10  # minimum share and number of equal values that make an atom
+NOT_NORMAL = 4.0  # standard errors of skewness or kurtosis beyond which a column is not normal
+TOUCH = 0.03  # shift of a bound that values touch, relative to the scale
+ROOM = 0.25  # how far imputed values may exceed the range of values, relative to the range
+FEWEST_KNOWN = 10  # minimum number of uncensored values to choose a link
+LINEAR = 0.995  # correlation of values and scores from which their relation counts as linear
+N_ANSWERS = 50  # number of quantiles that map imputed values into the bounds
 
 
 def choose_margin(column: Column, values: Floats) -> Margin | None:

@@ -15,12 +15,12 @@ from halfseen.data.margins import NARROWEST, NO_SCORE_BELOW, STEEP, Margin, trun
 
 NO_ATOMS = np.empty(0)
 
-LEAST_EXPONENT = {"yeo-johnson": 0.0, "power": 0.05}  # of links with one; near 0 they are a logarithm
-N_EXPONENTS, MOST_LOOKED_AT = 13, 250  # that are tried, on this many quantiles
-LEAST_SLOPE = 0.3  # of a tail, as a share of the spread: new values beyond all others do not count too much
-SPACING, USUAL_ROWS = 0.3, 700  # of the scores of knots, at this many values
-TAIL_SPAN = 0.6  # scores before the last knot, whose values determine the tail
-LIMIT_SPAN = 1.5  # scores next to a detection limit, whose values determine the distribution beyond it
+LEAST_EXPONENT = {"yeo-johnson": 0.0, "power": 0.05}  # smallest exponents; near 0 the link is a logarithm
+N_EXPONENTS, MOST_LOOKED_AT = 13, 250  # number of exponents that are tried, and of quantiles used for this
+LEAST_SLOPE = 0.3  # minimum slope of a tail, relative to the scale: limits the influence of outliers
+SPACING, USUAL_ROWS = 0.3, 700  # distance between the scores of knots, for this number of values
+TAIL_SPAN = 0.6  # range of scores before the last knot that determines the slope of the tail
+LIMIT_SPAN = 1.5  # range of scores next to a detection limit that determines the tail beyond it
 
 
 def refit_margin(column: Column, margin: Margin, values: Floats, weights: Floats) -> Margin:

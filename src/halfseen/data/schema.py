@@ -23,8 +23,8 @@ OVERRIDES = (
     "kind", "minimum", "maximum", "firm", "integer", "levels", "fill", "skip",
     "censored_below", "censored_above", "derived", "predictor",
 )  # fmt: skip
-EVERY, FOR_EVERY = "*", ("fill", "skip")  # settings of the entry that holds for every column
-MOSTLY_NUMBERS = 0.9  # of the cells of a column of text, the share that is worth a word
+EVERY, FOR_EVERY = "*", ("fill", "skip")  # the entry for all columns, and its settings
+MOSTLY_NUMBERS = 0.9  # share of number-like cells of a text column from which the user is warned
 _NUMBER_TEXT = re.compile(
     r"[-+(]?[$€£¥]? ?[-+]?(?:[1-9]\d{0,2}(?:[,.' \u00a0]\d{3})+|0|[1-9]\d*)(?:[.,]\d+)? ?[%$€£¥]?\)?"
 )

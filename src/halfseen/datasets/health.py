@@ -16,12 +16,12 @@ PREVALENCES = (0.20, 0.10, 0.15, 0.02, 0.08)
 """The shares of people with each of the five diseases."""
 
 _N_LATENT = 5
-_MEMORY = 0.8  # correlation of a latent from one year to the next
-_NOISE = 0.5  # variance of an examination that health does not explain
-_REACH = 4.0  # standard deviations of an examination that become the ends 0 and 1
-_ATTENDANCE = -1.0  # mean log odds of attending when attendance depends on health
+_MEMORY = 0.8  # correlation of a latent variable between successive years
+_NOISE = 0.5  # variance of an examination that is not explained by health
+_REACH = 4.0  # standard deviations of an examination that correspond to the ends 0 and 1
+_ATTENDANCE = -1.0  # mean log odds of attendance if it depends on health
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
-_GRID = np.linspace(-8.0, 8.0, 161)  # of the log odds, in standard deviations
+_GRID = np.linspace(-8.0, 8.0, 161)  # grid of log odds, in standard deviations
 _ROWS_AT_ONCE = 256
 
 

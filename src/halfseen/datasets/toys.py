@@ -22,7 +22,7 @@ from halfseen.datasets.problem import (
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import plan_buckets
 
-N_CELLS = 2000  # in which the distribution of a missing coordinate of the ring is cut
+N_CELLS = 2000  # number of cells by which the distribution of a missing coordinate is discretised
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,11 @@ KINDS_OF_FAMILY: dict[str, tuple[str, ...]] = {
 FAMILIES_OF_VALUES = ("log-normal", "poisson", "negative-binomial", "zero-inflated-poisson")
 """The families that describe the values of a column themselves, so that its margin must be the identity."""
 
-MIN_TYPICAL = 1e-3  # of a count
-MIN_LOG_STD = 1e-3  # of a log-normal column whose values hardly differ
-ZEROS = (0.01, 0.99)  # of a typical probability that a count is zero beside the zeros of its Poisson part
-SHAPES = (0.1, 100.0)  # of a typical gamma distribution of rates: very uneven, almost Poisson
-UNSEEN = 0.5  # counts that every group of levels has beforehand, so that its log frequency is finite
+MIN_TYPICAL = 1e-3  # minimum typical count
+MIN_LOG_STD = 1e-3  # minimum standard deviation of logarithms, for nearly constant columns
+ZEROS = (0.01, 0.99)  # range of the typical probability of a zero that is not from the Poisson part
+SHAPES = (0.1, 100.0)  # range of the typical shape of the gamma distribution of rates
+UNSEEN = 0.5  # pseudo-count of every group of levels, so that its log frequency is finite
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.patterns import Bucket, plan_buckets
 
-PARALLEL_CELLS = 300_000  # in smaller tables a bucket is done before another thread has taken it
-MANY_MATRICES, SMALL_MATRIX = 64, 12  # from so many, and up to this size, matrices are inverted together
+PARALLEL_CELLS = 300_000  # smaller tables are processed faster by a single thread
+MANY_MATRICES, SMALL_MATRIX = 64, 12  # minimum number and maximum size of matrices that are inverted together
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from halfseen.distributions.student_t import student_t_cdf
 STD_FLOOR = 1e-3
 """No scale is smaller, in units of a standardised feature: ties cannot make a likelihood unbounded."""
 
-MIN_DF = 3.0  # degrees of freedom of a Student-t: the variance exists
-NEUTRAL_DF = 8.0  # at the start of training
+MIN_DF = 3.0  # minimum degrees of freedom of a Student t, so that the variance exists
+NEUTRAL_DF = 8.0  # degrees of freedom at the start of training
 MAX_EXPONENT = 80.0  # exp stays finite in single precision
-LOWEST_LOG = 20.0  # standard deviations of the log: what lies below, also zero, is read as this low
+LOWEST_LOG = 20.0  # minimum logarithm, in standard deviations below the mean; also used for zero
 
 
 class GaussianLeaf(NumericLeaf):

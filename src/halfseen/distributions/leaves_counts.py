@@ -8,9 +8,9 @@ from torch.nn import functional
 from halfseen.data.links import inverse_softplus
 from halfseen.distributions.leaf import NumericLeaf, by_scipy, open_uniforms
 
-RATE_FLOOR = 1e-6  # of the typical rate: the log of a rate is finite
-MAX_CORRECTIONS = 50  # of a quantile; a dozen suffice unless the rate exceeds the precision of a float
-TIE = 1e-3  # of a count: what rounding may have taken from a whole number
+RATE_FLOOR = 1e-6  # minimum rate relative to the typical rate, so that its logarithm is finite
+MAX_CORRECTIONS = 50  # maximum steps of a quantile; about 12 suffice unless rates are huge
+TIE = 1e-3  # tolerance of a count for rounding errors
 
 
 class CountLeaf(NumericLeaf):

@@ -21,8 +21,8 @@ LOWEST, HIGHEST = (
     -30.0,
     9.0,
 )  # the logit of a bump's height: below one, so that its complement has a logarithm
-FLATTEST, NARROWEST = 1e-3, 1e3  # the precision of a bump, for features of unit variance
-HIDDEN_BEND = 1.0  # the odds up to which hidden cells count in a curvature: without them steps have no end
+FLATTEST, NARROWEST = 1e-3, 1e3  # range of the precision of a bump, for features of unit variance
+HIDDEN_BEND = 1.0  # maximum odds with which missing cells enter the curvature; bounds the steps
 STEEPEST = 30.0  # the prior standard deviation of a probit slope, for features of unit variance
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-DAMPING = 1e-8  # of the mean curvature: a direction without curvature is not an error
+DAMPING = 1e-8  # relative to the mean curvature; allows directions without curvature
 HALVINGS = 20
-ENOUGH = 0.2  # of the gain that the slope promises; a Newton step to the summit of a parabola has a half
+ENOUGH = 0.2  # minimum gain relative to that predicted by the slope; a full Newton step has 0.5
 
 
 def newton_step(gradient: Tensor, curvature: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-MANY_PATTERNS = 2000  # from here on padding costs more than another bucket
-BUCKET_BYTES = 6 * 2**20  # working memory of one bucket: what stays in cache
+MANY_PATTERNS = 2000  # from this number on, padding costs more than another bucket
+BUCKET_BYTES = 6 * 2**20  # working memory of a bucket, small enough for the cache
 BUCKET_WORK = 200_000  # bytes of padding that cost as much time as another bucket
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from halfseen.distributions.observation_model import ObservationModel
 
-TOLERANCE = 1e-3  # of the last step in standard deviations; its square is about the error that is left
+TOLERANCE = 1e-3  # of the last step, in standard deviations; the remaining error is about its square
 MAX_STEPS = 100
-THREE_POINTS = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))  # with the moments of a Gaussian
+THREE_POINTS = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))  # Gaussian moments
 
 
 def weighted_quantiles(atoms: Tensor, weights: Tensor, probabilities: Sequence[float]) -> Tensor:

@@ -13,9 +13,9 @@ from halfseen.distributions.gaussian import PARALLEL_CELLS, Gaussian, padded, wi
 from halfseen.distributions.mask_factors import MaskFactor, Sites
 from halfseen.distributions.patterns import Bucket, plan_buckets
 
-EP_SWEEPS = 16  # at most
-SETTLED = 1e-8  # of a standard deviation (variance): a mean (variance) that moves by less has settled
-NEW_SHARE = 0.9  # of a site in its next value: sites of a row change together, and may overshoot
+EP_SWEEPS = 16  # maximum number of sweeps of expectation propagation
+SETTLED = 1e-8  # tolerance for changes of means and variances, in standard deviations
+NEW_SHARE = 0.9  # share of the new value in an updated site; damping avoids overshooting
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from halfseen.evaluation.comparison import Comparison
 from halfseen.evaluation.provenance import Shelf, code_digest, describe_parameters, digest, provenance
 from halfseen.evaluation.trial import Record, Trial, run_trial
 
-PROCESS_BYTES = 450 * 2**20  # a worker process with its libraries
-COPIES = 6  # arrays of the size of the table that a run keeps, draws apart
+PROCESS_BYTES = 450 * 2**20  # memory of a worker process with its libraries
+COPIES = 6  # number of arrays of the size of the table in a run, without draws
 
 
 def compare(

@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]
 
 PARTS = ("in", "out")
-ENERGY_DRAWS = 3  # completed tables whose distance to the truth is averaged
+ENERGY_DRAWS = 3  # number of completed tables over which the distance to the truth is averaged
 ENERGY_ROWS = 1_000
 MAX_WARNINGS = 3
 MAX_MESSAGE = 300

@@ -7,7 +7,7 @@ from halfseen.data.sparse import SparseRows
 from halfseen.nn.sparse import sampled_product, sparse_linear
 from halfseen.nn.sparsity import count_factor
 
-PRIOR = 5.0  # a column counts as if it had this many ratings of the usual levels besides its own
+PRIOR = 5.0  # number of pseudo-ratings of a column, with the usual frequencies of levels
 
 
 class OrdinalAutoregression(nn.Module):

@@ -8,10 +8,10 @@ from torch import Tensor
 from halfseen.data.sparse import SparseRows
 from halfseen.nn.sparse import sampled_product
 
-START = 0.3  # the spread of factors before the first draw
-PRIOR_COUNT = 2.0  # rows that the prior of the mean of factors counts as
-NOISE_COUNT = 5.0  # ratings that the prior of the noise counts as, with half the variance of ratings
-CELLS = 2**21  # numbers that the factors of a chunk of rows take
+START = 0.3  # standard deviation of the initial factors
+PRIOR_COUNT = 2.0  # number of pseudo-rows in the prior of the mean of factors
+NOISE_COUNT = 5.0  # number of pseudo-ratings in the prior of the noise, with half their variance
+CELLS = 2**21  # maximum size of the array of factors of a chunk of rows
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ MIN_SCALE = 0.05
 LEVEL_SMOOTHING = 1e-3
 """The share of each block's probability that is spread evenly over its levels: no level is impossible."""
 
-_BISECTIONS = 50  # the bracket shrinks by 2 ** 50, below what rounding leaves
-_NUMBERS_AT_ONCE = 2**17  # in one piece of the quantile search: it fits in a processor's cache
+_BISECTIONS = 50  # the bracket shrinks by 2 ** 50, below rounding errors
+_NUMBERS_AT_ONCE = 2**17  # size of a chunk of the quantile search, small enough for the cache
 _CENTRE_CANDIDATES = 2000
-_CENTRE_REACH = 3.0  # standard deviations: an outlier is not a good centre
-_CENTRE_JITTER = 0.05  # equal centres would receive equal gradients for ever
+_CENTRE_REACH = 3.0  # in standard deviations; outliers are not used as centres
+_CENTRE_JITTER = 0.05  # equal centres would always receive equal gradients
 
 
 class DiagonalMixture(nn.Module):

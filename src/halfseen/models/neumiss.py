@@ -21,8 +21,8 @@ from halfseen.nn.ensemble import EnsembleMLP
 from halfseen.nn.normal_scores import NormalScores
 
 LARGEST_INPUT = 6.0  # inputs of networks are clipped at this many standard deviations from the mean
-COPIES = 24  # numbers for each feature of a row that are there while it is conditioned on
-LAYER_COPIES = 8  # numbers for each unit of a layer that are there while networks answer
+COPIES = 24  # numbers in memory per feature while a row is conditioned on
+LAYER_COPIES = 8  # numbers in memory per unit of a layer while networks predict
 NETWORK = "network."
 
 

@@ -10,7 +10,7 @@ from halfseen.data.sparse import SparseRows
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
-PRIOR = 5.0  # a row or column counts as if it had this many ratings at the mean besides its own
+PRIOR = 5.0  # number of pseudo-ratings at the mean that a row or column has
 PASSES = 10
 
 

@@ -27,11 +27,11 @@ from halfseen.distributions.gaussian import Gaussian
 from halfseen.models.conditional import JointGaussian, joint_from_state, joint_state
 from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, log_level
 
-NOISE_STREAM = 1 << 20  # of features that stand for intervals, apart from the rest
-CATEGORY_STREAM = 1  # noise for categories is apart from noise for numbers, a stream each
+NOISE_STREAM = 1 << 20  # separate stream of noise for features that represent intervals
+CATEGORY_STREAM = 1  # separate streams of noise for categories and for numbers
 LOW_RELIABILITY, DAMPING = 0.5, 0.8
-LEAST_OF_NOISE = 0.2  # of the noise stays in the variance of a score, since intervals are not quite Gaussian
-SMALLEST_EIGENVALUE = 1e-3  # of the covariance of scores, once the noise of intervals is taken off
+LEAST_OF_NOISE = 0.2  # minimum variance of a score relative to its noise, since intervals are not Gaussian
+SMALLEST_EIGENVALUE = 1e-3  # of the covariance of scores, after the noise of intervals is subtracted
 
 
 @dataclass(frozen=True)

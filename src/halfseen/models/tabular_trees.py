@@ -35,9 +35,9 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Round = Mapping[int, Head]
 
-LEVEL_STREAM = 1 << 16  # noise that chooses levels, a stream for each column
-GRID = 2.0**-24  # to multiples of which the inputs of trees are rounded
-MAX_LEVELS = 40  # of an ordered column; with more, trees do not predict it
+LEVEL_STREAM = 1 << 16  # stream of noise that chooses levels, one for each column
+GRID = 2.0**-24  # the inputs of trees are rounded to multiples of this
+MAX_LEVELS = 40  # ordered columns with more levels are not predicted by trees
 
 
 @dataclass

@@ -23,9 +23,9 @@ from halfseen.nn.residual import check_dropout, drop, empty_linear, reset_layers
 Normalisation = Literal["batch", "group"]
 Size = tuple[int, int]
 
-MIN_SIDE = 8  # four stages shrink it to one pixel
+MIN_SIDE = 8  # four stages reduce it to one pixel
 _MAX_GROUPS = 8
-_MAPS_PER_GROUP = 4  # at least, if there are as many: a single map of one pixel would be standardised to zero
+_MAPS_PER_GROUP = 4  # minimum, if possible: a group of one map of one pixel would become zero
 
 
 class ConvEncoder(nn.Module):

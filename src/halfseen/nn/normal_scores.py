@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 N_KNOTS = 200
-SMALLEST_SHARE = 1e-3  # the least share of rows on either side of a value
+SMALLEST_SHARE = 1e-3  # minimum share of rows on either side of a value
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ from halfseen.samplers.weighted_draws import SHARE_OF_BUDGET, Effort, WeightedDr
 
 Form = Literal["auto", "decoder_mean", "sample", "integrated"]
 
-INDEX_STREAM, CELL_STREAM = 1, 16  # noise of different purposes is kept apart
-MAX_ROWS = 256  # at once: rows that are few are done as if they were so many
-MAX_ATTEMPTS = 64  # to draw a cell that is missing
+INDEX_STREAM, CELL_STREAM = 1, 16  # separate streams of noise for different purposes
+MAX_ROWS = 256  # size of a chunk; smaller numbers of rows are padded to it
+MAX_ATTEMPTS = 64  # maximum number of attempts to draw a missing cell
 
 
 @dataclass(frozen=True)

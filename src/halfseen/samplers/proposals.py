@@ -26,14 +26,14 @@ LogJoint = Callable[[Tensor], Tensor]
 LogJointOfRows = Callable[[Tensor], LogJoint]
 """From the positions (N) of some rows to their log density."""
 
-POOR = 0.25  # of draws that count: such a row gets a proposal of its own
-KEPT = 0.1  # of draws that stay the encoder's
-DF = 12.0  # of the Student t: heavier tails waste draws if there are many latents
-N_STEPS = 4  # of Newton's method
-STEP_SIZES = (1.0, 0.5, 0.2, 0.05, 0.0)  # of which the best is taken
-MOST_LATENTS = 32  # a Hessian costs a pass back for each
-SHARES = (1.0, 0.5, 0.25, 0.0)  # of the encoder's mean, from the best of which Newton's method starts
-ASTRAY = 3.0  # nats by which another share is better, or a proposal explains more: there is another mode
+POOR = 0.25  # relative effective sample size below which a row gets its own proposal
+KEPT = 0.1  # share of draws from the encoder's posterior
+DF = 12.0  # of the Student t; with many latents, heavier tails would waste draws
+N_STEPS = 4  # number of steps of Newton's method
+STEP_SIZES = (1.0, 0.5, 0.2, 0.05, 0.0)  # the best of these step sizes is used
+MOST_LATENTS = 32  # a Hessian needs one backward pass for each latent variable
+SHARES = (1.0, 0.5, 0.25, 0.0)  # multiples of the encoder's mean; Newton's method starts from the best
+ASTRAY = 3.0  # difference in nats that indicates another mode
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from halfseen.samplers.proposals import POOR, LatentPoints, LogJoint, Proposals,
 
 Effort = Literal["adaptive", "fixed"]
 
-STEP_BYTES = 8 * 2**20  # of what arises while draws are decoded: small enough to stay near the processor
-SHARE_OF_BUDGET = 16  # the draws of all rows at work may take this part of the memory budget
-PILOT_DRAWS = 64  # at most, to decide whether the encoder's posterior is a good proposal
-ENOUGH = 0.2  # of `n_draws`: the effective sample size at which means and quantiles need no more draws
-STAGE = 32  # draws between which rows may stop
+STEP_BYTES = 8 * 2**20  # working memory while draws are decoded, small enough for the cache
+SHARE_OF_BUDGET = 16  # the draws of all rows in process may use this part of the memory budget
+PILOT_DRAWS = 64  # maximum number of draws to assess the encoder's posterior as a proposal
+ENOUGH = 0.2  # effective sample size, relative to `n_draws`, that suffices for means and quantiles
+STAGE = 32  # number of draws after which rows may stop
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from halfseen.training.logistic import BLEND_ROWS, SHYEST, fit_scaling, minimise
 
-QUANTILES = (0.02, 0.1, 0.25, 0.5, 0.75, 0.98)  # of the counts, where the knots are
+QUANTILES = (0.02, 0.1, 0.25, 0.5, 0.75, 0.98)  # quantiles of the counts at which the knots are placed
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,17 @@ from halfseen.training.ascent import AscentSettings, ascend, squared_step
 from halfseen.training.em_factors import allowed_ranks, choose_rank, fit_low_rank
 from halfseen.training.time_limit import is_over, seconds_left, time_limit
 
-PAIRWISE_ROWS = 32_768  # whose moments are computed together
-COPIES = 20  # arrays of the size of the rows that a step keeps alive at its peak, with those of buckets
-WARM_UP_ROWS = 4000  # a start from this many rows is within a few iterations of the fit to all
+PAIRWISE_ROWS = 32_768  # number of rows whose moments are computed together
+COPIES = 20  # number of arrays of the size of the rows, including buckets, at the peak of a step
+WARM_UP_ROWS = 4000  # a start from this number of rows is within a few iterations of the full fit
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DEFAULT_RIDGE = 1.0
 AMPLE_ROWS = 20  # rows per feature from which the ridge no longer matters
 N_FOLDS = 3
-ENOUGH_CELLS = 20_000  # observed and held out: then one fold suffices to choose a ridge
-WIDE = 150  # features from which a covariance of low rank is considered
-MOST_FREE = 500  # features up to which each covariance may be learned, however few the rows
-EIGENVALUE_FLOOR = 0.005  # of the mean eigenvalue; pairwise covariances need not be positive definite
+ENOUGH_CELLS = 20_000  # number of held-out observed cells from which one fold suffices to choose a ridge
+WIDE = 150  # number of features from which a covariance of low rank is considered
+MOST_FREE = 500  # number of features up to which an unrestricted covariance is allowed for few rows
+EIGENVALUE_FLOOR = 0.005  # relative to the mean; pairwise covariances need not be positive definite
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from halfseen.training.time_limit import is_over
 
 RANKS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-FIRST_RIDGE, TOP_RIDGE = 30.0, 100.0  # where the search begins for growing ranks, and for the largest
-HIDDEN_SHARE = 0.1  # of the observed cells, which choose rank and ridge
-FEWEST_ROWS = 6  # with fewer, features count as independent
-PATIENCE = 2  # ranks in a row that do not improve on the best
-PRODUCT_BYTES = 32 * 2**20  # of the products of loadings, which bounds the rank of very wide tables
-HOPELESS = 0.05  # a log density per hidden cell that no other ridge makes up for
-HASTY_RANK = 8  # without the time to compare ranks
-LEAST_NOISE = 1e-6  # variance of a standardised feature given the factors
-SMALLEST_START = 0.05  # variance, relative to the noise, with which another factor enters
+FIRST_RIDGE, TOP_RIDGE = 30.0, 100.0  # initial ridges, for growing ranks and for the largest rank
+HIDDEN_SHARE = 0.1  # share of the observed cells that are hidden to choose rank and ridge
+FEWEST_ROWS = 6  # with fewer rows, features are treated as independent
+PATIENCE = 2  # number of successive ranks without an improvement after which the search stops
+PRODUCT_BYTES = 32 * 2**20  # memory of the products of loadings, which limits the rank of wide tables
+HOPELESS = 0.05  # deficit in log density per hidden cell after which no other ridge is tried
+HASTY_RANK = 8  # the rank if there is no time to compare ranks
+LEAST_NOISE = 1e-6  # minimum variance of a standardised feature given the factors
+SMALLEST_START = 0.05  # initial variance of an additional factor, relative to the noise
 
 
 def fit_low_rank(

@@ -32,13 +32,13 @@ from halfseen.training.em import (
 )
 from halfseen.vocabulary import Missingness, check_missingness
 
-SETTLING = 5  # steps before the likelihood of sites that are far from their factors counts
-ROUGH_STEPS = 12  # to compare starts, and to find where a bump starts
-STEEPNESSES = (1.0, 4.0)  # of probits that are tried beside a flat one, for features of unit variance
-SKEWED = 3.0  # standard errors of a Gaussian's skewness, beyond which a probit may have cut a side off
-COPIES = 24  # numbers for each cell that are there at a time, while a step handles its row or its feature
-MOST_CELLS = 1_000_000  # to which a mask is fitted: each takes about 220 bytes, and more add little
-MIN_CELLS = 10  # observed and missing: with fewer, the mask of a feature is not estimated
+SETTLING = 5  # number of first steps in which the likelihood of the sites is not yet reliable
+ROUGH_STEPS = 12  # number of steps to compare initial values, and to initialise a bump
+STEEPNESSES = (1.0, 4.0)  # slopes of further initial probits, for features of unit variance
+SKEWED = 3.0  # standard errors of skewness from which one side may be missing by a probit
+COPIES = 24  # numbers per cell in memory while a step processes its row or feature
+MOST_CELLS = 1_000_000  # maximum number of cells for a mask: each needs about 220 bytes, more add little
+MIN_CELLS = 10  # minimum number of observed and of missing cells to estimate a feature's mask
 
 OFFERED = (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN)
 """The assumptions about missingness that a Gaussian can be fitted under."""

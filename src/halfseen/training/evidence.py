@@ -10,10 +10,10 @@ from halfseen.models.circuits.evidence import EvidenceWeight, observed_fraction
 from halfseen.objectives.circuits import UNKNOWN, HybridLikelihood, LabelledRows
 from halfseen.training.logistic import fit_blend
 
-MASKED_COPIES = 4  # of every held-out row, beside the row as it is
-MOST_HIDDEN = 0.95  # of the columns of a copy; each copy has a rate of its own
-MOST_ROWS = 5000  # rows and copies together
-FEWEST_ROWS = 30  # held out and with a known class, below which the circuit's probabilities stay
+MASKED_COPIES = 4  # number of masked copies of every held-out row, besides the row itself
+MOST_HIDDEN = 0.95  # maximum share of masked columns of a copy; each copy has its own rate
+MOST_ROWS = 5000  # maximum number of rows and copies together
+FEWEST_ROWS = 30  # with fewer labelled held-out rows, probabilities are not calibrated
 
 
 @torch.no_grad()

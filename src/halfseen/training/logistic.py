@@ -13,9 +13,9 @@ from torch.nn import functional
 from halfseen.models.logistic_link import LogisticLink
 
 MAX_ITERATIONS = 200
-GRADIENT_TOLERANCE = 1e-6  # of the mean loss of a row
-SHYEST = 0.05  # the least share of the first logits in a blend
-BLEND_ROWS = 4.0  # how strongly a blend of few rows is drawn to one of each
+GRADIENT_TOLERANCE = 1e-6  # tolerance for the gradient of the mean loss per row
+SHYEST = 0.05  # minimum factor of the first logits in a blend
+BLEND_ROWS = 4.0  # strength of the penalty that pulls the factors of a blend to one
 
 
 def fit_logistic(

@@ -17,16 +17,16 @@ from halfseen.data.scaling import Standardizer
 from halfseen.data.schema import Column
 from halfseen.training.em import DEFAULT_RIDGE, pairwise_gaussian
 
-MOST_WORSE = 1.25  # times the held-out error of values, from which scores are doubtful
-MOST_LOST = 0.02  # of the variance of values, that scores may leave unexplained though values explain it
-SHRINKAGE = 0.05  # towards no correlation: what explains all but a twentieth is as good as everything
-N_FOLDS, MOST_ROWS = 5, 5_000  # by which errors are compared
-MANY_FEATURES, FEWER_ROWS = 1_000, 1_000  # from so many features on, the time and memory of so many rows
-LEAST_VARIANCE = 0.01  # of a score given others
-CURVES_AT_ONCE = 64  # that are smoothed
-GRID = torch.linspace(-6.0, 6.0, 121, dtype=torch.float64)  # scores at which values are known
+MOST_WORSE = 1.25  # ratio of held-out errors of scores and values from which scores are doubtful
+MOST_LOST = 0.02  # maximum share of variance that values explain and scores do not
+SHRINKAGE = 0.05  # towards no correlation, so that no feature is explained completely
+N_FOLDS, MOST_ROWS = 5, 5_000  # number of folds and maximum number of rows with which errors are compared
+MANY_FEATURES, FEWER_ROWS = 1_000, 1_000  # from this number of features on, this number of rows is used
+LEAST_VARIANCE = 0.01  # minimum conditional variance of a score given others
+CURVES_AT_ONCE = 64  # number of curves that are smoothed at once
+GRID = torch.linspace(-6.0, 6.0, 121, dtype=torch.float64)  # scores at which values are tabulated
 SPACING = float(GRID[1] - GRID[0])
-DEGREES = torch.arange(1, 13)  # of the polynomials that describe how values depend on scores
+DEGREES = torch.arange(1, 13)  # degrees of the polynomials that express values as functions of scores
 SHARES = WEIGHTS / WEIGHTS.sum()
 POLYNOMIALS = SHARES * torch.from_numpy(
     np.stack(

@@ -37,13 +37,13 @@ from halfseen.training.progress import History, Progress
 from halfseen.vocabulary import Missingness
 
 AUTO = "auto"
-TRIAL_ROWS = 4000  # enough to see which model of missingness predicts best
-SMALLEST_TRIAL = 200  # with fewer rows a model of missingness is not worth its parameters
-LAST_STEPS = 4  # from the fit without the held-out rows to that with them
-IQR = 1.349  # of a standard normal
+TRIAL_ROWS = 4000  # number of rows that suffices to compare models of missingness
+SMALLEST_TRIAL = 200  # with fewer rows, no model of missingness other than MAR is tried
+LAST_STEPS = 4  # number of EM steps when held-out rows are added to the fit
+IQR = 1.349  # interquartile range of a standard normal
 REACH = 6.0  # robust standard deviations from the median beyond which values may be clipped
-LOGISTIC_ROUNDS = 3  # of scores, and then their variances
-N_QUANTILES = 1000  # kept of the held-out errors
+LOGISTIC_ROUNDS = 3  # number of alternations between scores and their variances
+N_QUANTILES = 1000  # number of quantiles of the held-out errors that are stored
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-MAX_LEVELS = 8  # of a column once it is discretised; further levels share the last
-MIN_PAIRS = 20  # rows with both columns observed, below which a pair counts as independent
+MAX_LEVELS = 8  # maximum number of levels after discretisation; further levels share the last
+MIN_PAIRS = 20  # with fewer rows in which both are observed, a pair is treated as independent
 
 
 def normalised_information(codes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

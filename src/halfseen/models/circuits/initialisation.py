@@ -20,14 +20,14 @@ from halfseen.distributions.leaves_pixels import MIN_LOG_SCALE, DiscretisedLogis
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.layers import Messages, SumLayer
 
-EVEN_SHARE = 0.2  # of the weights of a sum, spread evenly: no channel is shut at the start
-CHANGE = 0.02  # of the weights of a region that passes through alone: it begins as it is
-OWN_LEVEL = 3.0  # log odds by which a component prefers one level, beyond its frequency
-MIN_SPREAD = 0.05  # of a component, in standard deviations of the column
-MOST_IMAGES, MOST_PATCHES, LLOYD_STEPS = 1000, 20_000, 15  # of k-means
-MOST_CERTAIN = 0.98  # of a binary pixel in a cluster, on the scale from -1 to 1
-LEAST_SPREAD = 0.02  # of a shade in a cluster, where shades go from -1 to 1
-NOISE = 0.01  # of parameters of other families: equal components would receive equal gradients
+EVEN_SHARE = 0.2  # share of each sum's weights that is spread evenly over all channels
+CHANGE = 0.02  # share of spread weights of an unpaired region, which is initially unchanged
+OWN_LEVEL = 3.0  # additional log odds of the level that a component represents
+MIN_SPREAD = 0.05  # minimum scale of a component, in standard deviations of the column
+MOST_IMAGES, MOST_PATCHES, LLOYD_STEPS = 1000, 20_000, 15  # limits of k-means
+MOST_CERTAIN = 0.98  # largest mean of a binary pixel in a cluster, on the scale from -1 to 1
+LEAST_SPREAD = 0.02  # minimum scale of a grey level in a cluster, on the scale from -1 to 1
+NOISE = 0.01  # noise of other parameters, because equal components have equal gradients
 
 
 @torch.no_grad()

@@ -18,15 +18,15 @@ from halfseen.models.latent.model import LatentModel
 from halfseen.nn.residual import LinearWithNetwork, ResidualMLP
 from halfseen.nn.self_masking import FlexibleSelfMask, SelfMaskModel, SharedSlopeMask
 
-MIN_UNIQUENESS = 0.01  # of the variance of a feature: factors that explain all make a singular likelihood
-MIN_GAIN = 0.1  # of a factor: a latent that nothing depends on would never be used
+MIN_UNIQUENESS = 0.01  # relative to the variance of a feature; avoids a singular likelihood
+MIN_GAIN = 0.1  # minimum loading of a factor, so that every latent variable is used
 N_STEPS = 100
-DAMPING = 4e-3  # bounds how much parameters change to change a mean, for levels that are rare
+DAMPING = 4e-3  # limits how much parameters change to change a mean, for rare levels
 MASK_RIDGE = 1.0
 LOGISTIC = 1.702  # the slope at which a logistic curve is closest to the normal one
-STEEP = 20.0  # log odds per standard deviation: a step, to all but the values next to it
-SPREAD = 0.5  # of the means of mixture components, in posterior standard deviations
-FIRST_SCALE = 0.1  # of posteriors of images, where that of the prior is 1
+STEEP = 20.0  # log odds per standard deviation, so steep that the curve is nearly a step
+SPREAD = 0.5  # spread of the means of mixture components, in posterior standard deviations
+FIRST_SCALE = 0.1  # initial scale of posteriors of images; that of the prior is 1
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from halfseen.nn.mask_models import MaskModel
 from halfseen.nn.self_masking import SelfMaskModel
 
 N_NODES = 25
-REACH = 3.0  # of the nodes before they are stretched: sinh(3), ten standard deviations
+REACH = 3.0  # range of the nodes before stretching: sinh(3), ten standard deviations
 
 SMOOTH = (GaussianLeaf, SharedGaussianLeaf, StudentTLeaf)
 

@@ -11,7 +11,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
 
-LARGEST_FEATURE = 1e100  # standard deviations from the mean: squares of what is beyond might overflow
+LARGEST_FEATURE = 1e100  # in standard deviations; squares of larger values might overflow
 
 
 @dataclass(frozen=True)
