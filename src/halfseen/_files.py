@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and what JSON can hold."""
+"""Atomic writing of files, and conversion to values that JSON can represent."""
 
 import math
 import os
@@ -31,7 +31,7 @@ def plain_json(value: Any) -> Any:
 
 @contextmanager
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Opens a file beside `path` that gets its name when the block succeeds, and is removed otherwise."""
+    """Opens a temporary file next to `path`, which is renamed if the block succeeds and removed otherwise."""
     target = Path(os.path.realpath(path))
     is_special = target.exists() and not target.is_file()  # a pipe or a device has no name to swap
     try:

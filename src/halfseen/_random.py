@@ -1,8 +1,8 @@
-r"""The only code that makes random numbers: seeds, torch generators, and noise that belongs to rows.
+r"""The only code that generates random numbers: seeds, torch generators, and noise determined by rows.
 
-Draws are *row-stable*: the noise of a row is a function of the seed, the row's content and how many equal
-rows came before it, never of the batch it came in. Each row gets a 64-bit key by hashing its cells, and
-the noise is a counter-based generator (the finaliser of SplitMix64) evaluated at (key, draw, feature).
+Draws are *row-stable*: the noise of a row is a function of the seed, of the row's content and of the number
+of equal rows before it, but not of its batch. Each row gets a 64-bit key by hashing its cells, and the noise
+is the output of a counter-based generator (the finaliser of SplitMix64) at (key, draw, feature).
 
 References
 ----------
@@ -71,7 +71,7 @@ def keys_of_draw(keys: Keys, draw: int) -> Keys:
 
 
 def row_uniforms(keys: Keys, draw: int, n_features: int, stream: int = 0) -> Floats:
-    """Returns uniforms in (0, 1) of shape (N, D) that belong to the rows; `stream` separates purposes."""
+    """Returns uniforms in (0, 1) of shape (N, D), determined by the rows; `stream` separates purposes."""
     counter = np.arange(n_features, dtype=np.uint64) + np.uint64(stream << 32)
     row = _mix(keys + np.uint64((draw + 1) * _DRAW_STEP % 2**64))
     bits = _mix(row[:, None] ^ _mix(counter * _GOLDEN)[None, :])
@@ -79,7 +79,7 @@ def row_uniforms(keys: Keys, draw: int, n_features: int, stream: int = 0) -> Flo
 
 
 def row_normals(keys: Keys, draw: int, n_features: int, stream: int = 0) -> Floats:
-    """Returns standard normals of shape (N, D) that belong to the rows."""
+    """Returns standard normals of shape (N, D), determined by the rows."""
     normals: Floats = ndtri(row_uniforms(keys, draw, n_features, stream))
     return normals
 

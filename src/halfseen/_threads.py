@@ -1,8 +1,9 @@
 """Threads for whole tasks, instead of threads inside each small operation.
 
-The operations here are small. Threads that share one of them wait for each other thousands of times a second,
-and on a busy machine each wait can cost a time slice: a fit of a second then takes a minute. Tasks of some
-milliseconds, each on one thread, lose nothing to a busy machine and gain as much from an idle one.
+The operations of this library are small. Threads that share an operation wait for each other thousands of
+times per second, and on a busy machine each wait can cost a time slice, so that a fit of one second takes a
+minute. Tasks of some milliseconds that each run on one thread are not slowed down on a busy machine, and are
+as fast on an idle one.
 """
 
 from collections import deque
@@ -23,7 +24,7 @@ _workers: ContextVar[int] = ContextVar("workers", default=1)
 
 @contextmanager
 def task_threads() -> Iterator[None]:
-    """Gives torch's threads to `map_in_threads`: within, an operation runs on the thread that calls it."""
+    """Reserves torch's threads for `map_in_threads`; within, operations run on the thread that calls them."""
     n_threads = torch.get_num_threads()
     token = _workers.set(max(n_threads, _workers.get()))  # nested, torch has given its threads already
     torch.set_num_threads(1)
@@ -43,8 +44,8 @@ def map_in_threads(function: Callable[[ItemT], ResultT], items: Iterable[ItemT])
     """Yields the results in the order of the items, with few of them waiting at any time.
 
     A task runs under the caller's gradient and inference modes and in a copy of its context variables, among
-    them numpy's error state: torch and Python would give each new thread the defaults. A task that asks for
-    threads in turn gets none.
+    them numpy's error state, because a new thread would start with the defaults of torch and Python. Tasks
+    within tasks run on the same thread.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Output files: refused early if they cannot be written or would replace an input, and never half-written."""
+"""Output files: checked before the work begins, never written over an input, and written atomically."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ from halfseen.cli.errors import TableError
 
 
 def check_writable(path: str) -> None:
-    """Refuse a path that cannot be written, before hours are spent on what should go there."""
+    """Raise an error if a path cannot be written, before the work begins."""
     target = Path(path)
     if target.is_dir():
         raise TableError(f"{path}: cannot write: this is a directory")
@@ -28,7 +28,7 @@ def check_writable(path: str) -> None:
 
 
 def check_report(path: str | None) -> None:
-    """Refuse a report that could not be made or written, before the work begins."""
+    """Raise an error if a report could not be made or written, before the work begins."""
     if path is not None:
         check_writable(path)
         import_module("jinja2")  # of an extra; if it is missing, `main` names what to install
@@ -37,9 +37,9 @@ def check_report(path: str | None) -> None:
 def check_apart(
     inputs: Mapping[str, str | None], outputs: Mapping[str, str | None], *, in_place: bool = False
 ) -> None:
-    """Refuse an output that is one of the inputs or another output, however its path is spelt.
+    """Raise an error if an output is one of the inputs or another output, however its path is written.
 
-    Files are compared, not names, so links and other spellings of a path do not deceive.
+    Files are compared, not names, so that links and other spellings of a path are recognised.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def _status(path: str, stream: int) -> os.stat_result | None:
 
 @contextmanager
 def write_atomically(path: str) -> Iterator[BinaryIO]:
-    """Open a file that gets its name when the block succeeds; failures are TableErrors.
+    """Open a temporary file, which is renamed when the block succeeds; failures are TableErrors.
 
     ``-`` is standard output.
     """

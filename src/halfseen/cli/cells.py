@@ -1,7 +1,7 @@
-"""Cells of a text table: what type a column holds, and how a filled cell is written in its own style.
+"""Cells of a text table: the type of a column, and the format in which imputed cells are written.
 
-The text of an observed cell is never rewritten. A column is parsed once, to hand the imputer numbers, dates
-and levels; afterwards only the cells that were missing are formatted, the way their neighbours are.
+The text of an observed cell is never rewritten. A column is parsed once, in order to pass numbers, dates and
+levels to the imputer; afterwards, only the cells that were missing are formatted, like the other cells.
 """
 
 import math
@@ -39,7 +39,7 @@ _EMPTY = pa.scalar("", pa.large_string())
 
 @dataclass(frozen=True)
 class Style:
-    """How the cells of one column are written.
+    """The format in which the cells of one column are written.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Limit:
 
 
 def find_kind(observed: pa.Array) -> CellKind:
-    """Return what all observed cells are, written the plain way; blanks around them are gone.
+    """Return the type of all observed cells if they are in plain format, without surrounding blanks.
 
     Numbers that begin with a zero (``007``) are codes, which are text.
     """
@@ -99,7 +99,7 @@ def find_kind(observed: pa.Array) -> CellKind:
 
 
 def cast_cells(trimmed: pa.Array, kind: CellKind) -> pa.Array | None:
-    """Return the typed column, None if a cell is not what it looks like: 2021-02-30, or 30 digits."""
+    """Return the typed column, None if a cell is not a valid value, such as 2021-02-30 or 30 digits."""
     try:
         return _cast(trimmed, kind)
     except pa.ArrowInvalid:
@@ -127,7 +127,7 @@ def _cast(trimmed: pa.Array, kind: CellKind) -> pa.Array:
 
 
 def kind_of(dtype: pa.DataType) -> CellKind:
-    """Return the kind of a column that came with a type of its own."""
+    """Return the kind of a column that already has a type."""
     if pa.types.is_boolean(dtype):
         return "boolean"
     if pa.types.is_integer(dtype):

@@ -1,6 +1,6 @@
-"""Dates as people write them: orders of day, month and year, names of months, times; read and written.
+"""Reading and writing dates with various orders of day, month and year, month names and times.
 
-All work is on the distinct texts of a column, by Arrow kernels.
+All functions operate on the distinct texts of a column, by Arrow kernels.
 """
 
 from dataclasses import dataclass
@@ -185,9 +185,9 @@ class Dates:
     def first_year(self) -> int:
         """The first of the hundred years that two-digit years stand for.
 
-        They begin where the years of the column leave the widest gap, so that dates which are near each
-        other, such as 59 and 71, stay so; the century is the one that most of them have between 1969 and
-        2068, which also holds for all if no gap is wide.
+        The hundred years begin after the widest gap between the years of the column, so that dates that are
+        near each other, such as 59 and 71, remain so. The century is that of most of the years between 1969
+        and 2068, which is also the range if no gap is wide.
         """
         if self.given_year is not None:
             return self.given_year

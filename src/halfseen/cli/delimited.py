@@ -1,4 +1,4 @@
-"""Delimited text: cells out of it and back into it, without a loop over cells."""
+"""Parsing and writing delimited text, without a loop over cells."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +12,7 @@ _EMPTY = pa.scalar("", pa.large_string())
 
 
 def check_single(source: str, header: list[str], chosen: str, sniffed: str | None) -> None:
-    """Refuse a delimiter that cuts nothing where another one would."""
+    """Raise an error if a delimiter does not split any line although another one would."""
     if len(header) == 1 and sniffed is not None and sniffed != chosen:
         given, better = dialects.name_delimiter(chosen), dialects.name_delimiter(sniffed)
         raise TableError(

@@ -1,4 +1,4 @@
-"""How a text table is written: its encoding, its delimiter, its line ends, its header."""
+"""The format of a text table: encoding, delimiter, line ends and header."""
 
 import codecs
 import csv

@@ -1,4 +1,4 @@
-"""Small questions about the distinct texts of a column, and how many cells hold each."""
+"""Helper functions for the distinct texts of a column and their counts."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""A column of a text table while it is read: what is known of it, what the file decides, what it becomes."""
+"""A column of a text table while it is being read: the column, decisions of the file, and the outcome."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from halfseen.cli.rules import ColumnRules
 
 @dataclass(frozen=True)
 class Draft:
-    """What is known of a column before the file has decided.
+    """What is known about a column before the whole file has been considered.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a column.
+    """The result of reading a column.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What goes wrong on the command line: the error of table files, and one line with an exit code for any."""
+"""Errors of the command line: the error of table files, and one line with an exit code for every error."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ def explain_error(error: BaseException) -> tuple[str, int]:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether an error was raised for users to read."""
+    """Return whether an error is one of this library, whose message is meant for users."""
     return type(error).__module__.partition(".")[0] == "halfseen"
 
 
@@ -80,5 +80,5 @@ def one_line(text: str) -> str:
 
 
 def print_error(message: str) -> None:
-    """Print the one line that an error gets."""
+    """Print the one-line message of an error."""
     print(f"halfseen: error: {one_line(message)}", file=sys.stderr)

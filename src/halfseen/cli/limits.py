@@ -1,4 +1,4 @@
-"""Detection limits such as ``<0.05``: cells of which only a bound is known."""
+"""Detection limits such as ``<0.05``: cells for which only a bound is known."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

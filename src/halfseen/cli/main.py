@@ -1,4 +1,4 @@
-"""The program ``halfseen``: runs a command, and turns what goes wrong into one line and an exit code."""
+"""The program ``halfseen``: runs a command, and turns errors into one line and an exit code."""
 
 import os
 import shlex
@@ -30,8 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0 when all went well; 1 when runs of an experiment failed; 2 when the user can mend it
-        and one line describes the problem; 70 for a defect; 130 when interrupted, 143 when terminated.
+        The exit code: 0 for success; 1 if runs of an experiment failed; 2 for an error that the user can
+        correct, described in one line; 70 for a defect; 130 if interrupted, 143 if terminated.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
@@ -75,7 +75,7 @@ def _call(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _no_foreign_warnings() -> Iterator[None]:
-    """Keep the warnings of other packages from users, who can do nothing about them."""
+    """Suppress the warnings of other packages, on which users cannot act."""
     with warnings.catch_warnings():
         if not debugging():
             warnings.simplefilter("ignore")

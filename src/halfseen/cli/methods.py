@@ -1,4 +1,4 @@
-"""The imputers of the catalogue that commands know by name."""
+"""The imputers of the catalogue that commands accept by name."""
 
 from enum import StrEnum
 from typing import Any

@@ -1,4 +1,4 @@
-"""Notes about columns, of which many are alike."""
+"""Summarising similar notes about columns."""
 
 import re
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ _SHOWN_ALIKE = 3
 
 
 def shorten_notes(notes: Iterable[tuple[str, str]]) -> list[str]:
-    """Return notes, given with the names of their columns; those that are alike are shown only thrice.
+    """Return notes, given with the names of their columns; of similar notes only three are shown.
 
-    Notes are alike if they differ in names, numbers and quoted texts only.
+    Notes are similar if they differ only in names, numbers and quoted texts.
 
     Examples
     --------

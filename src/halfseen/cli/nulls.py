@@ -1,4 +1,4 @@
-"""One spelling of a missing cell: NaN, and null as the value of a dictionary, are read as plain nulls."""
+"""One representation of missing cells: NaN, and nulls within dictionaries, are converted to plain nulls."""
 
 import numpy as np
 import pyarrow as pa

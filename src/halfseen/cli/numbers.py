@@ -1,6 +1,6 @@
-"""Numbers as people write them: separators, currency, percent, units, detection limits; read and written.
+"""Reading and writing numbers with separators, currencies, percent signs, units and detection limits.
 
-All work is on the distinct texts of a column, by Arrow kernels.
+All functions operate on the distinct texts of a column, by Arrow kernels.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What becomes of a column: numbers, dates or text, the format of its cells, and the notes for the user."""
+"""The result of reading a column: numbers, dates or text, the format of its cells, and notes for the user."""
 
 import shlex
 from collections.abc import Sequence
@@ -55,12 +55,12 @@ def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
 
 
 def finish(draft: Draft, decision: Decision) -> Outcome:
-    """Return what becomes of a column, now that the file has decided."""
+    """Return the result for a column, given the decisions of the whole file."""
     return _suspect(draft, _finish(draft, decision))
 
 
 def has_three_decimals(draft: Draft) -> bool:
-    """Return whether every point of a plain column might as well separate thousands."""
+    """Return whether every point of a plain column could also be a thousands separator."""
     observed = draft.trimmed.drop_null()
     return all_match(observed[:_SAMPLE], _THREE_DECIMALS) and all_match(observed, _THREE_DECIMALS)
 
@@ -118,7 +118,7 @@ def _is_coded(draft: Draft) -> bool:
 
 
 def _suspect(draft: Draft, outcome: Outcome) -> Outcome:
-    """Add what a user should look at: numbers, dates and words that may mean missing, levels spelt twice."""
+    """Add notes on numbers, dates and words that may mean missing, and on levels with several spellings."""
     notes: list[str | None] = []
     if outcome.style.kind in ("integer", "float", "date", "timestamp"):
         held, found = find_placeholders(draft.name, outcome.typed, draft.rules, draft.cells)
@@ -137,7 +137,7 @@ def _suspect(draft: Draft, outcome: Outcome) -> Outcome:
 
 
 def _finish_three_decimals(draft: Draft, decision: Decision) -> Outcome:
-    """Return a column of 1.577, which may be thousands: so read where the file has decimal commas."""
+    """Return a column of numbers such as 1.577, read as thousands if the file has decimal commas."""
     if decision.decimal == ",":
         texts = draft.trimmed.dictionary_encode()
         counts = np.bincount(texts.indices.drop_null().to_numpy(zero_copy_only=False))
@@ -177,7 +177,7 @@ def _grouped(numbers: Numbers, readings: Sequence[Marks], decimal: str | None = 
 
 
 def _doubt(draft: Draft, marks: Marks, why: str) -> str:
-    """Return how cells are read that could also be read otherwise."""
+    """Return a note on how ambiguous cells are read."""
     comma = any_match(draft.trimmed.drop_null(), r"\d,\d")
     cell, decimal = ("1,234", ",") if comma else ("1.234", ".")
     read, other, option = "1.234", "1234", cell
@@ -237,7 +237,7 @@ def _spread(hidden: Mask, texts: pa.DictionaryArray) -> pa.Array:
 
 
 def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, decision: Decision) -> Outcome:
-    """Return a column in which not every cell is a number or date: as text, and left alone if most are."""
+    """Return a column with exceptions as text; it is not imputed if most cells are numbers or dates."""
     if what == "numbers" and _is_coded(draft):
         return _text(draft)
     total, n_fits = int(draft.counts.sum()), int(draft.counts[fits].sum())

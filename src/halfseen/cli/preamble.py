@@ -12,7 +12,7 @@ _SEPARATOR = re.compile(r"sep=(?P<delimiter>[^\s\"]|\t)\s*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Preamble:
-    """What stands above the header.
+    """The lines above the header.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The predictors that commands know by name: those that can be saved, and those that are compared."""
+"""The predictors that commands accept by name: those that can be saved, and those that are compared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -32,7 +32,7 @@ BEATS = (1.0, 3.0, 10.0)
 
 @dataclass(frozen=True)
 class Step:
-    """How far something has come that does not count epochs."""
+    """The progress of a step that does not count epochs."""
 
     epoch: int
     max_epochs: int
@@ -106,7 +106,7 @@ class Reporter:
 
     @contextmanager
     def progress(self, what: str, title: str, unit: str = "epoch") -> Iterator[Callable[[Any], None]]:
-        """Show that a step goes on: by a bar in a terminal, by a line now and then elsewhere.
+        """Show the progress of a step: by a bar in a terminal, otherwise by occasional lines.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""How the cells of a training file were read: kept in the model, and used again for new files."""
+"""The reading rules of a training file, which are stored in the model and used again for new files."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ _KEYS = {"number_format": str, "date_order": str, "first_year": int, "null": lis
 
 
 def describe_reading(file: TableFile) -> dict[str, Any]:
-    """Return what a model keeps of how a file was read, as values that JSON can hold.
+    """Return the reading rules of a file that a model stores, as values that JSON can represent.
 
-    Null codes that hold for all columns; and for each column its own null codes, its placeholders, the format
-    of its numbers, the order of its dates, or that it is text.
+    These are the null codes of all columns and, for each column, its own null codes, its placeholders, the
+    format of its numbers, the order of its dates, or the fact that it is text.
     """
     everywhere = [text for text in file.rules.nulls if text and text not in DEFAULT_NULLS]
     columns: dict[str, dict[str, Any]] = {}

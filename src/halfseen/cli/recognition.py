@@ -1,9 +1,9 @@
-"""From the cells of a text table to typed columns: what each column is, decided by the whole file.
+"""Conversion of the cells of a text table to typed columns, by rules that take the whole file into account.
 
-Columns whose cells are all plain numbers, dates or booleans are typed at once. In the others words for
-missing values are set aside, then numbers and dates in disguise are looked for. What is ambiguous in one
-column is decided by the others. A column that is mostly, but not wholly, numbers or dates stays text and is
-left alone.
+Columns whose cells are all plain numbers, dates or booleans are converted at once. In other columns, words
+for missing values are removed first, and then numbers and dates in other formats are searched for. What is
+ambiguous in one column is decided by the others. A column that consists mostly, but not entirely, of numbers
+or dates remains text and is not imputed.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ _LIKELY = 0.5
 def read_columns(
     cells: pa.Table, rules: Rules, delimiter: str, line_of: Callable[[int], int] = line_below
 ) -> dict[str, Outcome]:
-    """Return what became of every column of a text table.
+    """Return the result for every column of a text table.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
 
 
 def _find_likely(observed: pa.Array) -> str | None:
-    """Return what a column may hold in disguise, ``number`` or ``date``, judged by a sample of its cells."""
+    """Return whether a column may contain formatted numbers or dates, judged by a sample of its cells."""
     rows = np.linspace(0, len(observed) - 1, min(_SAMPLE, len(observed))).astype(np.int64)
     sample = observed.take(pa.array(rows))
     sample = sample.filter(pc.invert(is_missing_word(sample)))
@@ -111,7 +111,7 @@ def _find_likely(observed: pa.Array) -> str | None:
 
 
 def _set_words_aside(draft: Draft) -> Draft:
-    """Take words for missing values out of a column, unless they are the greater part of it."""
+    """Remove words for missing values from a column, unless they are the majority of its cells."""
     words = pc.fill_null(is_missing_word(draft.trimmed), False)
     held = draft.trimmed.filter(words)
     n_spelt = pc.sum(pc.match_substring_regex(held, r"\pL")).as_py() or 0
@@ -121,7 +121,7 @@ def _set_words_aside(draft: Draft) -> Draft:
 
 
 def _set_aside(draft: Draft, words: pa.Array) -> Draft:
-    """Take texts that mean missing out of a column, and count them."""
+    """Remove texts that mean missing from a column, and count them."""
     held = draft.trimmed.filter(words)
     if len(held) == 0:
         return draft

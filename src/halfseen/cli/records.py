@@ -1,4 +1,4 @@
-"""Rows of a text table that are not records: repeated headers, units below the header, totals, empty ends."""
+"""Rows of a text table that are not records: repeated headers, units, totals and empty rows at the end."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -159,7 +159,7 @@ def _blank(column: pa.ChunkedArray) -> Mask:
 
 
 def _is_no_accident(text: pa.Table, blank: Mask) -> bool:
-    """Return whether with this many empty cells hardly any row is empty by chance; never for one column."""
+    """Return whether empty rows are unlikely by chance, given the empty cells; never for one column."""
     if text.num_columns == 1 or not blank.any() or blank.all():
         return False
     shares = [_blank(column)[~blank].mean() for column in text.columns]

@@ -1,4 +1,4 @@
-"""How a user wants cells to be read: texts that mean missing, formats of numbers, orders of dates."""
+"""The user's rules for reading cells: texts that mean missing, formats of numbers, orders of dates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ _NUMBERS = ("continuous", "positive", "count")
 
 @dataclass(frozen=True)
 class ColumnRules:
-    """How one column is read.
+    """The rules for reading one column.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class ColumnRules:
 
 @dataclass(frozen=True)
 class Rules:
-    """How a file is read.
+    """The rules for reading a file.
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ class Rules:
     marks, order : Marks, str, or None
         How numbers and dates are written in ambiguous columns.
     columns : dict of str to ColumnRules
-        What holds for single columns.
+        The rules of single columns.
     notes : tuple of str
-        What a user may not expect.
+        Notes on behaviour that users may not expect.
     """
 
     nulls: tuple[str, ...] = DEFAULT_NULLS
@@ -183,7 +183,7 @@ def _read_placeholders(given: Any) -> tuple[float, ...]:
 def merge_settings(
     found: Mapping[str, dict[str, Any]], overrides: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the schema settings that models see: what was found in the cells, overridden by the user."""
+    """Return the schema settings for models: those found in the cells, overridden by those of the user."""
     every = (overrides or {}).get("*")
     asked = isinstance(every, Mapping) and every.get("fill")  # to fill every column comes first
     found = {

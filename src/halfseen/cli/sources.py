@@ -1,4 +1,4 @@
-"""Several files at once: folders and patterns, the outputs beside them or in a folder, one table of them."""
+"""Several files at once: folders and patterns, the names of outputs, and reading the files as one table."""
 
 import glob
 from collections.abc import Callable, Sequence
@@ -17,8 +17,9 @@ from halfseen.cli.tables import EXTENSIONS
 def expand(source: str) -> list[str]:
     """Return the files that a source names: itself, those of a folder, or those that a pattern matches.
 
-    Files of a folder are those whose names end as tables do, in the order of their names; folders within it
-    are not searched. A pattern has ``*``, ``?`` or ``[`` and is given in quotes, so that the shell leaves it.
+    The files of a folder are those with the file extension of a table, sorted by name; subfolders are not
+    searched. A pattern contains ``*``, ``?`` or ``[`` and is given in quotes, so that the shell does not
+    expand it.
     """
     if source == "-" or Path(source).is_file():
         return [source]

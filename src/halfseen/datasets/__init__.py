@@ -1,4 +1,4 @@
-"""Data to test on: a bundled sample, loaders of public sets, and problems whose best answer is known."""
+"""Data sets: a bundled table, loaders of public data sets, and simulated problems with a known optimum."""
 
 from importlib.resources import as_file, files
 from importlib.util import find_spec

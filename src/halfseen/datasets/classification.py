@@ -81,8 +81,9 @@ class GaussianClassificationProblem(Problem):
         link : {"probit", "logistic"} or ResponseLink
             The probability of class 1.
         score_variance : float, default=9.0
-            The variance of the score; the larger, the surer the classes. With a probit link and even classes
-            the best accuracy on complete rows is :math:`1/2 + \arctan(\mathrm{sd}) / \pi`, 0.898 by default.
+            The variance of the score; the larger it is, the easier the classes are to predict. With a probit
+            link and balanced classes, the best accuracy on complete rows is :math:`1/2 +
+            \arctan(\mathrm{sd}) / \pi`, 0.898 by default.
         prevalence : float, default=0.5
             The frequency of class 1, which determines :math:`\beta_0`.
 
@@ -119,9 +120,9 @@ class GaussianClassificationProblem(Problem):
         return self._chances.estimate_bayes(X)
 
     def predict_plugged_in(self, X: npt.ArrayLike) -> Floats:
-        """Returns the probability at the expected score, as imputing and then predicting perfectly would.
+        """Returns the probability at the expected score: the prediction after optimal imputation.
 
-        It picks the class that is likelier if the link is symmetric, but with too large a probability.
+        If the link is symmetric, it predicts the right class, but with too large a probability.
         """
         return self._chances.predict_plugged_in(X)
 
@@ -131,9 +132,9 @@ class GaussianClassificationProblem(Problem):
         return np.column_stack([1 - chance, chance])
 
     def bayes_log_loss(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        """Returns the mean negative log probability of the labels, in nats, on these very rows.
+        """Returns the mean negative log probability of the labels of these rows, in nats.
 
-        A probability of 0 counts as the smallest float step.
+        A probability of 0 is replaced by the machine epsilon.
         """
         chances = self.predict_proba_bayes(X)
         chosen = chances[np.arange(len(chances)), _labels(y, len(chances))]

@@ -80,7 +80,7 @@ class GaussianProblem(Problem):
         signal_to_noise: float = 10.0,
         random_state: Any = None,
     ) -> "GaussianProblem":
-        r"""Returns a random problem as the papers below have them.
+        r"""Returns a random problem of the kind used in the papers below.
 
         .. math:: \Sigma = U U^\top + \mathrm{diag}(e), \quad U_{ij} \sim \mathcal{N}(0, 1), \quad
                   e_i \sim \mathcal{U}(0.01, 0.1), \quad \mu_i \sim \mathcal{N}(0, 1), \quad \beta_0 = 1
@@ -109,13 +109,14 @@ class GaussianProblem(Problem):
 
         Notes
         -----
-        `sample` with the same integer starts the generator anew and draws, in this order, features, noise
-        and the mask: uniforms by rows for MCAR, binomials by columns otherwise. So seeds 0, 1, ... give the
-        data sets of the NeuMiss paper: its test rows are the first 10,000 of 30,000, followed by 10,000 for
-        validation. Three things differ. Its MAR mechanism is drawn anew for each chunk of rows, ours once.
-        Its noise under self-masking has 1/10 of the variance of y in the chunk, ours of the law. And the
-        decomposition behind ``multivariate_normal`` is not the same on every machine: where it differs, so
-        do the rows, though not their law.
+        `sample` with the same integer restarts the generator and draws, in this order, features, noise and
+        the mask: uniforms by rows for MCAR, binomials by columns otherwise. The seeds 0, 1, ... therefore
+        give the data sets of the NeuMiss paper: its test rows are the first 10,000 of 30,000, followed by
+        10,000 for validation. There are three differences. The paper draws its MAR mechanism again for each
+        chunk of rows; here it is drawn once. The noise of the paper under self-masking has 1/10 of the
+        variance of y in the chunk, here 1/10 of the variance of its distribution. And the matrix
+        decomposition used by ``multivariate_normal`` is not the same on every machine; if it differs, the
+        rows differ, but not their distribution.
 
         References
         ----------
@@ -158,7 +159,7 @@ class GaussianProblem(Problem):
         return BayesEstimate(mean, np.zeros(len(rows)), np.ones(len(rows)))
 
     def predict_plugged_in(self, X: npt.ArrayLike) -> Floats:
-        """Returns the response at the expected score, as imputing and then predicting perfectly would.
+        """Returns the response at the expected score: the prediction after optimal imputation.
 
         It is the best prediction if the link is linear, and biased otherwise.
         """
@@ -171,7 +172,7 @@ class GaussianProblem(Problem):
         return self.score.conditional_mean(rows, *self._pseudo_observations())
 
     def _draw_mask(self, X: Floats, generator: Generator) -> Bools:
-        """Draws which cells are seen, in the order of the original simulations."""
+        """Draws which cells are observed, in the order of the original simulations."""
         if isinstance(self.mechanism, MCAR) and self.mechanism.unit == "cells":
             kept: Bools = generator.uniform(size=X.shape) >= self.mechanism.probability(X)
             return kept

@@ -2,8 +2,8 @@ r"""A linear score of Gaussian features, given the observed features and the mec
 
 Under Gaussian self-masking a feature is missing with probability :math:`K \exp(-(x_k - c_k)^2 / (2 D_k))`,
 which as a function of :math:`x_k` is the likelihood of *observing the value* :math:`c_k` *with noise
-variance* :math:`D_k`. So one linear system per row answers for every pattern and both mechanisms; if values
-are missing at random, :math:`D_k` is infinite.
+variance* :math:`D_k`. One linear system per row is therefore sufficient for every pattern and both
+mechanisms; if values are missing at random, :math:`D_k` is infinite.
 """
 
 from dataclasses import dataclass
@@ -76,8 +76,8 @@ class GaussianScore:
         X : array (N, D)
             NaN where missing.
         centre, precision : array (D) or float
-            The value that a missing feature is likely to have, and how likely (1 over its variance D_k); a
-            precision of 0 has no influence, as when values are missing at random.
+            The pseudo-observation of a missing feature, and its precision (1 over the variance D_k). A
+            precision of 0, for values that are missing at random, has no influence.
         """
         projected = self.covariance @ self.coefficients
         sides = [(self.coefficients @ self.covariance)[None, :]]

@@ -35,7 +35,7 @@ class HealthScreening(Problem):
         y_k \sim \mathrm{Bernoulli}(\sigma(\langle w_k, z_T \rangle + b_k))
 
     Examinations are scaled so that four standard deviations below and above the mean are 0 and 1. A person
-    attends each examination of each year with a probability :math:`\rho_i` of his own:
+    attends each examination of each year with an individual probability :math:`\rho_i`:
 
     - ``"mcar"``: :math:`\rho_i \sim \mathrm{Beta}(1.2, 3)`, whatever the health;
     - ``"mnar"``: :math:`\mathrm{logit} \, \rho_i \sim \mathcal{N}(\gamma g_i - 1, 1)`, with :math:`g_i` the

@@ -63,12 +63,12 @@ class Problem(ABC):
 
 
 class ImputationProblem(Problem):
-    """A problem whose target is the complete row: to impute is to predict it."""
+    """A problem whose target is the complete row, so that imputation is prediction."""
 
     def bayes_r2(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        """Returns one minus the squared error of the best fills over that of the column means of y.
+        """Returns one minus the ratio of the squared errors of the best imputation and of column means of y.
 
-        Only missing cells count.
+        Only missing cells are used.
         """
         rows, target = incomplete_rows(X), np.asarray(y, dtype=np.float64)
         missing = np.isnan(rows)
@@ -77,7 +77,7 @@ class ImputationProblem(Problem):
         return float(1 - np.sum(error**2) / np.sum(spread**2))
 
     def bayes_rmse(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        """Returns the root mean square error of the best fills over the missing cells."""
+        """Returns the root mean square error of the best imputation of the missing cells."""
         rows = incomplete_rows(X)
         error = (np.asarray(y, dtype=np.float64) - self.predict_bayes(rows))[np.isnan(rows)]
         return float(np.sqrt(np.mean(error**2)))
@@ -96,7 +96,7 @@ def incomplete_rows(X: npt.ArrayLike, n_features: int | None = None) -> Floats:
 def data_generator(random_state: Any) -> Generator:
     """Returns a numpy generator; an integer seeds the legacy one, whose stream no numpy version may change.
 
-    So the published data sets of papers that used it come out again.
+    This reproduces the published data sets of papers that used it.
     """
     if isinstance(random_state, np.random.RandomState | np.random.Generator):
         return random_state

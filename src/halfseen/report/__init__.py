@@ -1,1 +1,1 @@
-"""Reports: results become a plain dict, and the dict becomes one self-contained page."""
+"""Reports: results are summarised as a plain dict, which is rendered as one self-contained page."""

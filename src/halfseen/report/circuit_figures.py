@@ -1,4 +1,4 @@
-"""Figures of the experiment on digits with missing pixels: curves of accuracy, and what the circuit draws."""
+"""Figures of the experiment on digits with missing pixels: accuracy curves, and images that are drawn."""
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +57,7 @@ def accuracy_curves(results: Results) -> Figure | None:
 
 
 def drawn_digits(results: Results) -> Figure | None:
-    """Plot digits that the circuit draws, a line for each class, and what channels of a level stand for."""
+    """Plot digits drawn by the circuit, one row per class, and prototypes of the channels of a level."""
     kept: list[Cell] = [cell for cell in results.cells if "drawn" in cell.arrays]
     if not kept:
         return None

@@ -1,4 +1,4 @@
-"""The first lines of a comparison: which method to use, and which columns no method fills."""
+"""The summary of a comparison: which method to use, and which columns no method imputes well."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,8 +25,8 @@ def judge_compared(summary: Summary) -> list[Summary]:
     Parameters
     ----------
     summary : dict
-        What `halfseen.report.compare.summarize_comparison` returned. Without the method ``mean`` among those
-        compared there is nothing to judge by, and the list is empty.
+        The output of `halfseen.report.compare.summarize_comparison`. If the method ``mean`` was not compared,
+        there is no baseline, and the list is empty.
     """
     names = [method["name"] for method in summary["methods"]]
     if "mean" not in names:
@@ -55,7 +55,7 @@ def judge_compared(summary: Summary) -> list[Summary]:
 
 
 def _gain(number: bool, base: float, best: float) -> float | None:
-    """Return the part of the baseline's squared error, or of its wrong levels, that is gone."""
+    """Return the relative reduction of the baseline's squared error, or of its number of wrong levels."""
     if number:
         return 1 - (best / base) ** 2 if base > 0 else None
     return (best - base) / (1 - base) if base < 1 else None

@@ -1,4 +1,4 @@
-"""The first lines of a diagnosis: what changed, what is missing, how well it can be filled."""
+"""The summary of a diagnosis: what changed, what is missing, and how well it can be imputed."""
 
 from collections.abc import Sequence
 from typing import Any

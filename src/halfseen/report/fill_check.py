@@ -1,4 +1,4 @@
-"""How well the columns of a table can be filled: known values are hidden, filled and compared."""
+"""A check of how well columns can be imputed: known values are hidden, imputed and compared."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -31,7 +31,7 @@ Fill = Callable[[pa.Table], tuple[pa.Table, pa.Table | None, pa.Table | None]]
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """The hidden values of one column, compared with what filled them.
+    """The hidden values of one column, compared with the values imputed for them.
 
     Attributes
     ----------
@@ -45,8 +45,8 @@ class ColumnCheck:
     value, baseline : float
         The measure of the filled values, and of the mean or the most frequent level of the shown values.
     skill : float
-        The part of the baseline's squared error, or of its wrong levels, that is gone: 1 is perfect, and 0
-        no better than the baseline.
+        The relative reduction of the baseline's squared error, or of its number of wrong levels: 1 is
+        perfect, and 0 is no better than the baseline.
     skill_low : float
         The lower end of an approximate 95% interval of the skill.
     """
@@ -71,8 +71,8 @@ class FillCheck:
     n_rows : int
         The number of rows that took part.
     refitted : bool
-        Whether the method was fitted without the hidden values. If not, the model had seen them, and
-        the check is optimistic.
+        Whether the method was fitted without the hidden values. If not, the model was fitted to them, and the
+        check is optimistic.
     covered : float or None
         The share of hidden numbers within their intervals.
     level : float
@@ -111,7 +111,7 @@ def check_fill(
     level: float = 0.9,
     method: str = "",
 ) -> FillCheck:
-    """Hide known values of some columns, let them be filled, and compare.
+    """Hide known values of some columns, impute them, and compare.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def check_fill(
 
 
 def check_hidden(hidden: HiddenCells, names: Collection[str], *, level: float = 0.9) -> FillCheck:
-    """Return the check that follows from values that were hidden while a method was chosen.
+    """Return the check based on values that were hidden in order to choose a method.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def summarize_fill(
     shown: ShownCells | None = None,
     kept: KeptCells | None = None,
 ) -> Fill:
-    """Compare the observed cells of one column with the values that filled the missing ones.
+    """Compare the observed values of one column with the imputed ones.
 
     Parameters
     ----------
@@ -178,8 +178,8 @@ def _unit(values: np.ndarray) -> float:
 def choose_edges(observed: np.ndarray, imputed: np.ndarray) -> tuple[np.ndarray, bool]:
     """Return bin edges over both samples, and whether far values were gathered in the outer bins.
 
-    Whole numbers of a small range get one bin each. Where the extremes lie far outside the middle 98 per
-    cent, the outer bins gather them, else one odd value would press all others into a single bar.
+    Integers of a small range get one bin each. If the extremes lie far outside the central 98 per cent, the
+    outer bins contain them; otherwise a single outlier would push all other values into one bar.
     """
     both = np.concatenate([observed, imputed])
     unit = _unit(both)

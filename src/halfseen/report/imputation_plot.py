@@ -28,9 +28,9 @@ def plot_imputed(
 ) -> Figure:
     """Plots observed and imputed values of each column, one line or strip for each completed table.
 
-    Imputed values need not be distributed like observed ones: under MAR they differ as far as the other
-    columns of incomplete rows differ. A difference that subject matter cannot explain is a reason to look at
-    the model.
+    Imputed values need not be distributed like observed ones: under MAR they may differ if the other columns
+    of incomplete rows differ. A difference that subject matter cannot explain is a reason to examine the
+    model.
 
     Parameters
     ----------

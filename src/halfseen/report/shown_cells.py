@@ -1,4 +1,4 @@
-"""Which missing cells the pictures of a report show: all of them, or of many a random sample."""
+"""The missing cells that the figures of a report show: all of them, or a random sample."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

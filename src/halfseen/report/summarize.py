@@ -1,4 +1,4 @@
-"""An imputation as a plain dict: counts and shares only, so that a report on many rows stays small."""
+"""Summary of an imputation as a plain dict of counts and shares, so that reports on many rows stay small."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ Summary = dict[str, Any]
 
 
 class ColumnLike(Protocol):
-    """What the report needs to know of a column of a schema."""
+    """The attributes of a column that the report uses."""
 
     name: str
     kind: str
@@ -29,7 +29,7 @@ class ColumnLike(Protocol):
 
 
 class SchemaLike(Protocol):
-    """What the report needs to know of a schema."""
+    """The attributes of a schema that the report uses."""
 
     @property
     def columns(self) -> Sequence[Any]:
@@ -58,7 +58,7 @@ def summarize(
     reason: str = "",
     run: RunInfo = UNKNOWN_RUN,
 ) -> Summary:
-    """Count what was missing and compare what was filled with what was observed.
+    """Count missing values, and compare imputed with observed values.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def summarize(
     probabilities : mapping of str to array, optional
         Per column of levels: the probability of the most probable level in each row, of the same rows.
     left : mapping of str to str, optional
-        Per column of which missing cells were left empty: why.
+        The reason, for each column with missing cells that were left empty.
     kept : mapping of str to pyarrow.Array, optional
         Per column: cells that are null in `table` but not missing, such as placeholders.
     method : str
@@ -87,7 +87,7 @@ def summarize(
     level : float
         The level of the intervals.
     proper : bool
-        Whether the draws carry the uncertainty of the parameters too.
+        Whether the draws include the uncertainty of the parameters.
     training_drift : dict, optional
         The missing rates compared with those of the training table, if a saved model was applied.
     structure : dict, optional

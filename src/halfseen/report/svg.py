@@ -1,4 +1,4 @@
-"""Small pictures as inline SVG: no library, no script, colours by CSS class so that themes apply."""
+"""Small figures as inline SVG, without scripts; colours are CSS classes, so that themes apply."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def percent(share: float) -> str:
 
 
 def moment(seconds: float, span: float) -> str:
-    """Return a time, given in seconds since 1970, with as much detail as the span of an axis asks for."""
+    """Return a time, given in seconds since 1970, with as much detail as the range of an axis requires."""
     try:
         when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
     except OverflowError:  # before the year 1 or after 9999
@@ -71,9 +71,10 @@ def _step_path(xs: Sequence[float], ys: Sequence[float], start: str = "M") -> st
 
 
 def histogram(fill: dict[str, Any]) -> str:
-    """Draw observed shares as bars, and above them what was imputed.
+    """Draw observed shares as bars, and imputed values above them.
 
-    That is a stepped line with its band over the draws; or, for few missing values, each with its interval.
+    Imputed values are a stepped line with a band over the draws or, if there are few, single values with
+    their intervals.
     """
     edges, n_bins = fill["edges"], len(fill["observed"])
     cells = fill["cells"]

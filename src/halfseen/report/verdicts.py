@@ -29,7 +29,7 @@ Summary = dict[str, Any]
 
 
 def grade(skill: float, skill_low: float) -> str:
-    """Return the verdict on a column of which a check measured the skill, with its lower limit."""
+    """Return the verdict on a column, given its measured skill and the lower limit of the skill."""
     if skill >= GOOD_SKILL and skill_low >= SOME_SKILL:
         return "good"
     return "fair" if skill >= SOME_SKILL and skill_low > 0 else "poor"
