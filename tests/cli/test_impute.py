@@ -390,7 +390,7 @@ def test_a_line_and_the_report_state_what_was_chosen_and_why(tmp_path, capsys):
     command = ["impute", PENGUINS, "-o", str(tmp_path / "o.csv"), "--seed", "1", "--max-seconds", "30"]
     assert main([*command, "--report", str(report)]) == 0
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  chosen")]
-    assert "AutoImputer mixes" in line or "AutoImputer uses" in line
+    assert "AutoImputer combines" in line or "AutoImputer uses" in line
     assert line.removeprefix("  chosen").strip().split(" (")[0] in report.read_text()
 
 

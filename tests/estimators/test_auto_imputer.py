@@ -190,7 +190,7 @@ def test_a_budget_that_is_too_small_still_gives_the_simple_methods():
     candidates = [*SIMPLE, "trees"]
     imputer = AutoImputer(1e-6, candidates=candidates, random_state=0).fit(correlated(120))
     assert [row["candidate"] for row in imputer.scores_] == ["mean", "gaussian"]
-    assert "Trees did not take part: there was no time left." in imputer.reason_
+    assert "Trees was not used: there was no time left." in imputer.reason_
 
 
 class Clock:
@@ -255,7 +255,7 @@ def test_no_candidate_starts_that_is_expected_to_take_longer_than_what_is_left()
 def test_a_candidate_whose_answers_would_not_end_in_time_is_left_out_after_its_first_rows(monkeypatch):
     monkeypatch.setattr(_race, "TRIED_ROWS", (10, 40))
     race, _, task, clock = hold_race(8.0, mean=(0, 0), gaussian=(1, 0), trees=(1, 0.1))
-    assert race.left_out == {"trees": "its answers would have taken too long"}
+    assert race.left_out == {"trees": "to impute all rows would have taken too long"}
     assert len(task.scored) > 50
     assert clock.now == pytest.approx(2 + 0.1 * 50)
     race, _, task, _ = hold_race(30.0, mean=(0, 0), gaussian=(1, 0), trees=(1, 0.1))
@@ -310,7 +310,7 @@ def test_a_method_that_takes_too_long_for_all_rows_is_not_used_and_the_reason_sa
     monkeypatch.setattr(place, lambda costs, used, *_: max(used) or None)
     imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(correlated(150))
     assert set(imputer.chosen_["x0"]) == {"mean"}
-    assert "Gaussian did not take part: to impute all rows would have taken too long" in imputer.reason_
+    assert "Gaussian was not used: to impute all rows would have taken too long" in imputer.reason_
 
 
 def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():

@@ -89,7 +89,7 @@ def run(
         within = TimeBudget(budget.left if position >= 2 else math.inf, budget.clock)
         answered = _answers(task, model, widths[name], within)
         if answered is None:
-            race.left_out[name] = "its answers would have taken too long"
+            race.left_out[name] = "to impute all rows would have taken too long"
             continue
         predictions, per_row = answered
         race.predictions.append(predictions)

@@ -281,17 +281,17 @@ class AutoImputer(BaseImputer):
         labels = [_label(name) for name in race.names]
         *most, last = [f"{labels[m]} ({means[m]:.0%})" if len(order) > 1 else labels[m] for m in order]
         listed = f"{', '.join(most)} and {last}" if most else last
-        how = "mixes" if any(mixed.values()) and len(order) > 1 else "uses"
-        text = f"AutoImputer {how} {listed}, by how well each predicts {n:,} known cells that were hidden."
+        how = "combines" if any(mixed.values()) and len(order) > 1 else "uses"
+        text = f"AutoImputer {how} {listed}, chosen by predictions of {n:,} known cells that were hidden."
         best = self.scores_[order[0]]
         told = [("RMSE", "rmse"), ("CRPS", "crps"), ("accuracy", "accuracy")]
         shown = ", ".join(f"{word} {best[key]:.3f}" for word, key in told if best[key] is not None)
         base = self.scores_[0]
         against = ", ".join(f"{base[key]:.3f}" for _, key in told if base[key] is not None)
         if order[0] != 0:
-            text += f" {labels[order[0]]} alone: {shown}; {labels[0]}: {against}."
+            text += f" On these, {labels[order[0]]} alone has {shown} ({labels[0]}: {against})."
         for name, why in race.left_out.items():
-            text += f" {_label(name)} did not take part: {why}."
+            text += f" {_label(name)} was not used: {why}."
         return text
 
     def _named(self, n_rows: int) -> dict[str, BaseImputer]:
