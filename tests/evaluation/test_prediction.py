@@ -263,6 +263,8 @@ def test_words_say_what_the_average_is_and_whether_it_is_worthwhile():
         assert say_average(comparison).startswith("The average consists of 75% b and 25% a. ")
         assert words in say_average(comparison)
     assert say_average(make_comparison(singles)) is None
+    alone = replace(make_comparison({**singles, "average": [0.5, 0.52, 0.51, 0.53]}), weights={"a": 1.0})
+    assert say_average(alone) == "The average gives all weight to a: no other method improves it."
 
 
 # ------------------------------------------------------------------------------------------- results

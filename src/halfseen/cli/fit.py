@@ -161,11 +161,12 @@ def _choose(
         )
     reporter.show("chosen", f"{places[0].method}: {say_best(comparison)}", "bold green")
     if places[0].method == AVERAGE:
-        reporter.show("average", str(say_average(comparison)))
+        reporter.show("average", say_average(comparison) or "")
     expected = say_expected(comparison)
     if expected is not None:
         reporter.show("expect", f"{expected} {say_repeats(comparison)}")
-    return places[0].method, comparison
+    only = tuple(comparison.weights) if places[0].method == AVERAGE else ()
+    return only[0] if len(only) == 1 else places[0].method, comparison
 
 
 def _fit(

@@ -45,6 +45,10 @@ def say_average(comparison: PredictionComparison) -> str | None:
     single = next((place for place in places if place.method != AVERAGE), None)
     if average is None or single is None:
         return None
+    if len(comparison.weights) == 1:
+        return (
+            f"The average gives all weight to {next(iter(comparison.weights))}: no other method improves it."
+        )
     words = f"The average consists of {share_words(comparison.weights)}. "
     if not average.best:
         verdict = "is statistically tied with" if average.tied else "predicts clearly worse than"
