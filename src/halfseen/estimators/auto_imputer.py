@@ -44,9 +44,11 @@ class AutoImputer(BaseImputer):
     the missing values of the table. Candidates are fitted without them, simplest first, and scored by how
     well they predict them: by their single values and by their distributions. Each column then has a mixture
     of the candidates, with weights that are best on the hidden values (stacking), or the single best
-    candidate if mixtures are not better on rows that were not used for the weights. In small tables this is
-    repeated with up to three sets of hidden values, because few values are not enough to choose by. The
-    chosen candidates are fitted again, to all rows. Values are assumed to be missing at random (MAR).
+    candidate if mixtures are not better on rows that were not used for the weights. Large and small numbers
+    count more than others there, because missing values may be larger or smaller than known ones. In small
+    tables this is repeated with up to three sets of hidden values, because few values are not enough to
+    choose by. The chosen candidates are fitted again, to all rows. Values are assumed to be missing at random
+    (MAR).
 
     Parameters
     ----------
