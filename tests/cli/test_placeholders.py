@@ -121,3 +121,58 @@ def test_notes_of_typed_files_are_summarised_too(tmp_path):
     notes = read_table(str(tmp_path / "in.parquet")).notes
     assert len(notes) == 4
     assert notes[-1] == "the same applies to 5 columns: 'd', 'e', 'f', 'g' and 'h'"
+
+
+def write_for_description(path):
+    """Writes ages in which 999 goes together with missing incomes, and dates with 9999-12-31."""
+    lines = ["age,income,until"]
+    for k in range(200):
+        coded = k % 10 == 0
+        day = "9999-12-31" if k % 20 == 5 else f"2021-{1 + k % 12:02d}-{1 + k % 28:02d}"
+        lines.append(
+            f"{999 if coded else 20 + 7 * k % 60},{'' if coded or k % 9 == 0 else 100 + k % 37},{day}"
+        )
+    path.write_text("\n".join([*lines, ""]))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_description_counts_placeholders_as_missing(tmp_path, capsys, suffix):
+    source = tmp_path / "in.csv"
+    write_for_description(source)
+    if suffix == "parquet":
+        table = read_table(str(source)).as_written().table
+        source = tmp_path / "in.parquet"
+        pq.write_table(table, source)
+    assert main(["describe", str(source), "--json"]) == 0
+    out, error = capsys.readouterr()
+    found = json.loads(out)
+    assert {one["name"]: one["n_missing"] for one in found["columns"]} == {
+        "age": 20,
+        "income": 40,
+        "until": 10,
+    }
+    assert "30 placeholders in 'age' and 'until' count as missing in this description" in error
+    # Where income is missing, known ages are not higher; with 999 among them they would be.
+    pairs = [
+        one for one in found["associations"]["pairs"] if (one["about"], one["other"]) == ("value", "age")
+    ]
+    assert all(one["when_missing"] < 100 for one in pairs)
+
+
+def test_a_description_has_placeholders_as_values_if_the_schema_says_so(tmp_path, capsys):
+    write_for_description(tmp_path / "in.csv")
+    (tmp_path / "s.json").write_text(json.dumps({"columns": {"age": {"placeholder": []}}}))
+    arguments = ["describe", str(tmp_path / "in.csv"), "--schema", str(tmp_path / "s.json"), "--json"]
+    assert main(arguments) == 0
+    out, error = capsys.readouterr()
+    assert json.loads(out)["columns"][0]["n_missing"] == 0
+    assert "10 placeholders in 'until' count as missing" in error
+
+
+def test_the_report_of_a_description_has_no_placeholders_among_values(tmp_path):
+    write_for_description(tmp_path / "in.csv")
+    report = tmp_path / "r.html"
+    assert main(["describe", str(tmp_path / "in.csv"), "--report", str(report), "-q"]) == 0
+    notes, results = report.read_text(encoding="utf-8").split('id="missing"')
+    assert "count as missing in this description" in notes
+    assert "999" not in results

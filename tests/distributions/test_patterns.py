@@ -55,3 +55,8 @@ def test_neighbouring_shapes_share_a_bucket_in_a_small_table():
     buckets = list(plan_buckets(observed))
     assert len(buckets) <= 4  # by shapes alone there are more than ten
     assert sum(int((bucket.rows < 1000).sum()) for bucket in buckets) == int((~observed.all(dim=1)).sum())
+
+
+def test_buckets_keep_no_more_memory_than_they_need():
+    for bucket in plan_buckets(random_mask(2, 500, 40, 0.1)):
+        assert bucket.features.untyped_storage().nbytes() == bucket.features.numel() * 8

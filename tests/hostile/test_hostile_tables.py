@@ -62,7 +62,7 @@ def check_output(hostile, source, out, error):
     """Observed cells are unchanged in every draw, and cells are left missing only if that was said."""
     n_tables = 2 if "--draws" in hostile.options else 1
     file = read_table(str(source))
-    if file.surroundings is not None and file.surroundings.aside is not None:
+    if file.text is not None and file.text.aside is not None:
         check_rows_aside(file, text_of(source), text_of(out), n_tables)
         return
     written = read_table(str(out))
@@ -84,7 +84,7 @@ def check_output(hostile, source, out, error):
 
 def check_rows_aside(file, before, after, n_tables):
     """Of a file with rows that are not records, observed cells and these rows come back as they were."""
-    aside = file.surroundings.aside.to_numpy(zero_copy_only=False)
+    aside = file.text.aside.to_numpy(zero_copy_only=False)
     missing = np.zeros((len(aside), file.table.num_columns), dtype=bool)
     missing[~aside] = np.column_stack([column.is_null().to_numpy() for column in file.table.columns])
     check_text(before, after, n_tables, missing)

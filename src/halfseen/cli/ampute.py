@@ -98,11 +98,11 @@ def _without_text(file: TableFile, table: pa.Table) -> TableFile:
     """Return the file with a table that lost cells, and their text lost too; NA that was there stays NA."""
     text = file.text
     if text is not None:
-        kept = []
-        for name, written in zip(text.column_names, text.columns, strict=True):
-            lost = pc.and_(file.table[name].is_valid(), table[name].is_null())
-            kept.append(pc.if_else(lost, "", written))
-        text = pa.table(kept, schema=text.schema)
+        blanked = {}
+        for name in text.column_names:
+            lost = pc.and_(file.table[name].is_valid(), table[name].is_null()).combine_chunks()
+            blanked[name] = pc.if_else(lost, "", text[name])
+        text = text.with_columns(blanked)
     return replace(file, table=table, text=text)
 
 

@@ -209,6 +209,7 @@ def describe_command(
     request = DescribeRequest(
         source, given.target, given.against, given.report, given.as_json, given.seed, reading.to_arguments(),
         context.obj or "", given.model, given.label, tuple(given.sensitivity or ()), given.reference,
+        given.schema,
     )  # fmt: skip
     run_describe(request, Reporter(quiet=quiet))
 

@@ -167,7 +167,7 @@ def _with_missing(file: TableFile, columns: Sequence[Column]) -> TableFile:
         cells = pa.nulls(table.num_rows, _type_of(column))
         table = table.append_column(column.name, cells)
         if text is not None:
-            text = text.append_column(column.name, pa.repeat(pa.scalar("", pa.large_string()), len(cells)))
+            text = text.with_columns({column.name: pa.repeat(pa.scalar("", pa.large_string()), len(cells))})
             styles[column.name] = style_of(kind_of(cells.type), pa.array([], pa.large_string()))
     return replace(file, table=table, text=text, styles=styles)
 

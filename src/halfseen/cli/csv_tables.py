@@ -24,8 +24,7 @@ from halfseen.cli.recognition import read_columns
 from halfseen.cli.records import find_lines
 from halfseen.cli.rules import make_rules, merge_settings
 from halfseen.cli.table_file import Surroundings, TableFile
-
-_ROWS_AT_ONCE = 1 << 16
+from halfseen.cli.texts import CellTexts, TextBlock
 
 
 def check_names(names: Sequence[str], source: str) -> None:
@@ -111,7 +110,7 @@ def read_csv(
         source,
         "csv",
         layout,
-        cells,
+        CellTexts.of(rows, aside),
         {name: outcome.style for name, outcome in outcomes.items()},
         (*notes, *more, *_doubt_header(header, table), *rules.notes, *describe_outcomes(outcomes)),
         {name: outcome.kept for name, outcome in outcomes.items() if outcome.kept is not None},
@@ -120,7 +119,7 @@ def read_csv(
             given["overrides"],
         ),
         rules,
-        Surroundings(tuple(header), preamble, rows if aside is not None else None, aside),
+        Surroundings(tuple(header), preamble),
         {name: out.placeholders for name, out in outcomes.items() if out.placeholders is not None},
     )
 
@@ -140,31 +139,20 @@ def write_csv(
     # After the first line no byte-order mark may follow, so the plain name of the byte order is needed.
     tail = {"utf-16": f"utf-16-{sys.byteorder[0]}e", "utf-32": f"utf-32-{sys.byteorder[0]}e"}
     for number, table in enumerate(tables, start=1):
-        columns = [
-            _put_back(
-                splice(text[name], like.table[name], table[name], styles[name], like.kept.get(name)),
-                name,
-                around,
-            )
-            for name in text.column_names
-        ]
-        for start in range(0, len(columns[0]), _ROWS_AT_ONCE):
-            block = [column[start : start + _ROWS_AT_ONCE] for column in columns]
+        for block in text.blocks():
+            columns = [_complete_block(block, name, like, table, styles[name]) for name in text.column_names]
             if draw is not None:
-                block.insert(0, pa.repeat(pa.scalar(str(number), pa.large_string()), len(block[0])))
-            lines = join_lines(block, layout)
+                columns.insert(0, pa.repeat(pa.scalar(str(number), pa.large_string()), len(columns[0])))
+            lines = join_lines(columns, layout)
             file.write(lines.decode().encode(tail.get(layout.encoding, layout.encoding)) if encode else lines)
 
 
-def _put_back(records: pa.Array, name: str, around: Surroundings) -> pa.Array:
-    """Return the cells of all rows of the file, those that are not records as they were."""
-    if around.rows is None:
-        return records
-    if name in around.rows.column_names:
-        cells = around.rows[name].combine_chunks()
-    else:  # a column that the file lacks
-        cells = pa.repeat(pa.scalar("", pa.large_string()), around.rows.num_rows)
-    return pc.replace_with_mask(cells, pc.invert(around.aside), records)
+def _complete_block(block: TextBlock, name: str, like: TableFile, table: pa.Table, style: Style) -> pa.Array:
+    """Return the cells of a column in some rows of the file; those that are not records stay as they were."""
+    rows, kept = block.records, like.kept.get(name)
+    given, filled = like.table[name][rows], table[name][rows]
+    texts = splice(block.of_records(name), given, filled, style, None if kept is None else kept[rows])
+    return block.with_records(name, texts)
 
 
 def spell_limits(table: pa.Table, like: TableFile) -> pa.Table:
@@ -177,7 +165,7 @@ def spell_limits(table: pa.Table, like: TableFile) -> pa.Table:
     return table
 
 
-def _spell_out(table: pa.Table) -> tuple[pa.Table, dict[str, Style]]:
+def _spell_out(table: pa.Table) -> tuple[CellTexts, dict[str, Style]]:
     """Return typed columns as text, with the styles that this text shows."""
     columns, styles = [], {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -186,18 +174,18 @@ def _spell_out(table: pa.Table) -> tuple[pa.Table, dict[str, Style]]:
             texts = pc.replace_substring_regex(texts, r"\.0+(Z?)$", r"\1")
         columns.append(texts)
         styles[name] = style_of(kind_of(column.type), texts.drop_null())
-    return pa.table(columns, names=table.column_names), styles
+    return CellTexts.of(pa.table(columns, names=table.column_names)), styles
 
 
 def splice(
-    text: pa.ChunkedArray,
+    text: pa.Array,
     given: pa.ChunkedArray,
     filled: pa.ChunkedArray,
     style: Style,
     kept: pa.Array | None,
 ) -> pa.Array:
     """Return the cells as they were written, with those that were missing and now are not replaced."""
-    texts = pc.fill_null(text.combine_chunks(), "")
+    texts = pc.fill_null(text, "")
     empty = pc.and_(given.is_null(), filled.is_valid()).combine_chunks()
     if kept is not None:
         empty = pc.and_not(empty, kept)

@@ -22,7 +22,7 @@ from halfseen.cli.sources import expand, read_all
 from halfseen.cli.tables import TableError, TableFile, read_table
 from halfseen.diagnosis.summary import Diagnosis, describe
 from halfseen.diagnosis.text import headline
-from halfseen.diagnosis.wording import effect_words, names_words, p_words, pair_words, share_words
+from halfseen.diagnosis.wording import effect_words, names_words, p_words, pair_words, plural, share_words
 
 _TOP, _TOP_COLUMNS, _BAR = 8, 15, 24
 SENSITIVITY_ROWS = 10_000
@@ -45,19 +45,22 @@ class DescribeRequest:
     label: str | None = None
     sensitivity: tuple[str, ...] = ()
     reference: float | None = None
+    schema: str | None = None
 
 
 def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
     """Describe a table file: read, describe, print, report."""
     _check_paths(request)
-    file = read_all(expand(request.source), partial(_read, reading=request.reading))
+    overrides = None if request.schema is None else halfseen.Schema.read_overrides(request.schema)
+    reading = request.reading | {"overrides": overrides}
+    file = read_all(expand(request.source), partial(_read, reading=reading))
     reporter.show("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
-    for note in file.notes:
-        reporter.note(note)
+    _note(file, reporter)
     reference: TableFile | None = None
     if request.against is not None:
-        reference = _read(request.against, request.reading | {"format": None})
+        reference = _read(request.against, reading | {"format": None})
         reporter.show("against", f"{reference.source}: {reference.table.num_rows:,} rows")
+        _note(reference, reporter, only_placeholders=True)
     with reporter.noting_warnings(), reporter.progress("testing", "associations with missingness"):
         diagnosis = describe(
             file.table, request.target, None if reference is None else reference.table,
@@ -96,7 +99,20 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
 
 
 def _read(source: str, reading: dict[str, Any]) -> TableFile:
-    return read_table(source, **reading).as_written()
+    return read_table(source, **reading)
+
+
+def _note(file: TableFile, reporter: Reporter, *, only_placeholders: bool = False) -> None:
+    """Report what was decided while reading, and which cells count as missing though they hold something."""
+    for note in () if only_placeholders else file.notes:
+        reporter.note(note)
+    if file.placeholders:
+        n_cells = sum(len(cells) - cells.null_count for cells in file.placeholders.values())
+        names = names_words([repr(name) for name in file.placeholders], 6)
+        reporter.note(
+            f"{plural(n_cells, 'placeholder')} in {names} {'counts' if n_cells == 1 else 'count'} as missing "
+            "in this description, not as values"
+        )
 
 
 def _measure(request: DescribeRequest, file: TableFile, reporter: Reporter) -> ModelDrift | None:
@@ -158,7 +174,10 @@ def _check_paths(request: DescribeRequest) -> None:
     if request.source == "-" and request.against == "-":
         raise TableError("only one of the two tables can be standard input")
     check_report(request.report)
-    read = {"IN": request.source, "--against": request.against, "--model": request.model}
+    read = {
+        "IN": request.source, "--against": request.against, "--model": request.model,
+        "--schema": request.schema,
+    }  # fmt: skip
     check_apart(read, {"--report": request.report})
 
 

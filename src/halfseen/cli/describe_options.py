@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from halfseen.cli.options import Report
+from halfseen.cli.options import Report, SchemaFile
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class DescribeOptions:
             help="With --sensitivity: find the departure at which the interval reaches VALUE.",
         ),
     ] = None
+    schema: SchemaFile = None
     report: Report = None
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False
     seed: Annotated[int, typer.Option(min=0, help="Random seed for subsampling and cross-validation.")] = 0

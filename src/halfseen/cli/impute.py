@@ -11,6 +11,7 @@ import halfseen
 from halfseen.cli.applying import load_model, naming, read_new_rows
 from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_atomically
 from halfseen.cli.errors import debugging, explain_error, is_expected
+from halfseen.cli.freed import give_back_memory
 from halfseen.cli.impute_report import Work, make_page
 from halfseen.cli.impute_request import ImputeRequest, build_imputer, read_overrides
 from halfseen.cli.impute_time import seconds_for_fit
@@ -48,9 +49,11 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
     _check_targets(request)
     with reporter.noting_warnings():
         work = _fit(request, reporter, budget) if request.saved is None else _load(request, reporter)
+        give_back_memory()
         with naming(work.file.source) if work.rows is not None else nullcontext():
             completed = _complete(request, reporter, work.imputer, work.table)
         whole = completed if work.rows is None else [work.rows.completed(one) for one in completed]
+        give_back_memory()
         _write(request, reporter, work.file, whole)
         if request.model is not None:
             with _after_the_table("the model", request):
@@ -58,6 +61,7 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
                 work.imputer.save(request.model)
             reporter.show("model", request.model)
         if request.report is not None:
+            give_back_memory()
             with _after_the_table("the report", request):
                 page = make_page(request, reporter, work, completed, budget)
                 with write_atomically(request.report) as target:
@@ -206,6 +210,7 @@ def _check_targets(request: ImputeRequest) -> None:
 
 def _read(request: ImputeRequest, overrides: dict[str, Any] | None, reporter: Reporter) -> TableFile:
     file = read_table(request.source, overrides=overrides, **request.reading)
+    give_back_memory()
     n_rows, n_columns = file.table.shape
     if file.n_missing == n_rows * n_columns:
         raise TableError(f"{file.source}: every cell is missing: there is nothing to learn from")

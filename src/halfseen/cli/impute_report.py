@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from halfseen.cli.applying import NewRows
+from halfseen.cli.freed import give_back_memory
 from halfseen.cli.impute_request import ImputeRequest, build_imputer
 from halfseen.cli.impute_time import choose_shown
 from halfseen.cli.progress import Reporter
@@ -53,6 +54,7 @@ def make_page(
         filled, draws = completed[0], answers.draws
         if request.draws is not None:
             filled, draws = imputer.transform(table), [shown.take(one) for one in completed]
+    give_back_memory()
     check = _check_fill(request, reporter, work, budget)
     summary = summarize(
         table,

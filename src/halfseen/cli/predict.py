@@ -222,7 +222,7 @@ def _score(model: Any, rows: NewRows, target: str) -> str:
 def _without_dropped(rows: NewRows) -> TableFile:
     """Return the file with the columns that it had."""
     file, dropped = rows.file, list(rows.dropped)
-    text = None if file.text is None else file.text.drop_columns(dropped)
+    text = None if file.text is None else file.text.without(dropped)
     return replace(file, table=file.table.drop_columns(dropped), text=text)
 
 
@@ -249,5 +249,5 @@ def _with_columns(file: TableFile, columns: Mapping[str, pa.Array], decimal: str
             if decimal != ".":
                 style = replace(style, number=NumberFormat(decimal))
             styles[free] = style
-            text = text.append_column(free, format_cells(cells, style))
+            text = text.with_columns({free: format_cells(cells, style)})
     return replace(file, table=table, text=text, styles=styles)

@@ -10,13 +10,14 @@ from halfseen.cli.cells import Style
 from halfseen.cli.dialect import Dialect
 from halfseen.cli.preamble import Preamble
 from halfseen.cli.rules import Rules
+from halfseen.cli.texts import CellTexts
 
 Format = Literal["csv", "parquet", "feather", "jsonl", "xlsx"]
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a text file contains besides the records of its table.
+    """What a text file contains besides the rows of its table.
 
     Parameters
     ----------
@@ -24,16 +25,10 @@ class Surroundings:
         The names of the columns as they are written.
     preamble : Preamble
         The lines above the header.
-    rows : pyarrow.Table or None
-        All rows of the file as they are written, if some are not records.
-    aside : pyarrow.Array or None
-        Which of these are not records.
     """
 
     header: tuple[str, ...]
     preamble: Preamble = field(default_factory=Preamble)
-    rows: pa.Table | None = None
-    aside: pa.Array | None = None
 
 
 @dataclass(frozen=True)
@@ -50,8 +45,8 @@ class TableFile:
         What the file was.
     dialect : Dialect
         How its text was laid out; the default one for a binary format.
-    text : pyarrow.Table or None
-        The cells of the records as they were written, for a csv.
+    text : CellTexts or None
+        The cells as they were written, for a csv.
     styles : dict of str to Style
         How the cells of each column of a csv are written.
     notes : tuple of str
@@ -72,7 +67,7 @@ class TableFile:
     source: str
     format: Format
     dialect: Dialect = field(default_factory=Dialect)
-    text: pa.Table | None = None
+    text: CellTexts | None = None
     styles: dict[str, Style] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     kept: dict[str, pa.Array] = field(default_factory=dict)

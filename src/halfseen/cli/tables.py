@@ -26,6 +26,7 @@ from halfseen.cli.recognition import read_columns
 from halfseen.cli.rules import DEFAULT_NULLS, make_rules, merge_settings
 from halfseen.cli.spreadsheet import parse_spreadsheet, write_spreadsheet
 from halfseen.cli.table_file import Format, TableFile
+from halfseen.cli.texts import CellTexts
 
 __all__ = [
     "DEFAULT_NULLS", "Dialect", "TableError", "TableFile", "check_cells", "check_output", "read_table",
@@ -157,7 +158,7 @@ def _read_cells(data: bytes, source: str, kind: Format, given: dict[str, Any]) -
         pa.table([one.typed for one in outcomes.values()], names=cells.column_names),
         source,
         kind,
-        text=cells,
+        text=CellTexts.of(cells),
         styles={name: one.style for name, one in outcomes.items()},
         notes=(*notes, *rules.notes, *describe_outcomes(outcomes)),
         kept={name: one.kept for name, one in outcomes.items() if one.kept is not None},

@@ -6,9 +6,10 @@ one indicator; its probability is divided among them by their training frequenci
 a positive probability.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -19,9 +20,9 @@ from halfseen.data.margins import Margin
 from halfseen.data.scaling import Standardizer
 from halfseen.data.schema import Column
 
+CELLS_AT_ONCE = 2**20  # of which there are several copies at a time
 MAX_INDICATORS = 30  # per column; the most frequent levels have one each, the rest share one
 MIN_COUNT = 5  # a level seen fewer times has no indicator of its own
-CELLS_AT_ONCE = 2**21  # whose scores are computed together
 PROBABILITY_FLOOR = 1e-6  # a linear model may give a level a negative share
 
 MarginChoice = Callable[[Column, Floats], Margin | None]
@@ -144,25 +145,31 @@ class FeatureMap:
                 torch.where(is_number, scaler.loc, 0.0), torch.where(is_number, scaler.scale, 1.0)
             )
         features = replace(features, scaler=scaler)
-        batch = Incomplete(scaler.forward(raw.filled()), raw.observed)
+        batch = scaler.overwrite(raw)
         if choose is None:
             return features, batch
-        known = features.observed_numbers(codes)
+        known = chain.from_iterable(features.observed_numbers(codes))
         margins = [choose(columns[c], x) for c, x in zip(features.numeric, known, strict=True)]
         return features.with_chosen(margins, codes, batch)
 
-    def observed_numbers(self, codes: Incomplete) -> list[Floats]:
-        """Returns the observed codes of each numeric column."""
-        return [codes.x[codes.observed[:, c], c].numpy() for c in self.numeric]
+    def observed_numbers(self, codes: Incomplete) -> Iterator[list[Floats]]:
+        """Yields the observed codes of numeric columns, of a few columns at a time in a long table."""
+        size = max(1, CELLS_AT_ONCE // max(1, len(codes)))
+        for start in range(0, len(self.numeric), size):
+            some = self.numeric[start : start + size]
+            yield [codes.x[codes.observed[:, c], c].numpy() for c in some]
 
     def with_chosen(
         self, margins: Sequence[Margin | None], codes: Incomplete, batch: Incomplete
     ) -> tuple["FeatureMap", Incomplete]:
-        """Returns the map with these margins, and the features by it; `batch` was encoded without them."""
+        """Returns the map with these margins, and the features by it.
+
+        `batch` was encoded without them. Its values are overwritten.
+        """
         bent = [i for i, margin in enumerate(margins) if margin is not None]
         if not bent:
             return self, batch
-        x, loc, scale = batch.x.clone(), self.scaler.loc.clone(), self.scaler.scale.clone()
+        x, loc, scale = batch.x, self.scaler.loc.clone(), self.scaler.scale.clone()
         at_once = max(1, CELLS_AT_ONCE // max(1, len(codes)))
         for some in (bent[start : start + at_once] for start in range(0, len(bent), at_once)):
             observed = batch.observed[:, some]
@@ -176,7 +183,7 @@ class FeatureMap:
             x[:, some] = scaler.forward(scored.filled())
             loc[some], scale[some] = scaler.loc, scaler.scale
         features = replace(self, margins=tuple(margins), scaler=Standardizer(loc, scale))
-        return features, Incomplete(x, batch.observed)
+        return features, batch
 
     @classmethod
     def from_state(
@@ -220,8 +227,7 @@ class FeatureMap:
 
     def encode(self, codes: Incomplete) -> Incomplete:
         """Returns the standardised features of codes."""
-        raw = self._indicate(codes)
-        return Incomplete(self.scaler.forward(raw.filled()), raw.observed)
+        return self.scaler.overwrite(self._indicate(codes))
 
     def numbers(self, features: Tensor) -> Tensor:
         """Returns the numeric and ordinal codes (*, n_numeric) of features, without rounding."""
@@ -323,6 +329,18 @@ class FeatureMap:
         return replace(self, margins=margins if any(margins) else ())
 
     def _indicate(self, codes: Incomplete) -> Incomplete:
+        """Returns features that are not standardised, in memory of their own; some rows at a time."""
+        size = max(1, CELLS_AT_ONCE // max(1, self.n_features))
+        if len(codes) <= size:
+            return self._indicate_together(codes)
+        x = torch.empty(len(codes), self.n_features, dtype=torch.float64)
+        observed = torch.empty(x.shape, dtype=torch.bool)
+        for start in range(0, len(codes), size):
+            part = self._indicate_together(codes[start : start + size])
+            x[start : start + size], observed[start : start + size] = part.x, part.observed
+        return Incomplete(x, observed)
+
+    def _indicate_together(self, codes: Incomplete) -> Incomplete:
         shown = codes.observed[:, list(self.numeric)]
         numbers = codes.x[:, list(self.numeric)].masked_fill_(~shown, 0.0)
         for i, margin in self.bent():

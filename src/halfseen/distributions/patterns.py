@@ -156,7 +156,7 @@ def _work(rows: int, features: int) -> int:
 
 
 def _positions(wanted: Tensor, size: int) -> Tensor:
-    """Lists the True positions of each row, padded by the number of columns."""
+    """Lists the True positions of each row, padded by the number of columns; in memory of its own."""
     n_features = wanted.shape[1]
     index = torch.where(wanted, torch.arange(n_features), n_features)
-    return index.sort(dim=1).values[:, :size]
+    return index.sort(dim=1).values[:, :size].contiguous()

@@ -24,7 +24,7 @@ from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError
 from halfseen.estimators.model_file import Saveable
 
-COPIES = 12  # arrays of the size of the features that an operation keeps alive at its peak
+COPIES = 24  # arrays of the size of the features that an operation keeps alive at its peak
 STORAGES = get_args(Storage)
 
 

@@ -17,8 +17,8 @@ from halfseen.training.ascent import AscentSettings, ascend, squared_step
 from halfseen.training.em_factors import allowed_ranks, choose_rank, fit_low_rank
 from halfseen.training.time_limit import is_over, seconds_left, time_limit
 
-PAIRWISE_ROWS = 32_768  # number of rows whose moments are computed together
-COPIES = 20  # number of arrays of the size of the rows, including buckets, at the peak of a step
+PAIRWISE_CELLS = 2**19  # number of cells whose moments are computed together
+COPIES = 32  # number of arrays of the size of the rows, including buckets, at the peak of a step
 WARM_UP_ROWS = 4000  # a start from this number of rows is within a few iterations of the full fit
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DEFAULT_RIDGE = 1.0
@@ -203,9 +203,12 @@ def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Ge
 def pairwise_gaussian(batch: Incomplete, ridge: float) -> Gaussian:
     """Returns means and pairwise-complete covariances, made positive definite by an eigenvalue floor."""
     eye = torch.eye(batch.n_features, dtype=batch.x.dtype)
-    parts = [*batch.chunks(PAIRWISE_ROWS)] or [batch]
-    n_observed = batch.observed.sum(dim=0).clamp(min=1)
-    loc = torch.stack([part.filled().sum(dim=0) for part in parts]).sum(dim=0) / n_observed
+    parts = [*batch.chunks(max(1, PAIRWISE_CELLS // batch.n_features))] or [batch]
+    n_observed, sums = torch.zeros(batch.n_features, dtype=torch.int64), batch.x.new_zeros(batch.n_features)
+    for part in parts:
+        n_observed += part.observed.sum(dim=0)
+        sums += part.filled().sum(dim=0)
+    loc = sums / n_observed.clamp(min=1)
     scatter, counts = torch.zeros_like(eye), torch.zeros_like(eye)
     for part in parts:
         seen = part.observed.to(batch.x.dtype)

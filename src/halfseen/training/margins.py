@@ -2,6 +2,7 @@ r"""Features of a table, with a margin for each numeric column for which it impr
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from math import factorial, sqrt
 
 import numpy as np
@@ -49,14 +50,16 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
     columns are then predicted better. With many features, only held-out values are used.
     """
     plain, values = FeatureMap.fit_encoded(columns, codes, all_indicators=False)
-    numeric = [columns[c] for c in plain.numeric]
-    scored, scores = plain.with_chosen(choose_margins(numeric, plain.observed_numbers(codes)), codes, values)
-    if not scored.bent():
-        return plain, values
-    curves = torch.stack([margin.inverse(torch.cat([GRID, NODES])) for _, margin in scored.bent()])
     most_rows = MOST_ROWS if plain.n_features <= MANY_FEATURES else FEWER_ROWS
     rows = torch.from_numpy(np.random.default_rng(0).permutation(len(codes))[:most_rows])
-    some_values, some_scores = values[rows], scores[rows]
+    some_values = values[rows]  # a copy: the others are overwritten by scores
+    numeric = (columns[c] for c in plain.numeric)
+    chosen = [choose_margins([*islice(numeric, len(some))], some) for some in plain.observed_numbers(codes)]
+    scored, scores = plain.with_chosen([*chain.from_iterable(chosen)], codes, values)
+    if not scored.bent():
+        return plain, values
+    some_scores = scores[rows]
+    curves = torch.stack([margin.inverse(torch.cat([GRID, NODES])) for _, margin in scored.bent()])
     standard = _standardised(curves[:, : len(GRID)], plain, scored)
     with_all = _held_out_errors(scored, some_scores, some_values, standard)
     with_none = _held_out_errors(plain, some_values, some_values, standard[:0])
@@ -77,7 +80,8 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
     some_mixed = Incomplete(torch.where(doubtful, some_values.x, some_scores.x), some_scores.observed)
     kept = ~doubtful[[i for i, _ in scored.bent()]]
     if _held_out_errors(mixed, some_mixed, some_values, standard[kept]).mean() < with_all.mean():
-        return mixed, Incomplete(torch.where(doubtful, values.x, scores.x), scores.observed)
+        scores.x[:, doubtful] = plain.encode(codes).x[:, doubtful]
+        return mixed, scores
     return scored, scores
 
 
