@@ -56,8 +56,8 @@ DESCRIPTIONS = {
     ),
     "subsets": (
         "bool",
-        "Whether training shows a random part of the observed values of each sequence, from none to all, "
-        "anew in each step, and probabilities are calibrated on random parts of held-out sequences, by the "
+        "Whether each training step uses a random part of the observed values of each sequence, from none to "
+        "all, and probabilities are calibrated on random parts of held-out sequences, by the "
         "number of observed values. They are then right on average however few values are known.",
     ),
     "class_weight": (

@@ -1,4 +1,4 @@
-"""Papers' experiments, run again: the question, the claims made beforehand, our numbers beside theirs."""
+"""Experiments: the question, claims that are declared beforehand, and our numbers next to published ones."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -68,7 +68,7 @@ _MODULES = (
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 )
-"""What ``halfseen reproduce`` knows, by name."""
+"""The experiments of ``halfseen reproduce``, by name."""
 
 __all__ = [
     "EXPERIMENTS",

@@ -1,14 +1,14 @@
-"""Classifiers that were trained on complete rows and meet missing values only later.
+"""Classifiers that are trained on complete rows and applied to rows with missing values.
 
-Four tables: adult (12,000 rows, drawn for each split), letters, breast cancer and spam. 70% of the rows
-train, all of them complete but for the few values that adult lacks. Of the others, a share of the cells is
-then removed completely at random. The circuit integrates missing inputs out; boosted trees
-(`HistGradientBoostingClassifier`) read missing values as such, or after means and modes have been filled
-in. Beside the accuracy stands the calibration error: the mean distance, over 15 bins of the probability of
-the predicted class, between this probability and how often it is right, weighted by the number of rows. All
-models have their default parameters. The claims are those of the issue that asked for the classifier; each
-is judged by the mean over the splits. Defaults of the circuit were chosen while one split of each table was
-looked at (seed 0), so splits are drawn from other seeds; the tables are the same.
+There are four tables: adult (12,000 rows, drawn for each split), letters, breast cancer and spam. 70% of the
+rows are used for training; they are complete, except for the few values that are missing in adult. From the
+other rows, a share of the cells is removed completely at random. The circuit integrates missing inputs out;
+boosted trees (`HistGradientBoostingClassifier`) are applied to missing values directly, or after imputing
+means and modes. The calibration error is reported in addition to the accuracy: the mean distance, over 15
+bins of the probability of the predicted class, between this probability and the accuracy, weighted by the
+number of rows. All models have their default parameters. The claims are those of the issue that asked for
+the classifier; each is judged by the mean over the splits. The defaults of the circuit were chosen on one
+split of each table (seed 0), so the splits are drawn from other seeds; the tables are the same.
 """
 
 from dataclasses import dataclass

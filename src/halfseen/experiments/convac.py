@@ -1,12 +1,12 @@
-"""Telling two digits apart when pixels of them have been deleted.
+"""Classification of images of two digits from which pixels have been deleted.
 
 The protocol is that of the ConvAC paper, table 1: 300 images of each of two digits for training, 1,000 of
-each for testing, and from every test image N of its non-zero pixels are deleted, all if it has fewer. One
-model serves all N. The paper does not say whether the classifier is told which pixels were deleted. Here
-"mask known" integrates them out, "mask unknown" reads them as black, and "black as missing" integrates every
-black pixel out, deleted or not; the claims are about the first. One circuit is trained for all three. The
-paper averages over 45 pairs of digits and ten training sets; a seed is a pair and a training set. Its numbers
-are for its deep circuit and for the linear program of Dekel & Shamir, whose code is private.
+each for testing, and from every test image N of its non-zero pixels are deleted, or all if it has fewer. One
+model is used for all N. The paper does not state whether the classifier knows which pixels were deleted.
+Here, "mask known" integrates them out, "mask unknown" reads them as black, and "black as missing" integrates
+every black pixel out, deleted or not; the claims are about the first. One circuit is trained for all three.
+The paper averages over 45 pairs of digits and ten training sets; a seed is a pair and a training set. Its
+numbers are for its deep circuit and for the linear program of Dekel & Shamir, whose code is private.
 
 Deleted pixels are always bright, so pixels are missing not at random, and no method here models that.
 Training leaves out pixels at random, at rates up to 90%, and integrates them out. Before the claims were

@@ -1,9 +1,9 @@
-"""Digits of which pixels or squares are missing, classified by models that are trained once.
+"""Classification of digits with missing pixels or squares, by models that are trained once.
 
 The protocol is that of figures 3 and 4 of the paper on MNIST: each pixel is missing with a probability, or
 one to three squares are. The images of the test and their masks are drawn once by the seed (digests are in
-results/convac-mnist-small-masks.json). Every model is trained once on complete images and told at test time
-which pixels are missing; none is told how they go missing.
+results/convac-mnist-small-masks.json). Every model is trained once on complete images. At test time, it is
+given the mask of missing pixels, but not the mechanism.
 
 The circuit leaves out pixels and squares of 4 x 4 pixels in training and integrates them out, as the paper's
 code does, so that patterns like these are not new to it. "complete images only" is the same circuit without
@@ -273,7 +273,7 @@ ONE_OF_EACH_KIND = (CIRCUIT, NEIGHBOURS, ZERO, MIXED, CONDITIONAL, MIWAE, DENSIT
 
 EXPERIMENT = Experiment(
     name="convac-mnist",
-    question="How well are digits classified of which many pixels are missing, by a model trained once?",
+    question="How accurately does a model that is trained once classify digits with many missing pixels?",
     paper="Sharir, Tamari, Cohen & Shashua (2018), Tensorial mixture models, figures 3 and 4",
     make_data=make_task,
     data_sets=lambda setting: (DATA_SET,),

@@ -1,4 +1,4 @@
-"""The data sets of the NeuMiss papers: rows to learn from, rows to be judged by, and the best score."""
+"""The data sets of the NeuMiss papers: training rows, test rows, and the score of the Bayes predictor."""
 
 import warnings
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ class Task:
     bayes_r2 : float
         Of the best prediction, on the test rows.
     bayes_error : float
-        How much of the variance of the target is error of sampling in the best prediction: so much is
-        ``bayes_r2`` too low on average. It is 0 where the best prediction is closed.
+        The Monte Carlo error of the best prediction, as a share of the variance of the target; ``bayes_r2``
+        is too low by this amount on average. It is 0 if the best prediction has a closed form.
     effective : float
-        The least effective share of importance draws over the test rows; 1 where the prediction is closed.
+        The smallest relative effective sample size over the test rows; 1 if the prediction has a closed form.
     """
 
     problem: GaussianProblem

@@ -1,4 +1,4 @@
-"""Skewed and discrete columns under a Gaussian copula: what becomes of their distribution.
+"""The distribution of skewed and discrete columns after imputation by a Gaussian copula.
 
 A column of a given shape and three Gaussian ones have scores that correlate at 0.6. Of the first, 30% is
 missing: completely at random, or more often where the second column is large. Draws carry the uncertainty of
@@ -125,7 +125,7 @@ _WHERE = [{"shape": name, "mechanism": mechanism} for name in MEANS for mechanis
 
 EXPERIMENT = Experiment(
     name="margins",
-    question="Do skewed and discrete columns keep their distribution when a Gaussian copula fills them?",
+    question="Do skewed and discrete columns keep their distribution if a Gaussian copula imputes them?",
     paper="no paper: the model without margins is the rival",
     make_data=make_task,
     models=_models(),

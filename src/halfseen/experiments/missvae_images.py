@@ -321,7 +321,7 @@ def _models() -> dict[str, Any]:
 EXPERIMENT = Experiment(
     name="missvae-images",
     version=3,
-    question="Do mixture posteriors help autoencoders to learn from images of which half is missing?",
+    question="Do mixture posteriors help autoencoders to learn from images with a missing half?",
     paper="Simkus & Gutmann (2024), Improving variational autoencoder estimation from incomplete data",
     make_data=make_task,
     data_sets=lambda setting: (DATA_SETS[setting["data"]],),

@@ -1,4 +1,4 @@
-"""Regression with any inputs missing, at random or not: NeuMiss beside the Bayes rate and its rivals.
+"""Regression with missing inputs, at random or not: NeuMiss, other methods and the Bayes rate.
 
 The data, sizes and mechanisms are those of the figures 4 and 6 of the first NeuMiss paper; bowl, wave and
 break are those of the second, with 50 features and 30% or (in scale paper) also 70% as many factors. What
@@ -10,9 +10,9 @@ Three things differ from the paper. The mechanism of MAR is drawn once, where th
 trained network of 2020 has our training recipe, because the paper's takes minutes for each depth; the paper's
 validation rows stop it and choose its depth. No other model sees these rows.
 
-How the claims came about: the bounds of NeuMissRegressor are those of the acceptance table of the
-issue that asked for it. Pilot runs with one or two seeds of each cell had been seen when they were
-declared here, so they are no blind predictions.
+How the claims came about: the bounds of NeuMissRegressor are those of the acceptance table of the issue that
+asked for it. Pilot runs with one or two seeds of each cell had been seen when they were declared here, so
+they are not blind predictions.
 """
 
 from collections.abc import Mapping
@@ -108,7 +108,7 @@ _SMOKE_CURVE: Setting = {"mechanism": "mcar", "n": 10_000, "d": 10, "link": "bow
 
 EXPERIMENT = Experiment(
     name="neumiss",
-    question="How near the Bayes rate does NeuMiss predict when inputs are missing, at random or not?",
+    question="How close to the Bayes rate does NeuMiss predict if inputs are missing, at random or not?",
     paper="Le Morvan, Josse, Moreau, Scornet & Varoquaux (2020), NeuMiss networks",
     make_data=make_task,
     models={

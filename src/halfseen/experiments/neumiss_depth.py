@@ -1,4 +1,4 @@
-"""What depth buys: trained NeuMiss networks and the series they unroll, 20 features missing at random.
+"""The effect of depth: trained NeuMiss networks and the series that they unroll, with 20 features.
 
 The figures 3 (left) and 5 of the NeuMiss paper: networks of each depth, with and without residuals,
 perceptrons of several widths, and the truncated series of the true covariance; beside it the steps of better
@@ -95,7 +95,7 @@ _WIDE = tuple(map(perceptron, (3, 4, 15, 30, 40, 100)))  # the paper scale alone
 
 EXPERIMENT = Experiment(
     name="neumiss-depth",
-    question="What does the depth of a NeuMiss network buy, and how does it compare with solving exactly?",
+    question="How much does the depth of a NeuMiss network help, compared with an exact solution?",
     paper="Le Morvan, Josse, Moreau, Scornet & Varoquaux (2020), NeuMiss networks",
     make_data=make_task,
     models=MODELS,

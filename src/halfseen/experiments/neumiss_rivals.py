@@ -1,4 +1,4 @@
-"""What NeuMiss is compared with: a perceptron that sees the mask, and predictors that know the truth."""
+"""The competitors of NeuMiss: a perceptron with the mask as input, and predictors that know the truth."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""Imputation of values that hide themselves: the tables of the not-MIWAE paper.
+"""Imputation of self-masked values: the tables of the not-MIWAE paper.
 
 In the first half of the columns, every value above the column's mean is missing. Models are fitted to, and
 judged on, the same rows, in standard deviations of the complete columns. Columns are those with which the
@@ -6,16 +6,16 @@ paper's rows for the mean and for chained equations come out again: banknote wit
 with its target, wine without its quality, yeast without name, class and last feature, breast cancer
 without its diagnosis.
 
-The direction in which values hide is given to the models that are called known, as in the paper. Models of
-missingness are trained from two starts, between which the held-out bound of the likelihood of cells and mask
-chooses, never the error of what is filled in.
+Models called "known" are given the direction of the mechanism, as in the paper. Models of missingness are
+trained from two initialisations. The one with the better held-out bound on the likelihood of cells and mask
+is kept; the error of the imputed values is not used for this choice.
 
 The claims are those of the issue that asked for the method. A run with one seed had been seen when they were
-declared: from the first start alone, a probit, the paper's number was missed on concrete. There almost all
-fly ash and slag that is left to see is zero, from which a Gaussian learns a wrong mechanism. The second
-start, steps at the edge of what was seen, and the larger learning rate were then found on concrete with the
-first seed, because the held-out bound prefers them. How far beyond the edge such values lie, the table does
-not tell.
+declared: from the first initialisation alone, a probit, the paper's number was not reached on concrete.
+There, almost all observed values of fly ash and slag are zero, from which a Gaussian learns a wrong
+mechanism. The second initialisation, steps at the edge of the observed range, and the larger learning rate
+were then found on concrete with the first seed, because they have the better held-out bound. The table does
+not show how far beyond the edge the missing values lie.
 
 At scale small, the models without a claim on five runs have one seed, and none on the longest table.
 """
@@ -110,7 +110,7 @@ def _known(**choices: Any) -> NotMIWAEImputer:
 
 EXPERIMENT = Experiment(
     name="notmiwae",
-    question="How well are values filled in that are missing because they are large?",
+    question="How accurately are values imputed that are missing because they are large?",
     paper="Ipsen, Mattei & Frellsen (2021), not-MIWAE",
     make_data=make_task,
     data_sets=lambda setting: (_SOURCES[setting["table"]][0],),

@@ -1,11 +1,12 @@
 """The images of the not-MIWAE report: bright pixels of a disc in the middle of digits are missing.
 
-So a pixel is missing for where it is *and* for what it is. The report scaled pixels to [-1, 1] and hid those
-of the disc with an absolute value above 0.5. That hides the dark background too, nearly the whole disc, and
-such a mask tells almost nothing of values. Here pixels are hidden that are above 0.5 on the scale [0, 1], and
-only they: errors are on the report's scale, [-1, 1], but of other pixels, and are not to be compared. (The
-report has 0.9286 for MIWAE on flat images with 783 latents, 0.9354 for nearest neighbours and 0.9452 for one
-round of chained equations.) Who knows the direction, and nothing else, fills in white.
+Whether a pixel is missing depends on its position *and* on its value. The report scaled pixels to [-1, 1]
+and removed those of the disc with an absolute value above 0.5. This also removes the dark background, nearly
+the whole disc, so that the mask is hardly informative about the values. Here only pixels above 0.5 on the
+scale [0, 1] are removed. Errors are on the report's scale, [-1, 1], but refer to other pixels, so they are
+not comparable. (The report has 0.9286 for MIWAE on flat images with 783 latents, 0.9354 for nearest
+neighbours and 0.9452 for one round of chained equations.) A method that knows only the direction of the
+mechanism would impute white.
 """
 
 from typing import Any

@@ -1,30 +1,33 @@
-"""Toys on which a report found that not-MIWAE fails: a Gaussian of which one side hides, a ring, a disc.
+"""Toy problems on which a report found that not-MIWAE fails: a self-masked Gaussian, a ring and a disc.
 
-The Gaussian: 500 rows of two features with correlation 0.8; the first is missing where it is above its mean.
-The best fill is its expectation given the second and that it is missing. The ring: 1500 points; the first
-coordinate is missing in the upper quarter. There both sides are equally likely and the best fill is 0, where
-no point is: RMSE cannot tell a ring from a disc, so draws are judged too.
+The Gaussian has 500 rows of two features with correlation 0.8; the first is missing if it is above its mean.
+The best imputation is its expectation given the second feature and the fact that it is missing. The ring has
+1500 points; the first coordinate is missing in the upper quarter. There, both sides are equally probable and
+the best imputation is 0, where there are no points. Since RMSE cannot distinguish a ring from a disc, draws
+are judged too.
 
 - ``RMSE`` over missing cells, of single best values.
 - ``off the line``: the median distance of draws from the line around which the distribution
   lies, a circle or the regression line. That of the oracle's draws is as it should be.
-- ``rarer side``: of each row the share of its draws on that side of the oracle's expectation where fewer are,
-  averaged over rows. Near a half for the oracle's draws, and 0 for draws that know one side only.
+- ``rarer side``: the share of the draws of a row on the side of the oracle's expectation that has fewer of
+them,
+  averaged over rows. It is near a half for the oracle's draws, and 0 if all draws are on one side.
 - ``energy distance`` of draws to the true rows.
 
-An imputer without draws has its single value for a draw. The report had a linear decoder with one latent, and
-its training on both toys left out the argument that chooses the loss, whose default is that of MIWAE: so its
-not-MIWAE may well be MIWAE.
+For an imputer without draws, its single value is used as a draw. The report had a linear decoder with one
+latent variable, and its training on both toys left out the argument that chooses the loss, whose default is
+that of MIWAE, so its not-MIWAE may have been MIWAE.
 
-On the ring the first coordinate is never seen at the top. What is drawn there is how a network continues the
-rest of the circle, and no likelihood of observed cells can tell one continuation from another. The imputer
-that is called chosen has the better bound on held-out rows of two, MIWAE and MissIWAE with two latents,
-whatever it fills in. (On the first seed MIWAE with one latent was a third; its bound was lower by 0.76, and
-it was left out afterwards.) Another is given the mechanism, up to a soft edge: it knows that a point whose
-first coordinate is missing is in the upper quarter.
+On the ring, the first coordinate is never observed at the top. Draws there are an extrapolation of the rest
+of the circle by a network, and the likelihood of observed cells cannot distinguish one extrapolation from
+another. The imputer called "chosen" is the one of two, MIWAE and MissIWAE with two latent variables, with
+the better bound on held-out rows, regardless of its imputations. (On the first seed, MIWAE with one latent
+variable was a third candidate; its bound was lower by 0.76, and it was left out afterwards.) Another imputer
+is given the mechanism, up to a soft edge: it knows that a point whose first coordinate is missing is in the
+upper quarter.
 
-On the Gaussian not-MIWAE comes out the same with and without a known direction. Its mask starts from a probit
-fit, which is here so steep that no doubt of the direction is left.
+On the Gaussian, not-MIWAE gives the same result with and without a known direction. Its mask is initialised
+from a probit fit, which is so steep here that the direction is certain.
 
 The disc is one of images, see `halfseen.experiments.notmiwae_disc`; it has errors only, and one seed. For the
 sake of time networks have half the usual width and 40 epochs, and the scale "small" has 500 of 2000 images.
@@ -245,7 +248,7 @@ def _of_images(make: Callable[..., Any], **choices: Any) -> Any:
 
 EXPERIMENT = Experiment(
     name="notmiwae-toys",
-    question="Do latent-variable models fill in a Gaussian of which one side hides, a ring, a disc?",
+    question="Can latent-variable models impute a self-masked Gaussian, a ring and a disc?",
     paper="a report on not-MIWAE (the method: Ipsen, Mattei & Frellsen, 2021)",
     make_data=make_task,
     data_sets=lambda setting: () if setting["toy"] in LAWS else (DATA_SET,),

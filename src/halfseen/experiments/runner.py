@@ -104,9 +104,9 @@ def run(
 ) -> Results:
     """Runs an experiment and returns its results.
 
-    After each run everything so far is in ``output/NAME-SCALE.json``, and arrays, if runs have any, are in
-    ``output/NAME-SCALE.npz``. What is stored already is not run again, failures apart, so an interrupted
-    experiment goes on where it stopped.
+    After each run, all results so far are in ``output/NAME-SCALE.json``, and arrays, if runs have any, are
+    in ``output/NAME-SCALE.npz``. Stored runs are not repeated unless they failed, so that an interrupted
+    experiment continues where it stopped.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def run(
     scale : {"smoke", "small", "paper"}
         How much of it.
     output : path, default="results"
-        The folder of the result file; it is made if it is not there.
+        The folder of the result file; it is created if it does not exist.
     fresh : bool, default=False
         Whether to forget stored runs, for instance because the code has changed.
     callback : callable, optional

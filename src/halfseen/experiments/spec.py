@@ -1,4 +1,4 @@
-"""An experiment is data: a question, settings, models, a budget, claims made before, the paper's numbers."""
+"""The description of an experiment: question, settings, models, budget, claims and published numbers."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from halfseen.experiments.claims import Cell, Claim, Published, Setting, show_setting
 
 SCALES = ("smoke", "small", "paper")
-"""How much to run: a check that it works, an answer on a laptop, the paper's whole protocol."""
+"""The scales of an experiment: a quick check, a run on a laptop, the whole protocol of the paper."""
 
 
 @dataclass(frozen=True)

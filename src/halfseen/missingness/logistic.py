@@ -60,7 +60,7 @@ class MARLogistic(CellMechanism):
     References
     ----------
     Le Morvan et al. (2020), NeuMiss networks: ``MARLogistic(rate=0.5, standardize=False)``. There the
-    mechanism is drawn anew for every chunk of rows; here it is drawn once.
+    mechanism is drawn again for every chunk of rows; here it is drawn once.
 
     Examples
     --------
