@@ -94,7 +94,7 @@ def test_a_terminal_gets_tables_and_bars():
 
 REFUSALS = {
     "no such file": (["describe", "none.csv"], "none.csv: no such file"),
-    "no such target": (["describe", "in.csv", "--target", "z"], "no column 'z' for a target"),
+    "no such target": (["describe", "in.csv", "--target", "z"], "target 'z' is not a column"),
     "no such reference": (["describe", "in.csv", "--against", "none.csv"], "none.csv: no such file"),
     "nothing in common": (["describe", "in.csv", "--against", "other.csv"], "no column in common"),
     "two streams": (["describe", "-", "--against", "-"], "only one of the two tables"),

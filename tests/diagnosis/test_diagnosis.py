@@ -275,7 +275,10 @@ def test_columns_that_are_always_missing_together_are_described_once():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"target": "nobody"}, "no column 'nobody' for a target; it has x, y"), ({"against": [1.0]}, "two-dim")],
+    [
+        ({"target": "nobody"}, "target 'nobody' is not a column of the table; its columns are x, y"),
+        ({"against": [1.0]}, "two-dim"),
+    ],
 )
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(SchemaError, match=message):

@@ -159,7 +159,7 @@ def _choose(
             f"no predictor finished within {request.budget:g} s; give more by --budget, or name one by "
             "--method"
         )
-    reporter.show("chosen", f"{places[0].method}: {say_best(comparison)}", "bold green")
+    reporter.show("chosen", say_best(comparison), "bold green")
     if places[0].method == AVERAGE:
         reporter.show("average", say_average(comparison) or "")
     expected = say_expected(comparison)

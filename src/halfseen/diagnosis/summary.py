@@ -157,8 +157,9 @@ def describe(
     """
     cells = Cells.read(table)
     if target is not None and target not in cells.names:
-        known = ", ".join(cells.names[:8]) + (", ..." if len(cells.names) > 8 else "")
-        raise SchemaError(f"The table has no column {target!r} for a target; it has {known}.")
+        more = len(cells.names) - 8
+        known = ", ".join(cells.names[:8]) + (f" and {more} more" if more > 0 else "")
+        raise SchemaError(f"The target {target!r} is not a column of the table; its columns are {known}.")
     drift = None if against is None else run_drift(cells.names, cells.observed, against)
     seed = seed_from(random_state)
     patterns = group_patterns(cells.observed)

@@ -149,8 +149,8 @@ def say_expected(comparison: PredictionComparison) -> str | None:
     if expected.n == 0:
         return None
     return (
-        f"Expect {score_words(comparison, expected)} on new rows of this kind: in each fold, the score of "
-        "the method that is best in the other folds."
+        f"On new rows, expect {score_words(comparison, expected)}: each fold is scored with the method "
+        "that is best in the other folds."
     )
 
 
