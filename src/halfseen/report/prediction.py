@@ -62,11 +62,15 @@ def summarize_prediction(
     order = [place.method for place in places]
     order += [method for method in comparison.methods if method not in order]
     kinds = set(treatments.values())
-    sentences = [say_best(comparison)]
-    if Treatment.IMPUTED in kinds and len(kinds) > 1:
-        sentences.append(say_whether_to_impute(comparison, treatments, n_missing))
-    further = (say_average(comparison), say_missingness(comparison), say_expected(comparison))
-    sentences += [one for one in further if one is not None]
+    imputes = Treatment.IMPUTED in kinds and len(kinds) > 1
+    said = [
+        say_best(comparison),
+        say_average(comparison),
+        say_whether_to_impute(comparison, treatments, n_missing) if imputes else None,
+        say_missingness(comparison),
+        say_expected(comparison),
+    ]
+    sentences = [one for one in said if one is not None]
     if comparison.n_repeats > 0:
         sentences.append(say_repeats(comparison))
     return {
