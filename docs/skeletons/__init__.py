@@ -1,1 +1,1 @@
-"""A whole, small model to copy; CONTRIBUTING.md says where each file goes."""
+"""A complete, small model to copy; CONTRIBUTING.md states where each file belongs."""

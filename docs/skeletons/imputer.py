@@ -1,4 +1,4 @@
-"""The imputer: parameters and the choice of a model. Goes to src/halfseen/estimators/imputers.py."""
+"""The imputer: its parameters and its model. Copy it to src/halfseen/estimators/imputers.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from skeletons.tabular_model import TabularDiagonal  # in the library: from half
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DiagonalImputer(BaseImputer):
-    r"""Imputes each column by itself, by a Gaussian that is trained by gradients.
+    r"""Imputes each column separately, by a Gaussian that is trained by gradients.
 
     .. math:: p(x_o) = \prod_{d \in o} \mathcal{N}(x_d \mid \mu_d, \sigma_d^2)
 
@@ -40,7 +40,7 @@ class DiagonalImputer(BaseImputer):
     Attributes
     ----------
     schema_ : Schema
-        What each column is, and why.
+        The kind of each column, and the reasons.
     model_ : TabularDiagonal
         The fitted model.
     history_ : History

@@ -1,4 +1,4 @@
-r"""A model to copy: the smallest density over incomplete vectors. Goes to src/halfseen/models/<name>.py."""
+r"""The smallest density over incomplete vectors. Copy it to src/halfseen/models/<name>.py."""
 
 import math
 
@@ -9,14 +9,14 @@ from halfseen.data.incomplete import Incomplete
 
 
 class DiagonalGaussian(nn.Module):
-    r"""Creates independent Gaussian features, of which any may be unseen.
+    r"""Creates independent Gaussian features, any of which may be missing.
 
     Missing features are marginalised exactly:
 
     .. math:: p(x_o) = \prod_{d \in o} \mathcal{N}(x_d \mid \mu_d, \sigma_d^2)
 
-    where :math:`o` is the set of observed features. As features are independent, what was observed says
-    nothing about the rest. Valid under MCAR, and under MAR only where features really are independent.
+    where :math:`o` is the set of observed features. Since features are independent, observed features are not
+    informative about missing ones. Valid under MCAR, and under MAR only if features really are independent.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ class DiagonalGaussian(nn.Module):
 
     Notes
     -----
-    Shapes: ``batch`` holds :math:`(*, D)` and the output is :math:`(*)`; what ``batch.x`` holds where
-    ``batch.observed`` is False is never read.
+    Shapes: ``batch`` has :math:`(*, D)` and the output is :math:`(*)`; entries of ``batch.x`` where
+    ``batch.observed`` is False are never read.
 
     References
     ----------
@@ -55,7 +55,7 @@ class DiagonalGaussian(nn.Module):
 
     @property
     def scale(self) -> Tensor:
-        """The standard deviations, with shape :math:`(D)`; the one place that makes them positive."""
+        """The standard deviations, with shape :math:`(D)`, which are positive by construction."""
         return self.log_scale.exp()
 
     def forward(self, batch: Incomplete) -> Tensor:
@@ -67,7 +67,7 @@ class DiagonalGaussian(nn.Module):
         return torch.where(batch.observed, log_probs, 0.0).sum(dim=-1)  # (*)
 
     def conditional_mean(self, batch: Incomplete) -> Tensor:
-        """Returns the mean of every cell given the observed ones, which come back exactly."""
+        """Returns the mean of every cell given the observed ones, which are returned exactly."""
         return torch.where(batch.observed, batch.x, self.loc.to(batch.x.dtype))
 
     def conditional_quantile(self, batch: Incomplete, level: float) -> Tensor:
@@ -92,6 +92,6 @@ class DiagonalGaussian(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator) -> None:
-        """Sets all parameters to their start: a standard Gaussian, moved a little at random."""
+        """Initialises all parameters: a standard Gaussian with a small random perturbation."""
         self.loc.normal_(0.0, 0.1, generator=generator)
         self.log_scale.zero_()

@@ -32,7 +32,7 @@ class RatingMeans(Saveable, BaseEstimator):
     Parameters
     ----------
     shrinkage : float, default=5.0
-        The number :math:`\lambda` of average ratings that each item has beforehand.
+        The number :math:`\lambda` of pseudo-ratings, with the mean rating, that each item has.
     random_state : int, numpy generator or None, default=None
         Not used: nothing is random.
 

@@ -1,7 +1,8 @@
 """A classifier of sequences (n, T, d) with NaN: another kind of data, without the estimators of tables.
 
-It shows what an estimator of any data is made of: a boundary (`read_sequences`), a torch module, an objective
-and the one training loop, targets, a model file, and a row of its family in tests/conformance/registry.py.
+It shows the parts of an estimator of any kind of data: a boundary (`read_sequences`), a torch module, an
+objective for the common training loop, targets, a model file, and a row of its family in
+tests/conformance/registry.py.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ class MaskedRecurrence(nn.Module):
 
     .. math:: h_t = \tanh(A [x_t \odot o_t, o_t] + B h_{t-1} + a), \qquad f = C h_T + c
 
-    Valid under any missingness: what is observed is an input of its own.
+    Valid under any missingness, because the mask is an input.
 
     Shapes
     ------
@@ -51,7 +52,7 @@ class MaskedRecurrence(nn.Module):
         self.output_bias = nn.Parameter(torch.zeros(n_outputs))
 
     def reset_parameters(self, generator: torch.Generator) -> None:
-        """Draws the matrices anew."""
+        """Draws the matrices."""
         with torch.no_grad():
             for matrix in (self.input, self.recurrence, self.output):
                 matrix.normal_(std=matrix.shape[0] ** -0.5, generator=generator)

@@ -1,4 +1,4 @@
-"""The model on the columns of a mixed table. Goes to src/halfseen/models/tabular_<name>.py."""
+"""The model over the columns of a mixed table. Copy it to src/halfseen/models/tabular_<name>.py."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,11 @@ LEVEL_STREAM = 1  # noise that chooses levels is kept apart from noise for numbe
 
 @dataclass(frozen=True)
 class TabularDiagonal(TabularDensity[DiagonalGaussian]):
-    """Codes of a table under independent columns: a TabularModel, with answers that come from a module.
+    """A `TabularModel` with independent columns over the codes of a table, based on a module over features.
 
-    `TabularDensity` has means, quantiles and what is saved. This model overrides what concerns levels, since
-    its module is Gaussian in their indicators; a module with categorical levels needs `from_state` only.
+    `TabularDensity` implements means, quantiles and saving. This model overrides the methods for levels,
+    because its module is Gaussian in their indicators; a module with categorical levels needs `from_state`
+    only.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class TabularDiagonal(TabularDensity[DiagonalGaussian]):
 
     @torch.no_grad()
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
-        """Returns completed codes (S, N, C) whose noise belongs to the rows."""
+        """Returns completed codes (S, N, C) whose noise is determined by the rows."""
         batch = self.features.encode(codes)
         drawn = [self._draw(codes, batch, keys, s) for s in range(n_draws)]
         return torch.stack(drawn) if drawn else codes.x.new_empty(0, *codes.x.shape)

@@ -1,4 +1,4 @@
-"""The model against a slow, obvious twin. Goes to tests/models/test_<name>.py."""
+"""The model compared with a slow, obvious implementation. Copy it to tests/models/test_<name>.py."""
 
 import math
 
