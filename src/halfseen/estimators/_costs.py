@@ -1,4 +1,4 @@
-"""The time that methods take in a choice among them: measured on some rows, and expected for more."""
+"""The time that methods take: measured on some rows, and extrapolated to more rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ class Cost:
     fit : float
         Seconds for fitting.
     n_fitted : int
-        The number of rows that it was fitted to.
+        The number of rows to which the method was fitted.
     answer : float
-        Seconds for the single values of a row, among many.
+        Seconds per row for imputing single values, in a table with many rows.
     """
 
     fit: float
@@ -23,17 +23,17 @@ class Cost:
     answer: float
 
     def rows_within(self, seconds: float, n_rows: int) -> int:
-        """Returns to how many of the rows the method can be fitted in time, at least as many as before."""
+        """Returns the number of rows to which the method can be fitted in time, at least that of before."""
         if self.fit * n_rows <= seconds * self.n_fitted:
             return n_rows
         return min(n_rows, max(self.n_fitted, int(self.n_fitted * seconds / self.fit)))
 
 
 def seconds_per_row(n_rows: Sequence[int], seconds: Sequence[float]) -> float:
-    """Returns the time for each further row, from the times of a few rows and of more rows after them.
+    """Returns the time per additional row, from the times for a few rows and for more rows after them.
 
-    The difference is free of what is done once for any number of rows; it is taken to be at least a quarter
-    of the mean time, for the first rows may be slow by chance.
+    The difference does not contain the constant cost of a call. It is assumed to be at least a quarter of the
+    mean time, because the first rows may be slow by chance.
     """
     if not n_rows:
         return 0.0
@@ -45,7 +45,7 @@ def seconds_per_row(n_rows: Sequence[int], seconds: Sequence[float]) -> float:
 
 
 def too_costly(costs: Sequence[Cost], used: Sequence[int], n_rows: int, seconds: float) -> int | None:
-    """Returns the used method that takes longest to impute rows, if all together take too long; else None.
+    """Returns the slowest of the methods in use if all together take too long to impute rows; else None.
 
     A single method is never too costly.
     """

@@ -1,4 +1,4 @@
-"""The predictions of the chosen mixture for cells that were hidden in a race, compared with the truth."""
+"""The losses of the chosen mixture on cells that were hidden in a race."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A race of imputers on cells of the user's own table, which are known and hidden from them."""
+"""A comparison ("race") of imputers on known cells of the user's own table that are hidden from them."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ the probabilities (N, L) of few levels, else of none."""
 
 @dataclass
 class Race:
-    """What happened: the scores of each candidate that finished, and why others did not."""
+    """The result of a race: the scores of each candidate that finished, and why others did not."""
 
     names: list[str] = field(default_factory=list)
     fitted: list[BaseImputer] = field(default_factory=list)
@@ -67,12 +67,12 @@ def run(
     budget: TimeBudget,
     widths: Mapping[str, int],
 ) -> Race:
-    """Fits each candidate to what is shown, and keeps its predictions of the hidden cells.
+    """Fits each candidate without the hidden cells, and keeps its predictions of these cells.
 
-    A candidate has the time that is left divided by the number of candidates that are left, but at least
-    twice the time of the second one: models beyond it take longer. A candidate is left out if that is more
-    than what is left, or if its answers would take longer. The first two always take part. `widths` are the
-    numbers of features of a row, for planning memory.
+    The time limit of a candidate is the remaining time divided by the number of remaining candidates, but at
+    least twice the time of the second candidate, because later models take longer. A candidate is left out if
+    even the latter exceeds the remaining time, or if imputing the rows would take longer. The first two
+    candidates are always used. `widths` are the numbers of features of a row, for planning memory.
     """
     race, expected, answering = Race(), 0.0, 0.0
     for position, (name, fit) in enumerate(candidates.items()):
@@ -106,7 +106,7 @@ def _answers(
 ) -> tuple[CellPredictions, float] | None:
     """Returns the predictions of a model, and the seconds that single values and probabilities of a row take.
 
-    It is None if the first rows took so long that the others would not end in time.
+    It is None if the first rows took so long that the others would not be finished in time.
     """
     if not len(task.scored):
         return {}, 0.0
@@ -146,7 +146,7 @@ def _answers(
 
 
 def _parts(rows: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
-    """Yields few rows, some more rows, and then as many at once as memory allows."""
+    """Yields chunks of rows: a few, some more, and then as many at once as memory allows."""
     start = 0
     for most in chain(TRIED_ROWS, repeat(size)):
         if start >= len(rows):

@@ -1,4 +1,4 @@
-"""Rows of the user's own table in which known cells are hidden, for a race of imputers."""
+"""Rows of the user's own table in which known cells are hidden, for a comparison of imputers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class RaceTask:
 
 
 def race_rows(codes: Incomplete) -> int:
-    """Returns how many rows take part in a race."""
+    """Returns the number of rows that are used in a race."""
     return min(len(codes), MAX_RACE_ROWS, max(200, MAX_RACE_CELLS // codes.x.shape[1]))
 
 

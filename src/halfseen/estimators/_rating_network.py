@@ -1,4 +1,4 @@
-"""What recommenders share that train a network of sparse rows by gradients."""
+"""The base class of recommenders that train a network of sparse rows by gradients."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -68,7 +68,7 @@ class RatingNetwork(Recommender):
         self._keep_module(module, ratings)
 
     def _keep_module(self, module: nn.Module, ratings: SparseRows) -> None:
-        """Sets the network, and the hidden units of rows given all their ratings."""
+        """Stores the network, and the hidden units of all rows given all their ratings."""
         self.module_ = module.requires_grad_(False)
         with torch.no_grad():
             self._hidden = self.module_.hidden(ratings)  # (N, K)

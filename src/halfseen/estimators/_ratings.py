@@ -1,4 +1,4 @@
-"""The boundary of recommenders: users' tables of ratings in, identifiers and a sparse matrix below."""
+"""The boundary of recommenders: tables of ratings are converted to identifiers and a sparse matrix."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ def read_identifiers(asked: Any, what: str) -> Sequence[int | str]:
 
 
 def check_rating_range(values: Floats, rating_range: Any) -> tuple[float, float]:
-    """Returns the range of ratings: the given one, which must hold all values, or that of the values."""
+    """Returns the range of ratings: the given one, which must contain all values, or that of the values."""
     if rating_range is None:
         return float(values.min()), float(values.max())
     try:

@@ -1,4 +1,4 @@
-"""What recommenders share: ratings in, predictions, the best items, new users, cold users and items."""
+"""The base class of recommenders: reading, prediction, recommendation, and new users or items."""
 
 from typing import Any, ClassVar, Self
 
@@ -34,7 +34,7 @@ MOST_HELD_OUT = (
 
 
 class Recommender(Saveable, BaseEstimator):
-    """Creates a recommender from what a subclass adds.
+    """The base class of recommenders.
 
     A subclass has the parameters ``rating_range`` and ``random_state``, and ``rows``, "user" or "item", as a
     parameter or as an attribute of the class. It declares
@@ -174,7 +174,7 @@ class Recommender(Saveable, BaseEstimator):
         self._keep_ratings(ratings)
 
     def _keep_ratings(self, ratings: SparseRows) -> None:
-        """Sets what predictions need of the ratings: themselves, and their means."""
+        """Stores the ratings and their means, which predictions need."""
         self._ratings = ratings
         self._offsets = RatingOffsets.fit(ratings)
 
@@ -189,7 +189,7 @@ class Recommender(Saveable, BaseEstimator):
         return (user, item) if self.rows == "user" else (item, user)
 
     def _predict_pairs(self, user: Positions, item: Positions) -> Floats:
-        """Returns predictions of pairs, of which a position of -1 is a user or item that is not known."""
+        """Returns predictions of pairs; a position of -1 is an unknown user or item."""
         predicted = self._offsets.predict(*self._oriented(user, item))
         known = (user >= 0) & (item >= 0)
         rows, columns = self._oriented(user[known], item[known])

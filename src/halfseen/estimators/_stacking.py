@@ -9,8 +9,8 @@ The CRPS of a mixture of distributions, and the squared error of its mean, are q
 so their means over hidden cells are known for all weights at once. For levels it is the log-loss. A mixture
 of numbers is then sharpened, so that the levels of the true values are uniform (`find_sharpness`).
 
-Missing values may be larger or smaller than the hidden ones, and what is best for these is too sure of itself
-then. Numbers therefore have weights (`tail_weights`), by which large and small ones count more.
+Missing values may be larger or smaller than the hidden ones; weights that are best for the hidden ones are
+then overconfident. Numbers are therefore weighted (`tail_weights`), so that large and small ones count more.
 
 References
 ----------
@@ -197,8 +197,9 @@ def find_weights(columns: Sequence[Answers]) -> tuple[Floats, bool]:
 def find_sharpness(columns: Sequence[Answers], weights: Floats, seed: int) -> float:
     """Returns the parameter of a symmetric beta distribution that fits the levels of true values best.
 
-    These are their levels in the mixtures with weights (M, C) of columns with several models. With 1 mixtures
-    stay as they are, with more they become narrower, and with less wider. It is 1 if there are few values.
+    The levels are those of the true values in the mixtures with weights (M, C), for columns with several
+    models. With 1, mixtures are unchanged; with larger values they become narrower, with smaller ones wider.
+    The result is 1 if there are few values.
     """
     generator = torch_generator(seed)
     levels, counts = [np.zeros(0)], [np.zeros(0)]

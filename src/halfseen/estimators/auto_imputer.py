@@ -40,21 +40,21 @@ SMALLEST_SHARE = 0.1  # a candidate whose weight is lower in every column is not
 class AutoImputer(BaseImputer):
     """Imputation by the methods that impute the user's own table best.
 
-    Known values are hidden, half of them completely at random and half by the mechanism that is learned from
-    the missing values of the table. Candidates are fitted without them, simplest first, and scored by how
-    well they predict them: by their single values and by their distributions. Each column then has a mixture
-    of the candidates, with weights that are best on the hidden values (stacking), or the single best
-    candidate if mixtures are not better on rows that were not used for the weights. Large and small numbers
-    count more than others there, because missing values may be larger or smaller than known ones. In small
-    tables this is repeated with up to three sets of hidden values, because few values are not enough to
-    choose by. The chosen candidates are fitted again, to all rows. Values are assumed to be missing at random
-    (MAR).
+    Known values are hidden, half of them completely at random and half by a mechanism that is learned from
+    the missing values of the table. Candidates are fitted without the hidden values, simplest first, and
+    scored by their predictions of these values: by single values and by distributions. Each column is then
+    imputed by a mixture of the candidates, with the weights that are best on the hidden values (stacking),
+    or by the single best candidate if mixtures are not better on rows that were not used for the weights.
+    Large and small numbers count more than others there, because missing values may be larger or smaller
+    than known ones. In small tables this is repeated with up to three sets of hidden values, because few
+    values are not enough to choose by. The chosen candidates are fitted again, to all rows. Values are
+    assumed to be missing at random (MAR).
 
     Parameters
     ----------
     max_seconds : float, default=120.0
         The time for `fit` and for imputing the table once, approximately. Two fifths are for the choice.
-        Candidates for which no time is left do not take part, candidates that would take too long to impute
+        Candidates for which no time is left are not tried, candidates that would take too long to impute
         all rows are not used, training stops when its time is over, and values are not hidden again if half
         of the time for the choice would be exceeded. Results depend on the speed of the computer only then.
     candidates : {"auto"} or list of str, default="auto"

@@ -1,4 +1,4 @@
-"""Several recommenders as one, with weights by held-out ratings."""
+"""A weighted sum of recommenders, with weights chosen on held-out ratings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass

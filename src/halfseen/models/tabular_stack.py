@@ -1,16 +1,16 @@
-r"""Several models of a table as one: a mixture of their predictive distributions, with weights by column.
+r"""A mixture of the predictive distributions of several models of a table, with weights by column.
 
 .. math::
     F(x_c \mid x_o) = B_a\Big(\sum_m w_{mc} \, F_m(x_c \mid x_o)\Big),
     \qquad w_{mc} \ge 0, \; \sum_m w_{mc} = 1
 
-A mixture of calibrated distributions is too wide, because it adds the differences between the models to the
-spread of each. The distribution function :math:`B_a` of a symmetric beta distribution takes this back for
-numbers: with a = 1 it is the identity, with larger a the quantiles are nearer to the median, and with smaller
-a, for mixtures that are too narrow, they are farther from it.
+A mixture of calibrated distributions is too wide, because the differences between the models add to the
+spread of each. For numbers, the distribution function :math:`B_a` of a symmetric beta distribution
+compensates for this: with a = 1 it is the identity, with larger a the quantiles are closer to the median,
+and with smaller a, for mixtures that are too narrow, they are farther from it.
 
 A draw of a row chooses a model for each column by one random number, so that columns with equal weights are
-drawn together from one model. Its quantile in the mixture is then moved.
+drawn together from one model. The quantile of the draw in the mixture is then transformed accordingly.
 
 References
 ----------
