@@ -92,30 +92,32 @@ def _score_table(results: dict[str, Any], scores: list[str]) -> str:
 def _choices(results: dict[str, Any], named: list[str]) -> str:
     """Return what a comparison of predictors chose beside what was best on new rows, and how it was found."""
     tables = {name: one for name, one in results["tables"].items() if named == ["all"] or name in named}
-    across = [
-        "chosen",
-        "best on new rows",
-        "excess loss",
-        "standard error",
-        "of the best",
-        "repetitions",
-        "seconds",
-    ]
+    across = ["chosen", "best on new rows", "excess loss", "standard error", "of the best"]
+    across += ["best single method", "its excess loss", "repetitions", "seconds"]
     cells = {}
     for name, one in tables.items():
+        losses, best = one["held_out_losses"], one["single"]["best"]
         numbers = [f"{one[key]:.4f}" for key in ("excess", "standard_error", "standard_error_of_best")]
-        texts = [one["winner"], one["best"], *numbers, str(one["n_repeats"]), f"{one['seconds']:.0f}"]
+        texts = [one["winner"], one["best"], *numbers, best, f"{losses[best] - losses[one['best']]:.4f}"]
+        texts += [str(one["n_repeats"]), f"{one['seconds']:.0f}"]
         cells |= {(name, head): text for head, text in zip(across, texts, strict=True)}
-    paired = sum(one["within_one_standard_error"] for one in tables.values())
-    own = sum(one["within_one_standard_error_of_best"] for one in tables.values())
     budget = next(iter(tables.values()))["budget"]
     said = (
-        f"The choice is within one standard error of the paired difference from the best in {paired} of "
-        f"{len(tables)} tables, and within one standard error of the mean loss of the best in {own}. By "
+        f"The choice is {_within(list(tables.values()))}; without the average, the choice among single "
+        f"methods is {_within([one['single'] for one in tables.values()])}. By "
         f"`python benchmarks/compare_target.py --budget {budget:g}`, commit "
         f"{results['provenance']['commit'][:7]}."
     )
     return f"{_lines('table', list(tables), across, cells)}\n\n{said}"
+
+
+def _within(judged: list[dict[str, Any]]) -> str:
+    paired = sum(one["within_one_standard_error"] for one in judged)
+    own = sum(one["within_one_standard_error_of_best"] for one in judged)
+    return (
+        f"within one standard error of the paired difference from the best in {paired} of {len(judged)} "
+        f"tables, and within one standard error of the mean loss of the best in {own}"
+    )
 
 
 def _lines(corner: str, down: list[str], across: list[str], cells: dict[tuple[str, str], str]) -> str:
