@@ -48,7 +48,7 @@ def test_a_regressor_is_fitted_saved_and_applied(call, training, tmp_path):
     )
     assert (code, out) == (0, ""), err
     page = (tmp_path / "r.html").read_text()
-    assert "The file lacks kind, which counts as missing in every row." in page
+    assert "The file lacks kind, which is treated as missing in every row." in page
     assert page.index("Missingness differs from training: kind 100% missing") < page.index(
         "3 rows were predicted"
     )

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,11 @@ from report.pages import assert_self_contained, check
 
 import halfseen
 from halfseen.diagnosis import predictability
+from halfseen.diagnosis.association import Association
+from halfseen.diagnosis.wording import share_words
 from halfseen.report.curve_svg import drift_curve
 from halfseen.report.describe import render_diagnosis, summarize_diagnosis
+from halfseen.report.describe_lines import explain_missingness
 from halfseen.report.describe_svg import heat_map, log_ratio, mark, shade_of, squeeze
 from halfseen.report.run_info import RunInfo
 
@@ -202,3 +206,28 @@ def test_a_curve_without_any_drift_has_an_axis():
     flat = halfseen.vsp_curve(lambda X: np.zeros(len(X)), np.ones((20, 5)), n_draws=2).to_dict()
     assert "nan" not in drift_curve(flat)
     assert drift_curve(flat).count("<circle") == 10
+
+
+def test_both_columns_that_are_missing_together_are_explained_with_their_own_rates():
+    rows = np.arange(100)
+    missing = {"first": rows < 20, "second": (rows >= 10) & (rows < 40)}
+
+    def rate_of(other, column):
+        return missing[other][missing[column]].mean(), missing[other][~missing[column]].mean()
+
+    when_missing, when_seen = rate_of("second", "first")
+    sizes = {"effect": 3.0, "low": 2.0, "high": 4.0, "strength": 0.3, "p_value": 0.01, "p_adjusted": 0.02}
+    rates = {
+        "n_rows": 100,
+        "n_missing": 20,
+        "level": None,
+        "when_missing": when_missing,
+        "when_seen": when_seen,
+    }
+    pair = Association("first", "second", "missingness", "odds ratio", **sizes, **rates)
+    columns = [SimpleNamespace(name=name, n_missing=int(gone.sum())) for name, gone in missing.items()]
+    words = explain_missingness(SimpleNamespace(columns=columns, associations=SimpleNamespace(pairs=[pair])))
+    for column, other in (("first", "second"), ("second", "first")):
+        both, alone = map(share_words, rate_of(other, column))
+        assert words[column].startswith(f"missing more often when {other} is missing ({both} of rows with")
+        assert words[column].endswith(f"{alone} of rows with {column} observed)")

@@ -31,8 +31,8 @@ def test_classes_are_counted_and_unsure_rows_are_named():
     )  # fmt: skip
     assert summary["picture"] == {"levels": ["b", "a"], "shares": [1.0, 0.0]}
     assert summary["lines"][0].startswith("Missingness differs from training: <b>2")
-    assert "b is predicted for 100% of the rows" in summary["lines"][2]
-    assert "in 25% of the rows it is below 60%" in summary["lines"][2]
+    assert "The most frequent prediction is b, for 100% of the rows." in summary["lines"][2]
+    assert "In 25% of the rows it is below 60%" in summary["lines"][2]
     groups = {one["name"]: one for one in summary["groups"]}
     assert [one["n_rows"] for one in groups.values()] == np.bincount(missing.sum(axis=1)).tolist()
     assert groups["1"]["sure"] == pytest.approx(sure[missing.sum(axis=1) == 1].mean())

@@ -146,10 +146,10 @@ def test_a_comparison_names_the_columns_that_are_worth_imputing(comparison):
     assert [(one["name"], one["verdict"], one["method"]) for one in found] == [
         ("a", "good", "new"), ("b", "poor", "new"),
     ]  # fmt: skip
-    assert found[0]["why"] == "RMSE: 0.50 against 1.00 for the mean."
+    assert found[0]["why"] == "RMSE 0.50, compared with 1.00 for the mean."
     lines = compare_lines(comparison, found)
     assert lines[0].startswith("40 known values of 300 rows were hidden, filled by 2 methods")
-    assert lines[1] == "Best for numbers: new (mean statistically indistinguishable from it)."
+    assert lines[1] == "Best for numbers: new (statistically tied with mean)."
     assert lines[2].startswith("No method fills b much better")
     assert "new failed in some repetitions" in lines[2]
 

@@ -41,14 +41,14 @@ def judge_compared(summary: Summary) -> list[Summary]:
         gain = _gain(number, base, best)
         verdict = "poor" if gain is None else grade(gain, gain)
         method = names[column["values"].index(best)]
-        shown = f"{best:.2f} against {base:.2f}" if number else f"{best:.0%} against {base:.0%}"
+        pattern = "RMSE {:.2f}, compared with {:.2f}" if number else "{:.0%} correct, compared with {:.0%}"
         found.append(
             {
                 "name": column["name"],
                 "verdict": verdict,
                 "label": LABELS[verdict].format(baseline=baseline_words(measure)),
                 "method": method,
-                "why": f"{'RMSE' if number else 'Right levels'}: {shown} for {baseline_words(measure)}.",
+                "why": f"{pattern.format(best, base)} for {baseline_words(measure)}.",
             }
         )
     return found
@@ -75,7 +75,9 @@ def compare_lines(summary: Summary, verdicts: Sequence[Summary]) -> list[str]:
     doubts = []
     poor = [one["name"] for one in verdicts if one["verdict"] == "poor"]
     if poor:
-        doubts.append(f"No method fills {names_words(poor)} much better than the mean or the usual level.")
+        doubts.append(
+            f"No method fills {names_words(poor)} much better than the mean or the most frequent level."
+        )
     failed = [method["name"] for method in summary["methods"] if method["n_failed"]]
     if failed:
         doubts.append(f"{names_words(failed)} failed in some repetitions.")
@@ -87,5 +89,5 @@ def _best_line(score: Summary) -> str:
     what = {"rmse": "numbers", "accuracy": "levels", "crps": "uncertainty about numbers"}.get(score["name"])
     if what is None or score["best"] is None:
         return ""
-    ties = f" ({names_words(score['tied'])} statistically indistinguishable from it)" if score["tied"] else ""
+    ties = f" (statistically tied with {names_words(score['tied'])})" if score["tied"] else ""
     return f"Best for {what}: {score['best']}{ties}."

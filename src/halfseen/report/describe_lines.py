@@ -1,9 +1,11 @@
 """The summary of a diagnosis: what changed, what is missing, and how well it can be imputed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from halfseen.data.columns import UNMODELLED
+from halfseen.diagnosis.association import Association
 from halfseen.diagnosis.summary import Diagnosis
 from halfseen.diagnosis.wording import ALPHA, names_words, pair_words, plural
 from halfseen.report import svg
@@ -29,16 +31,33 @@ def explain_missingness(diagnosis: Diagnosis) -> dict[str, str]:
     for column in diagnosis.columns:
         if column.n_missing == 0:
             continue
-        pairs = [pair for pair in diagnosis.associations.pairs if pair.column == column.name]
+        found = (_seen_from(pair, column.name) for pair in diagnosis.associations.pairs)
+        pairs = [pair for pair in found if pair is not None]
         clear = [pair for pair in pairs if pair.p_adjusted < ALPHA]
         clear.sort(key=lambda pair: (pair.about != "value", -pair.strength))
         if clear:
-            words[column.name] = pair_words(clear[0])
+            words[column.name] = pair_words(clear[0]).removeprefix(f"{column.name} is ")
         elif pairs:
             words[column.name] = "no significant association with other columns"
         else:
             words[column.name] = "too few missing or observed values to test associations"
     return words
+
+
+def _seen_from(pair: Association, name: str) -> Association | None:
+    """Return a pair as an association of the missingness of a column, None if it is not about that."""
+    if pair.column == name or pair.about == "value" or pair.other != name:
+        return pair if pair.column == name else None
+    both = pair.when_missing * pair.n_missing
+    n_missing = both + pair.when_seen * (pair.n_rows - pair.n_missing)
+    return replace(
+        pair,
+        column=name,
+        other=pair.column,
+        n_missing=round(n_missing),
+        when_missing=both / n_missing,
+        when_seen=(pair.n_missing - both) / (pair.n_rows - n_missing),
+    )
 
 
 def judge_missingness(summary: Summary) -> list[Summary]:

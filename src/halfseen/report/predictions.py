@@ -156,8 +156,9 @@ def prediction_lines(summary: Summary) -> list[str]:
     else:
         what += "Nothing is missing from them."
     if summary["dropped"]:
-        several = "which count" if len(summary["dropped"]) > 1 else "which counts"
-        what += f" The file lacks {names_words(summary['dropped'])}, {several} as missing in every row."
+        verb = "are" if len(summary["dropped"]) > 1 else "is"
+        names = names_words(summary["dropped"])
+        what += f" The file lacks {names}, which {verb} treated as missing in every row."
     lines = [sentence(summary["training_drift"]["sentence"]), what, _distribution_line(summary)]
     if summary["n_empty_rows"]:
         rows = f"{plural(summary['n_empty_rows'], 'row')} {_verb(summary['n_empty_rows'])}"
@@ -170,11 +171,12 @@ def prediction_lines(summary: Summary) -> list[str]:
 def _distribution_line(summary: Summary) -> str:
     picture = summary["picture"]
     if "levels" in picture:
-        most = f"{picture['levels'][0]} is predicted for {svg.percent(picture['shares'][0])} of the rows"
+        most, share = picture["levels"][0], svg.percent(picture["shares"][0])
         unsure = svg.percent(summary["n_unsure"] / summary["n_rows"])
         return (
-            f"{most}, the most. The predicted class has probability {svg.percent(summary['mean_sure'])} on "
-            f"average; in {unsure} of the rows it is below {UNSURE:.0%}, so do not rely on these."
+            f"The most frequent prediction is {most}, for {share} of the rows. The predicted class has a "
+            f"probability of {svg.percent(summary['mean_sure'])} on average. In {unsure} of the rows it is "
+            f"below {UNSURE:.0%}: do not rely on these predictions."
         )
     low, middle, high = (svg.number(one, 4) for one in picture["quartiles"][1:4])
     line = f"Half of the predictions are between {low} and {high}, with median {middle}."
