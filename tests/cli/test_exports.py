@@ -3,9 +3,10 @@
 from datetime import date
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from halfseen.cli.codes import find_date_codes
+from halfseen.cli.codes import find_date_codes, find_number_codes
 from halfseen.cli.main import main
 from halfseen.cli.preamble import find_preamble
 from halfseen.cli.tables import read_table
@@ -197,6 +198,7 @@ def test_errors_of_spreadsheets_are_missing_however_frequent(tmp_path, capsys):
     [
         (["Yes", "yes ", "no"], "'Yes' and 'yes ' differ in case or blanks only"),
         (["yes", "no", "1", "0"], "write yes and no in one way"),
+        (["Yes", "yes", "N", "TRUE"], "'Yes', 'yes', 'N', 'TRUE' are different levels; write yes and no in"),
         (["a", "b", "c"], None),
     ],
 )
@@ -238,3 +240,139 @@ def test_the_schema_sets_the_century(tmp_path, capsys):
     schema.write_text('{"columns": {"born": {"first_year": "x"}}}')
     assert main(["impute", str(tmp_path / "in.csv"), "-o", "-", "--schema", str(schema)]) == 2
     assert "column 'born': first_year must be a year such as 1950, got 'x'" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- banks, laboratories, surveys, instruments
+
+
+def test_entries_above_a_bank_statement_are_no_column_names(tmp_path, capsys):
+    above = "Account;DE89 3704 0044;;\nPeriod;01.01.2024 - 31.03.2024;;\n\n"
+    cells = [
+        f"{1 + k % 28:02d}.01.2024;rent;{k * 31 % 97},50{'-' * (k % 2)};{'' if k == 5 else 100 + k},00\n"
+        for k in range(N)
+    ]
+    cells[5] = cells[5].replace(";,00", ";")
+    lines, said = impute(tmp_path, above + "day;purpose;amount;balance\n" + "".join(cells), capsys)
+    assert "the table begins in line 4" in said
+    assert "column 'amount' contains numbers with decimal commas and minus signs at the end" in said
+    assert lines[:4] == [*above.splitlines(), "day;purpose;amount;balance"]
+    assert 100 < float(lines[9].split(";")[3].replace(",", ".")) < 140
+
+
+def test_names_of_only_some_columns_are_names(tmp_path, capsys):
+    rows = "".join(f"a,{k},{k % 7},{k % 5}\n" for k in range(N))
+    assert "not read" not in impute(tmp_path, "word,number,,\n" + rows, capsys)[1]
+
+
+def test_numbers_with_flags_are_left_alone_and_named(tmp_path, capsys):
+    """A quarter of the results have a flag of the laboratory, so the column is not one of levels."""
+    cells = [f"{3 + k * 7 % 40 / 10:.1f}{' H' if k % 4 == 0 else ''}" for k in range(N)]
+    cells[6], cells[9] = "haemolysed", ""
+    lines, said = impute(
+        tmp_path, "potassium,x\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells)), capsys
+    )
+    assert "column 'potassium' contains numbers except for '3.0 H' in line 2" in said
+    assert "left as text and not imputed; --number-format potassium=1234.56 reads the other values" in said
+    assert [line.split(",")[0] for line in lines[1:]] == cells
+
+
+def test_levels_that_begin_with_numbers_are_levels(tmp_path, capsys):
+    cells = ["12a", "12b", "15c", "16d"] * 10
+    said = impute(tmp_path, "room,x\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells)), capsys)[1]
+    assert "column 'room'" not in said
+
+
+QUESTIONS = (
+    'What is your age?,"How satisfied are you: price","How satisfied are you: service"',
+    '"{""ImportId"":""Q1""}","{""ImportId"":""Q2""}","{""ImportId"":""Q3""}"',
+)
+
+
+@pytest.mark.parametrize("n_lines", [1, 2])
+def test_questions_below_the_names_are_kept_and_not_read(n_lines, tmp_path, capsys):
+    labels = [*QUESTIONS[:n_lines]]
+    rows = [f"{AGES[k]},{1 + k % 5},{'' if k == 4 else 1 + k % 3}" for k in range(N)]
+    lines, said = impute(tmp_path, "\n".join(["q1,q2,q3", *labels, *rows, ""]), capsys)
+    assert ("line 2 holds labels" if n_lines == 1 else "lines 2, 3 hold labels") in said
+    assert lines[1] == labels[0].replace('"', "")
+    assert lines[1 + n_lines + 4].split(",")[2] in ("1", "2", "3")
+
+
+@pytest.mark.parametrize("first", ["not measured,unknown,a b", "no signal,5,a b", "no signal,no signal,a b"])
+def test_a_first_record_with_words_is_a_record(first, tmp_path, capsys):
+    rows = [f"{AGES[k]},{1 + k % 5},c d" for k in range(N)]
+    rows[7] = f"no signal,{1 + 7 % 5},c d"
+    assert "holds labels" not in impute(tmp_path, "\n".join(["x,y,z", first, *rows, ""]), capsys)[1]
+
+
+@pytest.mark.parametrize("code", ["-999.99", "-99.9", "9999.9", "-999.25", "4294967295", "-32768"])
+def test_codes_of_instruments_do_not_move_the_other_values(code, tmp_path, capsys):
+    cells = [code if k % 9 == 0 else "" if k == 4 else f"{20 + k * 7 % 50 / 10:.2f}" for k in range(N)]
+    lines, said = impute(tmp_path, "t,x\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells)), capsys)
+    assert f"5 cells contain {code}, far from the other values" in said
+    assert f"--null t={code} makes them missing" in said
+    assert 20 < float(lines[5].split(",")[0]) < 25
+    assert lines[1].split(",")[0] == code
+
+
+@pytest.mark.parametrize("nothing", ["0000-00-00", "00/00/0000"])
+def test_dates_of_zeros_are_missing(nothing, tmp_path, capsys):
+    """Databases write them for a date that is not there."""
+    cells = [nothing if k % 3 == 0 else f"2021-{1 + k % 12:02d}-{1 + k % 28:02d}" for k in range(N)]
+    text = "when,x\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells))
+    lines, said = impute(tmp_path, text, capsys)
+    assert f"column 'when': 14 cells contain '{nothing}', read as missing" in said
+    assert all(line.startswith("2021-") for line in lines[1:])
+
+
+def test_codes_of_instruments_are_found_among_numbers_of_32_bits():
+    values = pa.array([20 + k * 7 % 50 / 10 for k in range(30)] + [-999.99] * 3, pa.float32())
+    codes = find_number_codes(values)
+    assert codes is not None
+    assert codes.certain
+    assert list(codes.counts.values()) == [3]
+
+
+@pytest.mark.parametrize(
+    "footer",
+    [
+        "\nThese are provisional figures\nof 2024, see below\n",
+        "Source: National Statistics, 2024\n",
+        "\nQuelle: Bundesamt für Statistik",
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+def test_lines_below_the_table_are_kept_and_not_read(footer, encoding, tmp_path, capsys):
+    rows = [f"{'ab'[k % 2]},{'ü'},{cells}" for k, cells in enumerate(ROWS)]
+    text = "group,w,age,height\n" + "".join(rows) + footer
+    lines, said = impute(tmp_path, text, capsys, encoding=encoding)
+    assert f"{N:,} rows, 4 columns" in said
+    assert "copied to a csv output, but not read" in said
+    assert lines[-footer.count("\n") - (not footer.endswith("\n")) :] == footer.splitlines()
+    assert all(lines[4].split(","))
+
+
+def test_a_record_that_is_cut_off_is_an_error(tmp_path, capsys):
+    source = tmp_path / "in.csv"
+    for end in ("b,4", "bro", "b,broken off\n"):
+        source.write_text("group,age,height\n" + "".join(f"a,{cells}" for cells in ROWS) + end)
+        assert main(["impute", str(source), "-o", str(tmp_path / "out.csv")]) == 2
+        assert f"line {N + 2} has" in capsys.readouterr().err
+
+
+def test_remarks_in_the_first_cells_of_the_last_rows_are_kept_and_not_read(tmp_path, capsys):
+    rows = [f"{'ab'[k % 2]},{cells}" for k, cells in enumerate(ROWS)]
+    end = [",,", '"Source: own survey, 2024",,', "Figures are provisional,,"]
+    lines, said = impute(tmp_path, "group,age,height\n" + "".join(rows) + "\n".join([*end, ""]), capsys)
+    assert f"lines {N + 3}, {N + 4} hold remarks" in said
+    assert f"{N:,} rows, 3 columns" in said
+    assert lines[-3:] == end
+
+
+@pytest.mark.parametrize("last", ["c,,", "New York,,"])
+def test_a_last_record_of_which_only_a_name_is_known_is_imputed(last, tmp_path, capsys):
+    rows = [f"{['New York', 'c'][k % 2]},{cells}" for k, cells in enumerate(ROWS)]
+    rows[20] = "New York,,\n"
+    lines, said = impute(tmp_path, "group,age,height\n" + "".join(rows) + last + "\n", capsys)
+    assert "not read" not in said
+    assert all(lines[-1].split(","))

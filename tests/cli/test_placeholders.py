@@ -136,7 +136,7 @@ def write_for_description(path):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_description_counts_placeholders_as_missing(tmp_path, capsys, suffix):
+def test_a_description_has_placeholders_neither_as_missing_nor_as_values(tmp_path, capsys, suffix):
     source = tmp_path / "in.csv"
     write_for_description(source)
     if suffix == "parquet":
@@ -146,17 +146,15 @@ def test_a_description_counts_placeholders_as_missing(tmp_path, capsys, suffix):
     assert main(["describe", str(source), "--json"]) == 0
     out, error = capsys.readouterr()
     found = json.loads(out)
-    assert {one["name"]: one["n_missing"] for one in found["columns"]} == {
-        "age": 20,
-        "income": 40,
-        "until": 10,
-    }
-    assert "30 placeholders in 'age' and 'until' count as missing in this description" in error
+    assert [one["n_missing"] for one in found["columns"]] == [0, 40, 0]
+    assert "30 placeholders in 'age' and 'until': described neither as values nor as missing" in error
     # Where income is missing, known ages are not higher; with 999 among them they would be.
     pairs = [
         one for one in found["associations"]["pairs"] if (one["about"], one["other"]) == ("value", "age")
     ]
-    assert all(one["when_missing"] < 100 for one in pairs)
+    assert pairs
+    assert all(one["when_missing"] < 100 and one["n_rows"] == 180 for one in pairs)
+    assert found["little"]["notes"][-1] == "Placeholders count as missing in this test."
 
 
 def test_a_description_has_placeholders_as_values_if_the_schema_says_so(tmp_path, capsys):
@@ -165,8 +163,9 @@ def test_a_description_has_placeholders_as_values_if_the_schema_says_so(tmp_path
     arguments = ["describe", str(tmp_path / "in.csv"), "--schema", str(tmp_path / "s.json"), "--json"]
     assert main(arguments) == 0
     out, error = capsys.readouterr()
-    assert json.loads(out)["columns"][0]["n_missing"] == 0
-    assert "10 placeholders in 'until' count as missing" in error
+    pairs = [one for one in json.loads(out)["associations"]["pairs"] if one["other"] == "age"]
+    assert any(one["when_missing"] > 100 for one in pairs)
+    assert "10 placeholders in 'until': described neither" in error
 
 
 def test_the_report_of_a_description_has_no_placeholders_among_values(tmp_path):
@@ -174,5 +173,5 @@ def test_the_report_of_a_description_has_no_placeholders_among_values(tmp_path):
     report = tmp_path / "r.html"
     assert main(["describe", str(tmp_path / "in.csv"), "--report", str(report), "-q"]) == 0
     notes, results = report.read_text(encoding="utf-8").split('id="missing"')
-    assert "count as missing in this description" in notes
+    assert "described neither as values nor as missing" in notes
     assert "999" not in results

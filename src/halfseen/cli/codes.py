@@ -1,6 +1,7 @@
 """Codes for missing values: texts that cannot be numbers, and numbers that stand apart from the others."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -10,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MISSING_WORDS = (
-    "-", "--", "---", "\u2013", "\u2014", ".", "..", "...", "*", "n.a.", "n.a", "n/a", "n. a.", "na", "nan",
-    "null", "none", "unknown", "missing", "not available", "not known", "no data", "no answer", "no response",
-    "not stated", "not reported", "not recorded", "not measured", "not tested", "refused", "declined",
+    "-", "--", "---", "\u2013", "\u2014", ".", "..", "...", "\u2026", "*", "n.a.", "n.a", "n/a", "n. a.",
+    "na", "nan", "null", "none", "unknown", "missing", "not available", "not known", "no data", "no answer",
+    "no response", "not stated", "not reported", "not recorded", "not measured", "not tested", "refused",
+    "declined",
     "declined to answer", "prefer not to say", "prefer not to answer", "don't know", "dont know", "dk",
     "k.a.", "k. a.", "k.a", "keine angabe", "weiß nicht", "unbekannt", "inconnu", "non renseigné",
     "desconocido", "sin datos", "no contesta", "ns/nc", "desconhecido", "sconosciuto", "onbekend",
@@ -20,13 +22,20 @@ MISSING_WORDS = (
 """Texts, in lower case, that mean missing in a column of numbers or dates, and may mean it in one of text."""
 
 FORMULA_ERRORS = ("#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!", "#N/A")
-"""What a spreadsheet shows where a formula fails: missing in every column."""
+"""What a spreadsheet shows where a formula fails."""
+
+NEVER_VALUES = (
+    *FORMULA_ERRORS, "0000-00-00", "0000-00-00 00:00:00", "00/00/0000", "00.00.0000", "00-00-0000",
+)  # fmt: skip
+"""Texts that mean missing in every column: formula errors, and the dates of databases that are not there."""
 
 _YES_AND_NO = {"yes", "no", "y", "n", "true", "false", "t", "f", "1", "0", "ja", "nein", "j", "oui", "non"}
 _MANY_LEVELS = 50
 _NINES = (9, 99, 999, 9999, 99999)
 _REPEATED = (66, 77, 88, 666, 777, 888, 6666, 7777, 8888)
-_CODES = sorted({nines - less for nines in _NINES for less in (0, 1, 2)} | {*_REPEATED})
+_DECIMAL = (99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99, 99999.9, 999.25)  # of instruments and well logs
+_LARGEST = (32767, 32768, 65535, 2147483647, 2147483648, 4294967295)  # whole numbers of 16 and 32 bits
+_CODES = sorted({nines - less for nines in _NINES for less in (0, 1, 2)} | {*_REPEATED, *_DECIMAL, *_LARGEST})
 _FIRST_DAYS = (
     date(1753, 1, 1), date(1800, 1, 1), date(1899, 12, 30), date(1899, 12, 31), date(1900, 1, 1),
     date(1901, 1, 1), date(1970, 1, 1),
@@ -41,9 +50,9 @@ def is_missing_word(texts: pa.Array) -> pa.Array:
     return pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_WORDS, texts.type))
 
 
-def is_formula_error(texts: pa.Array) -> pa.Array:
-    """Return which texts are errors of a spreadsheet."""
-    return pc.is_in(texts, value_set=pa.array(FORMULA_ERRORS, texts.type))
+def is_never_value(texts: pa.Array) -> pa.Array:
+    """Return which texts mean missing in every column."""
+    return pc.is_in(texts, value_set=pa.array(NEVER_VALUES, texts.type))
 
 
 def is_number(text: str) -> bool:
@@ -85,13 +94,13 @@ def suspect_spellings(name: str, texts: pa.Array) -> str | None:
     for text in counts:
         alike.setdefault(" ".join(text.casefold().split()), []).append(text)
     groups = [sorted(group, key=lambda text: -counts[text]) for group in alike.values() if len(group) > 1]
+    if len(alike) > 2 and set(alike) <= _YES_AND_NO:
+        shown = ", ".join(map(repr, sorted(counts, key=lambda text: -counts[text])[:8]))
+        return f"column {name!r}: {shown} are different levels; write yes and no in one way if they mean that"
     if groups:
         shown = " and ".join(map(repr, groups[0][:3]))
         more = f" (and {len(groups) - 1} more such groups)" if len(groups) > 1 else ""
         return f"column {name!r}: {shown} differ in case or blanks only and are different levels{more}"
-    if len(alike) > 2 and set(alike) <= _YES_AND_NO:
-        shown = ", ".join(map(repr, sorted(counts, key=lambda text: -counts[text])[:6]))
-        return f"column {name!r}: {shown} are different levels; write yes and no in one way if they mean that"
     return None
 
 
@@ -117,8 +126,14 @@ class NumberCodes:
 
     def describe(self, name: str) -> str:
         """Return how many cells hold them, and where the others are."""
-        counts = say_counts([(f"{value:g}", count) for value, count in self.counts.items()])
+        counts = say_counts([(show_number(value), count) for value, count in self.counts.items()])
         return f"column {name!r}: {counts}, far from the other values ({self.low:g} to {self.high:g})"
+
+
+def show_number(value: float) -> str:
+    """Return a number as a user would write it, with as many digits as it has."""
+    short = f"{value:g}"
+    return short if float(short) == value else f"{value:.15g}"
 
 
 def find_number_codes(values: pa.Array | pa.ChunkedArray) -> NumberCodes | None:
@@ -127,7 +142,7 @@ def find_number_codes(values: pa.Array | pa.ChunkedArray) -> NumberCodes | None:
         values = values.cast(pa.float32())
     ends = pc.min_max(values).as_py()
     low, high = ends["min"], ends["max"]
-    if low is None or (high not in _CODES and -low not in (1, *_CODES)):
+    if low is None or not (_is_code(np.asarray([high, -low], _float_of(values.type))).any() or low == -1):
         return None
     distinct, counts = np.unique(np.asarray(values.drop_null()), return_counts=True)
     suspects = _beyond(distinct, counts) | _beyond(-distinct[::-1], counts[::-1])[::-1]
@@ -138,6 +153,15 @@ def find_number_codes(values: pa.Array | pa.ChunkedArray) -> NumberCodes | None:
     certain = _is_remote(distinct[suspects], others) and counts[suspects].sum() < counts[~suspects].sum()
     held = zip(distinct[suspects].tolist(), counts[suspects].tolist(), strict=True)
     return NumberCodes(dict(held), float(others[0]), float(others[-1]), bool(certain))
+
+
+def _float_of(dtype: pa.DataType) -> Any:
+    return np.float32 if pa.types.is_float32(dtype) else np.float64
+
+
+def _is_code(values: Any, codes: Sequence[float] = _CODES) -> Any:
+    """Return which numbers are codes; numbers of 32 bits are compared with codes that are rounded alike."""
+    return np.isin(values, np.asarray(codes, np.float32 if values.dtype == np.float32 else np.float64))
 
 
 @np.errstate(over="ignore")
@@ -162,7 +186,7 @@ def _is_minus_one(distinct: Any, counts: Any) -> Any:
 def _beyond(distinct: Any, counts: Any) -> Any:
     """Return which of the distinct values, in order, are codes at the upper end."""
     suspects = np.zeros(len(distinct), dtype=bool)
-    is_code = np.isin(distinct, _CODES)
+    is_code = _is_code(distinct)
     ordinary = distinct[~is_code]
     if len(ordinary) < 2:
         return suspects
@@ -175,7 +199,7 @@ def _beyond(distinct: Any, counts: Any) -> Any:
             suspects[place:] = True
             break
         edge = value
-    nines = suspects & np.isin(distinct, _NINES) & (counts > 1)
+    nines = suspects & _is_code(distinct, (*_NINES, *_DECIMAL)) & (counts > 1)
     # other codes are suspected only if they are very far away: 88 or 98 on a scale from 1 to 5
     remote = is_code & (distinct > 10) & (distinct - ordinary[-1] > 3 * (ordinary[-1] - ordinary[0]))
     remote &= suspects & (counts > 1)

@@ -18,6 +18,7 @@ from halfseen.cli.cells import Style, format_cells, kind_of, style_of
 from halfseen.cli.delimited import check_single, join_lines, parse_text
 from halfseen.cli.dialect import Dialect
 from halfseen.cli.errors import TableError
+from halfseen.cli.footer import find_footer, note_footer
 from halfseen.cli.outcomes import describe_outcomes
 from halfseen.cli.preamble import find_preamble
 from halfseen.cli.recognition import read_columns
@@ -96,6 +97,10 @@ def read_csv(
     check_single(source, header, chosen, sniffed)
     names = _name_all(header)
     check_names(names, source)
+    footer = find_footer(text, chosen, len(header))
+    if footer:
+        notes.append(note_footer(footer))
+        text = text[: -len(footer.encode())]
     rows = parse_text(text, source, layout, names, preamble.n_lines)
     every = (given["overrides"] or {}).get("*")
     keep_empty = isinstance(every, dict) and bool(every.get("fill"))
@@ -119,7 +124,7 @@ def read_csv(
             given["overrides"],
         ),
         rules,
-        Surroundings(tuple(header), preamble),
+        Surroundings(tuple(header), preamble, footer),
         {name: out.placeholders for name, out in outcomes.items() if out.placeholders is not None},
     )
 
@@ -145,6 +150,7 @@ def write_csv(
                 columns.insert(0, pa.repeat(pa.scalar(str(number), pa.large_string()), len(columns[0])))
             lines = join_lines(columns, layout)
             file.write(lines.decode().encode(tail.get(layout.encoding, layout.encoding)) if encode else lines)
+    file.write(around.footer.encode(tail.get(layout.encoding, layout.encoding) if encode else "utf-8"))
 
 
 def _complete_block(block: TextBlock, name: str, like: TableFile, table: pa.Table, style: Style) -> pa.Array:

@@ -63,8 +63,8 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
         _note(reference, reporter, only_placeholders=True)
     with reporter.noting_warnings(), reporter.progress("testing", "associations with missingness"):
         diagnosis = describe(
-            file.table, request.target, None if reference is None else reference.table,
-            random_state=request.seed,
+            file.table, request.target, None if reference is None else reference.as_written().table,
+            kept=file.kept, random_state=request.seed,
         )  # fmt: skip
     drift = _measure(request, file, reporter)
     what_if = _analyse_sensitivity(request, file, reporter)
@@ -103,15 +103,15 @@ def _read(source: str, reading: dict[str, Any]) -> TableFile:
 
 
 def _note(file: TableFile, reporter: Reporter, *, only_placeholders: bool = False) -> None:
-    """Report what was decided while reading, and which cells count as missing though they hold something."""
+    """Report what was decided while reading, and which cells are neither missing nor values."""
     for note in () if only_placeholders else file.notes:
         reporter.note(note)
     if file.placeholders:
         n_cells = sum(len(cells) - cells.null_count for cells in file.placeholders.values())
         names = names_words([repr(name) for name in file.placeholders], 6)
         reporter.note(
-            f"{plural(n_cells, 'placeholder')} in {names} {'counts' if n_cells == 1 else 'count'} as missing "
-            "in this description, not as values"
+            f"{plural(n_cells, 'placeholder')} in {names}: described neither as values nor as missing; "
+            "--null makes them missing"
         )
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from halfseen.cli.cells import CODE, CellKind, Style, as_text, cast_cells, style_of
 from halfseen.cli.codes import (
-    FORMULA_ERRORS,
+    NEVER_VALUES,
     is_missing_word,
     is_number,
     say_counts,
@@ -19,7 +19,7 @@ from halfseen.cli.codes import (
     suspect_words,
 )
 from halfseen.cli.dates import ORDER_WORDS, Dates
-from halfseen.cli.distinct import Mask, all_match, any_match
+from halfseen.cli.distinct import Mask, all_match, any_match, as_mask
 from halfseen.cli.drafts import Decision, Draft, Outcome
 from halfseen.cli.limits import replace_limits
 from halfseen.cli.notes import shorten_notes
@@ -36,6 +36,7 @@ _FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5
 _SAMPLE = 500
 _SHOWN = 5
 _THREE_DECIMALS = r"^[+-]?(?:\d{1,3}|[1-9]\d{0,2}\.\d{3})$"
+_FLAGGED = r"^[+-]?\d[\d.,]*\s*(\(?[A-Za-z]{1,2}\)?|[*!^#~?\x{2020}\x{2021}]{1,3})$"
 _UNMODELLED = {"kind": "text", "fill": False}
 
 
@@ -97,7 +98,7 @@ def _note_missing(name: str, words: Sequence[tuple[str, int]]) -> tuple[str, ...
 
 def _text(draft: Draft, note: str | None = None, settings: dict[str, Any] | None = None) -> Outcome:
     """Return the column as text, words for missing values with it."""
-    errors = [(word, count) for word, count in draft.words if word in FORMULA_ERRORS]
+    errors = [(word, count) for word, count in draft.words if word in NEVER_VALUES]
     if len(draft.trimmed) == draft.trimmed.null_count and len(errors) == len(draft.words):
         nothing = pa.nulls(len(draft.cells), pa.float64())
         return Outcome(nothing, Style("text"), notes=_note_missing(draft.name, errors))
@@ -242,13 +243,22 @@ def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, decis
         return _text(draft)
     total, n_fits = int(draft.counts.sum()), int(draft.counts[fits].sum())
     few_words = np.sum(~fits) <= _SHOWN and np.sum(fits) > _FEW_LEVELS  # beside many values: answers, codes
-    if n_fits < max((HALF if few_words else MOSTLY) * total, MOSTLY_CELLS):
+    n_flagged = _count_flagged(draft, fits) if what == "numbers" and n_fits >= HALF * total else 0
+    if n_fits + n_flagged < max((HALF if few_words else MOSTLY) * total, MOSTLY_CELLS):
         return _text(draft)
     text = f"contains {what} except for {_list_misfits(draft, fits, decision)}"
     remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the other values as {what}"
     if len(draft.counts) <= _FEW_LEVELS and total >= _CELLS_PER_LEVEL * len(draft.counts):
         return _text(draft, f"{text}: kept as a categorical column; {remedy}")
     return _text(draft, f"{text}: left as text and not imputed; {remedy}", _UNMODELLED)
+
+
+def _count_flagged(draft: Draft, fits: Mask) -> int:
+    """Return how many cells that do not fit are numbers with a flag, such as ``12.3 H`` or ``7.9*``."""
+    assert draft.texts is not None
+    return int(
+        draft.counts[~fits & as_mask(pc.match_substring_regex(draft.texts.dictionary, _FLAGGED))].sum()
+    )
 
 
 def _list_misfits(draft: Draft, fits: Mask, decision: Decision) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import kind_of
-from halfseen.cli.codes import find_date_codes, find_number_codes, say_counts, suspect_dates
+from halfseen.cli.codes import find_date_codes, find_number_codes, say_counts, show_number, suspect_dates
 from halfseen.cli.notes import shorten_notes
 from halfseen.cli.rules import ColumnRules, Rules
 
@@ -73,7 +73,7 @@ def _find_numbers(name: str, values: Any, rules: ColumnRules) -> tuple[Any, list
         count = pc.sum(held).as_py() or 0
         if not count:
             return None, []
-        shown = ", ".join(f"{value:g}" for value in rules.placeholders)
+        shown = ", ".join(show_number(value) for value in rules.placeholders)
         return held, [
             f"column {name!r}: {count:,} {'cell contains' if count == 1 else 'cells contain'} a placeholder "
             f"({shown}): kept and not used by the model"
@@ -81,7 +81,7 @@ def _find_numbers(name: str, values: Any, rules: ColumnRules) -> tuple[Any, list
     codes = find_number_codes(values)
     if codes is None:
         return None, []
-    options = " ".join(f"--null {shlex.quote(f'{name}={value:g}')}" for value in codes.counts)
+    options = " ".join(f"--null {shlex.quote(f'{name}={show_number(value)}')}" for value in codes.counts)
     if not codes.certain:
         return None, [f"{codes.describe(name)}; if this means missing, use {options}"]
     return _is_one_of(values, codes.counts), [

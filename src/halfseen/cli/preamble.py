@@ -44,8 +44,9 @@ def find_preamble(sample: str, delimiter: str | None = None) -> Preamble:
     """Return the lines above the table, judged by the beginning of a file.
 
     A declared separator and leading lines that begin with ``#`` are not part of a table. Other lines are not
-    either if they have fewer cells than the lines below, which all have the same number, and if the first of
-    those below has a name for each column and numbers beneath at least one of them.
+    either if they have fewer cells, or fewer cells with text, than the lines below, which all have the same
+    number of cells, and if the first of those below has a name for each column and numbers beneath at least
+    one of them.
 
     Parameters
     ----------
@@ -88,9 +89,22 @@ def _fits(text: str, delimiter: str | None) -> bool:
 
 
 def _is_padded(text: str, delimiter: str | None) -> bool:
-    """Return whether the first row is a title, with empty cells up to the width of the table."""
+    """Return whether the first row is a title or an entry, with empty cells up to the width of the table."""
     rows = _rows(text, delimiter)
-    return len(rows) > _MIN_ROWS and bool(rows[0][0].strip()) and not any(rows[0][1:])
+    if len(rows) <= _MIN_ROWS or not rows[0][0].strip():
+        return False
+    n_names = _count_names(rows[0])
+    return n_names == 1 or (n_names == 2 < len(rows[0]) - 1 and _holds_more(rows, n_names))
+
+
+def _count_names(row: list[str]) -> int:
+    """Return the number of cells up to the last with text: spreadsheets export empty columns at the end."""
+    return max((place + 1 for place, cell in enumerate(row) if cell.strip()), default=0)
+
+
+def _holds_more(rows: list[list[str]], n_names: int) -> bool:
+    """Return whether most of the other rows have text beyond these columns."""
+    return sum(_count_names(row) > n_names for row in rows[1:]) > (len(rows) - 1) / 2
 
 
 def _count_comments(lines: list[str]) -> int:
@@ -103,10 +117,9 @@ def _begins_a_table(text: str, delimiter: str | None) -> bool:
     rows = _rows(text, delimiter)
     if len(rows) < _MIN_ROWS or not _fits(text, delimiter):
         return False
-    names = [name.strip() for name in rows[0]]
-    while names and not names[-1]:  # spreadsheets export empty columns at the end
-        names.pop()
+    names = [name.strip() for name in rows[0][: _count_names(rows[0])]]
     named = len(names) > 1 and all(names) and len(set(names)) == len(names)
+    named = named and not _holds_more(rows, len(names))
     return (
         named and not any(map(_is_numeric, names)) and any(_holds_numbers(rows, k) for k in range(len(names)))
     )

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import find_kind
-from halfseen.cli.codes import is_formula_error, is_missing_word
+from halfseen.cli.codes import is_missing_word, is_never_value
 from halfseen.cli.dates import Order, split_dates
 from halfseen.cli.distinct import any_match
 from halfseen.cli.drafts import Decision, Draft, Outcome, line_below
@@ -70,7 +70,7 @@ def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
     trimmed = pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
     draft = Draft(name, cells, trimmed, own)
     if rules.words:
-        draft = _set_aside(draft, is_formula_error(trimmed))
+        draft = _set_aside(draft, is_never_value(trimmed))
     observed = draft.trimmed.drop_null()
     if len(observed) == 0 or own.wanted == "text":
         return draft

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen.cli.codes import is_missing_word
 from halfseen.cli.distinct import Mask, as_mask
 from halfseen.cli.numbers import UNIT
 
@@ -25,6 +26,8 @@ _SHOWN = 5
 _PLURAL = {
     "repeats the column names": "repeat the column names",
     "holds units": "hold units",
+    "holds labels": "hold labels",
+    "holds a remark": "hold remarks",
     "holds a total": "hold totals",
     "has no values": "have no values",
 }
@@ -92,7 +95,13 @@ def _find_others(text: pa.Table, header: Sequence[str], keep_empty: bool) -> Ite
     if text.num_rows < _MIN_ROWS:
         return
     yield "holds units", _only(text, 0, _holds_units(text))
+    first = _holds_labels(text, 0)
+    yield "holds labels", _only(text, 0, first) | _only(text, 1, first and _holds_labels(text, 1))
     blank = _blank_end(text)
+    remarks, end = _find_remarks(text)
+    if remarks.any():
+        yield "holds a remark", remarks
+        blank = end
     last = text.num_rows - 1 - int(blank.sum())
     yield "holds a total", _only(text, last, _holds_total(text, last)) | _holds_subtotals(text)
     if not keep_empty:
@@ -126,6 +135,55 @@ def _holds_units(text: pa.Table) -> bool:
     below = [[cell for cell in text.column(k)[1:_SAMPLE].to_pylist() if cell.strip()] for k in held]
     numeric = [sum(bool(re.match(r"\W*\d", cell)) for cell in cells) > len(cells) / 2 for cells in below]
     return sum(numeric) > len(held) / 2
+
+
+def _holds_labels(text: pa.Table, row: int) -> bool:
+    """Return whether a row has a label for each column, such as the question of a survey.
+
+    Each cell has text that its column has nowhere else. Below it two columns or more are numbers, and the row
+    has no number there. One label at least has several words, or is a definition in JSON, as in exports of
+    Qualtrics.
+    """
+    cells = [column[row].as_py().strip() for column in text.columns]
+    if not all(cells) or not any(re.search(r"[^\W\d]\s+[^\W\d]|^\{", cell) for cell in cells):
+        return False
+    below = [column[row + 1 : row + _SAMPLE].to_pylist() for column in text.columns]
+    if any(cell in (other.strip() for other in others) for cell, others in zip(cells, below, strict=True)):
+        return False
+    numeric = [cell for cell, others in zip(cells, below, strict=True) if _are_numbers(others)]
+    words = is_missing_word(pa.array(numeric, pa.large_string())).to_pylist()
+    return len(numeric) > 1 and not any(words) and not any(re.match(r"\W*\d", cell) for cell in numeric)
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Return whether nine of ten cells with text are numbers."""
+    held = [cell for cell in cells if cell.strip()]
+    return len(held) >= _MIN_ROWS - 1 and sum(map(_is_number, held)) >= 0.9 * len(held)
+
+
+def _is_number(cell: str) -> bool:
+    return re.fullmatch(r"\s*[<>+-]?\s*\d[\d.,]*\s*", cell) is not None
+
+
+def _find_remarks(text: pa.Table) -> tuple[Mask, Mask]:
+    """Return which rows at the end of the file are remarks, such as a source; and these with the empty rows.
+
+    A remark has several words in the first cell and nothing in the others, of which there are two at least.
+    No other row of the table has text in its first cell only.
+    """
+    nothing = np.zeros(text.num_rows, dtype=bool)
+    if text.num_columns < 3:
+        return nothing, nothing
+    alone = ~_blank(text.column(0))
+    for column in text.columns[1:]:
+        alone &= _blank(column)
+        if not alone.any():
+            return nothing, nothing
+    empty = np.logical_and.reduce([_blank(column) for column in text.columns])
+    end = np.logical_and.accumulate((alone | empty)[::-1])[::-1]
+    texts = text.column(0).filter(pa.array(alone)).to_pylist()
+    worded = all(len(re.findall(r"[^\W\d_]{2,}", cell)) > 1 for cell in texts)
+    return (alone, end) if worded and not (alone & ~end).any() and not end.all() else (nothing, nothing)
 
 
 def _holds_total(text: pa.Table, row: int) -> bool:

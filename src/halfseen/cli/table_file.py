@@ -25,10 +25,13 @@ class Surroundings:
         The names of the columns as they are written.
     preamble : Preamble
         The lines above the header.
+    footer : str
+        The lines below the table, as they are written.
     """
 
     header: tuple[str, ...]
     preamble: Preamble = field(default_factory=Preamble)
+    footer: str = ""
 
 
 @dataclass(frozen=True)

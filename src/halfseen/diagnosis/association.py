@@ -142,7 +142,7 @@ def associate(cells: Cells, target: str | None = None) -> Associations:
         column = cells.columns[k]
         compare = _compare_levels if column.kind in ("binary", "categorical") else _compare_numbers
         beside = [(cells.names[j], some) for j, some in zip(missing, rows, strict=True) if j != k]
-        found = list(compare(cells.x[:, k], cells.observed[:, k], column, beside))
+        found = list(compare(cells.x[:, k], cells.known[:, k], column, beside))
         n_untested += len(beside) - len(found)
         pairs += found
     together = _compare_missingness([cells.names[j] for j in missing], rows, cells)

@@ -1,5 +1,6 @@
 """Tables for diagnosis: numeric codes, and which values are observed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,8 @@ class Cells:
     Shapes
     ------
     x : (N, P), codes; 0 where not observed and in columns that are constant, empty or identifiers.
-    observed : (N, P), True where the table has a value.
+    observed : (N, P), True where a cell is not missing.
+    known : (N, P), True where the table has a value; a placeholder such as 999 is neither missing nor known.
 
     Examples
     --------
@@ -32,15 +34,24 @@ class Cells:
     columns: tuple[Column, ...]
     x: Floats
     observed: Bools
+    known: Bools
 
     @classmethod
-    def read(cls, X: Any) -> "Cells":
-        """Reads a pandas, polars or pyarrow table, or an array of numbers with NaN."""
+    def read(cls, X: Any, kept: Mapping[str, Any] | None = None) -> "Cells":
+        """Reads a pandas, polars or pyarrow table, or an array of numbers with NaN.
+
+        `kept` has the mask (N), by column, of cells that are empty in the table but not missing.
+        """
         table = open_table(X)
         schema, codes = infer_codes(table)
         x = np.zeros(codes.missing.shape, order="F")
         x[:, [column.modelled for column in schema]] = codes.values
-        return cls(schema.columns, x, np.asfortranarray(~codes.missing))
+        known = np.asfortranarray(~codes.missing)
+        observed = known.copy(order="F") if kept else known
+        for j, column in enumerate(schema):
+            if kept and column.name in kept:
+                observed[:, j] |= np.asarray(kept[column.name], dtype=bool)
+        return cls(schema.columns, x, observed, known)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -141,9 +141,9 @@ def _test_column(cells: Cells, j: int, n_rows: int, generator: np.random.Generat
 
 
 def _features(cells: Cells, rows: Integers, j: int) -> Floats:
-    """Returns the other columns, NaN where missing; of one with hardly any value only whether it has one."""
+    """Returns the other columns, NaN where unknown; of one with hardly any value only whether it has one."""
     others = [k for k in range(len(cells.columns)) if k != j]
-    seen, x = cells.observed[rows][:, others], cells.x[rows][:, others]
+    seen, x = cells.known[rows][:, others], cells.x[rows][:, others]
     return np.where(seen.sum(axis=0) < MIN_GROUP, seen, np.where(seen, x, np.nan))
 
 

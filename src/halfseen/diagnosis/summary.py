@@ -1,5 +1,6 @@
 r"""Diagnosis of a table: what is missing, what it is associated with, and evidence against MCAR."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from halfseen.diagnosis.association import Association, Associations, associate
 from halfseen.diagnosis.cells import Cells
 from halfseen.diagnosis.drift import Drift, run_drift
 from halfseen.diagnosis.little import LittleTest, run_little
-from halfseen.diagnosis.pattern_table import PatternTable, group_patterns, tabulate_patterns
+from halfseen.diagnosis.pattern_table import Patterns, PatternTable, group_patterns, tabulate_patterns
 from halfseen.diagnosis.predictability import Predictability, run_predictability
 from halfseen.errors import SchemaError
 
@@ -112,7 +113,12 @@ class Diagnosis:
 
 
 def describe(
-    table: Any, target: str | None = None, against: Any = None, *, random_state: Any = 0
+    table: Any,
+    target: str | None = None,
+    against: Any = None,
+    *,
+    kept: Mapping[str, Any] | None = None,
+    random_state: Any = 0,
 ) -> Diagnosis:
     r"""Describes the missing values of a table: patterns, associations, and evidence against MCAR.
 
@@ -129,6 +135,9 @@ def describe(
         called x0, x1, ...
     against : table, optional
         A reference table, for example the training data, with which the missingness is compared.
+    kept : mapping of str to array of bool, optional
+        By column, the rows in which the table is empty although nothing is missing, because the cell held a
+        placeholder such as 999. They do not count as missing, and there is no value to compare.
     random_state : int, numpy generator or None, default=0
         Seeds the subsamples of large tables, and the folds.
 
@@ -155,7 +164,7 @@ def describe(
     >>> print(diagnosis.readings[0].split(". ")[0])
     Rows with missing values do not differ significantly from the other rows
     """
-    cells = Cells.read(table)
+    cells = Cells.read(table, kept)
     if target is not None and target not in cells.names:
         more = len(cells.names) - 8
         known = ", ".join(cells.names[:8]) + (f" and {more} more" if more > 0 else "")
@@ -170,11 +179,19 @@ def describe(
         columns=columns,
         patterns=tabulate_patterns(patterns, cells.names),
         associations=associate(cells, target),
-        little=run_little(cells, patterns, seed),
+        little=_run_little(cells, patterns, seed),
         predictability=run_predictability(cells, seed),
         target=target,
         drift=drift,
     )
+
+
+def _run_little(cells: Cells, patterns: Patterns, seed: int) -> LittleTest:
+    """Performs Little's test; patterns are those of known values, of which means are compared."""
+    if len(patterns.counts) < 2 or cells.known is cells.observed:
+        return run_little(cells, patterns, seed)
+    test = run_little(replace(cells, observed=cells.known), group_patterns(cells.known), seed)
+    return replace(test, notes=(*test.notes, "Placeholders count as missing in this test."))
 
 
 def _count_missing(cells: Cells) -> tuple[ColumnMissingness, ...]:
