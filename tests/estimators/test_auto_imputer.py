@@ -61,7 +61,7 @@ def test_the_loss_of_weights_is_the_score_of_the_mixture():
     np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
 
 
-def test_cells_count_by_their_weights_in_losses_and_sharpness():
+def test_cells_count_by_their_weights_in_losses():
     """A cell of weight 3 is three cells."""
     a = answers(n_cells=150)
     weight = 1.0 + 2.0 * (np.arange(150) % 2)
@@ -72,8 +72,8 @@ def test_cells_count_by_their_weights_in_losses_and_sharpness():
     column = weighted.of(a.half == 0)
     assert column.shares.sum() == pytest.approx(1.0)
     assert column.shares[weight[a.half == 0] == 3.0].max() == pytest.approx(3 * column.shares.min())
-    sharpness = [find_sharpness([one], w[:, None], seed=0) for one in (a, weighted, repeated)]
-    assert sharpness[1] == pytest.approx(sharpness[2], rel=0.02)  # levels are random among equal values only
+    # The width of mixtures is for values that are missing at random: intervals then cover at their rate.
+    assert find_sharpness([weighted], w[:, None], seed=0) == find_sharpness([a], w[:, None], seed=0)
 
 
 def test_tails_count_as_if_values_were_missing_by_their_own_size():

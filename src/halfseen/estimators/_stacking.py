@@ -198,11 +198,11 @@ def find_sharpness(columns: Sequence[Answers], weights: Floats, seed: int) -> fl
     """Returns the parameter of a symmetric beta distribution that fits the levels of true values best.
 
     The levels are those of the true values in the mixtures with weights (M, C), for columns with several
-    models. With 1, mixtures are unchanged; with larger values they become narrower, with smaller ones wider.
-    The result is 1 if there are few values.
+    models; all cells count equally. With 1, mixtures are unchanged; with larger values they become narrower,
+    with smaller ones wider. The result is 1 if there are few values.
     """
     generator = torch_generator(seed)
-    levels, counts = [np.zeros(0)], [np.zeros(0)]
+    levels = [np.zeros(0)]
     for answers, w in zip(columns, weights.T, strict=True):
         if answers.atoms is not None and (w > 0).sum() > 1 and len(answers.truth):
             atoms = torch.from_numpy(np.moveaxis(answers.atoms, 2, 1)).flatten(0, 1)  # (M * K, N)
@@ -211,11 +211,10 @@ def find_sharpness(columns: Sequence[Answers], weights: Floats, seed: int) -> fl
             truth = torch.from_numpy(answers.truth)[None]
             uniforms = torch.rand(truth.shape, dtype=torch.float64, generator=generator)
             levels.append(WeightedAtoms.of(atoms[kept], shares[kept]).levels(truth, uniforms)[0].numpy())
-            counts.append(len(answers.truth) * answers.shares)
     found = np.concatenate(levels)
     if len(found) < FEWEST_LEVELS:
         return 1.0
-    mean = float(np.average(np.log(found * (1.0 - found)), weights=np.concatenate(counts)))
+    mean = float(np.log(found * (1.0 - found)).mean())
     best = scipy.optimize.minimize_scalar(
         lambda a: betaln(a, a) - (a - 1.0) * mean, bounds=(BLUNTEST, SHARPEST), method="bounded"
     )
