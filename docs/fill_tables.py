@@ -54,7 +54,8 @@ def fill(page: str, root: Path = ROOT) -> str:
             chosen = [record for record in results["records"] if record["mechanism"] in scores]
             return start + PEERS[form](results | {"records": chosen}) + "\n" + stop
         if form == "choices":
-            return start + _choices(results, scores) + "\n" + stop
+            option = " --others" if "others" in file else ""
+            return start + _choices(results, scores, option) + "\n" + stop
         if form == "scores":
             tables = [_score_table(results, scores)]
         else:
@@ -89,7 +90,7 @@ def _score_table(results: dict[str, Any], scores: list[str]) -> str:
     return _lines(shared.removesuffix(", "), models, [score.removeprefix(shared) for score in scores], cells)
 
 
-def _choices(results: dict[str, Any], named: list[str]) -> str:
+def _choices(results: dict[str, Any], named: list[str], option: str) -> str:
     """Return what a comparison of predictors chose beside what was best on new rows, and how it was found."""
     tables = {name: one for name, one in results["tables"].items() if named == ["all"] or name in named}
     across = ["chosen", "best on new rows", "excess loss", "standard error", "of the best"]
@@ -105,7 +106,7 @@ def _choices(results: dict[str, Any], named: list[str]) -> str:
     said = (
         f"The choice is {_within(list(tables.values()))}; without the average, the choice among single "
         f"methods is {_within([one['single'] for one in tables.values()])}. By "
-        f"`python benchmarks/compare_target.py --budget {budget:g}`, commit "
+        f"`python benchmarks/compare_target.py --budget {budget:g}{option}`, commit "
         f"{results['provenance']['commit'][:7]}."
     )
     return f"{_lines('table', list(tables), across, cells)}\n\n{said}"
