@@ -4,6 +4,7 @@ import pytest
 import torch
 from tolerances import EXACT
 
+from halfseen import config
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
 from halfseen.distributions.observation_model import ObservationModel
@@ -57,6 +58,16 @@ def test_columns_of_both_kinds_have_factors_of_their_own(generator):
     half = torch.tensor([0.0, 0.5], dtype=torch.float64)
     found = choose_inflation(observation, parameters, weights, truth, torch.ones(5_000, 2).bool(), half)
     assert found == pytest.approx((2.0, (2 * 1.645 - 0.5) / 1.645), rel=0.05)
+
+
+def test_factors_do_not_depend_on_the_memory_budget(generator):
+    observation, parameters, weights, truth = one_gaussian(70_000, 2, generator, spread=2.0)
+    half, hidden = torch.zeros(2, dtype=torch.float64), torch.ones(70_000, 2).bool()
+    found = []
+    for budget in ("512 MiB", "16 MiB"):  # in one part, and in several
+        with config.context(memory_budget=budget):
+            found.append(choose_inflation(observation, parameters, weights, truth, hidden, half))
+    assert found[0] == found[1]
 
 
 def test_only_observed_cells_are_hidden_and_indicators_of_a_column_together(generator):

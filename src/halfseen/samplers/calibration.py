@@ -8,6 +8,7 @@ was hidden of held-out rows. Weights, means and probabilities of levels stay as 
 import torch
 from torch import Tensor
 
+from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation_model import ObservationModel
 
@@ -15,6 +16,7 @@ LEVEL = 0.9
 MIN_INFLATION, MAX_INFLATION = 0.5, 4.0
 MIN_CELLS = 100  # with fewer, no factor is estimated
 BISECTIONS = 12
+SHARE_OF_BUDGET = 32  # parameters of some rows are this part of the memory budget
 
 
 def hide_cells(rows: Incomplete, owners: Tensor, generator: torch.Generator) -> Tensor:
@@ -57,12 +59,17 @@ def choose_inflation(
     truth, hidden : :math:`(N, J)`, of the columns `observation.numeric`
     half : :math:`(J)`
     """
+    size = max(1, memory_budget() // (SHARE_OF_BUDGET * 8 * parameters[:, :1].numel()))
+    parts = torch.arange(len(truth)).split(size)
+
+    def is_inside(rows: Tensor, inflation: float) -> Tensor:
+        wider = observation.inflated(parameters[:, rows], [inflation] * len(half))
+        above = torch.einsum("an,anj->nj", weights[:, rows], observation.cdf(wider, truth[rows] + half))
+        below = torch.einsum("an,anj->nj", weights[:, rows], observation.cdf(wider, truth[rows] - half))
+        return (above >= (1 - LEVEL) / 2) & (below <= (1 + LEVEL) / 2)
 
     def coverage(inflation: float, columns: Tensor) -> float:
-        wider = observation.inflated(parameters, [inflation] * len(half))
-        above = torch.einsum("an,anj->nj", weights, observation.cdf(wider, truth + half))
-        below = torch.einsum("an,anj->nj", weights, observation.cdf(wider, truth - half))
-        inside = (above >= (1 - LEVEL) / 2) & (below <= (1 + LEVEL) / 2)
+        inside = torch.cat([is_inside(rows, inflation) for rows in parts])
         return float(inside[hidden & columns].double().mean())
 
     found = torch.ones(len(half))
