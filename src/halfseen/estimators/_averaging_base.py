@@ -142,10 +142,13 @@ class Averaging(TableEstimator):
         varies = all(len(np.unique(target[train])) > 1 for train, _ in folds)
         return folds if varies else []
 
-    def _answers(self, X: Any, question: str, **arguments: Any) -> list[Any]:
-        """Returns the answers of all members to one question."""
+    def _codes(self, X: Any) -> Floats:
+        """Returns the inputs of the members."""
         check_is_fitted(self)
-        codes = self._read(X, reset=False).codes.to_array()
+        return self._read(X, reset=False).codes.to_array()
+
+    def _answers(self, codes: Floats, question: str, **arguments: Any) -> list[Any]:
+        """Returns the answers of all members to one question."""
         return [getattr(member, question)(codes, **arguments) for member in self.members_]
 
     def _average(self, answers: Sequence[Any]) -> Floats:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from halfseen.data.masked import check_not_masked
@@ -73,7 +73,7 @@ class AveragingRegressor(RegressorMixin, Averaging):
 
     def predict(self, X: Any) -> Floats:
         """Returns the predicted target of each row."""
-        return self._average(self._answers(X, "predict"))
+        return self._average(self._answers(self._codes(X), "predict"))
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
         """Returns the ends of an interval that contains the target of each row with probability `level`.
@@ -82,20 +82,17 @@ class AveragingRegressor(RegressorMixin, Averaging):
         """
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
-        calibrated = self._is_calibrated()
-        ends = self._answers(X, "predict_interval", level=REFERENCE if calibrated else level)
+        codes = self._codes(X)
+        calibrated = self._n_factors > 0
+        ends = self._answers(codes, "predict_interval", level=REFERENCE if calibrated else level)
         low, high = self._average([one for one, _ in ends]), self._average([one for _, one in ends])
         if not calibrated:
             return low, high
-        predicted = self.predict(X)
+        predicted = self._average(self._answers(codes, "predict"))
         below, above = _reaches(predicted, low, high)
         rank = min(1.0, level * (1 + 1 / self._n_factors))
         factor = float(torch.quantile(self._factors, rank, interpolation="higher"))
         return predicted - factor * below, predicted + factor * above
-
-    def _is_calibrated(self) -> bool:
-        check_is_fitted(self)
-        return self._n_factors > 0
 
     def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
         one = y if y is None else column_or_1d(check_not_masked(y, "y"), warn=True)
@@ -176,7 +173,7 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
 
     def predict_proba(self, X: Any) -> Floats:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
-        return self._average(self._answers(X, "predict_proba"))
+        return self._average(self._answers(self._codes(X), "predict_proba"))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Returns the log probability of each class for each row."""
