@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from halfseen.data.codes import code_settings
 from halfseen.estimators._documented import documented_by
-from halfseen.estimators._members import members_state, rebuild_members
+from halfseen.estimators._members import WithMembers
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators._table import TableEstimator
 from halfseen.estimators._transaction import all_or_nothing
@@ -42,7 +41,7 @@ documented = documented_by(
 
 
 @dataclass(eq=False, repr=False)
-class Averaging(TableEstimator):
+class Averaging(WithMembers, TableEstimator):
     """An average of predictors; a subclass says what is predicted and how weights are found."""
 
     _saved: ClassVar[tuple[str, ...]] = ("weights_",)
@@ -191,30 +190,18 @@ class Averaging(TableEstimator):
             raise ValueError(f"One of the weights must be positive, got {self.weights!r}.")
         return {name: float(weight) / total for name, weight in self.weights.items()}
 
-    def _entries(self) -> dict[str, Any]:
-        return super()._entries() | {"members": [member._manifest() for member in self.members_]}
-
-    def _restore_entries(self, description: Mapping[str, Any]) -> None:
-        super()._restore_entries(description)
-        self._described = list(description["members"])
-
-    def _state(self) -> dict[str, Tensor]:
-        return members_state(self.members_)
-
-    def _restore(self, state: Mapping[str, Tensor]) -> None:
-        described = self._described
-        del self._described
+    def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
         self.weights_ = {str(name): float(weight) for name, weight in sorted(self.weights_.items())}
-        if not self.weights_ or len(described) != len(self.weights_):
-            raise ValueError(f"there are {len(self.weights_)} weights of {len(described)} predictors")
+        if not self.weights_ or len(members) != len(self.weights_):
+            raise ValueError(f"there are {len(self.weights_)} weights of {len(members)} predictors")
         values = np.array(list(self.weights_.values()))
         if not (values > 0).all() or not np.isclose(values.sum(), 1.0):
             raise ValueError(f"the weights {self.weights_!r:.100} do not sum to one")
-        self.members_ = rebuild_members(described, state)
-        for name, member in zip(self.weights_, self.members_, strict=True):
+        for name, member in zip(self.weights_, members, strict=True):
             wanted = find_method(f"{name}-{self._kind}").estimator
             if type(member) is not wanted or member.n_features_in_ != len(self._modelled):
                 raise ValueError(f"member {name!r:.60} is not a predictor of this table")
+        self.members_ = members
 
 
 def _known(kind: str) -> list[str]:

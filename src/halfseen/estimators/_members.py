@@ -19,17 +19,53 @@ def make_member(owner: BaseImputer, template: BaseImputer, seed: int) -> Any:
     return member
 
 
-def members_state(members: Sequence[Saveable]) -> dict[str, Tensor]:
-    """Returns the tensors of all members; each name is prefixed with the number of the member."""
-    return {
-        f"{position}/{name}": tensor
-        for position, member in enumerate(members)
-        for name, tensor in member._state().items()
-    }
+class WithMembers(Saveable):
+    """Saves an estimator that consists of fitted estimators, its members, in one file.
+
+    The description of the file contains those of the members as ``"members"``, and the names of their tensors
+    begin with the position of the member. A subclass implements `_set_members`. Its members are ``members_``
+    unless it overrides `_members`.
+    """
+
+    members_: list[Any]
+
+    @property
+    def _members(self) -> Sequence[Saveable]:
+        return self.members_
+
+    def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
+        """Sets the attributes that hold the members of a loaded file, or raises a ValueError.
+
+        Parameters
+        ----------
+        members : list of estimators
+            The members, in the order of `_members`.
+        description : mapping
+            The description of the file, with what `_entries` of the subclass contributed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `_set_members`.")
+
+    def _entries(self) -> dict[str, Any]:
+        return super()._entries() | {"members": [member._manifest() for member in self._members]}
+
+    def _restore_entries(self, description: Mapping[str, Any]) -> None:
+        super()._restore_entries(description)
+        self._description = description  # until the tensors of the members are known
+
+    def _state(self) -> dict[str, Tensor]:
+        return {
+            f"{position}/{name}": tensor
+            for position, member in enumerate(self._members)
+            for name, tensor in member._state().items()
+        }
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        description = self._description
+        del self._description
+        self._set_members(_rebuild(description["members"], state), description)
 
 
-def rebuild_members(manifests: Sequence[Mapping[str, Any]], state: Mapping[str, Tensor]) -> list[Any]:
-    """Returns the members whose tensors (see `members_state`) and manifests were saved."""
+def _rebuild(manifests: Sequence[Mapping[str, Any]], state: Mapping[str, Tensor]) -> list[Any]:
     members = []
     for position, manifest in enumerate(manifests):
         prefix = f"{position}/"
@@ -38,12 +74,8 @@ def rebuild_members(manifests: Sequence[Mapping[str, Any]], state: Mapping[str, 
     return members
 
 
-def restore_members(
-    owner: BaseImputer, manifests: Sequence[Mapping[str, Any]], state: Mapping[str, Tensor]
-) -> list[BaseImputer]:
-    """Returns the members of an imputer, which are imputers of the same table."""
-    members = rebuild_members(manifests, state)
+def check_imputers(owner: BaseImputer, members: Sequence[Any]) -> None:
+    """Raises a ValueError unless all members are imputers of the table of their owner."""
     for position, member in enumerate(members):
         if not isinstance(member, BaseImputer) or member.schema_ != owner.schema_:
             raise ValueError(f"member {position} is not an imputer of this table")
-    return members

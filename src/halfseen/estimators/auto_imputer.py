@@ -14,7 +14,7 @@ from halfseen.estimators import _race, _race_task
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._costs import too_costly
 from halfseen.estimators._hidden_cells import HiddenCells, compare_hidden
-from halfseen.estimators._members import make_member, members_state, restore_members
+from halfseen.estimators._members import WithMembers, check_imputers, make_member
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators._stacking import find_sharpness
 from halfseen.estimators._table import COPIES
@@ -37,7 +37,7 @@ SMALLEST_SHARE = 0.1  # a candidate whose weight is lower in every column is not
 
 
 @dataclass(eq=False, repr=False)
-class AutoImputer(BaseImputer):
+class AutoImputer(WithMembers, BaseImputer):
     """Imputation by the methods that impute the user's own table best.
 
     Known values are hidden, half of them completely at random and half by a mechanism that is learned from
@@ -335,20 +335,9 @@ class AutoImputer(BaseImputer):
             return self.members_[0]._pooling_reservations(n_draws)
         return super()._pooling_reservations(n_draws)
 
-    def _entries(self) -> dict[str, Any]:
-        return super()._entries() | {"members": [member._manifest() for member in self.members_]}
-
-    def _restore_entries(self, description: Mapping[str, Any]) -> None:
-        super()._restore_entries(description)
-        self._described = list(description["members"])
-
-    def _state(self) -> dict[str, Tensor]:
-        return members_state(self.members_)
-
-    def _restore(self, state: Mapping[str, Tensor]) -> None:
-        described = self._described
-        del self._described
-        self.members_ = restore_members(self, described, state)
+    def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
+        check_imputers(self, members)
+        self.members_ = members
         self.hidden_cells_ = HiddenCells({}, 0)
         weights = np.array(self.weights_, dtype=np.float64).reshape(len(self.members_), -1)
         shape = (len(self.members_), len(self._modelled) if self.members_ else 0)

@@ -14,7 +14,7 @@ from halfseen._random import Keys, keys_of_draw
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import TrainingError
 from halfseen.estimators._base import BaseImputer
-from halfseen.estimators._members import make_member, members_state, restore_members
+from halfseen.estimators._members import WithMembers, check_imputers, make_member
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import rows_at_once
 from halfseen.estimators.imputers import GaussianImputer
@@ -26,7 +26,7 @@ LEVELS = tuple((k + 0.5) / 40 for k in range(40))  # of the quantiles that stand
 
 
 @dataclass(eq=False, repr=False)
-class BootstrapImputer(BaseImputer):
+class BootstrapImputer(WithMembers, BaseImputer):
     r"""Proper multiple imputation with any imputer, by fitting it to resampled rows as well.
 
     Draw s comes from the model that was fitted to resample s, so draws reflect the uncertainty of the
@@ -164,26 +164,19 @@ class BootstrapImputer(BaseImputer):
         self.fitted_._check_saveable()
         super().save(path)
 
+    @property
+    def _members(self) -> Sequence[BaseImputer]:
+        return (self.fitted_, *self.resamples_)
+
     def _entries(self) -> dict[str, Any]:
-        members = [member._manifest() for member in (self.fitted_, *self.resamples_)]
-        return super()._entries() | {"default": self.imputer is None, "members": members}
+        return super()._entries() | {"default": self.imputer is None}
 
-    def _restore_entries(self, description: Mapping[str, Any]) -> None:
-        super()._restore_entries(description)
-        self._described = list(description["members"])
-        self._default = bool(description["default"])
-
-    def _state(self) -> dict[str, Tensor]:
-        return members_state((self.fitted_, *self.resamples_))
-
-    def _restore(self, state: Mapping[str, Tensor]) -> None:
-        described, default = self._described, self._default
-        del self._described, self._default
-        members = restore_members(self, described, state)
+    def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
+        check_imputers(self, members)
         if len(members) < 2:
             raise ValueError("there is no resample")
         self.fitted_, *self.resamples_ = members
-        if not default:
+        if not description["default"]:
             self.imputer = clone(self.fitted_)
 
 

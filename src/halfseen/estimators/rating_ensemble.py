@@ -12,7 +12,7 @@ from sklearn.base import clone
 from torch import Tensor
 
 from halfseen.data.sparse import SparseRows
-from halfseen.estimators._members import members_state, rebuild_members
+from halfseen.estimators._members import WithMembers
 from halfseen.estimators._parameters import check_number
 from halfseen.estimators._ratings import Floats, Positions, Ratings
 from halfseen.estimators._recommender import Recommender, hold_out
@@ -23,7 +23,7 @@ PRIOR = 10.0  # held-out ratings that equal weights count as
 
 
 @dataclass(eq=False, repr=False)
-class RatingEnsemble(Recommender):
+class RatingEnsemble(WithMembers, Recommender):
     r"""Rating prediction by a weighted sum of recommenders.
 
     .. math:: \hat r_{ui} = \bar r + \sum_m w_m \, (\hat r^{(m)}_{ui} - \bar r), \qquad w_m \ge 0
@@ -133,28 +133,24 @@ class RatingEnsemble(Recommender):
                 raise ValueError(f"models must be recommenders, got {model!r}.")
 
     def _entries(self) -> dict[str, Any]:
-        default = self.models is None
-        return {"default": default, "members": [member._manifest() for member in self.members_]}
-
-    def _restore_entries(self, description: Mapping[str, Any]) -> None:
-        self._described = list(description["members"])
-        self._default = bool(description["default"])
+        return super()._entries() | {"default": self.models is None}
 
     def _state(self) -> dict[str, Tensor]:
-        return self._rating_state() | members_state(self.members_)
+        return self._rating_state() | super()._state()
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
-        described, default = self._described, self._default
-        del self._described, self._default
-        if len(described) != len(self.weights_):
-            raise ValueError(f"there are {len(self.weights_)} weights of {len(described)} recommenders")
         self._restore_ratings(state)
-        self.members_ = rebuild_members(described, state)
-        for position, member in enumerate(self.members_):
+        super()._restore(state)
+
+    def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
+        if len(members) != len(self.weights_):
+            raise ValueError(f"there are {len(self.weights_)} weights of {len(members)} recommenders")
+        for position, member in enumerate(members):
             if not isinstance(member, Recommender) or member._shape not in (self._shape, self._shape[::-1]):
                 raise ValueError(f"recommender {position} is not one of these users and items")
-        if not default:
-            self.models = [clone(member).set_params(random_state=None) for member in self.members_]
+        self.members_ = members
+        if not description["default"]:
+            self.models = [clone(member).set_params(random_state=None) for member in members]
 
 
 def _find_weights(predicted: Floats, truth: Floats) -> list[float]:
