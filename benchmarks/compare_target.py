@@ -144,7 +144,7 @@ def score_held_out(
     rows = np.arange(n_compared, len(table.codes))
     truth, predictions, failed = target.values[rows], {}, {}
     single = [name for name in COMPARED if name != AVERAGE]
-    for method, estimator in build_compared(single, target.task, table.columns).items():
+    for method, estimator in build_compared(single, target.task).items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:

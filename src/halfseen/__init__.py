@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.estimators.circuit_imputer import CircuitImputer
     from halfseen.estimators.circuit_predictors import CircuitClassifier, CircuitRegressor
     from halfseen.estimators.convac import ConvAC, ConvACClassifier
+    from halfseen.estimators.impute_then import ImputeThenClassifier, ImputeThenRegressor
     from halfseen.estimators.imputers import GaussianImputer, MeanImputer
     from halfseen.estimators.latent import (
         DeMissVAEImputer,
@@ -84,6 +85,8 @@ __all__ = [
     "GaussianImputer",
     "GaussianRegressor",
     "HalfseenWarning",
+    "ImputeThenClassifier",
+    "ImputeThenRegressor",
     "LatentImputer",
     "MIWAEImputer",
     "MVAEImputer",

@@ -164,6 +164,17 @@ REGRESSORS = (
         made("average-regressor", predictors={"gaussian": {}, "boosting": SMALL_TREES}, n_splits=2),
         {"n_splits": [2, 3]},
     ),
+    Row(
+        "impute-then-regressor",
+        made("impute-then-regressor", **SMALL_TREES),
+        {"predictor": ["boosting", "linear"]},
+    ),
+    Row(
+        "multiple-linear-regressor",
+        made("impute-then-regressor", predictor="linear", n_draws=2),
+        {"n_draws": [1, 2]},
+        slow=True,
+    ),
     Row("sparsity-norm-regressor", made("sparsity-norm-regressor", **SMALL_MLP), {"alpha": [0.5, 1.0]}),
 )
 CLASSIFIERS = (
@@ -185,6 +196,17 @@ CLASSIFIERS = (
             n_splits=2,
         ),
         {"n_splits": [2, 3]},
+    ),
+    ClassifierRow(
+        "impute-then-classifier",
+        made("impute-then-classifier", predictor="linear", n_draws=2),
+        {"add_indicator": [True, False]},
+    ),
+    ClassifierRow(
+        "impute-then-boosting-classifier",
+        made("impute-then-classifier", **SMALL_TREES),
+        {"max_leaf_nodes": [4, 8]},
+        slow=True,
     ),
     ClassifierRow(
         "sparsity-norm-classifier", made("sparsity-norm-classifier", **SMALL_MLP), {"alpha": [0.5, 1.0]}

@@ -10,14 +10,12 @@ import pytest
 from scipy.stats import t as student_t
 from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from halfseen import GaussianImputer
+from halfseen import GaussianImputer, ImputeThenRegressor, MeanImputer
 from halfseen.data.target import read_target
 from halfseen.errors import SchemaError
 from halfseen.evaluation.averaging import average_folds
 from halfseen.evaluation.coded import CodedTable
-from halfseen.evaluation.pipelines import OnCompleted
 from halfseen.evaluation.prediction import PredictionRecord, run_folds
 from halfseen.evaluation.prediction_result import PredictionComparison, corrected_mean
 from halfseen.evaluation.prediction_words import (
@@ -42,8 +40,8 @@ def make_table(n_rows=200, missing=0.2):
     return CodedTable.read(inputs), frame
 
 
-def linear(table, **settings):
-    return OnCompleted(LinearRegression(), table.columns, **settings)
+def linear(**settings):
+    return ImputeThenRegressor(**{"imputer": MeanImputer(), "predictor": "linear", **settings})
 
 
 def make_comparison(losses, rates=(0.0,), **records):
@@ -99,41 +97,13 @@ def test_a_target_that_cannot_be_predicted_is_refused_by_name(name, task, messag
         read_target(frame, name, task)
 
 
-# ------------------------------------------------------------------------------------------- pipelines
-
-
-def test_constants_with_indicators_are_column_means_and_flags():
-    table, frame = make_table()
-    y = frame["y"].to_numpy()
-    model = linear(table).fit(table.codes, y)
-    missing = np.isnan(table.codes)
-    filled = np.where(missing, np.nanmean(table.codes, axis=0), table.codes)
-    twin = LinearRegression().fit(np.c_[filled, missing], y)
-    np.testing.assert_allclose(model.predict(table.codes), twin.predict(np.c_[filled, missing]))
-
-
-def test_multiple_imputation_averages_the_predictions_of_each_draw():
-    table, frame = make_table()
-    y = frame["big"].to_numpy()
-    imputer = GaussianImputer(n_posterior_draws=3, random_state=0)
-    model = OnCompleted(LogisticRegression(), table.columns, imputer=imputer, n_draws=3, indicators=False)
-    model.fit(table.codes, y)
-    draws = imputer.fit(table.codes).sample(table.codes, n_draws=3)
-    first = (draws[0] - draws[0].mean(axis=0)) / draws[0].std(axis=0)  # the features are scaled by it
-    scaled = [(one - draws[0].mean(axis=0)) / draws[0].std(axis=0) for one in draws]
-    assert np.allclose(first, scaled[0])
-    twins = [LogisticRegression().fit(one, y).predict_proba(one) for one in scaled]
-    np.testing.assert_allclose(model.predict_proba(table.codes), np.mean(twins, axis=0), atol=1e-3)
-    assert set(model.predict(table.codes)) == {"no", "yes"}
-
-
 # ------------------------------------------------------------------------------------------- folds
 
 
 def test_every_method_sees_the_same_folds_and_is_scored_at_every_rate():
     table, frame = make_table()
     target = read_target(frame, "y")
-    methods = {"mean": DummyRegressor(), "one": linear(table), "two": linear(table)}
+    methods = {"mean": DummyRegressor(), "one": linear(), "two": linear()}
     records = run_folds(table, target, methods, n_splits=3, rates=(0.0, 0.5), random_state=1).records
     assert [(r.method, r.fold, r.status) for r in records[:3]] == [
         ("mean", 0, "ok"), ("one", 0, "ok"), ("two", 0, "ok"),
@@ -182,6 +152,19 @@ def test_a_budget_stops_trainings_and_later_folds():
     assert records[0].status == "ok"
 
 
+def test_a_method_that_cannot_finish_leaves_the_time_to_the_others():
+    class Slow(DummyRegressor):
+        def fit(self, X, y):
+            time.sleep(0.4)
+            return super().fit(X, y)
+
+    table, frame = make_table()
+    methods = {"slow": Slow(), "mean": DummyRegressor()}
+    records = run_folds(table, read_target(frame, "y"), methods, n_splits=4, budget=1.5).records
+    assert [r.status for r in records if r.method == "mean"] == ["ok"] * 4
+    assert [r.status for r in records if r.method == "slow"] == ["ok"] + ["out of budget"] * 3
+
+
 def test_too_few_rows_for_the_folds_are_refused():
     table, frame = make_table(8)
     with pytest.raises(SchemaError, match="8 rows are too few for 5 folds"):
@@ -194,7 +177,7 @@ def test_too_few_rows_for_the_folds_are_refused():
 def test_the_average_of_a_fold_has_weights_by_the_other_folds():
     table, frame = make_table()
     target = read_target(frame, "y")
-    methods = {"constant": linear(table), "imputed": linear(table, imputer=GaussianImputer())}
+    methods = {"constant": linear(), "imputed": linear(imputer=GaussianImputer())}
     done = run_folds(table, target, methods, n_splits=3, rates=(0.0, 0.5))
     records = average_folds(done, list(methods), target)
     assert [(r.method, r.fold, r.status) for r in records] == [("average", k, "ok") for k in range(3)]
@@ -214,7 +197,7 @@ def test_the_average_of_a_fold_has_weights_by_the_other_folds():
 def test_repetitions_have_other_folds_and_the_seed_decides_all_scores():
     table, frame = make_table()
     target = read_target(frame, "y")
-    methods = {"mean": DummyRegressor(), "one": linear(table), "two": linear(table, indicators=False)}
+    methods = {"mean": DummyRegressor(), "one": linear(), "two": linear(add_indicator=False)}
     runs = [
         compare_predictors(table, target, methods, n_splits=3, max_repeats=n, averaged=["one", "two"])
         for n in (1, 2, 2)
@@ -235,7 +218,7 @@ def test_repetitions_have_other_folds_and_the_seed_decides_all_scores():
 def test_a_clear_choice_is_not_repeated_and_a_repetition_needs_time():
     table, frame = make_table()
     target = read_target(frame, "y")
-    clear = compare_predictors(table, target, {"mean": DummyRegressor(), "linear": linear(table)})
+    clear = compare_predictors(table, target, {"mean": DummyRegressor(), "linear": linear()})
     assert clear.n_repeats == 1
 
     class Slow(DummyRegressor):

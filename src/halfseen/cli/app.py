@@ -107,7 +107,10 @@ def fit_command(
     ] = None,
     method: Annotated[
         options.Predictor,
-        typer.Option(help="The predictor; auto chooses one by cross-validation."),
+        typer.Option(
+            help="The predictor; auto chooses one, or their average, by cross-validation. Names with + are "
+            "an imputation and what predicts from the completed rows."
+        ),
     ] = options.Predictor.auto,
     task: options.TaskOption = options.TaskName.auto,
     recommender: Annotated[
@@ -121,7 +124,7 @@ def fit_command(
     reading: options.ReadingOptions,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit a predictor of one column to a table with missing values, without imputing them, and save it.
+    """Fit a predictor of one column to a table with missing values, and save it.
 
     Rows without a target are left out. `halfseen predict` applies the saved predictor to new files.
     """

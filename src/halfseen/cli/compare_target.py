@@ -121,7 +121,7 @@ def compare_on(
             move(Step(done, n_runs * (1 + record.fold // n_splits)))
 
         return compare_predictors(
-            table, target, build_compared(single, target.task, table.columns), n_splits=n_splits, rates=rates,
+            table, target, build_compared(single, target.task), n_splits=n_splits, rates=rates,
             budget=budget, max_repeats=max_repeats, averaged=averaged, random_state=seed, callback=count,
         )  # fmt: skip
 

@@ -11,14 +11,13 @@ import halfseen
 from halfseen.cli.atomic import check_apart, check_report, check_writable, write_atomically
 from halfseen.cli.compare_target import compare_on, describe_comparison
 from halfseen.cli.options import Predictor
-from halfseen.cli.predictors import BASELINE, SAVED, build_predictor
+from halfseen.cli.predictors import BASELINE, SAVED, build_predictor, unit_of_progress
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
 from halfseen.cli.sources import expand, read_all
 from halfseen.cli.tables import TableError, TableFile, read_table
 from halfseen.data.target import Target, read_target
 from halfseen.diagnosis.wording import plural
-from halfseen.estimators.catalogue import find_method
 from halfseen.evaluation.averaging import AVERAGE
 from halfseen.evaluation.prediction_result import PredictionComparison
 from halfseen.evaluation.prediction_words import say_average, say_best, say_expected, say_repeats
@@ -187,12 +186,12 @@ def _fit(
             values[~target.known] = None
         n_unknown = plural(int((~target.known).sum()), "row")
         reporter.note(f"the circuit also learns from the inputs of {n_unknown} without a target")
-    entry = find_method(f"{method}-{'regressor' if task == 'regression' else 'classifier'}")
+    unit = unit_of_progress(method, task)
     settings: dict[str, Any] = {"schema": training.settings, "random_state": request.seed}
     if method == AVERAGE and comparison is not None and comparison.weights:
         settings |= {"predictors": sorted(comparison.weights), "weights": comparison.weights}
-    with reporter.progress("fitting", f"{method}, {inputs.num_rows:,} rows", entry.steps or "step") as move:
-        if entry.steps is not None:
+    with reporter.progress("fitting", f"{method}, {inputs.num_rows:,} rows", unit or "step") as move:
+        if unit is not None:
             settings["callback"] = move
         return build_predictor(method, task, **settings).fit(inputs, values)
 

@@ -38,18 +38,21 @@ class Predictor(StrEnum):
     """The predictors that ``halfseen fit`` offers."""
 
     auto = "auto"
+    constant_linear = "constant+linear"
     boosting = "boosting"
+    constant_boosting = "constant+boosting"
+    gaussian_linear = "gaussian+linear"
+    gaussian_boosting = "gaussian+boosting"
+    multiple_linear = "multiple+linear"
+    multiple_boosting = "multiple+boosting"
+    sparsity_norm = "sparsity-norm"
     neumiss = "neumiss"
     circuit = "circuit"
-    sparsity_norm = "sparsity-norm"
     average = "average"
 
 
-COMPARED_PREDICTORS = (
-    "baseline", "constant+linear", "boosting", "constant+boosting", "gaussian+linear", "gaussian+boosting",
-    "multiple+linear", "multiple+boosting", "sparsity-norm", "neumiss", "circuit", "average",
-)  # fmt: skip
-"""What ``halfseen compare --target`` compares, the quickest first."""
+COMPARED_PREDICTORS = ("baseline", *(one.value for one in Predictor if one != Predictor.auto))
+"""What ``halfseen compare --target`` compares."""
 
 
 class TaskName(StrEnum):

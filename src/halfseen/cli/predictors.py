@@ -1,25 +1,18 @@
-"""The predictors that commands accept by name: those that can be saved, and those that are compared."""
+"""The predictors that commands accept by name."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.model_selection import GridSearchCV
 
 from halfseen.cli.errors import TableError
 from halfseen.cli.options import COMPARED_PREDICTORS, Predictor
-from halfseen.data.schema import Column
 from halfseen.data.target import Task
 from halfseen.estimators.catalogue import find_method
+from halfseen.estimators.predictor_names import N_DRAWS, build_named, catalogue_name
 from halfseen.evaluation.averaging import AVERAGE
-from halfseen.evaluation.pipelines import OnCompleted
 from halfseen.evaluation.prediction_words import Treatment
-
-N_DRAWS = 5
-"""Draws of multiple imputation in a comparison of predictors."""
 
 _KINDS: dict[Task, str] = {"classification": "classifier", "regression": "regressor"}
 
@@ -28,7 +21,7 @@ BASELINE = "baseline"
 """The method that ignores the inputs; it is no part of an average."""
 
 SAVED = tuple(one.value for one in Predictor if one not in (Predictor.auto, Predictor.average))
-"""The single predictors that can be saved, the quickest first."""
+"""The single predictors, all of which can be saved."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +57,24 @@ COMPARED = {name: _ENTRIES[name] for name in COMPARED_PREDICTORS}
 
 
 def build_predictor(name: str, task: Task, **settings: Any) -> Any:
-    """Return a predictor that can be saved.
+    """Return a predictor by its name.
 
     Examples
     --------
     >>> build_predictor("boosting", "regression", random_state=0)
     BoostingRegressor(random_state=0)
     """
-    return find_method(f"{name}-{_KINDS[task]}").estimator(**settings)
+    return build_named(name, _KINDS[task], **settings)
 
 
-def build_compared(names: Sequence[str], task: Task, columns: Sequence[Column]) -> dict[str, Any]:
-    """Return the methods of a comparison, for codes with these columns."""
-    return {name: _build(name, task, columns) for name in names}
+def unit_of_progress(name: str, task: Task) -> str | None:
+    """Return what a predictor counts while it is fitted; None if it is fitted in one step."""
+    return find_method(catalogue_name(name, _KINDS[task])).steps
+
+
+def build_compared(names: Sequence[str], task: Task) -> dict[str, Any]:
+    """Return the methods of a comparison."""
+    return {name: _build(name, task) for name in names}
 
 
 def treatments(names: Sequence[str]) -> Mapping[str, Treatment]:
@@ -96,23 +94,7 @@ def parse_predictors(text: str) -> tuple[str, ...]:
     return names
 
 
-def _build(name: str, task: Task, columns: Sequence[Column]) -> Any:
-    if name == BASELINE:
-        return DummyRegressor() if task == "regression" else DummyClassifier(strategy="prior")
-    treatment, _, last = name.rpartition("+")
-    if not treatment:
+def _build(name: str, task: Task) -> Any:
+    if name != BASELINE:
         return build_predictor(name, task)
-    predictor = _linear(task) if last == "linear" else build_predictor(last, task)
-    n_draws = N_DRAWS if treatment == "multiple" else 0
-    gaussian = find_method("gaussian").estimator(n_posterior_draws=n_draws)
-    imputer = None if treatment == "constant" else gaussian
-    return OnCompleted(predictor, tuple(columns), imputer=imputer, n_draws=n_draws)
-
-
-def _linear(task: Task) -> Any:
-    """Return a linear model whose penalty is chosen by cross-validation on its training rows."""
-    if task == "regression":
-        return RidgeCV(alphas=np.logspace(-2, 4, 7))
-    return GridSearchCV(
-        LogisticRegression(max_iter=500), {"C": [0.01, 0.1, 1.0, 10.0]}, scoring="neg_log_loss", cv=3
-    )
+    return DummyRegressor() if task == "regression" else DummyClassifier(strategy="prior")

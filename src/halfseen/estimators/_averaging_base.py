@@ -15,7 +15,8 @@ from halfseen.estimators._members import WithMembers
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators._table import TableEstimator
 from halfseen.estimators._transaction import all_or_nothing
-from halfseen.estimators.catalogue import CATALOGUE, Family, find_method
+from halfseen.estimators.catalogue import find_method
+from halfseen.estimators.predictor_names import build_named, catalogue_name, predictor_names
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -28,7 +29,8 @@ documented = documented_by(
         "predictors": (
             "list of str, or dict of str to dict",
             "The names of predictors, such as ``'boosting'``, or for each name the parameters that differ "
-            f"from its defaults; by default {', '.join(DEFAULT)}.",
+            f"from its defaults; by default {', '.join(DEFAULT)}. Names such as ``'gaussian+linear'`` are "
+            "imputation and then prediction; all names are in the error about an unknown one.",
         ),
         "weights": (
             "dict of str to float",
@@ -111,10 +113,8 @@ class Averaging(WithMembers, TableEstimator):
 
     def _make(self, name: str, settings: Mapping[str, Mapping[str, Any]]) -> Any:
         seed = np.random.default_rng([self.seed_, *name.encode()]).integers(2**31)
-        estimator = find_method(f"{name}-{self._kind}").estimator
-        return estimator(
-            **{"random_state": int(seed), **settings[name], "schema": code_settings(self._modelled)}
-        )
+        own = {"random_state": int(seed), **settings[name], "schema": code_settings(self._modelled)}
+        return build_named(name, self._kind, **own)
 
     def _out_of_fold(
         self,
@@ -167,7 +167,7 @@ class Averaging(WithMembers, TableEstimator):
                 "predictors must be a list of different names, or a dict of parameters by name, got "
                 f"{given!r}."
             )
-        known = _known(self._kind)
+        known = predictor_names(self._kind)
         for name, parameters in settings.items():
             if name not in known:
                 raise ValueError(f"predictors has {name!r}; choose from {', '.join(known)}.")
@@ -198,14 +198,7 @@ class Averaging(WithMembers, TableEstimator):
         if not (values > 0).all() or not np.isclose(values.sum(), 1.0):
             raise ValueError(f"the weights {self.weights_!r:.100} do not sum to one")
         for name, member in zip(self.weights_, members, strict=True):
-            wanted = find_method(f"{name}-{self._kind}").estimator
+            wanted = find_method(catalogue_name(name, self._kind)).estimator
             if type(member) is not wanted or member.n_features_in_ != len(self._modelled):
                 raise ValueError(f"member {name!r:.60} is not a predictor of this table")
         self.members_ = members
-
-
-def _known(kind: str) -> list[str]:
-    """Returns the names of the predictors that can be averaged."""
-    names = [method.name for method in CATALOGUE if method.family == Family.TABLE_PREDICTOR]
-    found = [name.removesuffix(f"-{kind}") for name in names if name.endswith(f"-{kind}")]
-    return [name for name in found if name != "average"]

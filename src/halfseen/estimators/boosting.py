@@ -16,8 +16,8 @@ from halfseen._threads import task_threads
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.masked import check_not_masked
-from halfseen.distributions.quantiles import lower_quantiles
 from halfseen.estimators._documented import documented_by
+from halfseen.estimators._held_out_errors import HELD_OUT, HeldOutErrors
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators._table import TableEstimator
@@ -27,17 +27,13 @@ from halfseen.estimators._tree_growth import Growth
 from halfseen.models.forest import MAX_LEAVES, Forest
 from halfseen.objectives.supervised import Labelled
 
-N_QUANTILES = 1000  # kept of the held-out errors
-HELD_OUT = 0.2  # of the rows, by whose errors the width of intervals is chosen
-
-documented = documented_by(
-    {
-        "max_iter": ("int", "Maximum number of trees, for each class if there are more than two."),
-        "learning_rate": ("float", "The factor of each tree."),
-        "max_leaf_nodes": ("int", f"Maximum number of leaves of a tree, at most {MAX_LEAVES}."),
-        "min_samples_leaf": ("int", "Minimum number of training rows in a leaf."),
-    }
-)
+TREE_PARAMETERS = {
+    "max_iter": ("int", "Maximum number of trees, for each class if there are more than two."),
+    "learning_rate": ("float", "The factor of each tree."),
+    "max_leaf_nodes": ("int", f"Maximum number of leaves of a tree, at most {MAX_LEAVES}."),
+    "min_samples_leaf": ("int", "Minimum number of training rows in a leaf."),
+}
+documented = documented_by(TREE_PARAMETERS)
 
 
 @dataclass(eq=False, repr=False)
@@ -66,7 +62,7 @@ class _Boosting(TableEstimator):
         y : array-like of shape (n_samples,)
             The target, without missing values.
         """
-        self._check_parameters()
+        check_tree_parameters(self)
         read = self._read(X, reset=True)
         target = self._read_target(y, read.table.n_rows)
         if not self._modelled:
@@ -115,14 +111,6 @@ class _Boosting(TableEstimator):
         check_is_fitted(self)
         codes = self._read(X, reset=False).codes
         return self._forest.sums(self._inputs(codes).numpy(), n_outputs) + self._constants
-
-    def _check_parameters(self) -> None:
-        for name in ("max_iter", "min_samples_leaf"):
-            check_whole(name, getattr(self, name), 1)
-        check_whole("max_leaf_nodes", self.max_leaf_nodes, 2)
-        if self.max_leaf_nodes > MAX_LEAVES:
-            raise ValueError(f"max_leaf_nodes must be at most {MAX_LEAVES}, got {self.max_leaf_nodes!r}.")
-        check_number("learning_rate", self.learning_rate, lambda v: 0 < v < np.inf, "positive and finite")
 
     def _state(self) -> dict[str, Tensor]:
         trees = {f"trees.{name}": value for name, value in self._forest.state().items()}
@@ -187,11 +175,9 @@ class BoostingRegressor(RegressorMixin, _Boosting):
         trees that were grown without them. With fewer than 50 rows the errors of the training rows are used,
         and the intervals are too narrow.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        check_is_fitted(self)
+        half = self._errors.half_width(level)
         predicted = self.predict(X)
-        rank = min(1.0, level * (1 + 1 / self._n_errors))
-        half = float(torch.quantile(self._errors, rank, interpolation="higher"))
         return predicted - half, predicted + half
 
     def _read_target(self, y: Any, n_rows: int) -> Tensor:
@@ -203,10 +189,8 @@ class BoostingRegressor(RegressorMixin, _Boosting):
         tested = train if held is None else held
         self._forest, self._constants = self._grown(train)
         predicted = self._forest.sums(tested.rows.numpy())[:, 0] + self._constants[0]
-        errors = (tested.target - torch.from_numpy(predicted)).abs()
-        levels = torch.linspace(0, 1, min(N_QUANTILES, len(errors)), dtype=torch.float64)
-        self._n_errors = len(errors)
-        self._errors = lower_quantiles(errors[:, None], tested.weight, levels)[:, 0]
+        self._errors = HeldOutErrors.of(tested.target - torch.from_numpy(predicted))
+        self._n_errors = self._errors.n_rows
         if held is not None:
             self._forest, self._constants = self._grown(rows)
 
@@ -214,11 +198,11 @@ class BoostingRegressor(RegressorMixin, _Boosting):
         return self._growth.regress(rows.rows.numpy(), rows.target.numpy(), self._categorical)
 
     def _state(self) -> dict[str, Tensor]:
-        return super()._state() | {"errors": self._errors}
+        return super()._state() | {"errors": self._errors.quantiles}
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
-        self._errors = state["errors"]
+        self._errors = HeldOutErrors(state["errors"], self._n_errors)
 
 
 @documented
@@ -281,3 +265,13 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
         n_classes = len(self.classes_)
         if len(self._constants) != (1 if n_classes == 2 else n_classes):
             raise ValueError(f"{len(self._constants)} scores do not fit {n_classes} classes")
+
+
+def check_tree_parameters(estimator: Any) -> None:
+    """Raises a ValueError if a parameter of boosted trees is out of range."""
+    for name in ("max_iter", "min_samples_leaf"):
+        check_whole(name, getattr(estimator, name), 1)
+    check_whole("max_leaf_nodes", estimator.max_leaf_nodes, 2)
+    if estimator.max_leaf_nodes > MAX_LEAVES:
+        raise ValueError(f"max_leaf_nodes must be at most {MAX_LEAVES}, got {estimator.max_leaf_nodes!r}.")
+    check_number("learning_rate", estimator.learning_rate, lambda v: 0 < v < np.inf, "positive and finite")

@@ -281,13 +281,27 @@ CATALOGUE = (
     ),
     *(
         Method(
+            f"impute-then-{kind}",
+            f"ImputeThen{kind.title()}",
+            "impute_then",
+            Family.TABLE_PREDICTOR,
+            f"Imputation and prediction, {kind}",
+            "Missing values are imputed, once or several times, and boosted trees or a linear model predict "
+            "from the completed rows and from which values were missing.",
+            steps=None,
+            on_command_line=False,
+        )
+        for kind in ("regressor", "classifier")
+    ),
+    *(
+        Method(
             f"average-{kind}",
             f"Averaging{kind.title()}",
             "averaging",
             Family.TABLE_PREDICTOR,
             f"Average of predictors, {kind}",
             "A weighted average of the predictions of several predictors, with weights by rows that they "
-            "were not fitted to; nothing is imputed.",
+            "were not fitted to.",
             steps=None,
             on_command_line=False,
         )

@@ -124,8 +124,9 @@ def run_folds(
     rates : sequence of float
         Shares of the known values of test rows that are removed at random before predicting; 0 first.
     budget : float
-        Seconds for all runs. A run does not start if, by earlier folds, it would take longer than what is
-        left; a training that reports its progress is stopped at the end.
+        Seconds for all runs. Before each fold, the slowest methods are left out if, by earlier folds, not
+        all methods can finish the rest, so that the others finish. A run does not start if it would take
+        longer than what is left; a training that reports its progress is stopped at the end.
     random_state : int, numpy generator or None
         Seeds folds, methods and what is removed.
     first : int
@@ -138,10 +139,12 @@ def run_folds(
     folds = tuple(_folds(table, target, n_splits, rates, seed, first))
     longest = dict.fromkeys(methods, 0.0)
     records, predictions = [], {}
-    for fold in folds:
+    for done, fold in enumerate(folds):
+        affordable = _affordable(longest, deadline - time.perf_counter(), len(folds) - done)
+        longest = {name: seconds if name in affordable else math.inf for name, seconds in longest.items()}
         for name, method in methods.items():
             started = time.perf_counter()
-            if started + longest[name] > deadline:
+            if started + longest[name] > deadline or name not in affordable:
                 record = PredictionRecord(name, fold.number, "out of budget")
             else:
                 fresh = prepared(method, table, seed + fold.number - first, deadline)
@@ -155,6 +158,19 @@ def run_folds(
     return Repetition(folds, tuple(records), predictions)
 
 
+def _affordable(longest: Mapping[str, float], left: float, n_folds: int) -> set[str]:
+    """Returns the methods that can finish all remaining folds, without the slowest if time is short.
+
+    Examples
+    --------
+    >>> sorted(_affordable({"a": 1.0, "b": 2.0, "c": 30.0}, left=20.0, n_folds=4))
+    ['a', 'b']
+    """
+    names = sorted(longest, key=lambda name: longest[name])
+    sums = np.cumsum([longest[name] for name in names])
+    return {name for name, total in zip(names, sums, strict=True) if n_folds * total <= left}
+
+
 def prepared(method: Any, table: CodedTable, seed: int, deadline: float = math.inf) -> Any:
     """Returns a copy of a method that is seeded, knows the columns, and stops when the time is over."""
     fresh = clone(method)
@@ -164,7 +180,7 @@ def prepared(method: Any, table: CodedTable, seed: int, deadline: float = math.i
         last = name.rpartition("__")[2]
         if last == "random_state":
             settings[name] = seed % 2**31
-        elif name in ("schema", "imputer__schema"):
+        elif name == "schema":
             settings[name] = table.array_schema()
         elif last == "callback" and math.isfinite(deadline):
             settings[name] = _Deadline(deadline)
