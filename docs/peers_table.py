@@ -8,6 +8,7 @@ tool that failed at one of them is left out.
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 SCORES = (
@@ -118,10 +119,24 @@ def _origin(results: dict[str, Any]) -> str:
     for record in results["records"]:
         commits[record.get("tool") == "halfseen"][record.get("commit", results["commit"])[:7]] = None
     ours, others = (", ".join(commits[own]) or DASH for own in (True, False))
+    many = ""
+    errors = [
+        (record["method"], record[part]["crps_error"] / record[part]["crps"])
+        for record in results["records"]
+        for part, _ in PARTS
+        if "crps_error" in record.get(part, {})
+    ]
+    if errors:
+        names = ", ".join(dict.fromkeys(name for name, _ in errors))
+        many = (
+            f" The CRPS of {names} is that of {settings['many_draws']} draws; that of {settings['n_draws']} "
+            f"draws, as of the others, has a standard error of {median(error for _, error in errors):.1%} "
+            "(median over tasks) by drawing alone."
+        )
     return (
         f"At most {settings['max_rows']} rows of each table, {settings['rate']:.0%} of the values missing, "
         f"{settings['processor_seconds']} s of processor time for an answer; {settings['n_draws']} draws, "
-        "whose extremes should enclose 80% of the values. Written by "
+        f"whose extremes should enclose 80% of the values.{many} Written by "
         f"`make bench-peers SCALE={results['scale']}`, halfseen at commit {ours}, other tools at {others}."
     )
 

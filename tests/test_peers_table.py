@@ -37,6 +37,18 @@ def test_failures_are_counted_and_means_are_over_common_tables():
     assert "other tools at 0123456." in text
 
 
+def test_the_number_of_draws_behind_a_crps_and_its_error_are_stated():
+    """By hand: the error of nine draws is .02 of 1.0 for one tool; the other has none."""
+    precise = record("a", "t1", 1.0)
+    precise["test"] |= {"crps": 1.0, "crps_error": 0.02}
+    settings = {"max_rows": 10, "rate": 0.3, "processor_seconds": 5, "n_draws": 9, "many_draws": 45}
+    results = {"settings": settings, "scale": "small", "commit": "0123456789"}
+    text = ranks_table({"records": [precise, record("b", "t1", 1.0)], **results})
+    assert "The CRPS of a is that of 45 draws; that of 9 draws" in text
+    assert "a standard error of 2.0%" in text
+    assert "The CRPS of" not in ranks_table({"records": [record("b", "t1", 1.0)], **results})
+
+
 def test_a_tool_that_failed_is_last_and_equal_scores_share_a_rank():
     records = [
         *(record("a", table, rmse) for table, rmse in (("t1", 1.00), ("t2", 2.0))),

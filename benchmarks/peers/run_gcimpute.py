@@ -11,8 +11,11 @@ def copula(task):
     model = GaussianCopula(random_state=task.seed, verbose=0)
     model.fit(task.train, continuous=numbers, ordinal=levelled or None)
     train, test = (model.transform(x) for x in (task.train, task.test))
-    draws = [np.moveaxis(model.sample_imputation(x, num=N_DRAWS), -1, 0) for x in (task.train, task.test)]
-    return Answer(train, test, *draws)
+
+    def draw(x, n_draws):
+        return np.moveaxis(model.sample_imputation(x, num=n_draws), -1, 0)
+
+    return Answer(train, test, *(draw(x, N_DRAWS) for x in (task.train, task.test)), draw)
 
 
 run({"gcimpute": copula})

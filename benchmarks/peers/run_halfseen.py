@@ -24,8 +24,11 @@ def imputer(name):
         warnings.simplefilter("ignore")
         model = getattr(halfseen, name)(schema=schema, random_state=task.seed).fit(task.train)
         points = [model.transform(x) for x in (task.train, task.test)]
-        draws = [np.asarray(model.sample(x, n_draws=N_DRAWS)) for x in (task.train, task.test)]
-        return Answer(*points, *draws)
+
+        def draw(x, n_draws):
+            return np.asarray(model.sample(x, n_draws=n_draws))
+
+        return Answer(*points, *(draw(x, N_DRAWS) for x in (task.train, task.test)), draw)
 
     return impute
 

@@ -27,11 +27,11 @@ def iterative(task):
     single = point(task, IterativeImputer(keep_empty_features=True, random_state=task.seed), drop_first=True)
     sampler = IterativeImputer(sample_posterior=True, keep_empty_features=True, random_state=task.seed)
     sampler.fit(space.encode(task.train))
-    draws = [
-        np.stack([space.decode(sampler.transform(space.encode(x)), x) for _ in range(N_DRAWS)])
-        for x in (task.train, task.test)
-    ]
-    return Answer(single.train, single.test, *draws)
+
+    def draw(x, n_draws):
+        return np.stack([space.decode(sampler.transform(space.encode(x)), x) for _ in range(n_draws)])
+
+    return Answer(single.train, single.test, *(draw(x, N_DRAWS) for x in (task.train, task.test)), draw)
 
 
 run({"mean": mean, "KNNImputer": knn, "IterativeImputer": iterative})
