@@ -129,6 +129,29 @@ CORPUS: dict[str, File] = {
         },
         n_notes=0,
     ),
+    "quantities": File(
+        {
+            "age": filled(4, r"\d+"),
+            "duration": left(4, r"contains times or durations such as '\d:\d\d', which are"),
+            "stay": left(4, r"contains times or durations such as '\dh \d+m'"),
+            "minutes": filled(4, r"\d+ min"),
+            "quarter": left(4, r"contains quarters such as '\d{4}-Q\d'"),
+            "season": filled(4, r"Q\d \d{4}"),
+            "pressure": left(4, r"contains pairs of numbers such as '\d+/\d+'"),
+            "weight": left(4, r"contains numbers with different units such as '\d+ k?g'"),
+            "wait": left(4, r"contains times or durations such as '\d+ (min|h)'"),
+        },
+        says=(
+            r"note  Column 'duration' .*; its 4 missing cells are left empty \(to impute them, convert the "
+            r'values to numbers, such as minutes, or use "kind": "categorical" in the schema\)',
+            r"note  Column 'quarter' .*write the values as dates, such as 2021-07-01",
+            r"note  Column 'pressure' .*split the column into two",
+            r"note  Column 'weight' contains numbers with different units .*convert the values to one unit",
+            r"note  column 'wait' contains times or durations such as '\d+ min' and '\d+ h': left as text",
+        ),
+        options=("--method", "gaussian"),
+        n_notes=7,
+    ),
     "short": File(
         {"city": filled(1, "Bern|Basel|Thun"), "size": filled(1, r"\d\.\d"), "open": filled(1, "true|false")},
         n_notes=0,

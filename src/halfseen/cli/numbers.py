@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from halfseen.cli.distinct import Integers, Mask, any_match, as_mask, shown, usual
 from halfseen.cli.errors import TableError
+from halfseen.data.text_formats import UNITS
 
 Group = Literal["other", "blank", "apostrophe"]
 Negative = Literal["outer", "inner", "parentheses", "trailing"]
@@ -26,13 +27,8 @@ _ISO = (
 )
 _CURRENCY = rf"(?:(?:US|CA?|AU?|NZ|HK|R)?\$|[$¢£¥৳฿₠-₿]|{_ISO}|Euro|Fr\.|kr\.?|Kč|zł|Rs\.?)"
 _MULTIPLES = "k|K|M|B|bn|mn|Mio\\.?|Mrd\\.?"
-_UNITS = (  # units that may follow a number without a blank; with a blank any constant word may
-    "kg|g|mg|[µμu]g|ng|pg|t|lbs?|oz|l|L|ml|mL|dl|dL|[µμu]l|km|m|cm|mm|[µμu]m|nm|mi|ft|in|yd|ha|km²|m²|cm²|m³|cm³|"
-    "h|hrs?|min|mins|sec|ms|days|yrs?|°C|°F|°|mmHg|bpm|ppm|ppb|Hz|kHz|MHz|GHz|Pa|hPa|kPa|MPa|bar|mbar|psi|W|kW|MW|"
-    "kWh|MWh|Wh|J|kJ|kcal|cal|V|mV|kV|mA|N|kN|dB|rpm|mph|km/h|kmh|m/s|mol|mmol|[µμu]mol|[kMGT]B|px|dpi|pcs"
-)
 _PER = r"(?:/(?:l|L|dl|dL|ml|mL|h|s|min|d|kg|g|m²|m³|km²|mol))?"
-UNIT = rf"(?:{_CURRENCY}|[%‰]|(?:{_UNITS}){_PER})"
+UNIT = rf"(?:{_CURRENCY}|[%‰]|(?:{UNITS}){_PER})"
 """What may follow a number without a blank between."""
 
 _UNIT_WORD = r"[^\d\s!-/:-@\[-`{-~][^\d<>=()\[\]{}\"]*"

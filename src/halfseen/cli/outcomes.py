@@ -25,6 +25,7 @@ from halfseen.cli.limits import replace_limits
 from halfseen.cli.notes import shorten_notes
 from halfseen.cli.numbers import Marks, Numbers, number_format, plain_texts, split_numbers
 from halfseen.cli.placeholders import find_placeholders, split_placeholders
+from halfseen.data.text_formats import ADVICE, find_text_format
 
 MOSTLY, MOSTLY_CELLS = 0.9, 10
 """The share and number of cells that must be numbers or dates for the others to be called exceptions."""
@@ -246,8 +247,14 @@ def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, decis
     n_flagged = _count_flagged(draft, fits) if what == "numbers" and n_fits >= HALF * total else 0
     if n_fits + n_flagged < max((HALF if few_words else MOSTLY) * total, MOSTLY_CELLS):
         return _text(draft)
-    text = f"contains {what} except for {_list_misfits(draft, fits, decision)}"
-    remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the other values as {what}"
+    assert draft.texts is not None
+    distinct = draft.texts.dictionary
+    if n_fits < MOSTLY * total and (form := find_text_format(distinct[:_SAMPLE].to_pylist())) is not None:
+        examples = [distinct.filter(pa.array(group))[0].as_py() for group in (fits, ~fits)]
+        text, remedy = f"contains {form} such as {' and '.join(map(repr, examples))}", ADVICE[form]
+    else:
+        text = f"contains {what} except for {_list_misfits(draft, fits, decision)}"
+        remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the other values as {what}"
     if len(draft.counts) <= _FEW_LEVELS and total >= _CELLS_PER_LEVEL * len(draft.counts):
         return _text(draft, f"{text}: kept as a categorical column; {remedy}")
     return _text(draft, f"{text}: left as text and not imputed; {remedy}", _UNMODELLED)

@@ -22,6 +22,7 @@ from halfseen.data.columns import (
 )
 from halfseen.data.frames import Floats, RawColumn
 from halfseen.data.leaving import find_cause
+from halfseen.data.text_formats import TextFormat, find_text_format
 from halfseen.errors import SchemaError
 
 IDENTIFIER_NAME = re.compile(r"((^|[_\W])(id|uuid|guid)|^(index|rownames?|unnamed: ?0))$", re.IGNORECASE)
@@ -30,7 +31,7 @@ CODE_NAME = re.compile(r"(^|[_\W])(zip|zip_?code|post_?code|postal_?code|area_?c
 IDENTIFIER_ROWS = 20  # fewer rows than this and "all different" is not evidence
 ALL_DISTINCT_ROWS = 10  # fewer texts than this may all differ by chance
 SENTENCE_WORDS = 5  # texts with fewer words are names, or levels
-SENTENCES_READ = 1000
+TEXTS_READ = 1000  # to find out what the texts of a column are
 IDENTIFIER_SHARE = 0.5  # of text values that occur in a column, the share that is distinct
 BINARY_ROWS = 10  # two distinct numbers other than 0 and 1 in fewer cells are numbers, not codes
 TIME_STEPS = (DAY, 3_600e6, 60e6, 1e6)
@@ -58,6 +59,11 @@ def infer_column(raw: RawColumn, overrides: dict[str, Any], *, named: bool) -> C
     seen = raw.values[~np.isnan(raw.values)]
     tally = Tally(*np.unique(seen, return_counts=True))
     kind, reason = _choose_kind(raw, seen, tally, overrides, named=named)
+    form = None
+    if kind == "text" or (kind == "identifier" and "kind" not in overrides):
+        form = _find_format(raw, tally.distinct)
+    if form is not None:
+        kind, reason = "text", f"{form.capitalize()}, which are not read as numbers or dates."
     column = Column(
         name=raw.name,
         kind=kind,
@@ -68,6 +74,7 @@ def infer_column(raw: RawColumn, overrides: dict[str, Any], *, named: bool) -> C
         n_missing=len(raw.values) - len(seen),
         fill=overrides.get("fill"),
         skip=overrides.get("skip"),
+        format=form,
     )
     column = _with_values(column, raw, seen, tally, overrides)
     if "derived" in overrides:
@@ -164,9 +171,18 @@ def _is_code(distinct: Floats, n_seen: int) -> bool:
 
 def _are_sentences(raw: RawColumn, distinct: Floats) -> bool:
     """Returns whether most texts are as long as sentences, judged by the first of them."""
-    texts = [str(raw.labels[int(i)]) for i in distinct[:SENTENCES_READ]]
+    texts = _first_texts(raw, distinct)
     n_words = [sum(any(map(str.isalpha, word)) for word in text.split()) for text in texts]
     return bool(np.median(n_words) >= SENTENCE_WORDS)
+
+
+def _find_format(raw: RawColumn, distinct: Floats) -> TextFormat | None:
+    """Returns what the texts of a column are if they stand for quantities, judged by the first of them."""
+    return find_text_format(_first_texts(raw, distinct)) if raw.storage == "label" else None
+
+
+def _first_texts(raw: RawColumn, distinct: Floats) -> list[str]:
+    return [str(raw.labels[int(i)]) for i in distinct[:TEXTS_READ]]
 
 
 def _mostly_distinct(seen: Floats, distinct: Floats) -> bool:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from halfseen.data._cells import plain
 from halfseen.data._dtypes import dtype_bounds
 from halfseen.data.frames import Floats, RawColumn, Storage
+from halfseen.data.text_formats import TextFormat
 from halfseen.errors import SchemaError
 
 Kind = Literal[
@@ -64,6 +65,7 @@ class Column:
     censored_above: float | None = None
     derived: str | None = None  # the formula of other columns from which missing cells follow
     predictor: bool = False  # whether models see a derived column
+    format: TextFormat | None = None  # of texts that no model sees, such as 120/80
 
     @property
     def modelled(self) -> bool:

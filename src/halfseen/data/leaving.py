@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from halfseen.data.columns import LEVELLED, Cause, Column
+from halfseen.data.text_formats import ADVICE, TextFormat
 
 SEPARATE = 5  # up to this number, columns with the same cause are announced separately
 NAMED = 3  # otherwise, this number of columns is named
@@ -65,6 +66,10 @@ def _has(column: Column, cause: Cause) -> str:
         return f"has one observed value, {column.show(column.levels[int(column.fill_code)])}{of}"
     if cause == "unsupported":
         return f"has the type {column.dtype}, which is not supported"
+    if column.format is not None:
+        assert column.levels is not None
+        example = column.show(column.levels[0])
+        return f"contains {column.format} such as {example}, which are not read as numbers or dates"
     return _HAS[cause]
 
 
@@ -74,20 +79,21 @@ def announcements(columns: Sequence[Column], *, named: bool) -> list[str]:
     The notes are about columns with missing cells that are left empty or imputed without a model. There is no
     note if the user requested this, or if a column of a numeric array has a single value.
     """
-    groups: dict[tuple[Cause, str], list[Column]] = {}
+    groups: dict[tuple[Cause, str, TextFormat | None], list[Column]] = {}
     for column in columns:
         if column.derived is not None:
             continue
         cause, how = _fate(column)
         if cause in (None, "asked") or not column.n_missing or (cause == "single" and not named):
             continue
-        groups.setdefault((cause, how), []).append(column)
+        groups.setdefault((cause, how, column.format), []).append(column)
     sentences = []
-    for (cause, how), group in groups.items():
+    for (cause, how, form), group in groups.items():
         if len(group) > SEPARATE:
             listed = shortened([column.name for column in group])
             cells = f"their missing cells are {how}{_hint(group)}"
-            sentences.append(f"{len(group):,} columns {_HAVE[cause]}; {cells}: {listed}.")
+            what = _HAVE[cause] if form is None else f"contain {form}, which are not read as numbers or dates"
+            sentences.append(f"{len(group):,} columns {what}; {cells}: {listed}.")
         else:
             sentences += [_announce(column, cause, how) for column in group]
     return sentences
@@ -100,6 +106,8 @@ def _announce(column: Column, cause: Cause, how: str) -> str:
 
 
 def _hint(columns: Sequence[Column]) -> str:
+    if columns[0].format is not None and columns[0].left is not None:
+        return f' (to impute them, {ADVICE[columns[0].format]}, or use "kind": "categorical" in the schema)'
     fillable = all(column.left is not None and column.fill_code is not None for column in columns)
     return ' ("fill": true in the schema imputes them)' if fillable else ""
 

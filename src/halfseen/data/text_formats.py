@@ -1,0 +1,76 @@
+"""Texts that stand for quantities but are not read as numbers, such as 1:30, 120/80, 2021-Q3 or 5 kg."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+TextFormat = Literal[
+    "times or durations", "quarters", "months", "pairs of numbers",
+    "numbers with a unit", "numbers with different units",
+]  # fmt: skip
+TEXT_FORMATS: tuple[str, ...] = get_args(TextFormat)
+
+ADVICE: dict[TextFormat, str] = {
+    "times or durations": "convert the values to numbers, such as minutes",
+    "quarters": "write the values as dates, such as 2021-07-01 for the third quarter of 2021",
+    "months": "write the values as dates, such as 2021-07-01 for July 2021",
+    "pairs of numbers": "split the column into two",
+    "numbers with a unit": "write the values without the unit",
+    "numbers with different units": "convert the values to one unit",
+}
+"""What a user can do so that the values are modelled."""
+
+UNITS = (
+    "kg|g|mg|[µμu]g|ng|pg|t|lbs?|oz|l|L|ml|mL|dl|dL|[µμu]l|km|m|cm|mm|[µμu]m|nm|mi|ft|in|yd|ha|km²|m²|cm²|m³|cm³|"
+    "h|hrs?|min|mins|sec|ms|days|yrs?|°C|°F|°|mmHg|bpm|ppm|ppb|Hz|kHz|MHz|GHz|Pa|hPa|kPa|MPa|bar|mbar|psi|W|kW|MW|"
+    "kWh|MWh|Wh|J|kJ|kcal|cal|V|mV|kV|mA|N|kN|dB|rpm|mph|km/h|kmh|m/s|mol|mmol|[µμu]mol|[kMGT]B|px|dpi|pcs"
+)
+"""Units of measurement, as a regular expression."""
+
+_NUMBER = r"[+-]?\d[\d.,]*"
+_SPAN = r"y|yrs?|years?|w|wks?|weeks?|d|days?|h|hrs?|hours?|min|mins|minutes?|m|s|secs?|seconds?"
+_SPANS = rf"(?:\d+(?:[.,]\d+)?\s*(?:{_SPAN})\.?[\s,]*)+"
+_CLEAR_SPANS = rf".*\d\s*(?:h|hrs?|hours?|mins?|minutes?|days?|weeks?)\b.*|{_NUMBER}\s*\w+[\s,]*\d.*"
+_PATTERNS: dict[TextFormat, str] = {
+    "times or durations": (
+        rf"\d{{1,4}}:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?|P(?=[\dT])(?:\d+[YMWD])*(?:T(?:\d+[HMS])+)?|(?i:{_SPANS})"
+    ),
+    "quarters": r"(?i:\d{4}\s?[-/]?\s?Q[1-4]|(?:Q[1-4]|[1-4]Q)\s?[-/]?\s?(?:\d{4}|\d\d))",
+    "months": r"(?:18|19|20)\d\d[-/.](?:0?[1-9]|1[0-2])|(?:0?[1-9]|1[0-2])[-/.](?:18|19|20)\d\d",
+    "pairs of numbers": rf"{_NUMBER}\s*/\s*{_NUMBER}",
+    "numbers with a unit": rf"{_NUMBER}\s*(?:{UNITS})",
+}
+_MOSTLY = 0.9  # of the texts, so that a few words such as "unknown" may stand between them
+
+
+def find_text_format(texts: Sequence[str]) -> TextFormat | None:
+    """Returns what the distinct texts of a column are if at least nine tenths of them have the same format.
+
+    Examples
+    --------
+    >>> find_text_format(["120/80", "135/90"])
+    'pairs of numbers'
+    >>> find_text_format(["5 kg", "300 g"])
+    'numbers with different units'
+    >>> find_text_format(["C017", "C018"])
+    """
+    stripped = [text.strip() for text in texts]
+    for form, pattern in _PATTERNS.items():
+        matching = [text for text in stripped if re.fullmatch(pattern, text)]
+        if not matching or len(matching) < _MOSTLY * len(stripped):
+            continue
+        if form == "times or durations" and not any(map(_is_clear, matching)):
+            continue  # 12 m may be a length
+        if form == "numbers with a unit" and len({_unit(text) for text in matching}) > 1:
+            return "numbers with different units"
+        return form
+    return None
+
+
+def _is_clear(text: str) -> bool:
+    """Returns whether a text is a time or duration beyond doubt."""
+    return ":" in text or text.startswith("P") or bool(re.fullmatch(_CLEAR_SPANS, text, re.IGNORECASE))
+
+
+def _unit(text: str) -> str:
+    return re.sub(rf"^{_NUMBER}\s*", "", text)
