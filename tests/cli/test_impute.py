@@ -21,6 +21,7 @@ import pytest
 from rich.console import Console
 
 import halfseen
+from halfseen._answer_progress import part_of_answer, report_share
 from halfseen.cli import progress
 from halfseen.cli.errors import one_line
 from halfseen.cli.main import main
@@ -269,6 +270,17 @@ def test_without_a_terminal_lines_appear_at_once_and_a_long_step_reports_its_pro
     said = screen.getvalue()
     assert "halfseen progress" not in [thread.name for thread in threading.enumerate()]
     assert "\x1b" not in said
+
+
+def test_a_long_answer_reports_its_share(monkeypatch):
+    monkeypatch.setattr(progress, "BEATS", (0.01, 0.02, 0.05))
+    for is_terminal, words in ((False, "imputing  25% done, 0 s so far"), (True, "25%")):
+        screen = io.StringIO()
+        reporter = Reporter(console=Console(file=screen, force_terminal=is_terminal, width=100))
+        with reporter.answering("imputing", "means"):
+            with part_of_answer(0.0, 0.5, divisible=True):
+                report_share(0.5)
+                wait_for(words, screen)
 
 
 def test_beats_come_at_least_every_ten_seconds():

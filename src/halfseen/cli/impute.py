@@ -165,12 +165,12 @@ def _complete(
 ) -> Sequence[pa.Table]:
     """Return what is to be written: the requested draws, or one table with means and most probable levels."""
     if request.draws is not None:
-        with reporter.progress("drawing", f"{request.draws:,} tables"):
+        with reporter.answering("drawing", f"{request.draws:,} tables"):
             drawn = imputer.sample(table, n_draws=request.draws)
         for sentence in getattr(drawn, "reservations", ()):
             reporter.note(sentence)
         return drawn
-    with reporter.progress("imputing", "means and most probable levels"):
+    with reporter.answering("imputing", "means and most probable levels"):
         return [imputer.transform(table)]
 
 

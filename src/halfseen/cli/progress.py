@@ -22,12 +22,17 @@ from rich.progress import (
 from rich.text import Text
 
 import halfseen
+from halfseen._answer_progress import watch_answers
 from halfseen.cli.errors import one_line
 from halfseen.errors import HalfseenWarning
 from halfseen.report.run_info import RunInfo
 
 BEATS = (1.0, 3.0, 10.0)
 """Without a terminal, a running step reports after this many seconds, and then every ten seconds."""
+
+
+_PARTS = 1000
+"""Into so many equal steps the progress of an answer is divided."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +110,15 @@ class Reporter:
             yield
 
     @contextmanager
-    def progress(self, what: str, title: str, unit: str = "epoch") -> Iterator[Callable[[Any], None]]:
+    def progress(self, what: str, title: str, unit: str | None = "epoch") -> Iterator[Callable[[Any], None]]:
         """Show the progress of a step: by a bar in a terminal, otherwise by occasional lines.
 
         Parameters
         ----------
         what, title : str
             The step, as in ``fitting``, ``miwae``.
-        unit : str
-            What its records count.
+        unit : str or None
+            What its records count; None to show percentages.
 
         Yields
         ------
@@ -123,7 +128,7 @@ class Reporter:
         if self.quiet:
             yield lambda record: None
         elif self.console.is_terminal:
-            with self._bar(f"{what} {title}") as move:
+            with self._bar(f"{what} {title}", unit) as move:
                 yield move
         else:
             self.show(what, title)
@@ -131,7 +136,14 @@ class Reporter:
                 yield move
 
     @contextmanager
-    def _bar(self, title: str) -> Iterator[Callable[[Any], None]]:
+    def answering(self, what: str, title: str) -> Iterator[None]:
+        """Show which share of the answer of an imputer is ready; see `progress`."""
+        with self.progress(what, title, None) as move:
+            with watch_answers(lambda share: move(Step(round(_PARTS * share), _PARTS))):
+                yield
+
+    @contextmanager
+    def _bar(self, title: str, unit: str | None) -> Iterator[Callable[[Any], None]]:
         columns = (
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
             TextColumn("{task.fields[detail]}"), TimeElapsedColumn(), TimeRemainingColumn(),
@@ -140,13 +152,14 @@ class Reporter:
             task = bar.add_task(title, total=None, detail="")
 
             def move(record: Any) -> None:
-                detail = f"{record.epoch}/{record.max_epochs}"
+                share = record.epoch / max(1, record.max_epochs)
+                detail = f"{share:.0%}" if unit is None else f"{record.epoch}/{record.max_epochs}"
                 bar.update(task, completed=record.epoch, total=record.max_epochs, detail=detail)
 
             yield move
 
     @contextmanager
-    def _beating(self, what: str, unit: str) -> Iterator[Callable[[Any], None]]:
+    def _beating(self, what: str, unit: str | None) -> Iterator[Callable[[Any], None]]:
         """Print from a separate thread how far the step is, so that a long epoch is not silent."""
         last: list[Any] = []
         ended = threading.Event()
@@ -156,8 +169,7 @@ class Reporter:
             for moment in chain(BEATS, count(2 * BEATS[-1], BEATS[-1])):
                 if ended.wait(max(0.0, began + moment - time.monotonic())):
                     return
-                done = f"{unit} {last[0].epoch:,} of {last[0].max_epochs:,}, " if last else ""
-                self.show(what, f"{done}{moment:,.0f} s so far")
+                self.show(what, f"{_count(last[0], unit) if last else ''}{moment:,.0f} s so far")
 
         def move(record: Any) -> None:
             last[:] = [record]
@@ -169,3 +181,10 @@ class Reporter:
         finally:
             ended.set()
             thread.join()
+
+
+def _count(record: Any, unit: str | None) -> str:
+    """Return how far a step is, as the beginning of a line."""
+    if unit is None:
+        return f"{record.epoch / max(1, record.max_epochs):.0%} done, "
+    return f"{unit} {record.epoch:,} of {record.max_epochs:,}, "

@@ -11,6 +11,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
+from halfseen._answer_progress import part_of_answer
 from halfseen._random import row_keys
 from halfseen._threads import task_threads
 from halfseen.data.columns import SkipRule
@@ -59,6 +60,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     model_: Any
     _density: bool = True  # whether there is one, so that rows can be scored
+    _reports_rows: bool = False  # whether the model reports its progress through the rows of a chunk
 
     @property
     def _holds_out_rows(self) -> bool:
@@ -356,8 +358,13 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         missing = read.missing[:, modelled]  # (N, C)
         kept = [np.empty((n_draws, n_missing)) for n_missing in missing.sum(axis=0)]
         done = np.zeros(len(modelled), dtype=np.int64)
-        for rows in self._parts(np.flatnonzero(missing.any(axis=1)), n_draws):
-            completed = complete(model, read.codes[torch.from_numpy(rows)], rows).numpy()
+        incomplete = np.flatnonzero(missing.any(axis=1))
+        n_rows = 0
+        for rows in self._parts(incomplete, n_draws):
+            start, end = n_rows / len(incomplete), (n_rows + len(rows)) / len(incomplete)
+            with part_of_answer(start, end, divisible=self._reports_rows):
+                completed = complete(model, read.codes[torch.from_numpy(rows)], rows).numpy()
+            n_rows += len(rows)
             for c, values in enumerate(kept):
                 of_column = completed[:, missing[rows, c], c]
                 values[:, done[c] : done[c] + of_column.shape[1]] = of_column

@@ -56,6 +56,7 @@ class BaseLatentImputer(BaseImputer):
     Choices that a published method prescribes are attributes of its class.
     """
 
+    _reports_rows = True
     _saved = ("architecture_", "weight_diagnostics_", "interval_inflation_")
 
     posterior: Any = "gaussian"

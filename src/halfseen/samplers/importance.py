@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from halfseen._answer_progress import report_share
 from halfseen._random import Keys, row_uniforms
 from halfseen._threads import map_in_threads, n_workers
 from halfseen.config import memory_budget
@@ -304,6 +305,7 @@ class ImportanceSampler:
             ):  # pieces are put in place at once: a list of them would take their memory twice
                 result = found.new_empty(*found.shape[:dim], len(batch), *found.shape[dim + 1 :])
             result.narrow(dim, start, found.shape[dim]).copy_(found)
+            report_share((start + found.shape[dim]) / max(1, len(batch)))
         assert result is not None
         return result
 
