@@ -430,10 +430,25 @@ def test_numbers_of_nines_that_stand_apart_and_are_repeated_are_suspected(number
         ([0.5, 12.25, 3.75, -9, -9], True),
         ([0, 1, 2, 3, 4, 5, 6, 9, 9], False),  # a count may be 9
         ([1, 2, 3, 999, 999, 999], False),  # as many as the others: perhaps the column is about them
+        ([*range(30), *[-999] * 40], True),
+        ([0, 1, 1, -9999, -9999, -9999, -9999], True),
+        ([0.5, 1.25, 3.75, *[-999.25] * 4], True),
+        ([*range(-20, 40), *[-999] * 80], True),  # temperatures
+        ([*range(28), *[999] * 600], True),  # days since the last contact, mostly never
+        ([*range(18, 98), *[997, 998], *[9999] * 90], True),
+        ([*range(12), *[2147483647] * 30], True),
+        ([*range(30), *[-99] * 40], False),  # two digits only
+        ([*range(30), *[888] * 40], False),
+        ([*range(199, 900, 50), *[999] * 30], None),  # prices: not far from the others
+        ([*range(400, 520, 10), *[999] * 30], False),  # nor far enough to be no frequent price
+        ([-5000, *range(0, 100, 5), *[-9999] * 30], False),  # other values are negative too, and far
+        ([*[0] * 500, *range(1, 40)], None),  # zero inflation
+        ([*[1000] * 500, *range(1, 40)], None),  # a frequent value that is no code
     ],
 )
-def test_codes_are_certain_if_they_are_rare_and_farther_away_than_the_others_spread(numbers, certain):
-    assert find_number_codes(pa.array(np.array(numbers))).certain == certain
+def test_codes_are_certain_if_they_are_far_from_the_others_and_rare_or_unmistakable(numbers, certain):
+    found = find_number_codes(pa.array(np.array(numbers)))
+    assert (None if found is None else found.certain) == certain
 
 
 def test_suspected_codes_are_named_but_never_changed(read, tmp_path):

@@ -37,6 +37,16 @@ def test_placeholders_stay_and_do_not_move_imputed_values(source, tmp_path, suff
     assert all(20 <= age <= 80 for age in ages[50:])
 
 
+@pytest.mark.parametrize(("code", "dtype"), [(-999, pa.float32()), (-32768, pa.int16()), (9999, pa.int64())])
+def test_placeholders_in_most_cells_stay_and_do_not_move_imputed_values(tmp_path, code, dtype):
+    ages = [20 + 7 * k % 60 for k in range(45)] + [code] * 60 + [None] * 5
+    table = pa.table({"age": pa.array(ages, dtype), "x": range(110)})
+    pq.write_table(table, tmp_path / "in.parquet")
+    found = impute(tmp_path / "in.parquet", tmp_path / "out.parquet")
+    assert found[:105] == ages[:105]
+    assert all(20 <= age <= 80 for age in found[105:])
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_placeholders_of_a_typed_file_stay(tmp_path, suffix):
     pq.write_table(
@@ -155,6 +165,19 @@ def test_a_description_has_placeholders_neither_as_missing_nor_as_values(tmp_pat
     assert pairs
     assert all(one["when_missing"] < 100 and one["n_rows"] == 180 for one in pairs)
     assert found["little"]["notes"][-1] == "Placeholders count as missing in this test."
+
+
+def test_one_note_counts_the_placeholders_of_a_description_and_of_its_reference(tmp_path, capsys):
+    write_for_description(tmp_path / "in.csv")
+    write_for_description(tmp_path / "old.csv")
+    arguments = ["describe", str(tmp_path / "in.csv"), "--against", str(tmp_path / "old.csv"), "--json"]
+    assert main(arguments) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if "described neither" in line]
+    assert len(notes) == 1
+    assert (
+        "30 placeholders in 'age' and 'until' and 30 placeholders in 'age' and 'until' of the reference table"
+        in notes[0]
+    )
 
 
 def test_a_description_has_placeholders_as_values_if_the_schema_says_so(tmp_path, capsys):

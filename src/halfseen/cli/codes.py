@@ -35,7 +35,10 @@ _NINES = (9, 99, 999, 9999, 99999)
 _REPEATED = (66, 77, 88, 666, 777, 888, 6666, 7777, 8888)
 _DECIMAL = (99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99, 99999.9, 999.25)  # of instruments and well logs
 _LARGEST = (32767, 32768, 65535, 2147483647, 2147483648, 4294967295)  # whole numbers of 16 and 32 bits
+_LONG = (999, 9999, 99999, *(code for code in _DECIMAL if code > 999), *_LARGEST)  # hardly ever values
 _CODES = sorted({nines - less for nines in _NINES for less in (0, 1, 2)} | {*_REPEATED, *_DECIMAL, *_LARGEST})
+_LEAST_LONG = 666  # the least code beside those above
+_MANY_OTHERS, _FAR = 10, 5  # distinct other values, and the distance from them in units of their range
 _FIRST_DAYS = (
     date(1753, 1, 1), date(1800, 1, 1), date(1899, 12, 30), date(1899, 12, 31), date(1900, 1, 1),
     date(1901, 1, 1), date(1970, 1, 1),
@@ -115,8 +118,8 @@ class NumberCodes:
     low, high : float
         The least and the largest of the other values.
     certain : bool
-        Whether they can hardly be values: fewer than the others, and farther away than these spread or
-        negative where no other value is.
+        Whether they can hardly be values: farther away than the others spread, or negative where no other
+        value is; and fewer than the others, unless they are unmistakable, such as -999 among positive values.
     """
 
     counts: dict[float, int]
@@ -145,12 +148,16 @@ def find_number_codes(values: pa.Array | pa.ChunkedArray) -> NumberCodes | None:
     if low is None or not (_is_code(np.asarray([high, -low], _float_of(values.type))).any() or low == -1):
         return None
     distinct, counts = np.unique(np.asarray(values.drop_null()), return_counts=True)
+    distinct = distinct.astype(_float_of(values.type))  # the least integer of a type has no negative in it
     suspects = _beyond(distinct, counts) | _beyond(-distinct[::-1], counts[::-1])[::-1]
     suspects |= _is_minus_one(distinct, counts)
     if not suspects.any():
         return None
     others = distinct[~suspects]
-    certain = _is_remote(distinct[suspects], others) and counts[suspects].sum() < counts[~suspects].sum()
+    rare = counts[suspects].sum() < counts[~suspects].sum()
+    certain = _is_remote(distinct[suspects], others) and (
+        rare or _is_unmistakable(distinct[suspects], counts[suspects], others)
+    )
     held = zip(distinct[suspects].tolist(), counts[suspects].tolist(), strict=True)
     return NumberCodes(dict(held), float(others[0]), float(others[-1]), bool(certain))
 
@@ -171,6 +178,23 @@ def _is_remote(codes: Any, others: Any) -> bool:
     above, below = codes[codes > high], codes[codes < low]
     far = not len(above) or above[0] - high >= high - low
     return far and (not len(below) or low >= 0 or low - below[-1] >= high - low)
+
+
+@np.errstate(over="ignore")
+def _is_unmistakable(codes: Any, counts: Any, others: Any) -> bool:
+    """Return whether codes mean missing however frequent they are.
+
+    The most frequent of them must have three or more nines, or be the largest integer of a type. Negative
+    codes must be below 0 as no other value is. Positive ones may also be a frequent value, such as a price of
+    999, so they must be five times as far from at least ten distinct others as these spread.
+    """
+    if np.abs(codes).min() < _LEAST_LONG or not _is_code(np.abs(codes[[counts.argmax()]]), _LONG).all():
+        return False
+    low, high = float(others[0]), float(others[-1])
+    if codes[-1] < 0 <= low:
+        return True
+    gap = float(np.where(codes > high, codes - high, low - codes).min())
+    return len(others) >= _MANY_OTHERS and gap >= _FAR * (high - low)
 
 
 def _is_minus_one(distinct: Any, counts: Any) -> Any:

@@ -55,12 +55,13 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
     reading = request.reading | {"overrides": overrides}
     file = read_all(expand(request.source), partial(_read, reading=reading))
     reporter.show("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
-    _note(file, reporter)
+    for note in file.notes:
+        reporter.note(note)
     reference: TableFile | None = None
     if request.against is not None:
         reference = _read(request.against, reading | {"format": None})
         reporter.show("against", f"{reference.source}: {reference.table.num_rows:,} rows")
-        _note(reference, reporter, only_placeholders=True)
+    _note_placeholders(file, reference, reporter)
     with reporter.noting_warnings(), reporter.progress("testing", "associations with missingness"):
         diagnosis = describe(
             file.table, request.target, None if reference is None else reference.as_written().table,
@@ -102,17 +103,21 @@ def _read(source: str, reading: dict[str, Any]) -> TableFile:
     return read_table(source, **reading)
 
 
-def _note(file: TableFile, reporter: Reporter, *, only_placeholders: bool = False) -> None:
-    """Report what was decided while reading, and which cells are neither missing nor values."""
-    for note in () if only_placeholders else file.notes:
-        reporter.note(note)
-    if file.placeholders:
-        n_cells = sum(len(cells) - cells.null_count for cells in file.placeholders.values())
-        names = names_words([repr(name) for name in file.placeholders], 6)
+def _note_placeholders(file: TableFile, reference: TableFile | None, reporter: Reporter) -> None:
+    """Report which cells of the table, and of that of ``--against``, are neither missing nor values."""
+    found = [] if not file.placeholders else [_count_placeholders(file)]
+    if reference is not None and reference.placeholders:
+        found.append(f"{_count_placeholders(reference)} of the reference table")
+    if found:
         reporter.note(
-            f"{plural(n_cells, 'placeholder')} in {names}: described neither as values nor as missing; "
-            "--null makes them missing"
+            f"{' and '.join(found)}: described neither as values nor as missing; --null makes them missing"
         )
+
+
+def _count_placeholders(file: TableFile) -> str:
+    n_cells = sum(len(cells) - cells.null_count for cells in file.placeholders.values())
+    names = names_words([repr(name) for name in file.placeholders], 6)
+    return f"{plural(n_cells, 'placeholder')} in {names}"
 
 
 def _measure(request: DescribeRequest, file: TableFile, reporter: Reporter) -> ModelDrift | None:
