@@ -1,7 +1,7 @@
 """The cost of an epoch of AutoRec at the sizes of MovieLens 1M and 10M, beside dense loops with a mask.
 
     python benchmarks/recommend.py
-    python benchmarks/recommend.py --size ml-1m [--threads 1] [--batch 128|all] [--no-dense]
+    python benchmarks/recommend.py --size ml-1m [--threads 1] [--batch auto|128|all] [--no-dense]
 
 Ratings are synthetic, with a popularity of items and an activity of users that fall as in such data. All
 loops make the same steps, from the same start: the same batches of rows, the same network, the same penalty
@@ -13,9 +13,9 @@ uses the fused implementation of Adam. Seconds are CPU
 seconds of the process, which other programs on the machine disturb less, and the loops are timed in turns;
 wall-clock seconds are beside them. The last line is the time of recommendations for one user, in a fitted
 model. Without ``--size`` each setting is measured in a process of its own, with one thread: MovieLens 1M with
-batches of 128 rows, the default of AutoRec, and with all rows in each step, as in the paper; and MovieLens
-10M without dense loops. results/recommend.json and the table in docs/guide/sparsity.md are written. Run with
-`make bench`.
+the batches that are the default of AutoRec (464 rows), with batches of 128 rows, and with all rows in each
+step, as in the paper; and MovieLens 10M without dense loops. results/recommend.json and the table in
+docs/guide/sparsity.md are written. Run with `make bench`.
 
 With batches of 128 rows much of the time of AutoRec is that of Adam, which updates all weights after each
 batch, whatever the batch has observed; with all rows in a step hardly any is.
@@ -37,6 +37,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from halfseen import AutoRec
 from halfseen.data.sparse import SparseRows
+from halfseen.estimators._rating_network import find_batch_size
 from halfseen.models.autorec import SparseAutoencoder
 from halfseen.objectives.ratings import RatedRows, RatingError
 from halfseen.training.step import Optimiser
@@ -168,7 +169,9 @@ def epoch(loop, batches):
 
 def find_batch(matrix, options):
     """The number of rows in a step."""
-    return matrix.shape[0] if options.batch == "all" else int(options.batch)
+    n_rows = matrix.shape[0]
+    named = {"all": n_rows, "auto": find_batch_size(n_rows, AutoRec._largest_batch)}
+    return named[options.batch] if options.batch in named else int(options.batch)
 
 
 def time_epochs(matrix, options):
@@ -254,7 +257,8 @@ def make_table(results):
 
 def measure_all():
     """Measures each setting in a process of its own and stores the results."""
-    settings = [["ml-1m"], ["ml-1m", "--batch", "all"], ["ml-10m", "--no-dense", "--repeats", "1"]]
+    settings = [["ml-1m", "--batch", batch] for batch in ("auto", "128", "all")]
+    settings.append(["ml-10m", "--no-dense", "--repeats", "1"])
     results = {"commit": find_commit(), "sizes": []}
     for setting in settings:
         command = [sys.executable, __file__, "--json", "--size", *setting]
@@ -268,7 +272,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--size", choices=SIZES, help="one size only; nothing is written")
-    parser.add_argument("--batch", default="128", help="rows in a step, or all")
+    parser.add_argument("--batch", default="auto", help="rows in a step, all, or auto (that of AutoRec)")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--no-dense", action="store_true", help="leave out the dense loops")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")

@@ -100,6 +100,8 @@ def _show_error(predicted: Floats, table: pa.Table, reporter: Reporter) -> None:
     if pa.types.is_integer(ratings) or pa.types.is_floating(ratings):
         errors = predicted - table[names[0]].cast(pa.float64()).to_numpy()
         known = errors[~np.isnan(errors)]
+        if not len(known):
+            return
         error = float(np.sqrt(np.mean(known**2)))
         reporter.show(
             "score", f"{names[0]!r} is known in {len(known):,} rows: root mean squared error {error:.4f}"

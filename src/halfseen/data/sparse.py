@@ -77,8 +77,8 @@ class SparseRows:
         turned = scipy.sparse.csr_array(layout, shape=shape).tocsc()
         as_tensor = torch.from_numpy
         return (
-            as_tensor(turned.indptr.astype(np.int32)),
-            as_tensor(turned.indices.astype(np.int32)),
+            as_tensor(turned.indptr.astype(np.int32, copy=False)),
+            as_tensor(turned.indices.astype(np.int32, copy=False)),
             as_tensor(turned.data).long(),
         )
 

@@ -1,5 +1,6 @@
 """The base class of recommenders that train a network of sparse rows by gradients."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from halfseen.objectives.ratings import RatedRows
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Progress
 
-SMALLEST_BATCH = 8
+SMALLEST_BATCH, USUAL_BATCH = 8, 128
 FEW_ROWS = 512  # with fewer rows there are more epochs
 MANY_RATINGS = 100_000  # with more ratings the penalty grows with the square root of their number
 AT_ONCE = 8192  # entries that are decoded together
@@ -25,8 +26,8 @@ AT_ONCE = 8192  # entries that are decoded together
 class RatingNetwork(Recommender):
     """Creates a recommender of a network that encodes rows of ratings and has a decoder for each column.
 
-    A subclass declares `_build(train)`, the network; `_objective()`, its loss; `_defaults`, the size of
-    batches, the epochs, and the steps with few rows; `_penalty_per_unit`; and what predictions need.
+    A subclass declares `_build(train)`, the network; `_objective()`, its loss; `_epochs`, and `_steps`, the
+    number of steps with few rows; `_largest_batch`; `_penalty_per_unit`; and what predictions need.
     """
 
     rows: str
@@ -41,9 +42,9 @@ class RatingNetwork(Recommender):
     callback: Callable[[Progress], None] | None
     module_: Any
 
-    _batch: int
     _epochs: int
     _steps: int
+    _largest_batch: int
     _penalty_per_unit: float
 
     def _build(self, rows: SparseRows) -> nn.Module:
@@ -108,10 +109,11 @@ class RatingNetwork(Recommender):
 
     def _settings(self, train: SparseRows) -> TrainingSettings:
         n_rows = len(train)
-        few = n_rows < FEW_ROWS
-        fitting = max(SMALLEST_BATCH, n_rows // 4) if few else self._batch
+        fitting = find_batch_size(n_rows, self._largest_batch)
         size = fitting if self.batch_size == "auto" else int(self.batch_size)
-        epochs = max(self._epochs, self._steps * size // n_rows) if few else self._epochs
+        epochs = self._epochs
+        if n_rows < FEW_ROWS:
+            epochs = max(epochs, self._steps * size // n_rows)
         return TrainingSettings(
             max_epochs=epochs if self.max_epochs == "auto" else int(self.max_epochs),
             batch_size=size,
@@ -143,3 +145,19 @@ class RatingNetwork(Recommender):
     def _empty_module(self, state: Mapping[str, Tensor]) -> nn.Module:
         """Returns a network of the shapes that the file must have; raises if its weights have others."""
         raise NotImplementedError
+
+
+def find_batch_size(n_rows: int, largest: int) -> int:
+    """Returns the number of rows in a step: a quarter of few rows, otherwise an eighth within bounds.
+
+    Adam updates all weights in each step, whatever the rows of the batch have observed, so that an epoch of
+    larger batches costs less.
+
+    Examples
+    --------
+    >>> [find_batch_size(n_rows, largest=512) for n_rows in (20, 400, 943, 1682, 3706, 6040)]
+    [8, 100, 128, 211, 464, 512]
+    """
+    if n_rows < FEW_ROWS:
+        return max(SMALLEST_BATCH, n_rows // 4)
+    return min(max(USUAL_BATCH, math.ceil(n_rows / 8)), largest)

@@ -50,7 +50,8 @@ class CFNADE(RatingNetwork):
     max_epochs : int or "auto", default="auto"
         Maximum number of epochs. ``"auto"`` is 60, and more with fewer than 512 rows, for about 600 steps.
     batch_size : int or "auto", default="auto"
-        Rows per training step. ``"auto"`` is 128, or a quarter of the rows if there are fewer than 512.
+        Rows per training step. ``"auto"`` is 128, or a quarter of the rows, but at least 8, if there are
+        fewer than 512.
     learning_rate : float, default=1e-3
         Initial learning rate; it falls to zero along half a cosine.
     patience : int, default=30
@@ -96,7 +97,7 @@ class CFNADE(RatingNetwork):
     """
 
     _saved: ClassVar[tuple[str, ...]] = (*RatingNetwork._saved, "levels_")
-    _batch, _epochs, _steps = 128, 60, 600
+    _epochs, _steps, _largest_batch = 60, 600, 128
     _penalty_per_unit = 0.06
 
     rows: str = "user"

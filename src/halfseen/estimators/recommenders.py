@@ -55,7 +55,8 @@ class AutoRec(RatingNetwork):
     max_epochs : int or "auto", default="auto"
         Maximum number of epochs. ``"auto"`` is 40, and more with fewer than 512 rows, for about 600 steps.
     batch_size : int or "auto", default="auto"
-        Rows per training step. ``"auto"`` is 128, or a quarter of the rows if there are fewer than 512.
+        Rows per training step. ``"auto"`` is an eighth of the rows, but at least 128 and at most 512; it is
+        a quarter of the rows, but at least 8, if there are fewer than 512.
     learning_rate : float, default=1e-3
         Initial learning rate; it falls to zero along half a cosine.
     patience : int, default=15
@@ -101,7 +102,7 @@ class AutoRec(RatingNetwork):
     4
     """
 
-    _batch, _epochs, _steps = 128, 40, 600
+    _epochs, _steps, _largest_batch = 40, 600, 512
     _penalty_per_unit = PENALTY_PER_UNIT
 
     rows: str = "item"
