@@ -71,6 +71,15 @@ def test_given_weights_are_used_and_members_without_one_are_not_fitted(tmp_path)
     assert load(tmp_path / "m").weights_ == model.weights_
 
 
+def test_members_may_have_infinite_bounds(tmp_path):
+    X, y = make_table(60)
+    neumiss = {"head": "linear"}
+    model = AveragingRegressor({"neumiss": neumiss, "boosting": TREES}, weights={"neumiss": 1}).fit(X, y)
+    assert not model._state()["0/bounds"].isfinite().all()
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").predict(X), model.predict(X))
+
+
 def test_the_weights_of_few_rows_or_of_a_class_that_is_in_one_fold_only_are_equal():
     X, y = make_table()
     few = AveragingRegressor({"gaussian": {}, "boosting": TREES}, random_state=0).fit(X[:49], y[:49])

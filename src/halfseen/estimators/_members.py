@@ -52,6 +52,9 @@ class WithMembers(Saveable):
         super()._restore_entries(description)
         self._description = description  # until the tensors of the members are known
 
+    def _own_tensors(self, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return {name: tensor for name, tensor in state.items() if not name.partition("/")[0].isdecimal()}
+
     def _state(self) -> dict[str, Tensor]:
         return {
             f"{position}/{name}": tensor

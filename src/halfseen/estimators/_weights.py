@@ -31,7 +31,8 @@ def repeat_rows(codes: Incomplete, sample_weight: Any) -> Incomplete:
     if len(odd):
         raise ValueError(
             f"sample_weight must hold whole numbers, the numbers of times that rows count, got "
-            f"{weights[odd[0]]:g} in row {odd[0]}. Use survey weights in the analysis."
+            f"{weights[odd[0]]:g} in row {odd[0]}. Pass survey weights to the analysis: halfseen.pool(..., "
+            "weights=...)."
         )
     if not weights.any():
         raise ValueError("sample_weight must not be zero for all rows.")

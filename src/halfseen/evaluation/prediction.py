@@ -124,9 +124,9 @@ def run_folds(
     rates : sequence of float
         Shares of the known values of test rows that are removed at random before predicting; 0 first.
     budget : float
-        Seconds for all runs. Before each fold, the slowest methods are left out if, by earlier folds, not
-        all methods can finish the rest, so that the others finish. A run does not start if it would take
-        longer than what is left; a training that reports its progress is stopped at the end.
+        Seconds for all runs. If, by earlier folds, not all methods can finish the rest, the worst ones are
+        left out, so that the others finish. A run does not start if it would take longer than what is left;
+        a training that reports its progress is stopped at the end.
     random_state : int, numpy generator or None
         Seeds folds, methods and what is removed.
     first : int
@@ -137,11 +137,13 @@ def run_folds(
     seed = seed_from(random_state)
     deadline = time.perf_counter() + budget
     folds = tuple(_folds(table, target, n_splits, rates, seed, first))
-    longest = dict.fromkeys(methods, 0.0)
-    records, predictions = [], {}
+    longest, affordable = dict.fromkeys(methods, 0.0), set(methods)
+    records: list[PredictionRecord] = []
+    predictions = {}
     for done, fold in enumerate(folds):
-        affordable = _affordable(longest, deadline - time.perf_counter(), len(folds) - done)
-        longest = {name: seconds if name in affordable else math.inf for name, seconds in longest.items()}
+        losses = _mean_losses(records, target)
+        left = deadline - time.perf_counter()
+        affordable &= _affordable(longest, losses, left, len(folds) - done)
         for name, method in methods.items():
             started = time.perf_counter()
             if started + longest[name] > deadline or name not in affordable:
@@ -158,17 +160,32 @@ def run_folds(
     return Repetition(folds, tuple(records), predictions)
 
 
-def _affordable(longest: Mapping[str, float], left: float, n_folds: int) -> set[str]:
-    """Returns the methods that can finish all remaining folds, without the slowest if time is short.
+def _affordable(
+    longest: Mapping[str, float], losses: Mapping[str, float], left: float, n_folds: int
+) -> set[str]:
+    """Returns the methods that can finish all remaining folds together, preferring those with low losses.
 
     Examples
     --------
-    >>> sorted(_affordable({"a": 1.0, "b": 2.0, "c": 30.0}, left=20.0, n_folds=4))
-    ['a', 'b']
+    >>> seconds, losses = {"a": 1.0, "b": 9.0, "c": 2.0}, {"a": 0.7, "b": 0.5, "c": 0.4}
+    >>> sorted(_affordable(seconds, losses, left=20.0, n_folds=4))
+    ['a', 'c']
     """
-    names = sorted(longest, key=lambda name: longest[name])
-    sums = np.cumsum([longest[name] for name in names])
-    return {name for name, total in zip(names, sums, strict=True) if n_folds * total <= left}
+    found: set[str] = set()
+    for name in sorted(longest, key=lambda name: losses.get(name, math.inf)):
+        if n_folds * (longest[name] + sum(longest[one] for one in found)) <= left:
+            found.add(name)
+    return found
+
+
+def _mean_losses(records: Sequence[PredictionRecord], target: Target) -> dict[str, float]:
+    """Returns the mean RMSE or log-loss by method, of those that finished a fold."""
+    score = "rmse" if target.task == "regression" else "log_loss"
+    found: dict[str, list[float]] = {}
+    for record in records:
+        if record.status == "ok":
+            found.setdefault(record.method, []).append(record.scores[0][score])
+    return {name: float(np.mean(values)) for name, values in found.items()}
 
 
 def prepared(method: Any, table: CodedTable, seed: int, deadline: float = math.inf) -> Any:

@@ -65,13 +65,12 @@ def compare_predictors(
             table, target, running, n_splits=n_splits, rates=rates, budget=left,
             random_state=_seed_of(seed, repeat), first=repeat * n_splits, callback=callback,
         )  # fmt: skip
-        stopped = any(record.status == "out of budget" for record in done.records)
+        stopped = {record.method for record in done.records if record.status == "out of budget"}
         if repeat and stopped:
             break
         comparison = _extended(comparison, done, target, averaged, kept)
-        if stopped:
-            break
-        running = {name: methods[name] for name in running if name in _contenders(comparison)}
+        again = _contenders(comparison) - stopped
+        running = {name: methods[name] for name in running if name in again}
         if len(running) < 2:
             break
         expected = sum(_seconds(record) for record in done.records if record.method in running)

@@ -11,8 +11,9 @@ from halfseen._random import seed_from
 from halfseen.data.frames import is_frame
 from halfseen.errors import warn_user
 from halfseen.pooling.analysis import Analysis, read_analysis
-from halfseen.pooling.linear_models import analyse_linear_model
+from halfseen.pooling.linear_models import TargetColumn, analyse_linear_model
 from halfseen.pooling.rules import Pooled, pool_estimates
+from halfseen.pooling.weighted import read_row_weights, weighted_formula
 
 Floats = npt.NDArray[np.float64]
 N_RESAMPLES = 200
@@ -24,6 +25,7 @@ def pool(
     y: Any = None,
     *,
     model: Any = None,
+    weights: Any = None,
     df_complete: float | None = None,
     n_resamples: int = N_RESAMPLES,
     random_state: Any = 0,
@@ -55,6 +57,12 @@ def pool(
     model : str or callable, optional
         The model of a formula: a name in ``statsmodels.formula.api`` such as ``"ols"`` (the default),
         ``"logit"`` or ``"poisson"``, or a function of the formula and a pandas data frame.
+    weights : str or array-like of shape (n_samples,), optional
+        The sampling weights of a survey, inverse probabilities of selection: the name of a column of the
+        tables, or numbers. Estimates are weighted. Covariance matrices are design-based (linearisation) for
+        a design without strata and clusters, or come from a bootstrap of weighted rows. With weights, a
+        formula has the model ``"ols"``, ``"logit"`` or ``"poisson"``; a function takes weights from its
+        table itself.
     df_complete : float, optional
         The degrees of freedom that the analysis would have without missing values. By default those of the
         model (``df_resid`` in statsmodels); infinite for functions that return numbers.
@@ -93,13 +101,19 @@ def pool(
     if draws is None:
         if isinstance(analysis, str) or callable(analysis) or hasattr(analysis, "fit"):
             raise ValueError("draws is missing: pass the completed tables to analyse.")
+        if weights is not None:
+            raise ValueError("weights are used in the analysis of completed tables, but draws is missing.")
         return _combine([read_analysis(result) for result in analysis], df_complete)
     tables = list(draws)
     if len(tables) < 2:
         raise ValueError(f"Pooling needs at least 2 completed tables, got {len(tables)}.")
     for sentence in getattr(draws, "reservations", ()):
         warn_user(sentence)
-    analyse = _as_function(analysis, y, model, n_resamples, random_state)
+    if weights is not None:
+        _check_takes_weights(analysis)
+    own = None if weights is None else read_row_weights(tables, weights)
+    left_out = weights if isinstance(weights, str) else None
+    analyse = _as_function(analysis, TargetColumn(y, left_out), model, own, n_resamples, random_state)
     return _combine([read_analysis(analyse(table)) for table in tables], df_complete)
 
 
@@ -125,21 +139,35 @@ def _listed(analysis: Analysis) -> str:
     return ", ".join(analysis.names) if analysis.names else f"{len(analysis.estimate)} numbers"
 
 
+def _check_takes_weights(analysis: Any) -> None:
+    if not isinstance(analysis, str) and not hasattr(analysis, "get_params"):
+        raise ValueError(
+            "weights are used with formulas and scikit-learn models only; a function takes them from the "
+            "table."
+        )
+
+
 def _as_function(
-    analysis: Any, y: Any, model: Any, n_resamples: int, random_state: Any
+    analysis: Any,
+    target: TargetColumn,
+    model: Any,
+    weights: Floats | None,
+    n_resamples: int,
+    random_state: Any,
 ) -> Callable[[Any], Any]:
     """Returns a function from a completed table to what `read_analysis` reads."""
+    y = target.y
     if isinstance(analysis, str):
         if y is not None:
             raise ValueError(f"The formula {analysis!r} names the target; y must not be given as well.")
-        return _formula(analysis, "ols" if model is None else model)
+        return _formula(analysis, "ols" if model is None else model, weights)
     if model is not None:
         raise ValueError(f"model={model!r} needs a formula as the analysis, got {type(analysis).__name__}.")
     if hasattr(analysis, "fit") and hasattr(analysis, "get_params"):
         if y is None:
             raise ValueError("y is missing: pass the target, or the name of its column in the tables.")
         rng = np.random.default_rng(seed_from(random_state))
-        return lambda table: analyse_linear_model(analysis, table, y, n_resamples, rng)
+        return lambda table: analyse_linear_model(analysis, table, target, weights, n_resamples, rng)
     if not callable(analysis):
         raise ValueError(
             f"An analysis is a scikit-learn model, a formula or a function, got {type(analysis).__name__}."
@@ -149,16 +177,20 @@ def _as_function(
     return analysis
 
 
-def _formula(formula: str, model: Any) -> Callable[[Any], Any]:
+def _formula(formula: str, model: Any, weights: Floats | None) -> Callable[[Any], Any]:
     """Returns a function that fits a formula of statsmodels to a table."""
     build = _named_model(model) if isinstance(model, str) else model
+    weighted = None if weights is None else weighted_formula(formula, model, weights)
 
     def analyse(table: Any) -> Any:
         if not is_frame(table):
             raise ValueError(f"The formula {formula!r} names columns, but the completed tables are arrays.")
         import narwhals as nw
 
-        found = build(formula, nw.from_native(table, eager_only=True).to_pandas())
+        frame = nw.from_native(table, eager_only=True).to_pandas()
+        if weighted is not None:
+            return weighted(frame)
+        found = build(formula, frame)
         quiet = {"disp": False} if "disp" in inspect.signature(found.fit).parameters else {}
         return found.fit(**quiet)
 
