@@ -1,5 +1,6 @@
 """The choice of imputers: weights that are best on hidden cells, budgets, reasons and files."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ from halfseen.estimators._stacking import (
     find_weights,
     tail_weights,
 )
+from halfseen.estimators.auto_imputer import _explain_mixtures
 from halfseen.models.tabular_stack import TabularStack
 from halfseen.training.time_limit import TimeBudget
 
@@ -152,11 +154,27 @@ def test_the_better_method_is_chosen_and_the_reason_says_so():
     X = correlated(150)
     imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(X)
     assert all(chosen.get("gaussian", 0) > 0.7 for chosen in imputer.chosen_.values())
-    assert "Gaussian" in imputer.reason_
+    assert re.search(
+        r"uses Gaussian,|(combines|uses) Gaussian \(\d+% of the weight\) and Mean", imputer.reason_
+    )
     assert "known cells that were hidden" in imputer.reason_
     scores = {row["candidate"]: row for row in imputer.scores_}
     assert scores["gaussian"]["rmse"] < scores["mean"]["rmse"]
     assert scores["gaussian"]["crps"] < scores["mean"]["crps"]
+
+
+@pytest.mark.parametrize(
+    ("mixed", "words"),
+    [
+        ({"numbers": True, "levels": True}, ["Methods are mixed, because"]),
+        ({"numbers": False}, ["Each column has one method, because mixtures did not"]),
+        ({"numbers": False, "levels": True}, ["mixed for levels", "each column of numbers has one"]),
+    ],
+    ids=["all", "none", "levels only"],
+)
+def test_the_reason_says_why_methods_are_mixed(mixed, words):
+    sentence = _explain_mixtures(mixed)
+    assert all(part in sentence for part in words)
 
 
 def test_independent_columns_need_no_more_than_the_mean():

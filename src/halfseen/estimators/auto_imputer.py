@@ -281,17 +281,22 @@ class AutoImputer(WithMembers, BaseImputer):
         means = weights.mean(axis=1)
         order = [int(m) for m in np.argsort(-means, kind="stable") if means[m] > 0]
         labels = [_label(name) for name in race.names]
-        *most, last = [f"{labels[m]} ({means[m]:.0%})" if len(order) > 1 else labels[m] for m in order]
-        listed = f"{', '.join(most)} and {last}" if most else last
-        how = "combines" if any(mixed.values()) and len(order) > 1 else "uses"
-        text = f"AutoImputer {how} {listed}, chosen by predictions of {n:,} known cells that were hidden."
+        text = f"AutoImputer uses {labels[order[0]]}"
+        if len(order) > 1:
+            first, *others = [f"{labels[m]} ({means[m]:.0%}" for m in order]
+            *most, last = [f"{first} of the weight)", *(f"{other})" for other in others)]
+            how = "combines" if any(mixed.values()) else "uses"
+            text = f"AutoImputer {how} {', '.join(most)} and {last}"
+        text += f", chosen by predictions of {n:,} known cells that were hidden."
+        if len(order) > 1:
+            text += _explain_mixtures(mixed)
         best = self.scores_[order[0]]
         told = [("RMSE", "rmse"), ("CRPS", "crps"), ("accuracy", "accuracy")]
         shown = ", ".join(f"{word} {best[key]:.3f}" for word, key in told if best[key] is not None)
         base = self.scores_[0]
         against = ", ".join(f"{base[key]:.3f}" for _, key in told if base[key] is not None)
         if order[0] != 0:
-            text += f" On these, {labels[order[0]]} alone has {shown} ({labels[0]}: {against})."
+            text += f" On the hidden cells, {labels[order[0]]} alone has {shown} ({labels[0]}: {against})."
         for name, why in race.left_out.items():
             text += f" {_label(name)} was not used: {why}."
         return text
@@ -350,6 +355,20 @@ class AutoImputer(WithMembers, BaseImputer):
 def _count_incomplete(codes: Incomplete) -> int:
     """Returns the number of rows with missing cells."""
     return int((~codes.observed).any(dim=1).sum())
+
+
+def _explain_mixtures(mixed: Mapping[str, bool]) -> str:
+    """Returns why there are mixtures, or single methods, for the kinds of columns (numbers, levels)."""
+    tested = "in rows that were not used to find their weights"
+    if all(mixed.values()):
+        return f" Methods are mixed, because mixtures predicted better than single methods {tested}."
+    if not any(mixed.values()):
+        return f" Each column has one method, because mixtures did not predict better {tested}."
+    better, other = sorted(mixed, key=lambda kind: not mixed[kind])
+    return (
+        f" Methods are mixed for {better}, because mixtures predicted these better than single methods "
+        f"{tested}; each column of {other} has one method."
+    )
 
 
 def _label(name: str) -> str:
