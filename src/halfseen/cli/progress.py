@@ -79,12 +79,12 @@ class Reporter:
             line = Text.assemble((f"{what:>8}", style), "  ", one_line(text))
             self.console.print(line, highlight=False, soft_wrap=True)
 
-    def note(self, text: str, style: str = "yellow") -> None:
+    def note(self, text: str) -> None:
         """Print a note that the report contains as well; a note that was printed already is not repeated."""
         text = one_line(text)
         if text not in self.notes:
             self.notes.append(text)
-            self.show("note", text, style)
+            self.show("note", text, "yellow")
 
     @contextmanager
     def noting_warnings(self) -> Iterator[None]:

@@ -318,10 +318,10 @@ class Margin:
         places, scores, exact = knots
         return cls(link, places, scores, exact, tails, values=answers[0], answers=answers[1], **fields)
 
-    def place(self, x: Tensor, *, last: bool = False) -> Tensor:
-        """Returns the score of values; the smallest or largest score of values that have an interval."""
+    def place(self, x: Tensor) -> Tensor:
+        """Returns the score of values; the smallest score of values that have an interval."""
         place = self.link.forward(x)
-        return self._forward(place, last=last) if len(self.places) else place
+        return self._forward(place) if len(self.places) else place
 
     def _value(self, z: Tensor) -> Tensor:
         """Returns the values at scores, before rounding."""

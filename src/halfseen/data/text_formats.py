@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 TextFormat = Literal[
     "times or durations", "quarters", "months", "pairs of numbers",
     "numbers with a unit", "numbers with different units",
 ]  # fmt: skip
-TEXT_FORMATS: tuple[str, ...] = get_args(TextFormat)
 
 ADVICE: dict[TextFormat, str] = {
     "times or durations": "convert the values to numbers, such as minutes",

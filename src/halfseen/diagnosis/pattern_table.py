@@ -112,7 +112,7 @@ class PatternTable:
     monotonicity: Monotonicity
 
 
-def tabulate_patterns(patterns: Patterns, names: Sequence[str], top: int = TOP_PATTERNS) -> PatternTable:
+def tabulate_patterns(patterns: Patterns, names: Sequence[str]) -> PatternTable:
     """Counts patterns and checks whether they are nested.
 
     Examples
@@ -125,9 +125,10 @@ def tabulate_patterns(patterns: Patterns, names: Sequence[str], top: int = TOP_P
     Monotonicity(order=('a', 'b'), monotone=True, share=1.0)
     """
     n_rows = int(patterns.counts.sum())
+    most_frequent = zip(patterns.observed[:TOP_PATTERNS], patterns.counts[:TOP_PATTERNS], strict=True)
     rows = [
         Pattern(missing_names(shown, names), int(count), int(count) / n_rows)
-        for shown, count in zip(patterns.observed[:top], patterns.counts[:top], strict=True)
+        for shown, count in most_frequent
     ]
     complete = patterns.observed.all(axis=1)
     incomplete = np.flatnonzero(~patterns.observed.all(axis=0))

@@ -16,7 +16,7 @@ class LevelLeaf(Leaf):
     r"""The likelihood of J columns with levels, as blocks of indicators one after the other.
 
     A draw takes the greatest of :math:`\log p_l + g_l` with Gumbel noise :math:`g_l = -\log(-\log u_l)`, the
-    relaxed draw the softmax of :math:`(\log p_l + g_l) / T` over the block.
+    relaxed draw the softmax of :math:`(\log p_l + g_l) / T` over the block, with the temperature :math:`T`.
 
     Parameters
     ----------
@@ -24,10 +24,6 @@ class LevelLeaf(Leaf):
         The number of indicators of each column.
     n_parameters : int
         The number of network outputs for all columns together.
-    temperature : float
-        The temperature :math:`T` of relaxed draws.
-    straight_through : bool
-        Whether relaxed draws have the exact values and only the gradient of the relaxed ones.
 
     References
     ----------
@@ -35,19 +31,16 @@ class LevelLeaf(Leaf):
     """
 
     is_density = False
+    temperature = TEMPERATURE
 
     block_of: Tensor
     slots: Tensor
 
-    def __init__(
-        self, widths: Sequence[int], n_parameters: int, temperature: float, straight_through: bool
-    ) -> None:
+    def __init__(self, widths: Sequence[int], n_parameters: int) -> None:
         if any(width < 1 for width in widths):
             raise ValueError(f"Every column must have at least one indicator, got widths {list(widths)}.")
         super().__init__(len(widths), n_parameters, width=sum(widths), n_noise=sum(widths))
         self.widths = tuple(widths)
-        self.temperature = temperature
-        self.straight_through = straight_through
         sizes = torch.tensor(self.widths)
         positions = torch.arange(int(sizes.max()))
         slots = torch.where(
@@ -91,8 +84,7 @@ class LevelLeaf(Leaf):
     def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """Returns relaxed draws (*, W) that sum to 1 over each block."""
         scores = self._scores(parameters, noise)
-        soft = log_softmax_by_block(scores / self.temperature, self.block_of, self.n_columns).exp()
-        return self._hard(scores) + (soft - soft.detach()) if self.straight_through else soft
+        return log_softmax_by_block(scores / self.temperature, self.block_of, self.n_columns).exp()
 
     @torch.no_grad()
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
@@ -123,8 +115,6 @@ class CategoricalLeaf(LevelLeaf):
         The number of indicators of each column; there are as many parameters as indicators.
     frequencies : Tensor, optional
         Positive shares :math:`(W)` of the levels, for the neutral parameters; even if not given.
-    temperature, straight_through : float, bool
-        See `LevelLeaf`.
 
     Examples
     --------
@@ -135,14 +125,8 @@ class CategoricalLeaf(LevelLeaf):
 
     log_frequencies: Tensor
 
-    def __init__(
-        self,
-        widths: Sequence[int],
-        frequencies: Tensor | None = None,
-        temperature: float = TEMPERATURE,
-        straight_through: bool = False,
-    ) -> None:
-        super().__init__(widths, sum(widths), temperature, straight_through)
+    def __init__(self, widths: Sequence[int], frequencies: Tensor | None = None) -> None:
+        super().__init__(widths, sum(widths))
         if frequencies is None:
             frequencies = torch.ones(self.width)
         self.register_buffer("log_frequencies", frequencies.to(torch.float64).log())
@@ -171,8 +155,6 @@ class OrdinalLeaf(LevelLeaf):
         For each column, the indicator :math:`(L_j)` of each of its levels, which are in order.
     frequencies : sequence of Tensor, optional
         For each column, positive shares :math:`(L_j)` of the levels, from which the thresholds start.
-    temperature, straight_through : float, bool
-        See `LevelLeaf`.
 
     References
     ----------
@@ -189,17 +171,11 @@ class OrdinalLeaf(LevelLeaf):
     is_last: Tensor
     group_of: Tensor
 
-    def __init__(
-        self,
-        groups: Sequence[Tensor],
-        frequencies: Sequence[Tensor] | None = None,
-        temperature: float = TEMPERATURE,
-        straight_through: bool = False,
-    ) -> None:
+    def __init__(self, groups: Sequence[Tensor], frequencies: Sequence[Tensor] | None = None) -> None:
         if any(len(group) < 2 for group in groups):
             raise ValueError("An ordinal column must have at least two levels.")
         widths = [int(group.max()) + 1 for group in groups]
-        super().__init__(widths, len(groups), temperature, straight_through)
+        super().__init__(widths, len(groups))
         if frequencies is None:
             frequencies = [torch.ones(len(group)) for group in groups]
 

@@ -14,7 +14,8 @@ class BernoulliLeaf(Leaf):
 
     .. math:: \log p(x_j) = v_j a_j - \log(1 + e^{a_j}), \qquad v_j = \frac{x_j - l}{h - l}
 
-    for network outputs :math:`a`. With ``low=-1`` a missing pixel filled by 0 is neither black nor white.
+    for network outputs :math:`a`. With ``low=-1`` a missing pixel filled by 0 is neither black nor white. The
+    relaxed draw is :math:`v = \mathrm{sigmoid}((a + \mathrm{logit}\, u) / T)`, with the temperature :math:`T`.
 
     Parameters
     ----------
@@ -22,10 +23,6 @@ class BernoulliLeaf(Leaf):
         The number of columns :math:`J`, and of parameters.
     low, high : float
         The two values :math:`l` and :math:`h`.
-    temperature : float
-        Of the relaxed draw :math:`v = \mathrm{sigmoid}((a + \mathrm{logit}\, u) / T)`.
-    straight_through : bool
-        Whether relaxed draws have the exact values and only the gradient of the relaxed ones.
 
     References
     ----------
@@ -39,21 +36,13 @@ class BernoulliLeaf(Leaf):
     """
 
     is_density = False
+    temperature = TEMPERATURE
 
-    def __init__(
-        self,
-        n_columns: int,
-        low: float = 0.0,
-        high: float = 1.0,
-        temperature: float = TEMPERATURE,
-        straight_through: bool = False,
-    ) -> None:
+    def __init__(self, n_columns: int, low: float = 0.0, high: float = 1.0) -> None:
         super().__init__(n_columns, n_parameters=n_columns, width=n_columns, n_noise=n_columns)
         _check_range(low, high)
         self.low = low
         self.high = high
-        self.temperature = temperature
-        self.straight_through = straight_through
 
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """Returns the log probability (*, J)."""
@@ -73,12 +62,9 @@ class BernoulliLeaf(Leaf):
         return self._values((parameters > 0).to(parameters.dtype))
 
     def rsample(self, parameters: Tensor, noise: Tensor) -> Tensor:
-        """Returns relaxed draws (*, J), between the values unless they go straight through."""
+        """Returns relaxed draws (*, J), between the values."""
         odds = parameters + torch.logit(open_uniforms(noise, parameters.dtype))
-        soft = torch.sigmoid(odds / self.temperature)
-        if self.straight_through:
-            soft = (odds > 0).to(soft.dtype) + (soft - soft.detach())
-        return self._values(soft)
+        return self._values(torch.sigmoid(odds / self.temperature))
 
     @torch.no_grad()
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:

@@ -11,13 +11,13 @@ _CELL, _CELL_WIDTH, _NAME = 17.0, 22.0, 24
 _MARK_WIDTH, _MARK_HEIGHT = 150.0, 18.0
 
 
-def squeeze(text: str, at_most: int = _NAME) -> str:
+def squeeze(text: str) -> str:
     """Return a name cut in its middle, because names of one family differ at their ends."""
     text = " ".join(text.split())
-    if len(text) <= at_most:
+    if len(text) <= _NAME:
         return text
-    tail = at_most // 3
-    return f"{text[: at_most - tail - 1]}\N{HORIZONTAL ELLIPSIS}{text[-tail:]}"
+    tail = _NAME // 3
+    return f"{text[: _NAME - tail - 1]}\N{HORIZONTAL ELLIPSIS}{text[-tail:]}"
 
 
 def heat_map(grid: dict[str, Any], title: str) -> str:

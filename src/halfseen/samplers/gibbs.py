@@ -24,19 +24,20 @@ Kernel = Literal["pseudo-gibbs", "mwg", "ac-mwg"]
 LATENTS, ACCEPT, CELLS, MASK, PAST, START = range(6)
 """The purposes of noise, which are kept apart."""
 
+FIRST_STREAM = 1024
 
 Uniforms = Callable[[int, int, int, int], Tensor]
 """Where chains get their noise from: from a step, a purpose, K chains and V values to uniforms (N, K, V)."""
 
 
-def uniforms_of_rows(keys: Keys, dtype: torch.dtype = torch.float64, first_stream: int = 1024) -> Uniforms:
+def uniforms_of_rows(keys: Keys, dtype: torch.dtype = torch.float64) -> Uniforms:
     """Returns noise determined by the rows, so that the chains of a row do not depend on other rows.
 
-    Streams below `first_stream` are reserved for other draws by the same keys.
+    Streams below `FIRST_STREAM` are reserved for other draws by the same keys.
     """
 
     def uniforms(step: int, purpose: int, n_chains: int, n_values: int) -> Tensor:
-        flat = row_uniforms(keys, step, n_chains * n_values, stream=first_stream + purpose)
+        flat = row_uniforms(keys, step, n_chains * n_values, stream=FIRST_STREAM + purpose)
         return torch.from_numpy(flat).to(dtype).view(-1, n_chains, n_values)
 
     return uniforms
