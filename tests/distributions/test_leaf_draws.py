@@ -139,7 +139,7 @@ def test_a_rounded_logistic_draw_carries_the_gradient_of_its_mean(generator):
 
 
 @pytest.mark.parametrize("name", [*LEVELS, "bernoulli", "signed-bernoulli"])
-def test_relaxed_draws_have_the_gradient_of_finite_differences_and_are_exact_in_the_limit_of_temperature_zero(name, generator):
+def test_relaxed_draws_have_exact_gradients_and_become_exact_draws_at_low_temperature(name, generator):
     leaf = leaf_of(name)
     parameters = some_parameters(leaf, generator, 3).requires_grad_()
     noise = uniforms(generator, 3, leaf.n_noise)

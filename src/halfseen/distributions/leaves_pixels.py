@@ -15,7 +15,7 @@ class BernoulliLeaf(Leaf):
     .. math:: \log p(x_j) = v_j a_j - \log(1 + e^{a_j}), \qquad v_j = \frac{x_j - l}{h - l}
 
     for network outputs :math:`a`. With ``low=-1`` a missing pixel filled by 0 is neither black nor white. The
-    relaxed draw is :math:`v = \mathrm{sigmoid}((a + \mathrm{logit}\, u) / T)`, with the temperature :math:`T`.
+    relaxed draw is :math:`v = \mathrm{sigmoid}((a + \mathrm{logit}\, u) / T)` with temperature :math:`T`.
 
     Parameters
     ----------

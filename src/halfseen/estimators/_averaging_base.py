@@ -73,10 +73,7 @@ class Averaging(WithMembers, TableEstimator):
         read = self._read(X, reset=True)
         target = self._read_target(y, read.table.n_rows)
         if not self._modelled:
-            raise ValueError(
-                f"{type(self).__name__} needs a column that varies: all columns are constant, empty or "
-                f"identifiers in these rows (n_samples={read.table.n_rows})."
-            )
+            raise self._nothing_to_learn(read.table.n_rows)
         codes, given = read.codes.to_array(), self._given_weights(settings)
         names = list(settings) if given is None else [name for name in given if given[name] > 0]
         folds = self._folds(target)

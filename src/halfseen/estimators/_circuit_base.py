@@ -69,10 +69,7 @@ class CircuitPredictor(TableEstimator):
         check_number("max_dropped", self.max_dropped, lambda v: 0 <= v <= 1, "between 0 and 1")
         read = self._read(X, reset=True)
         if not self._modelled:
-            raise ValueError(
-                f"{type(self).__name__} found no column to learn from, with n_samples={len(read.codes)}: all "
-                "columns are constant, empty or identifiers."
-            )
+            raise self._nothing_to_learn(read.table.n_rows)
         weights = read_weights(sample_weight, read.table.n_rows)
         target = self._read_target(y, read.table.n_rows)
         counted = weights > 0

@@ -73,10 +73,7 @@ class NetworkBase(TableEstimator):
         self._features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
         batch = self._features.encode(codes).to(torch.float32)
         if batch.n_features == 0:
-            raise ValueError(
-                f"{type(self).__name__} needs a column that varies: all columns are constant, empty or "
-                f"identifiers in these rows (n_samples={len(batch)})."
-            )
+            raise self._nothing_to_learn(len(batch))
         rows = Labelled(batch, target, weights[counted].float())
         train, held = split_rows(rows, self.validation_fraction, generator)
         module = self._build()

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.data.sparse import SparseRows
+from halfseen.estimators._documented import Descriptions
 from halfseen.estimators._parameters import check_number, check_training, check_whole
 from halfseen.estimators._ratings import Floats
-from halfseen.estimators._recommender import ROWS, Recommender, hold_out
+from halfseen.estimators._recommender import RATING_DESCRIPTIONS, ROWS, Recommender, hold_out
 from halfseen.nn.weights import load_module, module_state
 from halfseen.objectives.protocols import Objective
 from halfseen.objectives.ratings import RatedRows
@@ -21,6 +22,18 @@ SMALLEST_BATCH, USUAL_BATCH = 8, 128
 FEW_ROWS = 512  # with fewer rows there are more epochs
 MANY_RATINGS = 100_000  # with more ratings the penalty grows with the square root of their number
 AT_ONCE = 8192  # entries that are decoded together
+
+NETWORK_DESCRIPTIONS: Descriptions = {
+    **RATING_DESCRIPTIONS,
+    "sparsity_norm": ("bool", "Whether rows are normalised by their number of ratings."),
+    "n_hidden": ("int", "The number of hidden units."),
+    "patience": ("int", "Training stops after this many epochs without an improvement on held-out ratings."),
+    "validation_fraction": (
+        "float",
+        "The fraction of ratings held out, at most 10,000 ratings; fewer than 50 ratings hold out none.",
+    ),
+}
+"""Parameters that all networks of ratings share."""
 
 
 class RatingNetwork(Recommender):

@@ -13,6 +13,7 @@ from torch import Tensor
 from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.data.sparse import SparseRows
+from halfseen.estimators._documented import Descriptions
 from halfseen.estimators._holdout import SMALLEST_SPLIT
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._ratings import (
@@ -31,6 +32,15 @@ ROWS = ("item", "user")
 MOST_HELD_OUT = (
     10_000  # the standard error of their error is below 1%; the others are better used in training
 )
+
+RATING_DESCRIPTIONS: Descriptions = {
+    "rating_range": (
+        "pair of float",
+        "The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay within "
+        "them.",
+    )
+}
+"""Parameters that all recommenders share."""
 
 
 class Recommender(Saveable, BaseEstimator):

@@ -122,6 +122,13 @@ class TableEstimator(Saveable, BaseEstimator):
     def _modelled(self) -> Sequence[Column]:
         return [column for column in self.schema_ if column.modelled]
 
+    def _nothing_to_learn(self, n_rows: int) -> ValueError:
+        """Returns the error of a table without a column that can be modelled."""
+        return ValueError(
+            f"{type(self).__name__} needs a column that varies: all columns are constant, empty or "
+            f"identifiers in these rows (n_samples={n_rows})."
+        )
+
     def _entries(self) -> dict[str, Any]:
         planes = {"image_planes": list(self.image_planes_)} if self._takes_images else {}
         return {"schema": self.schema_.to_dict()} | planes

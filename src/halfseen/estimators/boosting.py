@@ -66,10 +66,7 @@ class _Boosting(TableEstimator):
         read = self._read(X, reset=True)
         target = self._read_target(y, read.table.n_rows)
         if not self._modelled:
-            raise ValueError(
-                f"{type(self).__name__} needs a column that varies: all columns are constant, empty or "
-                f"identifiers in these rows (n_samples={read.table.n_rows})."
-            )
+            raise self._nothing_to_learn(read.table.n_rows)
         self._features = FeatureMap.fit(self._modelled, read.codes, all_indicators=True)
         self._grow(Labelled(self._inputs(read.codes), target, torch.ones_like(target, dtype=torch.float64)))
         return self

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from halfseen.data.sparse import SparseRows
+from halfseen.estimators._documented import documented_by
 from halfseen.estimators._parameters import check_number
-from halfseen.estimators._rating_network import AT_ONCE, RatingNetwork
+from halfseen.estimators._rating_network import AT_ONCE, NETWORK_DESCRIPTIONS, RatingNetwork
 from halfseen.estimators._ratings import Floats, Positions
 from halfseen.models.cfnade import OrdinalAutoregression
 from halfseen.nn.weights import module_weights
@@ -20,6 +21,36 @@ from halfseen.training.progress import Progress
 MOST_LEVELS = 20
 
 
+@documented_by(
+    {
+        **NETWORK_DESCRIPTIONS,
+        "rows": (
+            '{"user", "item"}',
+            "Whether the network reads the ratings of a user or those of an item.",
+        ),
+        "alpha": ("float", "The exponent of the normalisation."),
+        "penalty": (
+            'float or "auto"',
+            "The weight of half the sum of squared weights in the loss, in addition to the sum of costs. "
+            '``"auto"`` is 0.06 for each hidden unit, times the square root of the number of ratings in '
+            "units of 100,000 if there are more.",
+        ),
+        "max_epochs": (
+            'int or "auto"',
+            'Maximum number of epochs. ``"auto"`` is 60, and more with fewer than 512 rows, for about 600 '
+            "steps.",
+        ),
+        "batch_size": (
+            'int or "auto"',
+            'Rows per training step. ``"auto"`` is 128, or a quarter of the rows, but at least 8, if there '
+            "are fewer than 512.",
+        ),
+        "random_state": (
+            "int, numpy generator or None",
+            "Seeds held-out ratings, starts, batches and the ratings that are shown.",
+        ),
+    }
+)
 @dataclass(eq=False, repr=False)
 class CFNADE(RatingNetwork):
     r"""Rating prediction by an autoregressive network of the ratings of each user or each item.
@@ -32,38 +63,6 @@ class CFNADE(RatingNetwork):
     :math:`s(d) = (K / d)^\alpha`. Each level of the scale has its own weights, so the model is larger than
     that of `AutoRec` by a factor equal to the number of levels. Ratings are assumed to be missing at random
     given the observed ratings of the row.
-
-    Parameters
-    ----------
-    rows : {"user", "item"}, default="user"
-        Whether the network reads the ratings of a user or those of an item.
-    sparsity_norm : bool, default=True
-        Whether rows are normalised by their number of ratings.
-    alpha : float, default=1.0
-        The exponent of the normalisation.
-    n_hidden : int, default=500
-        The number of hidden units.
-    penalty : float or "auto", default="auto"
-        The weight of half the sum of squared weights in the loss, in addition to the sum of costs.
-        ``"auto"`` is 0.06 for each hidden unit, times the square root of the number of ratings in units of
-        100,000 if there are more.
-    max_epochs : int or "auto", default="auto"
-        Maximum number of epochs. ``"auto"`` is 60, and more with fewer than 512 rows, for about 600 steps.
-    batch_size : int or "auto", default="auto"
-        Rows per training step. ``"auto"`` is 128, or a quarter of the rows, but at least 8, if there are
-        fewer than 512.
-    learning_rate : float, default=1e-3
-        Initial learning rate; it falls to zero along half a cosine.
-    patience : int, default=30
-        Training stops after this many epochs without an improvement on held-out ratings.
-    validation_fraction : float, default=0.05
-        The fraction of ratings held out, at most 10,000 ratings; fewer than 50 ratings hold out none.
-    rating_range : pair of float, optional
-        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay within them.
-    callback : callable, optional
-        Called with a progress record after each epoch.
-    random_state : int, numpy generator or None, default=None
-        Seeds held-out ratings, starts, batches and the ratings that are shown.
 
     Attributes
     ----------

@@ -104,10 +104,7 @@ class _ImputeThen(WithMembers, TableEstimator):
         read = self._read(X, reset=True)
         target = self._read_target(y, read.table.n_rows)
         if not self._modelled:
-            raise ValueError(
-                f"{type(self).__name__} needs a column that varies: all columns are constant, empty or "
-                f"identifiers in these rows (n_samples={read.table.n_rows})."
-            )
+            raise self._nothing_to_learn(read.table.n_rows)
         codes = read.codes.to_array()
         self._indicated = np.flatnonzero(np.isnan(codes).any(axis=0)).tolist() if self.add_indicator else []
         self.imputer_ = self._prepared(template).fit(codes)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from halfseen.data.sparse import SparseRows
+from halfseen.estimators._documented import documented_by
 from halfseen.estimators._parameters import check_number
-from halfseen.estimators._rating_network import AT_ONCE, RatingNetwork
+from halfseen.estimators._rating_network import AT_ONCE, NETWORK_DESCRIPTIONS, RatingNetwork
 from halfseen.estimators._ratings import Floats, Positions
 from halfseen.models.autorec import SparseAutoencoder
 from halfseen.nn.weights import module_weights
@@ -20,6 +21,45 @@ from halfseen.training.progress import Progress
 PENALTY_PER_UNIT = 0.12
 
 
+@documented_by(
+    {
+        **NETWORK_DESCRIPTIONS,
+        "rows": (
+            '{"item", "user"}',
+            "Whether the autoencoder reads the ratings of an item or those of a user. Items give the smaller "
+            "errors; users give predictions for new users by one forward pass.",
+        ),
+        "alpha": (
+            'float or "auto"',
+            'The exponent of the normalisation. ``"auto"`` is 1 without centring, which keeps the mean of '
+            "hidden units from drifting with the number of ratings, and 1/2 with centring, which keeps their "
+            "variance.",
+        ),
+        "centre": (
+            'bool or "auto"',
+            "Whether the mean rating is subtracted from the ratings that the encoder reads. Otherwise the "
+            'encoder also learns from which entries are rated. ``"auto"`` subtracts it in rows of users and '
+            "not in rows of items.",
+        ),
+        "penalty": (
+            'float or "auto"',
+            "The weight of half the sum of squared weights in the loss, in addition to the sum of squared "
+            'errors. ``"auto"`` is 0.12 for each hidden unit, times the square root of the number of ratings '
+            "in units of 100,000 if there are more.",
+        ),
+        "max_epochs": (
+            'int or "auto"',
+            'Maximum number of epochs. ``"auto"`` is 40, and more with fewer than 512 rows, for about 600 '
+            "steps.",
+        ),
+        "batch_size": (
+            'int or "auto"',
+            'Rows per training step. ``"auto"`` is an eighth of the rows, but at least 128 and at most 512; '
+            "it is a quarter of the rows, but at least 8, if there are fewer than 512.",
+        ),
+        "random_state": ("int, numpy generator or None", "Seeds held-out ratings, starts and batches."),
+    }
+)
 @dataclass(eq=False, repr=False)
 class AutoRec(RatingNetwork):
     r"""Rating prediction by an autoencoder of the observed ratings of each item or each user.
@@ -31,44 +71,6 @@ class AutoRec(RatingNetwork):
     round. With Sparsity Normalization :math:`s(c) = (K / c)^\alpha`, so that rows with many ratings do not
     have larger hidden units for this reason alone. Time and memory are proportional to the number of
     ratings. Ratings are assumed to be missing at random given the observed ratings of the row.
-
-    Parameters
-    ----------
-    rows : {"item", "user"}, default="item"
-        Whether the autoencoder reads the ratings of an item or those of a user. Items give the smaller
-        errors; users give predictions for new users by one forward pass.
-    sparsity_norm : bool, default=True
-        Whether rows are normalised by their number of ratings.
-    alpha : float or "auto", default="auto"
-        The exponent of the normalisation. ``"auto"`` is 1 without centring, which keeps the mean of hidden
-        units from drifting with the number of ratings, and 1/2 with centring, which keeps their variance.
-    centre : bool or "auto", default="auto"
-        Whether the mean rating is subtracted from the ratings that the encoder reads. Otherwise the encoder
-        also learns from which entries are rated. ``"auto"`` subtracts it in rows of users and not in rows of
-        items.
-    n_hidden : int, default=500
-        The number of hidden units.
-    penalty : float or "auto", default="auto"
-        The weight of half the sum of squared weights in the loss, in addition to the sum of squared errors.
-        ``"auto"`` is 0.12 for each hidden unit, times the square root of the number of ratings in units of
-        100,000 if there are more.
-    max_epochs : int or "auto", default="auto"
-        Maximum number of epochs. ``"auto"`` is 40, and more with fewer than 512 rows, for about 600 steps.
-    batch_size : int or "auto", default="auto"
-        Rows per training step. ``"auto"`` is an eighth of the rows, but at least 128 and at most 512; it is
-        a quarter of the rows, but at least 8, if there are fewer than 512.
-    learning_rate : float, default=1e-3
-        Initial learning rate; it falls to zero along half a cosine.
-    patience : int, default=15
-        Training stops after this many epochs without an improvement on held-out ratings.
-    validation_fraction : float, default=0.05
-        The fraction of ratings held out, at most 10,000 ratings; fewer than 50 ratings hold out none.
-    rating_range : pair of float, optional
-        The ends of the rating scale. By default those of the ratings in `fit`. Predictions stay within them.
-    callback : callable, optional
-        Called with a progress record after each epoch.
-    random_state : int, numpy generator or None, default=None
-        Seeds held-out ratings, starts and batches.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogis
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.structure import NOTHING, Structure
-from halfseen.models.tabular import LevelProbabilities
+from halfseen.models.pixel_model import PixelModel
 from halfseen.nn.weights import load_module, module_state
 
 Pixels = Literal["gaussian", "discretised"]
@@ -116,7 +116,7 @@ def restore_image_circuit(
 
 
 @dataclass(frozen=True)
-class ImageCircuit:
+class ImageCircuit(PixelModel):
     """A circuit over the codes of pixels; valid under MAR, with exact marginals and conditionals.
 
     Parameters
@@ -129,14 +129,7 @@ class ImageCircuit:
         The fitted circuit, with one class.
     """
 
-    columns: Sequence[Column]
-    features: FeatureMap
     circuit: Circuit
-
-    @torch.no_grad()
-    def point(self, codes: Incomplete) -> Tensor:
-        """Returns codes (N, D) completed by expectations; of binary pixels, probabilities to be rounded."""
-        return self._completed(codes, self.circuit.conditional_mean(self.features.encode(codes)))
 
     @torch.no_grad()
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
@@ -145,22 +138,6 @@ class ImageCircuit:
         noises = (torch.from_numpy(row_uniforms(keys, s, n_noise)) for s in range(n_draws))
         drawn = [self._completed(codes, self.circuit.conditional_draw(batch, noise)) for noise in noises]
         return torch.stack(drawn) if drawn else codes.x.new_empty(0, *codes.x.shape)
-
-    @torch.no_grad()
-    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        """Returns exact quantiles (Q, N, D) of shades and numbers; the more probable of two values."""
-        if self._is_binary:
-            return self.point(codes).expand(len(probabilities), -1, -1)
-        found = self.circuit.conditional_quantiles(self.features.encode(codes), list(probabilities))
-        return self._completed(codes, found)
-
-    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
-        """Returns the probability of both values of binary pixels."""
-        if not self._is_binary:
-            return {}
-        high = self.point(codes)
-        pairs = torch.stack([1.0 - high, high], dim=-1)  # (N, D, 2)
-        return {c: LevelProbabilities.of_levels(pairs[:, c], codes, c) for c in range(len(self.columns))}
 
     @torch.no_grad()
     def log_prob(self, codes: Incomplete) -> Tensor:
@@ -181,9 +158,8 @@ class ImageCircuit:
         features = FeatureMap.from_state(columns, state, all_indicators=True)
         return cls(columns, features, restore_image_circuit(columns, structure, pixels, state))
 
-    @property
-    def _is_binary(self) -> bool:
-        return self.columns[0].levels is not None
+    def _mean(self, codes: Incomplete) -> Tensor:
+        return self.circuit.conditional_mean(self.features.encode(codes))
 
-    def _completed(self, codes: Incomplete, features: Tensor) -> Tensor:
-        return torch.where(codes.observed, codes.x, self.features.numbers(features.double()))
+    def _feature_quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        return self.circuit.conditional_quantiles(self.features.encode(codes), list(probabilities))

@@ -9,12 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from halfseen._random import Keys
-from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.models.latent.rows import RowEncoding
-from halfseen.models.tabular import LevelProbabilities
+from halfseen.models.pixel_model import PixelModel
 from halfseen.models.tabular_density import FeatureAdapter
 
 
@@ -80,7 +78,7 @@ class TabularLatent(FeatureAdapter):
 
 
 @dataclass(frozen=True)
-class ImageLatent:
+class ImageLatent(PixelModel):
     """A latent-variable model over the codes of pixels; results are computed by importance sampling.
 
     Networks compute in single precision, in which convolutions are fast.
@@ -97,32 +95,12 @@ class ImageLatent:
         Whether pixels are real numbers, which have densities; shades and binary pixels have probabilities.
     """
 
-    columns: Sequence[Column]
-    features: FeatureMap
     sampler: LatentSampler
     is_density: bool
-
-    def point(self, codes: Incomplete) -> Tensor:
-        """Returns codes (N, D) completed by expectations; of binary pixels, probabilities to be rounded."""
-        return self._completed(codes, self.sampler.mean(self._rows(codes)))
 
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns completed codes (S, N, D) drawn jointly."""
         return self._completed(codes, self.sampler.draws(self._rows(codes), keys, n_draws))
-
-    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        """Returns quantiles (Q, N, D) of shades and numbers; the more probable value of binary pixels."""
-        if self._is_binary:
-            return self.point(codes).expand(len(probabilities), -1, -1)
-        return self._completed(codes, self.sampler.quantiles(self._rows(codes), probabilities))
-
-    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
-        """Returns the probability of both values of binary pixels."""
-        if not self._is_binary:
-            return {}
-        high = self.point(codes)
-        pairs = torch.stack([1.0 - high, high], dim=-1)  # (N, D, 2)
-        return {c: LevelProbabilities.of_levels(pairs[:, c], codes, c) for c in range(len(self.columns))}
 
     def log_prob(self, codes: Incomplete) -> Tensor:
         """Returns a lower bound (N) of the log probability of the observed pixels; of numbers, density."""
@@ -131,12 +109,11 @@ class ImageLatent:
             total = total + self.features.log_jacobian(codes)
         return torch.where(codes.observed.any(dim=1), total, 0.0)
 
-    @property
-    def _is_binary(self) -> bool:
-        return self.columns[0].levels is not None
+    def _mean(self, codes: Incomplete) -> Tensor:
+        return self.sampler.mean(self._rows(codes))
 
-    def _completed(self, codes: Incomplete, features: Tensor) -> Tensor:
-        return torch.where(codes.observed, codes.x, self.features.numbers(features.double()))
+    def _feature_quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        return self.sampler.quantiles(self._rows(codes), probabilities)
 
     def _rows(self, codes: Incomplete) -> Incomplete:
         return RowEncoding(self.features).rows(codes)
