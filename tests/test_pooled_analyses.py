@@ -236,3 +236,21 @@ def test_names_are_public():
     for name in ("pool", "pool_estimates", "pool_chi_squares", "likelihood_ratio_test", "PooledTest"):
         assert name in halfseen.__all__
         assert callable(getattr(halfseen, name))
+
+
+def test_a_formula_that_cannot_be_used_is_explained():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=40)
+    table = pd.DataFrame(
+        {"x": x, "y": x + rng.normal(size=40), "s": ["no", "yes"] * 20, "t": list("abcd") * 10}
+    )
+    tables = [table, table]
+    with pytest.raises(ValueError, match=r"The formula 'y ~ z' cannot be used: .*'z'.* Columns: x, y, s, t"):
+        pool("y ~ z", tables)
+    code = r"Column 's' contains 'no' and 'yes', and logit needs 0 and 1. .*\(table\['s'\] == 'yes'\)"
+    with pytest.raises(ValueError, match=code):
+        pool("s ~ x", tables, model="logit")
+    with pytest.raises(ValueError, match="Column 't' does not contain numbers, which the target of ols must"):
+        pool("t ~ x", tables)
+    with pytest.warns(halfseen.HalfseenWarning, match="'y ~ x' uses 30 of 40 rows of a completed table"):
+        pool("y ~ x", [table.assign(x=table["x"].where(table.index >= 10))] * 2)

@@ -120,7 +120,11 @@ def test_other_models_are_bootstrapped_with_their_weights():
             {"weights": "w", "model": "probit"},
             "With weights, model must be one of ols, logit, poisson",
         ),
-        ("text ~ x", {"weights": "w", "model": "logit"}, "code two classes as 0 and 1"),
+        (
+            "text ~ x",
+            {"weights": "w", "model": "logit"},
+            "Column 'text' contains 'a' and 'b', and logit needs 0 and 1",
+        ),
         (lambda table: (1.0, 1.0), {"weights": "w"}, "a function takes them from the table"),
     ],
 )

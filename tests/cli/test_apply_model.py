@@ -70,6 +70,17 @@ def test_few_new_rows_are_read_as_the_training_file_was(call, model, tmp_path):
     assert re.fullmatch(r"\d\d/\d\d/2020", rows[2][3])
 
 
+def test_a_renamed_column_is_suspected(call, model, tmp_path):
+    (tmp_path / "new.csv").write_text("code;amount;day;Answer_2\n02;1.500,00;01/03/2020;yes\n")
+    code, _, err = call("impute", "new.csv", "--model", model, "-o", "filled.csv")
+    assert code == 0, err
+    assert (
+        "is column 'Answer_2' the column 'answer' of the model? It is used if it is renamed in the file"
+        in err
+    )
+    assert err.count("is column") == 1
+
+
 def test_columns_may_be_reordered_dropped_or_new(call, model, tmp_path):
     (tmp_path / "new.csv").write_text("who;code;amount;day\nann;02;1.500,00;01/03/2020\nbob;01;;02/03/2020\n")
     code, _, err = call("impute", "new.csv", "--model", model, "-o", "filled.csv", "--report", "r.html")
@@ -122,7 +133,7 @@ def test_a_column_of_another_kind_is_refused_by_name(call, model, tmp_path):
     [
         (["--model", "train.csv"], "'train.csv' is not a halfseen model file"),
         (["--model", "gone.half"], "There is no model file 'gone.half'"),
-        (["--model", "predictor.half"], "contains a GaussianRegressor, not an imputer; `halfseen predict`"),
+        (["--model", "predictor.half"], "contains GaussianRegressor, not an imputer; `halfseen predict`"),
         (["--model", "arrays.half"], "fitted to an array without column names"),
         (["--model", "m.half", "--method", "mean"], "--method: --model applies an imputer that is fitted"),
         (["--model", "m.half", "--save-model", "n.half"], "--save-model: --model applies an imputer"),

@@ -121,7 +121,7 @@ def test_the_next_measurement_is_that_of_the_information_gain(call, training, tm
     code, out, err = call("predict", "b.half", training, "-o", "no.csv", "--next-measurement")
     assert (code, out) == (2, "")
     assert "--next-measurement needs a circuit classifier" in err
-    assert "b.half contains a BoostingClassifier" in err
+    assert "b.half contains BoostingClassifier" in err
 
 
 def test_rows_without_a_target_teach_a_circuit_what_the_inputs_are_like(call, training, monkeypatch):
@@ -230,7 +230,7 @@ def test_what_cannot_be_predicted_is_refused(call, training, tmp_path):
     call("fit", training, "--target", "price", "--save-model", "m.half", "--method", "boosting", "-q")
     (tmp_path / "new.csv").write_text("size;colour\nmuch;red\n")
     cases = {
-        "imputer.half": "contains a MeanImputer, not a predictor; `halfseen impute --model` applies imputers",
+        "imputer.half": "contains MeanImputer, not a predictor; `halfseen impute --model` applies imputers",
         "train.csv": "'train.csv' is not a halfseen model file",
         "m.half": "new.csv: Column 'size' contained numbers when the model was fitted, but now it contains",
     }

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from halfseen.diagnosis.training_drift import TrainingDrift, compare_with_traini
 from halfseen.diagnosis.wording import names_words, plural
 from halfseen.errors import SchemaError
 
+SIMILAR = 0.7  # of the letters and digits of two names that are taken for one
 _SHOWN_LEVELS = 3
 _TYPES = {"label": pa.large_string(), "boolean": pa.bool_(), "duration": pa.duration("us")}
 
@@ -72,7 +74,7 @@ def load_model(path: str, needs: str, instead: str) -> Any:
 def check_model(model: Any, path: str, needs: str, instead: str) -> Any:
     """Return a model that is loaded already, if a command can use it; see `load_model`."""
     if not hasattr(model, needs) or not hasattr(model, "schema_"):
-        raise TableError(f"{path} contains a {type(model).__name__}, {instead}")
+        raise TableError(f"{path} contains {type(model).__name__}, {instead}")
     if not hasattr(model, "feature_names_in_"):
         raise TableError(
             f"{path}: the model was fitted to an array without column names, so the columns of a file cannot "
@@ -110,6 +112,7 @@ def read_new_rows(
     if extra:
         what = "column" if len(extra) == 1 else "columns"
         reporter.note(f"{what} {_quoted(extra)}: not known to the model, copied to the output unchanged")
+        _note_renamed(dropped, extra, reporter)
     inputs = file.table.select(names)
     for column in model.schema_:
         _note_unknown_levels(column, inputs[column.name], reporter)
@@ -154,6 +157,23 @@ def naming(file: str) -> Iterator[None]:
         yield
     except SchemaError as error:
         raise TableError(f"{file}: {error}") from error
+
+
+def _note_renamed(dropped: Sequence[str], extra: Sequence[str], reporter: Reporter) -> None:
+    """Report columns of a file whose names resemble those that it lacks."""
+    plain = {_plain(name): name for name in extra}
+    for name in dropped:
+        similar = get_close_matches(_plain(name), plain, n=1, cutoff=SIMILAR)
+        if similar:
+            reporter.note(
+                f"is column {plain[similar[0]]!r} the column {name!r} of the model? It is used if it is "
+                "renamed in the file"
+            )
+
+
+def _plain(name: str) -> str:
+    """Return the letters and digits of a name, in lower case."""
+    return "".join(character for character in name.casefold() if character.isalnum())
 
 
 def _quoted(names: Sequence[str]) -> str:

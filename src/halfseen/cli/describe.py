@@ -246,7 +246,8 @@ def _patterns(diagnosis: Diagnosis) -> RenderableType | None:
         missing = one_line(names_words(row.missing, 6) or "nothing")
         table.add_row(f"{row.count:,}", share_words(row.share), Text(f"{missing} missing"))
     if diagnosis.patterns.n_patterns > _TOP:
-        table.add_row("", "", Text(f"and {diagnosis.patterns.n_patterns - _TOP:,} rarer ones", style="dim"))
+        n_rarer = plural(diagnosis.patterns.n_patterns - _TOP, "rarer one")
+        table.add_row("", "", Text(f"and {n_rarer}", style="dim"))
     return table
 
 
@@ -259,7 +260,7 @@ def _pairs(diagnosis: Diagnosis, about: str) -> RenderableType | None:
         numbers = f"{effect_words(pair)}, {p_words(pair.p_adjusted)}"
         table.add_row(Text(one_line(pair_words(pair))), Text(numbers, style="dim"))
     if len(clear) > _TOP:
-        table.add_row(Text(f"and {len(clear) - _TOP:,} weaker ones", style="dim"))
+        table.add_row(Text(f"and {plural(len(clear) - _TOP, 'weaker one')}", style="dim"))
     return table
 
 

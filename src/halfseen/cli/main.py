@@ -68,7 +68,8 @@ def _call(arguments: Sequence[str]) -> int:
     except typer.Exit as end:
         return int(end.exit_code)
     except UsageError as error:
-        print_error(f"{error.format_message()} (see halfseen --help)")
+        where = error.ctx.command_path if error.ctx is not None else "halfseen"
+        print_error(f"{error.format_message()} (see {where} --help)")
         return FAILED
     return 0
 

@@ -78,7 +78,7 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
         if request.next_measurement and not hasattr(model, "information_gain"):
             raise TableError(
                 "--next-measurement needs a circuit classifier, as fitted by "
-                f"`halfseen fit --method circuit`; {request.model} contains a {type(model).__name__}"
+                f"`halfseen fit --method circuit`; {request.model} contains {type(model).__name__}"
             )
         for one in requests:
             if isinstance(model, Recommender):

@@ -59,7 +59,9 @@ def plan_outputs(source: str, output: str, word: str, format: str | None) -> lis
     sources = expand(source)
     if output == "-" or not Path(output).is_dir():
         if len(sources) > 1:
-            raise TableError(f"{output}: {len(sources)} files need an existing folder as --output")
+            raise TableError(
+                f"{output}: {len(sources)} files need an existing folder as --output; create it first"
+            )
         return [(sources[0], output)]
     if source == "-":
         raise TableError(f"{output}: standard input needs a file as --output, not a folder")

@@ -69,8 +69,8 @@ def _pattern_lines(patterns: PatternTable) -> Iterable[str]:
         missing = names_words(row.missing, 6) or "nothing"
         yield f"{row.count:>9,}  {share_words(row.share):>6}  {missing} missing"
     if patterns.n_patterns > TOP:
-        n_rarer = patterns.n_patterns - TOP
-        yield f"and {n_rarer:,} rarer ones; {patterns.n_single:,} of all patterns have one row only"
+        n_rarer = plural(patterns.n_patterns - TOP, "rarer one")
+        yield f"and {n_rarer}; {patterns.n_single:,} of all patterns have one row only"
     if len(patterns.columns) > 1:
         nesting = patterns.monotonicity
         share = share_words(nesting.share)
@@ -83,7 +83,7 @@ def _pair_lines(diagnosis: "Diagnosis", about: str) -> Iterable[str]:
     for pair in clear[:TOP]:
         yield f"{pair_words(pair)}; {effect_words(pair)}, {p_words(pair.p_adjusted)}"
     if len(clear) > TOP:
-        yield f"and {len(clear) - TOP:,} weaker ones"
+        yield f"and {plural(len(clear) - TOP, 'weaker one')}"
     if clear:
         yield "(p by Holm's method over all pairs)"
 

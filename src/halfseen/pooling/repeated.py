@@ -1,6 +1,5 @@
 """`pool`: any analysis, repeated on several completed tables and pooled by Rubin's rules."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen._random import seed_from
-from halfseen.data.frames import is_frame
 from halfseen.errors import warn_user
 from halfseen.pooling.analysis import Analysis, read_analysis
+from halfseen.pooling.formulas import analyse_formula
 from halfseen.pooling.linear_models import TargetColumn, analyse_linear_model
 from halfseen.pooling.rules import Pooled, pool_estimates
-from halfseen.pooling.weighted import read_row_weights, weighted_formula
+from halfseen.pooling.weighted import read_row_weights
 
 Floats = npt.NDArray[np.float64]
 N_RESAMPLES = 200
@@ -160,7 +159,7 @@ def _as_function(
     if isinstance(analysis, str):
         if y is not None:
             raise ValueError(f"The formula {analysis!r} names the target; y must not be given as well.")
-        return _formula(analysis, "ols" if model is None else model, weights)
+        return analyse_formula(analysis, "ols" if model is None else model, weights)
     if model is not None:
         raise ValueError(f"model={model!r} needs a formula as the analysis, got {type(analysis).__name__}.")
     if hasattr(analysis, "fit") and hasattr(analysis, "get_params"):
@@ -175,36 +174,3 @@ def _as_function(
     if y is not None:
         raise ValueError("y is used with scikit-learn models only; a function takes it from the table.")
     return analysis
-
-
-def _formula(formula: str, model: Any, weights: Floats | None) -> Callable[[Any], Any]:
-    """Returns a function that fits a formula of statsmodels to a table."""
-    build = _named_model(model) if isinstance(model, str) else model
-    weighted = None if weights is None else weighted_formula(formula, model, weights)
-
-    def analyse(table: Any) -> Any:
-        if not is_frame(table):
-            raise ValueError(f"The formula {formula!r} names columns, but the completed tables are arrays.")
-        import narwhals as nw
-
-        frame = nw.from_native(table, eager_only=True).to_pandas()
-        if weighted is not None:
-            return weighted(frame)
-        found = build(formula, frame)
-        quiet = {"disp": False} if "disp" in inspect.signature(found.fit).parameters else {}
-        return found.fit(**quiet)
-
-    return analyse
-
-
-def _named_model(name: str) -> Any:
-    try:
-        import statsmodels.formula.api as formulas
-    except ImportError as error:
-        raise ImportError(
-            "Formulas need statsmodels: pip install statsmodels. A function or a scikit-learn model does not."
-        ) from error
-    offered = sorted(key for key in vars(formulas) if key.islower() and callable(getattr(formulas, key)))
-    if name not in offered:
-        raise ValueError(f"model must be one of {', '.join(offered)} or a function, got {name!r}.")
-    return getattr(formulas, name)
