@@ -19,6 +19,7 @@ from halfseen.training import loop
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Backoff, History
 from halfseen.training.step import Optimiser, functional_update
+from halfseen.training.time_limit import time_limit
 
 SETTINGS = TrainingSettings(max_epochs=12, batch_size=16, learning_rate=0.05, patience=100, compile=False)
 
@@ -229,6 +230,16 @@ def test_a_mixture_trains_as_one_compiled_graph(generator):
         models.append(model)
     for one, other in zip(*(model.parameters() for model in models), strict=True):
         np.testing.assert_allclose(one.detach(), other.detach(), rtol=1e-8, atol=1e-10)
+
+
+def test_long_runs_are_compiled_unless_a_time_limit_may_end_them(monkeypatch):
+    monkeypatch.setattr(loop, "COMPILE_FROM_STEPS", 10)
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    settings = replace(SETTINGS, compile="auto")
+    assert run(settings)[1].compiled
+    with time_limit(3600.0):
+        assert not run(settings)[1].compiled
+    assert not run(replace(settings, max_epochs=1))[1].compiled
 
 
 def test_without_a_compiler_training_warns_and_goes_on_eagerly(monkeypatch):

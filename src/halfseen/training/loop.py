@@ -26,7 +26,7 @@ from halfseen.training.progress import Backoff, History, Progress, Stopped
 from halfseen.training.schedule import Schedule, rate_factor
 from halfseen.training.step import Optimiser
 from halfseen.training.stopping import EarlyStopping
-from halfseen.training.time_limit import is_over
+from halfseen.training.time_limit import is_over, seconds_left
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 RowsT = TypeVar("RowsT", bound=Rows)
@@ -69,7 +69,8 @@ class TrainingSettings:
         How often the learning rate is halved, after a value that is not finite, before giving up.
     compile : bool or "auto"
         Whether a whole step is compiled to one graph. ``"auto"`` compiles if ``COMPILE_FROM_STEPS`` steps are
-        planned: this depends on the sizes alone and never on a measured time, so results can be repeated.
+        planned and there is no time limit, which may end training long before: this depends on the sizes
+        and never on a measured time, so results can be repeated.
     """
 
     max_epochs: int = 500
@@ -203,14 +204,14 @@ class _Run(Generic[ModuleT, RowsT]):
         self.n_batches = math.ceil(len(train) / settings.batch_size)
         self.size = len(train) // self.n_batches
         self.n_steps = settings.max_epochs * self.n_batches
-        auto = settings.compile == "auto"
+        worth_compiling = self.n_steps >= COMPILE_FROM_STEPS and seconds_left() == math.inf
         self.optimiser: Optimiser[ModuleT, RowsT] = Optimiser(
             module,
             objective,
             weight_decay=settings.weight_decay,
             gradient_clip=settings.gradient_clip,
             penalties=settings.penalties,
-            compiled=self.n_steps >= COMPILE_FROM_STEPS if auto else settings.compile is True,
+            compiled=worth_compiling if settings.compile == "auto" else settings.compile is True,
         )
         self.fingerprint = self._fingerprint(validation)
         if path is None and getattr(objective, "resumable", True):

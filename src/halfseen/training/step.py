@@ -1,11 +1,13 @@
 """One optimisation step: a gradient and an AdamW update, done eagerly or as one compiled graph."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 
 from halfseen.errors import warn_user
 from halfseen.objectives.protocols import Objective, Rows
@@ -41,10 +43,11 @@ class Optimiser(Generic[ModuleT, RowsT]):
     .. math:: m \leftarrow \beta_1 m + (1 - \beta_1) g, \quad v \leftarrow \beta_2 v + (1 - \beta_2) g^2, \;
               \theta \leftarrow (1 - \eta \lambda) \theta - \eta \, \hat m / (\sqrt{\hat v} + \epsilon)
 
-    The eager step is torch's fused AdamW. The compiled step does the same arithmetic on the same moments
-    within the graph of the gradient, which halves the time of steps that are too small to fill a processor.
-    Without a working compiler it warns and continues eagerly. The compiled step cannot follow modules that
-    change their buffers in ``forward``.
+    The eager step is torch's fused AdamW, by its functional form: the classes of `torch.optim` load torch's
+    compiler, which takes a second and 65 MiB in each process. The compiled step does the same arithmetic on
+    the same moments within the graph of the gradient, which halves the time of steps that are too small to
+    fill a processor. Without a working compiler it warns and continues eagerly. The compiled step cannot
+    follow modules that change their buffers in ``forward``.
 
     Parameters
     ----------
@@ -90,16 +93,12 @@ class Optimiser(Generic[ModuleT, RowsT]):
         self.compiled = compiled
         self.names = list(named)
         self.parameters = list(named.values())
-        self._adams = _make_adams(named, weight_decay, penalties)
         # Made now and not at the first step, so that both kinds of step and a checkpoint share them.
         self.moments = [
             {"step": torch.zeros(()), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
             for p in map(Tensor.detach, self.parameters)
         ]
-        for adam in self._adams:
-            for parameter, moments in zip(self.parameters, self.moments, strict=True):
-                if any(parameter is own for group in adam.param_groups for own in group["params"]):
-                    adam.state[parameter] = moments
+        self._groups = _group(self.names, weight_decay, penalties)
         self._update: Update | None = None
         if compiled:
             update = functional_update(self._loss_of(), weight_decay, gradient_clip)
@@ -115,11 +114,30 @@ class Optimiser(Generic[ModuleT, RowsT]):
         loss.backward()
         if self.gradient_clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.gradient_clip)
-        for adam in self._adams:
-            for group in adam.param_groups:
-                group["lr"] = learning_rate
-            adam.step()
+        self._apply_gradients(learning_rate)
         return loss.item()
+
+    @torch.no_grad()
+    def _apply_gradients(self, learning_rate: float) -> None:
+        """Changes the parameters that have a gradient."""
+        for (update, decay), indices in self._groups.items():
+            used = [i for i in indices if self.parameters[i].grad is not None]
+            update(
+                [self.parameters[i] for i in used],
+                [cast(Tensor, self.parameters[i].grad) for i in used],
+                [self.moments[i]["exp_avg"] for i in used],
+                [self.moments[i]["exp_avg_sq"] for i in used],
+                [],
+                [self.moments[i]["step"] for i in used],
+                fused=True,
+                amsgrad=False,
+                beta1=BETA_1,
+                beta2=BETA_2,
+                lr=learning_rate,
+                weight_decay=decay,
+                eps=EPSILON,
+                maximize=False,
+            )
 
     def is_finite(self) -> bool:
         """Whether all parameters and second moments are; an overflow of the latter freezes a parameter."""
@@ -167,31 +185,23 @@ class Optimiser(Generic[ModuleT, RowsT]):
         return loss_of
 
 
-def _make_adams(
-    named: Mapping[str, nn.Parameter], weight_decay: float, penalties: Mapping[str, float]
-) -> list[torch.optim.Optimizer]:
-    """Returns AdamW for parameters with decay, and Adam, whose decay is a penalty, for those with one.
+def _group(
+    names: Sequence[str], weight_decay: float, penalties: Mapping[str, float]
+) -> dict[tuple[Callable[..., None], float], list[int]]:
+    """Returns the parameters that are updated together: AdamW for decay, Adam, whose decay is a penalty.
 
     Without decay both are the same, so that one Adam updates all parameters of a module with penalties.
     """
-    unknown = set(penalties) - set(named)
+    unknown = set(penalties) - set(names)
     if unknown:
         raise ValueError(f"There are penalties of {sorted(unknown)}, which are no parameters of the module.")
-    options: dict[str, Any] = {"betas": (BETA_1, BETA_2), "eps": EPSILON, "fused": True}
     if penalties and weight_decay == 0.0:
-        penalties = dict.fromkeys(named, 0.0) | dict(penalties)
-    adams: list[torch.optim.Optimizer] = []
-    decayed = [parameter for name, parameter in named.items() if name not in penalties]
-    if decayed:
-        adams.append(torch.optim.AdamW(decayed, weight_decay=weight_decay, **options))
-    if penalties:
-        groups: dict[float, list[nn.Parameter]] = {}
-        for name, value in penalties.items():
-            groups.setdefault(value, []).append(named[name])
-        adams.append(
-            torch.optim.Adam([{"params": own, "weight_decay": v} for v, own in groups.items()], **options)
-        )
-    return adams
+        penalties = dict.fromkeys(names, 0.0) | dict(penalties)
+    groups: dict[tuple[Callable[..., None], float], list[int]] = {}
+    for i, name in enumerate(names):
+        update, decay = (adam, penalties[name]) if name in penalties else (adamw, weight_decay)
+        groups.setdefault((update, decay), []).append(i)
+    return groups
 
 
 def functional_update(loss_of: LossOf, weight_decay: float, gradient_clip: float | None) -> Update:

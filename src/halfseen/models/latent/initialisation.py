@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import jacrev
+from torch.autograd.functional import jacobian
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
@@ -156,16 +156,22 @@ def _decoder_map(observation: ObservationModel, factors: Factors) -> tuple[Tenso
     :math:`(J^T J + \delta I)^{-1} J^T W`; so too for the step from the neutral means to :math:`\mu`.
     """
     neutral = _with_uniqueness(observation, factors.uniqueness)
-    jacobian: Tensor = jacrev(observation.mean)(neutral)  # (D, P)
-    left = jacobian.mT @ jacobian + DAMPING * torch.eye(len(neutral), dtype=neutral.dtype)
+    slopes = _mean_slopes(observation, neutral)
+    left = slopes.mT @ slopes + DAMPING * torch.eye(len(neutral), dtype=neutral.dtype)
     step = (factors.loc - observation.mean(neutral))[:, None]
-    solution = torch.linalg.solve(left, jacobian.mT @ torch.cat([factors.loadings, step], dim=1))
+    solution = torch.linalg.solve(left, slopes.mT @ torch.cat([factors.loadings, step], dim=1))
     return solution[:, :-1], neutral + solution[:, -1]
+
+
+def _mean_slopes(observation: ObservationModel, parameters: Tensor) -> Tensor:
+    """Returns the Jacobian (D, P) of the means; that of `torch.func` would load torch's compiler."""
+    slopes: Tensor = jacobian(observation.mean, parameters, vectorize=True)
+    return slopes
 
 
 def _with_uniqueness(observation: ObservationModel, uniqueness: Tensor) -> Tensor:
     """Returns the neutral parameters (P), with the scales of real numbers set to the uniqueness."""
-    of_parameters = jacrev(observation.mean)(observation.neutral_parameters()).abs()  # (D, P)
+    of_parameters = _mean_slopes(observation, observation.neutral_parameters()).abs()
     positions = observation.split(torch.arange(observation.n_parameters))
     pieces = []
     for leaf, part in zip(observation.leaves, positions, strict=True):
