@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 import halfseen
+from halfseen._freed import give_back_memory
 from halfseen.cli.applying import load_model, naming, read_new_rows
 from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_atomically
 from halfseen.cli.errors import debugging, explain_error, is_expected
-from halfseen.cli.freed import give_back_memory
 from halfseen.cli.impute_report import Work, make_page
 from halfseen.cli.impute_request import ImputeRequest, build_imputer, read_overrides
 from halfseen.cli.impute_time import seconds_for_fit

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from halfseen._freed import give_back_memory
 from halfseen.cli.applying import NewRows
-from halfseen.cli.freed import give_back_memory
 from halfseen.cli.impute_request import ImputeRequest, build_imputer
 from halfseen.cli.impute_time import choose_shown
 from halfseen.cli.progress import Reporter

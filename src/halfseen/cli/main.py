@@ -34,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         correct, described in one line; 70 for a defect; 130 if interrupted, 143 if terminated.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if sys.platform == "linux":  # where the memory that Arrow freed can be given back, if it is the system's
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         with _no_foreign_warnings():
             return _call(arguments)

@@ -7,7 +7,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-ROWS_AT_ONCE = 1 << 16
+CELLS_AT_ONCE = 1 << 20  # whose texts are expanded together when the table is written
 _EMPTY = pa.scalar("", pa.large_string())
 
 
@@ -21,9 +21,11 @@ class CellTexts:
     Parameters
     ----------
     packed : dict of str to tuple of pyarrow.Buffer
-        The compressed cells of each column, `ROWS_AT_ONCE` rows in each buffer.
+        The compressed cells of each column, `block_rows` rows in each buffer.
     n_rows : int
         The number of rows of the file.
+    block_rows : int
+        The number of rows that are expanded together.
     aside : pyarrow.Array or None
         Which rows of the file are not records of the table, if there are such rows.
 
@@ -36,13 +38,15 @@ class CellTexts:
 
     packed: dict[str, tuple[pa.Buffer, ...]]
     n_rows: int
+    block_rows: int
     aside: pa.Array | None = None
 
     @classmethod
     def of(cls, rows: pa.Table, aside: Iterable[bool] | None = None) -> "CellTexts":
         """Compress the cells of all rows of a file."""
-        packed = {name: _pack(rows[name]) for name in rows.column_names}
-        return cls(packed, rows.num_rows, None if aside is None else pa.array(aside))
+        block_rows = max(1, CELLS_AT_ONCE // max(1, rows.num_columns))
+        packed = {name: _pack(rows[name], block_rows) for name in rows.column_names}
+        return cls(packed, rows.num_rows, block_rows, None if aside is None else pa.array(aside))
 
     @property
     def column_names(self) -> list[str]:
@@ -69,7 +73,7 @@ class CellTexts:
                 if name in packed:
                     others = pa.concat_arrays([_unpack(buffer) for buffer in packed[name]])
                 cells = pc.replace_with_mask(others, self._is_record, cells)
-            packed[name] = _pack(cells)
+            packed[name] = _pack(cells, self.block_rows)
         return replace(self, packed=packed)
 
     def without(self, names: Iterable[str]) -> "CellTexts":
@@ -80,9 +84,9 @@ class CellTexts:
     def blocks(self) -> Iterator["TextBlock"]:
         """Yield consecutive rows of the file."""
         first = 0
-        for number, start in enumerate(range(0, self.n_rows, ROWS_AT_ONCE)):
+        for number, start in enumerate(range(0, self.n_rows, self.block_rows)):
             cells = {name: _unpack(buffers[number]) for name, buffers in self.packed.items()}
-            n_rows = min(ROWS_AT_ONCE, self.n_rows - start)
+            n_rows = min(self.block_rows, self.n_rows - start)
             is_record = None if self._is_record is None else self._is_record.slice(start, n_rows)
             last = first + (n_rows if is_record is None else is_record.true_count)
             yield TextBlock(cells, slice(first, last), is_record)
@@ -118,10 +122,8 @@ class TextBlock:
         )
 
 
-def _pack(cells: pa.Array | pa.ChunkedArray) -> tuple[pa.Buffer, ...]:
-    return tuple(
-        _pack_block(cells[start : start + ROWS_AT_ONCE]) for start in range(0, len(cells), ROWS_AT_ONCE)
-    )
+def _pack(cells: pa.Array | pa.ChunkedArray, block_rows: int) -> tuple[pa.Buffer, ...]:
+    return tuple(_pack_block(cells[start : start + block_rows]) for start in range(0, len(cells), block_rows))
 
 
 def _pack_block(cells: pa.Array | pa.ChunkedArray) -> pa.Buffer:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfseen._freed import give_back_memory
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race, _race_task
 from halfseen.estimators._base import BaseImputer
@@ -325,6 +326,7 @@ class AutoImputer(WithMembers, BaseImputer):
 
     def _fit_member(self, imputer: BaseImputer, codes: Incomplete) -> BaseImputer:
         member: BaseImputer = self._sized(imputer)
+        give_back_memory()  # of the member before
         member._fit_codes(codes)
         return member
 
