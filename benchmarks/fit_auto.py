@@ -108,8 +108,9 @@ def make_table(content: dict[str, Any]) -> str:
     ahead = sum(one["gain"] >= -one["standard_error"] for one in content["tables"].values())
     lines.append(
         f"\nThe saved predictor is better than the best single method, or worse by at most one standard "
-        f"error, on {ahead} of {len(content['tables'])} tables. By `python benchmarks/fit_auto.py`, commit "
-        f"{content['provenance']['commit'][:7]}, with {content['budget']:g} seconds for each choice."
+        f"error, on {ahead} of {len(content['tables'])} tables. Each choice had {content['budget']:g} "
+        f"seconds. The results were produced by `python benchmarks/fit_auto.py` at commit "
+        f"{content['provenance']['commit'][:7]}."
     )
     return "\n".join(lines)
 

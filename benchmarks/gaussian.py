@@ -161,7 +161,7 @@ def as_table(results: dict) -> str:
     """Markdown: one row per table."""
     large = results["20,000 x 50, rank 10"]
     lines = [
-        "| table, 30% missing completely at random | RMSE | IterativeImputer | times faster |",
+        "| table, 30% missing completely at random | RMSE | RMSE of IterativeImputer | times faster |",
         "|---|---|---|---|",
         f"| synthetic 20,000 x 50 (rank 10 + noise) | {large['rmse']:.3f} | {large['iterative_rmse']:.3f} "
         f"| {large['times_faster']:.0f} |",
@@ -173,10 +173,11 @@ def as_table(results: dict) -> str:
         )
     lines += [
         "",
-        f"RMSE in standard deviations of the observed cells, mean of {MASKS} masks (synthetic: one). "
-        f"Synthetic table: {large['seconds']:.1f} s to fit and transform, {large['peak_mib']:.0f} MiB peak. "
-        f"One row of a mixed table: {results['single_row_ms']:.1f} ms. Commit {results['commit']}, "
-        "written by `make bench`.",
+        f"The RMSE is in standard deviations of the observed values; it is a mean over {MASKS} masks, except "
+        "for the synthetic table, which has one. To fit and impute the synthetic table takes "
+        f"{large['seconds']:.1f} s and {large['peak_mib']:.0f} MiB of memory at the peak; to impute one "
+        f"row of a mixed table takes {results['single_row_ms']:.1f} ms. The results were produced "
+        f"by `make bench` at commit {results['commit']}.",
     ]
     return "\n".join(lines)
 

@@ -171,11 +171,11 @@ def as_table(results: dict) -> str:
             lines.append(f"| {' | '.join([*what, names[measure], *means, *paired, seconds])} |")
     lines += [
         "",
-        f"Means of {results['splits']} splits with three quarters of the rows for training. *minus trees* "
-        "and *minus network* are differences of the score of NeuMiss to the other method, paired by split, "
-        "± half of a 95% confidence interval. Larger R² and accuracy and smaller log-loss are better. "
-        "*seconds* is the time to fit NeuMiss on one core. "
-        f"Commit {results['commit']}, written by `make bench`.",
+        f"Each score is the mean of {results['splits']} splits with three quarters of the rows for training. "
+        "*minus trees* and *minus network* are the score of NeuMiss minus that of the other method, paired "
+        "by split, ± half the width of a 95% confidence interval. Larger R² and accuracy and smaller "
+        "log-loss are better. *seconds* is the time to fit NeuMiss on one core. The results were produced by "
+        f"`make bench` at commit {results['commit']}.",
     ]
     return "\n".join(lines)
 

@@ -250,9 +250,12 @@ def make_table(results):
             label = f"{found['size']}, {batch}, {'AutoRec' if name == 'sparse' else name}"
             lines.append(f"| {label} | {cpu:.2f} | {cpu / least:.1f} | {loop['rmse']:.4f} | {peak} |")
     each = {found["size"]: found["recommend_ms"] for found in results["sizes"]}
-    times = ", ".join(f"{ms:.0f} ms ({size})" for size, ms in each.items())
-    origin = f"One thread, commit {results['commit']}, by `python benchmarks/recommend.py`."
-    return "\n".join([*lines, "", f"Recommendations for one user: {times}. {origin}"])
+    times = " and ".join(f"{ms:.0f} ms at the size of {size}" for size, ms in each.items())
+    said = (
+        f"Recommending items to one user takes {times}. All times are those of one thread. The results were "
+        f"produced by `python benchmarks/recommend.py` at commit {results['commit']}."
+    )
+    return "\n".join([*lines, "", said])
 
 
 def measure_all():

@@ -7,8 +7,8 @@ A page says where, and of which scores:
 
 For each score a table has a line for each model and a column for each setting, or the other way round if
 there are more settings; with the mean over runs, in brackets the paper's number, if there is one, and a word
-where runs failed. Results with one setting can be one table instead, with a line for each model and a column
-for each score:
+where runs failed. Parts of settings that all runs share are stated in the caption. Results with one setting
+can be one table instead, with a line for each model and a column for each score:
 
     <!-- scores of results/NAME-SCALE.json: SCORE; SCORE -->
     <!-- end of table -->
@@ -56,22 +56,31 @@ def fill(page: str, root: Path = ROOT) -> str:
         if form == "choices":
             option = " --others" if "others" in file else ""
             return start + _choices(results, scores, option) + "\n" + stop
+        rows = [row for row in results["summary"] if row["metric"] in scores]
+        shared = _shared(rows)
         if form == "scores":
             tables = [_score_table(results, scores)]
         else:
-            tables = [_table(results, score) for score in scores]
-        return start + "\n\n".join([*tables, _origin(results)]) + "\n" + stop
+            tables = [_table(results, score, shared) for score in scores]
+        return start + "\n\n".join([*tables, _caption(results, rows, shared)]) + "\n" + stop
 
     return PLACE.sub(table, page)
 
 
-def _table(results: dict[str, Any], score: str) -> str:
+def _shared(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the parts of the settings that are the same in all rows, if other parts differ."""
+    settings = [row["setting"] for row in rows]
+    same = {key: value for key, value in settings[0].items() if all(s.get(key) == value for s in settings)}
+    return same if any(setting != same for setting in settings) else {}
+
+
+def _table(results: dict[str, Any], score: str, shared: dict[str, Any]) -> str:
     rows = [row for row in results["summary"] if row["metric"] == score]
-    settings = list(dict.fromkeys(_name(row["setting"]) for row in rows))
+    settings = list(dict.fromkeys(_name(row["setting"], shared) for row in rows))
     models = list(dict.fromkeys(row["model"] for row in rows))
     if not rows:
         raise ValueError(f"{results['experiment']} at scale {results['scale']} has no score {score!r}.")
-    cells = {(row["model"], _name(row["setting"])): _cell(row) for row in rows}
+    cells = {(row["model"], _name(row["setting"], shared)): _cell(row) for row in rows}
     down, across = models, settings
     if len(settings) > len(models):
         cells = {(setting, model): text for (model, setting), text in cells.items()}
@@ -103,22 +112,23 @@ def _choices(results: dict[str, Any], named: list[str], option: str) -> str:
         texts += [str(one["n_repeats"]), f"{one['seconds']:.0f}"]
         cells |= {(name, head): text for head, text in zip(across, texts, strict=True)}
     budget = next(iter(tables.values()))["budget"]
+    paired, own = _count_within(list(tables.values()))
+    single_paired, single_own = _count_within([one["single"] for one in tables.values()])
     said = (
-        f"The choice is {_within(list(tables.values()))}; without the average, the choice among single "
-        f"methods is {_within([one['single'] for one in tables.values()])}. By "
-        f"`python benchmarks/compare_target.py --budget {budget:g}{option}`, commit "
+        f"The excess loss of the chosen method is at most one standard error of the paired difference on "
+        f"{paired} of {len(tables)} tables, and at most one standard error of the mean loss of the best "
+        f"method on {own}. If the average is not offered, so that the choice is among single methods, these "
+        f"numbers are {single_paired} and {single_own}. The results were produced by "
+        f"`python benchmarks/compare_target.py --budget {budget:g}{option}` at commit "
         f"{results['provenance']['commit'][:7]}."
     )
     return f"{_lines('table', list(tables), across, cells)}\n\n{said}"
 
 
-def _within(judged: list[dict[str, Any]]) -> str:
+def _count_within(judged: list[dict[str, Any]]) -> tuple[int, int]:
+    """Return on how many tables a choice is within one standard error of the best, by both errors."""
     paired = sum(one["within_one_standard_error"] for one in judged)
-    own = sum(one["within_one_standard_error_of_best"] for one in judged)
-    return (
-        f"within one standard error of the paired difference from the best in {paired} of {len(judged)} "
-        f"tables, and within one standard error of the mean loss of the best in {own}"
-    )
+    return paired, sum(one["within_one_standard_error_of_best"] for one in judged)
 
 
 def _lines(corner: str, down: list[str], across: list[str], cells: dict[tuple[str, str], str]) -> str:
@@ -127,10 +137,10 @@ def _lines(corner: str, down: list[str], across: list[str], cells: dict[tuple[st
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _name(setting: dict[str, Any]) -> str:
-    return ", ".join(
-        value if isinstance(value, str) else f"{key} = {value}" for key, value in setting.items()
-    )
+def _name(setting: dict[str, Any], shared: dict[str, Any] | None = None) -> str:
+    """Return a setting in words, without the parts that all settings share."""
+    own = {key: value for key, value in setting.items() if key not in (shared or {})}
+    return ", ".join(value if isinstance(value, str) else f"{key} = {value}" for key, value in own.items())
 
 
 def _cell(row: dict[str, Any]) -> str:
@@ -140,13 +150,22 @@ def _cell(row: dict[str, Any]) -> str:
     return f"{mean}{paper}{failed}"
 
 
-def _origin(results: dict[str, Any]) -> str:
-    most = max(row["n_runs"] for row in results["summary"])
-    fewest = min(row["n_runs"] for row in results["summary"])
-    runs = f"{most} runs" if most == fewest else f"{fewest} to {most} runs"
-    what = "One run of each" if most == 1 else f"Means of {runs}"
+def _caption(results: dict[str, Any], rows: list[dict[str, Any]], shared: dict[str, Any]) -> str:
+    """Return what the numbers are, and the command that produced them."""
+    fewest, most = min(row["n_runs"] for row in rows), max(row["n_runs"] for row in rows)
+    sentences = [f"Each number is the mean of {most} runs."]
+    if most == 1:
+        sentences = ["Each number is from a single run."]
+    elif fewest < most:
+        sentences = [f"Each number is a mean over runs, of which there are {fewest} to {most}."]
+    if any(row["published"] is not None for row in rows):
+        sentences.append("Numbers in brackets are those of the paper.")
+    told = [f"{key} = {value}" for key, value in shared.items() if key != "plan"]  # which is the scale
+    if told:
+        sentences.append(f"These settings are the same in all runs: {', '.join(told)}.")
     command = f"halfseen reproduce {results['experiment']} --scale {results['scale']}"
-    return f"{what}, by `{command}`, commit {results['provenance']['commit'][:7]}."
+    commit = results["provenance"]["commit"][:7]
+    return " ".join([*sentences, f"The results were produced by `{command}` at commit {commit}."])
 
 
 def main() -> int:

@@ -118,7 +118,7 @@ def _origin(results: dict[str, Any]) -> str:
     commits: dict[bool, dict[str, None]] = {True: {}, False: {}}
     for record in results["records"]:
         commits[record.get("tool") == "halfseen"][record.get("commit", results["commit"])[:7]] = None
-    ours, others = (", ".join(commits[own]) or DASH for own in (True, False))
+    ours, others = (_list(list(commits[own])) for own in (True, False))
     many = ""
     errors = [
         (record["method"], record[part]["crps_error"] / record[part]["crps"])
@@ -129,16 +129,25 @@ def _origin(results: dict[str, Any]) -> str:
     if errors:
         names = ", ".join(dict.fromkeys(name for name, _ in errors))
         many = (
-            f" The CRPS of {names} is that of {settings['many_draws']} draws; that of {settings['n_draws']} "
-            f"draws, as of the others, has a standard error of {median(error for _, error in errors):.1%} "
-            "(median over tasks) by drawing alone."
+            f" The CRPS of {names} is computed from {settings['many_draws']} draws. If it is computed from "
+            f"{settings['n_draws']} draws, as for the other tools, its standard error due to drawing is "
+            f"{median(error for _, error in errors):.1%} (median over tasks)."
         )
     return (
-        f"At most {settings['max_rows']} rows of each table, {settings['rate']:.0%} of the values missing, "
-        f"{settings['processor_seconds']} s of processor time for an answer; {settings['n_draws']} draws, "
-        f"whose extremes should enclose 80% of the values.{many} Written by "
-        f"`make bench-peers SCALE={results['scale']}`, halfseen at commit {ours}, other tools at {others}."
+        f"Each tool received at most {settings['max_rows']} rows of each table, in which "
+        f"{settings['rate']:.0%} of the values were missing, and had {settings['processor_seconds']} s of "
+        f"processor time. Distributions are represented by {settings['n_draws']} draws, so the smallest and "
+        f"the largest draw should enclose 80% of the values.{many} The results were produced by "
+        f"`make bench-peers SCALE={results['scale']}`, for halfseen at {ours} and for other tools at "
+        f"{others}."
     )
+
+
+def _list(commits: Sequence[str]) -> str:
+    if not commits:
+        return DASH
+    *first, last = commits
+    return f"the commits {', '.join(first)} and {last}" if first else f"commit {last}"
 
 
 def _table(mechanism: str, records: Sequence[dict[str, Any]]) -> str:

@@ -34,7 +34,7 @@ def test_failures_are_counted_and_means_are_over_common_tables():
     assert lines["b"].endswith("1 of 3 |")
     assert "0.100" not in lines["c"]
     assert lines["c"].endswith("2 of 3 |")
-    assert "other tools at 0123456." in text
+    assert "for other tools at commit 0123456." in text
 
 
 def test_the_number_of_draws_behind_a_crps_and_its_error_are_stated():
@@ -44,8 +44,8 @@ def test_the_number_of_draws_behind_a_crps_and_its_error_are_stated():
     settings = {"max_rows": 10, "rate": 0.3, "processor_seconds": 5, "n_draws": 9, "many_draws": 45}
     results = {"settings": settings, "scale": "small", "commit": "0123456789"}
     text = ranks_table({"records": [precise, record("b", "t1", 1.0)], **results})
-    assert "The CRPS of a is that of 45 draws; that of 9 draws" in text
-    assert "a standard error of 2.0%" in text
+    assert "The CRPS of a is computed from 45 draws. If it is computed from 9 draws" in text
+    assert "its standard error due to drawing is 2.0%" in text
     assert "The CRPS of" not in ranks_table({"records": [record("b", "t1", 1.0)], **results})
 
 

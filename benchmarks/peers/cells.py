@@ -107,8 +107,11 @@ def make_table(results):
     for line in results["lines"]:
         median, error = (fmean(run[score] for run in line["runs"]) for score in (MEDIAN, RMSE))
         lines.append(f"| {line['data']}, {line['method']} | {median:.3g} | {error:.3f} |")
-    origin = f"Means of {N_SEEDS} runs with {results['scvi']}, commit {results['commit']}"
-    return "\n".join([*lines, "", f"{origin}, by `python benchmarks/peers/cells.py`."])
+    said = (
+        f"Each number is the mean of {N_SEEDS} runs, with {results['scvi']}. The results were produced by "
+        f"`python benchmarks/peers/cells.py` at commit {results['commit']}."
+    )
+    return "\n".join([*lines, "", said])
 
 
 def main():

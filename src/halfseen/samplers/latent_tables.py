@@ -52,7 +52,7 @@ class TabularLatent(FeatureAdapter):
         From codes (N, C) to features (N, D), with all indicators.
     preimputer : Gaussian
         A Gaussian of the features; its conditional means replace missing values in the input of the encoder.
-            sampler : LatentSampler
+    sampler : LatentSampler
         The sampler of missing features.
     """
 
