@@ -122,7 +122,7 @@ def test_one_separator_before_three_digits_is_read_by_the_evidence_of_the_file(r
     assert why is None or why in doubts[0]
 
 
-def test_columns_that_are_written_alike_are_announced_in_one_sentence(read):
+def test_columns_with_the_same_format_share_one_note(read):
     file = read("a;b;c\n1,5;2,5;3,5\n4,25;5,25;6,25\n")
     assert file.notes == ("columns 'a', 'b', 'c' contain numbers with decimal commas",)
 
@@ -135,7 +135,7 @@ def test_columns_that_are_written_alike_are_announced_in_one_sentence(read):
     before=st.sampled_from(["", "$", "CHF "]),
     after=st.sampled_from(["", " kg", "%", " €"]),
 )
-def test_what_is_written_is_read_again(numbers, decimal, group, before, after):
+def test_formatted_values_are_read_as_the_same_values(numbers, decimal, group, before, after):
     group = ({".": ",", ",": "."}[decimal]) if group == "other" else group
     spelt = [
         f"{abs(number):,.2f}".replace(",", "g").replace(".", decimal).replace("g", group)
@@ -160,7 +160,7 @@ def test_what_is_written_is_read_again(numbers, decimal, group, before, after):
 PRICES = [f"{number}.50" for number in range(1, 20)]
 
 
-def test_a_column_with_a_few_exceptions_is_left_as_it_is_and_they_are_listed(read, tmp_path):
+def test_a_column_with_a_few_exceptions_is_not_imputed_and_a_note_lists_them(read, tmp_path):
     text = 'p,s\n"1.50","a\nb"\n' + "\n".join(f"{price},x" for price in PRICES) + "\nabout 5,x\n,x\n"
     file = read(text)
     assert file.settings["p"] == {"kind": "text", "fill": False}
@@ -169,7 +169,7 @@ def test_a_column_with_a_few_exceptions_is_left_as_it_is_and_they_are_listed(rea
     assert (tmp_path / "out.csv").read_text().endswith("about 5,x\n,x\n")
 
 
-def test_few_levels_with_an_exception_remain_levels(read):
+def test_a_column_of_few_values_with_an_exception_is_categorical(read):
     file = read("d,x\n" + "".join(f"{row % 4},1\n" for row in range(60)) + "4+,1\n4+,1\n")
     assert file.table["d"].type == pa.string()
     assert not file.settings
@@ -185,7 +185,7 @@ def test_few_levels_with_an_exception_remain_levels(read):
         {"overrides": {"p": {"maximum": 50}}},
     ],
 )
-def test_a_user_makes_such_a_column_numbers_and_the_exceptions_keep_their_text(read, tmp_path, options):
+def test_an_option_reads_a_column_with_exceptions_as_numbers_and_keeps_their_text(read, tmp_path, options):
     file = read("p,x\n" + "".join(f"{price},1\n" for price in PRICES) + "about 5,2\n,3\n", **options)
     assert file.table["p"].to_pylist()[-3:] == [19.5, None, None]
     assert file.n_missing == 1
@@ -195,7 +195,7 @@ def test_a_user_makes_such_a_column_numbers_and_the_exceptions_keep_their_text(r
     assert any("except for 'about 5' in line 21: kept as text" in note for note in file.notes)
 
 
-def test_words_in_place_of_many_numbers_are_named_though_they_are_more_than_a_tenth(read):
+def test_a_few_repeated_words_are_exceptions_even_in_more_than_a_tenth_of_the_cells(read):
     incomes = [f"{1000 + 137 * i}" for i in range(40)]
     file = read("income,x\n" + "".join(f"{cell},1\n" for cell in [*incomes, *["see the annex"] * 12]))
     (note,) = file.notes
@@ -207,7 +207,7 @@ def test_words_in_place_of_many_numbers_are_named_though_they_are_more_than_a_te
     assert few.notes == ()  # three numbers among words are levels
 
 
-def test_a_column_that_is_left_alone_is_filled_if_every_column_is_to_be(read):
+def test_a_column_with_exceptions_is_imputed_if_the_schema_fills_all_columns(read):
     text = "d,x\n05/06/2021,1\n06/03/2021,2\n"
     assert read(text, overrides={"*": {"fill": True}}).settings["d"] == {"kind": "text"}
 
@@ -281,7 +281,7 @@ def test_dates_in_common_orders_are_read_and_written_alike(cells, first):
     assert format_cells(column.typed, column.style).to_pylist() == cells
 
 
-def test_days_and_months_that_cannot_be_distinguished_wait_for_the_user(read):
+def test_dates_with_an_ambiguous_order_stay_text_until_the_user_states_it(read):
     text = "d,x\n05/06/2021,1\n06/03/2021,2\n"
     assert read(text).settings["d"] == {"kind": "text", "fill": False}
     assert read(text, date_orders=["mdy"]).table["d"].to_pylist()[0] == datetime.date(2021, 5, 6)
@@ -290,7 +290,7 @@ def test_days_and_months_that_cannot_be_distinguished_wait_for_the_user(read):
     assert read(text, overrides=said).table["d"].to_pylist()[0] == datetime.date(2021, 6, 5)
 
 
-def test_what_is_no_date_keeps_its_text_if_the_order_is_given(read):
+def test_cells_that_are_not_dates_keep_their_text_if_the_order_is_given(read):
     file = read("d,x\n05/06/2021,1\nsoon,2\n", date_orders=["d=dmy"])
     assert file.table["d"].to_pylist() == [datetime.date(2021, 6, 5), None]
     assert file.kept["d"].to_pylist() == [False, True]

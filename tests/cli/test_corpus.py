@@ -35,7 +35,7 @@ def texts(path, like):
 
 
 @pytest.mark.parametrize("name", cases())
-def test_every_column_comes_to_its_expected_outcome(name, tmp_path, capsys):
+def test_every_column_has_its_expected_outcome(name, tmp_path, capsys):
     expected = CORPUS[name]
     source, output, model = FOLDER / f"{name}.csv", tmp_path / "out.csv", tmp_path / "model"
     command = ["impute", str(source), "-o", str(output), "--save-model", str(model), *expected.options]

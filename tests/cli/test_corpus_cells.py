@@ -55,7 +55,7 @@ def test_a_missing_cell_is_filled_in_the_format_of_its_column(name, column):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_what_was_observed_is_written_as_it_was(name, tmp_path):
+def test_observed_cells_are_written_unchanged(name, tmp_path):
     file = read(name)
     write_tables([file.table], str(tmp_path / name), file)
     assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()

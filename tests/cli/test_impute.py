@@ -83,7 +83,7 @@ def test_draws_are_proper_by_default(run, table, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["gaussian", "mixture", "mean"])
-def test_methods_and_the_seed(run, table, tmp_path, method):
+def test_equal_seeds_give_equal_files(run, table, tmp_path, method):
     for name in ("a.csv", "b.csv"):
         assert run("impute", table, "-o", name, "--method", method, "--seed", 3, "-q") == (0, "", "")
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
@@ -283,7 +283,7 @@ def test_a_long_answer_reports_its_share(monkeypatch):
                 wait_for(words, screen)
 
 
-def test_beats_come_at_least_every_ten_seconds():
+def test_progress_is_reported_at_least_every_ten_seconds():
     assert max(np.diff((0.0, *BEATS))) <= 10
     assert BEATS[-1] <= 10  # also the time between all later ones
 
@@ -366,7 +366,7 @@ def test_a_saved_model_gives_the_same_values(tmp_path, capfd):
     assert again.equals(pyarrow.parquet.read_table(out))
 
 
-def test_infinite_values_are_refused_for_real(tmp_path, capfd):
+def test_infinite_values_are_refused(tmp_path, capfd):
     (tmp_path / "in.csv").write_text("a,b\n1,inf\n2,\n3,4\n")
     code = main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv")])
     check_refusal(code, *capfd.readouterr(), "'b'", tmp_path, ["in.csv"])

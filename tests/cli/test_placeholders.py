@@ -29,7 +29,7 @@ def impute(source, target, *options):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl", "xlsx"])
-def test_placeholders_stay_and_do_not_move_imputed_values(source, tmp_path, suffix):
+def test_placeholders_are_kept_and_do_not_influence_imputed_values(source, tmp_path, suffix):
     if suffix == "xlsx":
         pytest.importorskip("openpyxl")
     ages = impute(source, tmp_path / f"out.{suffix}")
@@ -38,7 +38,7 @@ def test_placeholders_stay_and_do_not_move_imputed_values(source, tmp_path, suff
 
 
 @pytest.mark.parametrize(("code", "dtype"), [(-999, pa.float32()), (-32768, pa.int16()), (9999, pa.int64())])
-def test_placeholders_in_most_cells_stay_and_do_not_move_imputed_values(tmp_path, code, dtype):
+def test_placeholders_in_most_cells_are_kept_and_do_not_influence_imputed_values(tmp_path, code, dtype):
     ages = [20 + 7 * k % 60 for k in range(45)] + [code] * 60 + [None] * 5
     table = pa.table({"age": pa.array(ages, dtype), "x": range(110)})
     pq.write_table(table, tmp_path / "in.parquet")
@@ -48,7 +48,7 @@ def test_placeholders_in_most_cells_stay_and_do_not_move_imputed_values(tmp_path
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
-def test_placeholders_of_a_typed_file_stay(tmp_path, suffix):
+def test_placeholders_of_a_parquet_file_are_kept_in_every_output_format(tmp_path, suffix):
     pq.write_table(
         pa.table({"age": [int(age) if age else None for age in AGES], "x": range(55)}),
         tmp_path / "in.parquet",
@@ -64,7 +64,7 @@ def test_placeholders_are_values_if_the_schema_says_so(source, tmp_path):
     assert max(impute(source, tmp_path / "out.csv", "--schema", str(schema))[50:]) > 80
 
 
-def test_several_files_have_the_placeholders_of_all_their_rows(tmp_path):
+def test_placeholders_of_several_files_are_found_in_all_rows_together(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text(TEXT)
     rows = "".join(f"{30 + k},{k}\n" for k in range(30))
@@ -102,11 +102,11 @@ def test_declared_placeholders_must_be_numbers(source, tmp_path, capsys):
     assert "placeholder must be a list of numbers" in capsys.readouterr().err
 
 
-def test_other_columns_have_no_placeholders():
+def test_columns_of_text_have_no_placeholders():
     assert find_placeholders("x", pa.array(["a", None]), ColumnRules()) == (None, [])
 
 
-def test_notes_that_are_alike_are_shown_thrice(tmp_path):
+def test_only_three_of_many_similar_notes_are_shown(tmp_path):
     names = [f"q{k}" for k in range(8)]
     rows = [[str(1 + (k + j) % 5) if k % 9 else "98" for j in range(8)] for k in range(60)]
     (tmp_path / "in.csv").write_text("\n".join(",".join(row) for row in [names, *rows]) + "\n")
@@ -115,7 +115,7 @@ def test_notes_that_are_alike_are_shown_thrice(tmp_path):
     assert notes[3:] == ("the same applies to 5 columns: 'q3', 'q4', 'q5', 'q6' and 'q7'",)
 
 
-def test_first_days_are_named_beside_placeholders():
+def test_suspected_first_days_of_a_calendar_are_reported_beside_placeholders():
     days = pa.array(
         [date(2020, 1, k) for k in range(1, 29)] + [date(9999, 12, 31)] * 2 + [date(1900, 1, 1)] * 2
     )

@@ -47,6 +47,7 @@ def left(missing: int, why: str) -> Outcome:
 
 
 COMPLETE = Outcome()
+QUICK = ("--method", "gaussian")  # where the method does not matter
 
 CORPUS: dict[str, File] = {
     "checkboxes": File(
@@ -95,6 +96,7 @@ CORPUS: dict[str, File] = {
             r"note  Column 'pregnant' is missing wherever 'sex' is 'm' \(70 rows\) .* left empty there",
             r"note  Column 'weeks' is missing wherever 'pregnant' is 'no' \(33 rows\) .* left empty there",
         ),
+        options=QUICK,
         n_notes=2,
     ),
     "houses": File(
@@ -106,6 +108,7 @@ CORPUS: dict[str, File] = {
             "heating": filled(3, "gas|oil|electric"),
         },
         says=(r"note  Column 'garage_type' is missing wherever 'garage_area' is 0 \(45 rows\)",),
+        options=QUICK,
         n_notes=2,
     ),
     "empties": File(
@@ -127,6 +130,7 @@ CORPUS: dict[str, File] = {
             "town": filled(32, "town [A-J]"),
             "since": filled(28, r"\d{4}-\d\d-\d\d"),
         },
+        options=QUICK,
         n_notes=0,
     ),
     "quantities": File(
@@ -149,7 +153,7 @@ CORPUS: dict[str, File] = {
             r"note  Column 'weight' contains numbers with different units .*convert the values to one unit",
             r"note  column 'wait' contains times or durations such as '\d+ min' and '\d+ h': left as text",
         ),
-        options=("--method", "gaussian"),
+        options=QUICK,
         n_notes=7,
     ),
     "short": File(

@@ -44,7 +44,7 @@ def p_value(counts, probabilities):
 
 
 @pytest.mark.parametrize("name", [*COUNTS, *PIXELS])
-def test_whole_draws_have_their_probabilities(name, generator):
+def test_draws_of_counts_and_shades_have_the_probabilities_of_the_model(name, generator):
     leaf = leaf_of(name)
     parameters = some_parameters(leaf, generator)
     values = support(leaf, name)

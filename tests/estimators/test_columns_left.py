@@ -86,7 +86,7 @@ def test_complete_columns_are_not_announced_but_stay_empty_later():
     assert imputer.transform(patients(c=half("C1")))["c"].isna().sum() == 20
 
 
-def test_many_columns_with_one_fate_are_announced_in_one_sentence():
+def test_many_columns_that_are_left_for_the_same_reason_share_one_sentence():
     empty = pd.DataFrame(np.full((40, 1500), np.nan)).add_prefix("q")
     message = r"^1,500 columns have no observed value; their missing cells are left empty .*: q0, q1, "
     with pytest.warns(HalfseenWarning, match=message) as found:
@@ -115,7 +115,7 @@ def test_many_empty_columns_of_an_array_are_filled_with_0_and_announced_in_one_s
     ],
 )
 @quiet
-def test_a_schema_entry_fills_a_column_all_the_same(cells, value, schema):
+def test_fill_true_in_the_schema_imputes_a_column_that_would_be_left(cells, value, schema):
     frame = patients(c=cells)
     imputer = GaussianImputer(schema=schema).fit(frame)
     filled = imputer.transform(frame)["c"]
@@ -123,7 +123,7 @@ def test_a_schema_entry_fills_a_column_all_the_same(cells, value, schema):
     assert set(filled[frame["c"].isna()]) == {value}
 
 
-def test_a_schema_entry_leaves_a_column_that_would_be_filled():
+def test_fill_false_in_the_schema_leaves_a_column_that_would_be_imputed():
     imputer = GaussianImputer(schema={"age": {"fill": False}}).fit(patients())
     assert imputer.columns_left_ == {"age": "is not imputed, as the schema requires"}
     assert imputer.transform(patients())["age"].isna().sum() == 1
@@ -144,13 +144,13 @@ def test_settings_of_filling_are_checked(schema, message):
         GaussianImputer(schema=schema).fit(patients())
 
 
-def test_an_entry_of_a_column_comes_before_the_one_for_every_column():
+def test_the_settings_of_a_column_take_precedence_over_those_for_all_columns():
     schema = {"*": {"fill": True}, "c": {"fill": False}}
     imputer = GaussianImputer(schema=schema).fit(patients(c=half("yes")))
     assert imputer.columns_left_ == {"c": "is not imputed, as the schema requires"}
 
 
-def test_a_column_named_by_a_star_is_that_column():
+def test_settings_of_a_star_belong_to_a_column_of_this_name_if_there_is_one():
     frame = patients().rename(columns={"age": "*"})
     assert GaussianImputer(schema={"*": {"minimum": 0, "fill": False}}).fit(frame).columns_left_.keys() == {
         "*"
@@ -164,7 +164,9 @@ def test_a_column_named_by_a_star_is_that_column():
     "make", [GaussianImputer, MeanImputer, partial(halfseen.MixtureImputer, max_epochs=50)]
 )
 @pytest.mark.parametrize("said", [{"levels": ["no", "yes"]}, {}], ids=["schema", "dtype"])
-def test_declared_levels_with_one_observed_are_filled_on_demand_with_a_chance_for_the_other(make, said):
+def test_declared_levels_of_which_one_is_observed_are_imputed_on_demand_with_a_probability_for_each(
+    make, said
+):
     cells = half("yes") if said else pd.Categorical(half("yes"), ["no", "yes"])
     frame = patients(c=cells)
     imputer = make(schema={"c": {**said, "fill": True}}, random_state=0).fit(frame)
@@ -199,7 +201,7 @@ def test_a_declared_level_beside_two_observed_ones_stays_possible():
         pa.table({"x": [1.0, None, 2.5], "c": [[[1]], None, []]}),
     ],
 )  # fmt: skip
-def test_columns_that_no_model_can_see_pass_through(frame):
+def test_columns_of_unsupported_types_are_returned_unchanged(frame):
     imputer = GaussianImputer(random_state=0).fit(frame)
     answers = [imputer.transform(frame), *imputer.sample(frame, n_draws=2), *imputer.interval(frame)]
     for answer in answers:
@@ -208,13 +210,13 @@ def test_columns_that_no_model_can_see_pass_through(frame):
     assert list(imputer.columns_left_) == ["c"]
 
 
-def test_predictors_do_not_mind_columns_that_no_model_can_see():
+def test_predictors_ignore_columns_of_unsupported_types():
     frame, target = patients(c=half([1])), np.arange(40.0)
     without = GaussianRegressor().fit(patients(), target).predict(patients())
     np.testing.assert_array_equal(GaussianRegressor().fit(frame, target).predict(frame), without)
 
 
-def test_a_kind_for_a_column_that_no_model_can_see_is_refused():
+def test_a_kind_for_a_column_of_an_unsupported_type_is_refused():
     with pytest.raises(SchemaError, match=r"Column 'c' of dtype object \(list\) cannot be categorical"):
         Schema.infer(Table(patients(c=half([1]))), {"c": "categorical"})
 
@@ -236,7 +238,7 @@ def test_a_polars_category_with_nulls_goes_through_arrow():
 
 
 @quiet
-def test_what_is_left_survives_a_model_file(tmp_path):
+def test_a_saved_model_keeps_the_columns_left_and_their_reasons(tmp_path):
     frame = patients(c=half("yes"), d=half([1]))
     imputer = GaussianImputer(random_state=0).fit(frame)
     imputer.save(tmp_path / "model")
