@@ -68,6 +68,7 @@ def impute_command(
     checkpoint: impute_options.Checkpoint = None,
     in_place: impute_options.InPlace = False,
     derived: impute_options.Derived = None,
+    weights: impute_options.Weights = None,
     fill_all: impute_options.FillAll = False,
     no_skip_rules: impute_options.NoSkipRules = False,
     quiet: options.Quiet = False,
@@ -89,8 +90,8 @@ def impute_command(
         missingness=missingness, draws=draws, seed=seed, schema=schema, report=report, evaluate=evaluate,
         level=level, reading=reading.to_arguments(), output_format=output_format,
         model=save_model, checkpoint=checkpoint, in_place=in_place, fill_all=fill_all,
-        derived=tuple(derived or ()), skip_rules=not no_skip_rules, command=context.obj or "", saved=model,
-        new_seed=impute_options.is_given(context, "seed"),
+        weights=weights, derived=tuple(derived or ()), skip_rules=not no_skip_rules,
+        command=context.obj or "", saved=model, new_seed=impute_options.is_given(context, "seed"),
     )  # fmt: skip
     impute(request, Reporter(quiet=quiet))
 

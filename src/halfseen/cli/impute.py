@@ -18,6 +18,7 @@ from halfseen.cli.impute_time import seconds_for_fit
 from halfseen.cli.methods import method_of
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
+from halfseen.cli.row_weights import describe_weights, read_weights
 from halfseen.cli.sources import plan_outputs, read_all
 from halfseen.cli.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
 from halfseen.estimators.catalogue import find_method
@@ -148,6 +149,9 @@ def _apply(request: ImputeRequest, imputer: Any, reporter: Reporter) -> Work:
     method = method_of(imputer)
     rows = read_new_rows(request.source, imputer, reporter, **request.reading)
     check_cells(rows.file.table, request.output, request.output_format)
+    if request.weights is not None:
+        weights = read_weights(rows.file.table, request.weights, rows.file.source)
+        reporter.show("weights", describe_weights(request.weights, weights))
     parameter = find_method(method.partition(":")[0]).draws_parameter
     n_proper = getattr(imputer, parameter, 0) if parameter is not None else 0
     if request.draws is not None and n_proper < request.draws:
@@ -224,6 +228,9 @@ def _read(request: ImputeRequest, overrides: dict[str, Any] | None, reporter: Re
     reporter.show("missing", f"{file.n_missing:,} cells ({share:.1%})" if file.n_missing else "no cells")
     for note in file.notes:
         reporter.note(note)
+    if request.weights is not None:
+        weights = read_weights(file.table, request.weights, file.source)
+        reporter.show("weights", describe_weights(request.weights, weights))
     return file
 
 

@@ -61,6 +61,13 @@ Derived = Annotated[
         help="A column that follows from others: 'bmi = weight / height ** 2'; may be repeated.",
     ),
 ]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Sampling weights of a survey: checked, used as a predictor, and for the means of the report.",
+    ),
+]
 FillAll = Annotated[
     bool,
     typer.Option(

@@ -11,6 +11,7 @@ from halfseen.cli.applying import NewRows
 from halfseen.cli.impute_request import ImputeRequest, build_imputer
 from halfseen.cli.impute_time import choose_shown
 from halfseen.cli.progress import Reporter
+from halfseen.cli.row_weights import read_weights
 from halfseen.cli.tables import TableFile
 from halfseen.data.skip_rules import why_empty
 from halfseen.training.time_limit import TimeBudget
@@ -75,12 +76,21 @@ def make_page(
         structure=_structure(imputer),
         check=None if check is None else check.to_dict(),
         reason=getattr(imputer, "reason_", ""),
+        weights=_weights(request, work),
         run=reporter.run_info(work.file.source, request.command),
     )
     if not request.evaluate:
         return render(summary)
     comparison, panel = _evaluate(request, reporter, work.file)
     return render(summary, comparison, panel)
+
+
+def _weights(request: ImputeRequest, work: Work) -> Any:
+    from halfseen.report.summarize import RowWeights
+
+    if request.weights is None:
+        return None
+    return RowWeights(request.weights, read_weights(work.file.table, request.weights, work.file.source))
 
 
 @dataclass(frozen=True)

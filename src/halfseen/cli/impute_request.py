@@ -7,6 +7,7 @@ from typing import Any
 import halfseen
 from halfseen.cli.errors import TableError
 from halfseen.cli.methods import DEFAULT_METHOD, build, offered
+from halfseen.cli.row_weights import with_weights
 from halfseen.estimators.catalogue import find_method
 
 
@@ -32,6 +33,7 @@ class ImputeRequest:
     in_place: bool = False
     fill_all: bool = False
     derived: tuple[str, ...] = ()
+    weights: str | None = None
     skip_rules: bool = True
     command: str = ""
     saved: str | None = None
@@ -83,6 +85,7 @@ def read_overrides(request: ImputeRequest) -> dict[str, Any] | None:
     for text in request.derived:
         name, formula = parse_derived(text)
         overrides[name] = (dict(overrides.get(name, {})) if name in overrides else {}) | {"derived": formula}
+    overrides = with_weights(overrides, request.weights)
     every = {"fill": True} if request.fill_all else {}
     every |= {} if request.skip_rules else {"skip": False}
     return (overrides | {"*": every | overrides.get("*", {})} if every else overrides) or None

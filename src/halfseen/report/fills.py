@@ -38,6 +38,7 @@ def summarize_fill(
     probability: np.ndarray | None,
     shown: ShownCells | None = None,
     kept: KeptCells | None = None,
+    weights: np.ndarray | None = None,
 ) -> Fill:
     """Compare the observed values of one column with the imputed ones.
 
@@ -57,6 +58,8 @@ def summarize_fill(
         The missing cells that are shown, if not all; `draws`, `low`, `high` and `probability` have its rows.
     kept : mapping of str to pyarrow.Array, optional
         Per column: cells that are null in `table` but not missing.
+    weights : array of shape (n_rows,), optional
+        The weights of the rows of `table` in means and standard deviations of numbers.
 
     Returns
     -------
@@ -93,6 +96,9 @@ def summarize_fill(
         if low is not None and high is not None:
             ends = np.stack([numbers_of(end[name].filter(pa.array(shows))) for end in (low, high)])
         fill |= _compare_numbers(column.filter(pa.array(observed)), answers, cells, ends)
+        if weights is not None:
+            of_shown = weights if shown is None else weights[shown.rows]
+            fill |= _weighted_moments(column, weights, answers, cells, of_shown)
         fill |= _summarize_widths(ends, fill["observed_sd"])
     return fill
 
@@ -160,11 +166,32 @@ def _compare_numbers(
     }
 
 
-def _moments(what: str, values: np.ndarray) -> Fill:
+def _weighted_moments(
+    column: pa.ChunkedArray,
+    weights: np.ndarray,
+    answers: list[pa.ChunkedArray],
+    cells: np.ndarray,
+    of_shown: np.ndarray,
+) -> Fill:
+    """Return means and standard deviations of observed and imputed values with weights of rows."""
+    observed = ~pc.is_null(column, nan_is_null=True).to_numpy()
+    drawn = answers[1:] or answers
+    filled = [cells & one.is_valid().to_numpy() for one in drawn]
+    imputed = [numbers_of(one.filter(pa.array(where))) for one, where in zip(drawn, filled, strict=True)]
+    of_imputed = np.concatenate([of_shown[where] for where in filled])
+    return {
+        **_moments("observed", numbers_of(column.filter(pa.array(observed))), weights[observed]),
+        **_moments("imputed", np.concatenate(imputed), of_imputed),
+    }
+
+
+def _moments(what: str, values: np.ndarray, weights: np.ndarray | None = None) -> Fill:
     """Return mean and standard deviation, of numbers as large or small as floats can be."""
     unit = _unit(values)
     values = values / unit
-    return {f"{what}_mean": float(values.mean() * unit), f"{what}_sd": float(values.std() * unit)}
+    mean = np.average(values, weights=weights)
+    deviation = np.sqrt(np.average((values - mean) ** 2, weights=weights))
+    return {f"{what}_mean": float(mean * unit), f"{what}_sd": float(deviation * unit)}
 
 
 def _unit(values: np.ndarray) -> float:

@@ -121,7 +121,7 @@ def _describe(fill: dict[str, Any], summary: dict[str, Any]) -> dict[str, Any]:
     picture, facts = None, []
     if fill["chart"] == "histogram":
         picture = Markup(svg.histogram(fill))
-        facts = _number_facts(fill, summary["level"])
+        facts = _number_facts(fill, summary["level"], summary.get("weights"))
     elif fill["chart"] == "levels":
         picture = Markup(svg.level_bars(fill))
         if "top_probability" in fill:
@@ -129,14 +129,18 @@ def _describe(fill: dict[str, Any], summary: dict[str, Any]) -> dict[str, Any]:
     return {**fill, "picture": picture, "facts": facts}
 
 
-def _number_facts(fill: dict[str, Any], level: float) -> list[tuple[str, str]]:
+def _number_facts(fill: dict[str, Any], level: float, weights: str | None) -> list[tuple[str, str]]:
     scale = fill["observed_sd"]
     facts = []
     if not fill["time"]:
+        weighted = "" if weights is None else f", weighted by {weights}"
         facts = [
-            ("Observed mean (sd)", f"{svg.number(fill['observed_mean'], 4)} ({svg.number(scale)})"),
             (
-                "Imputed mean (sd)",
+                f"Observed mean (sd){weighted}",
+                f"{svg.number(fill['observed_mean'], 4)} ({svg.number(scale)})",
+            ),
+            (
+                f"Imputed mean (sd){weighted}",
                 f"{svg.number(fill['imputed_mean'], 4)} ({svg.number(fill['imputed_sd'])})",
             ),
         ]

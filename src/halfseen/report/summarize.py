@@ -1,6 +1,7 @@
 """Summary of an imputation as a plain dict of counts and shares, so that reports on many rows stay small."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,14 @@ MAX_PATTERN_COLUMNS = 40
 MAX_BLOCKS = 80
 
 Summary = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RowWeights:
+    """The name of a column of weights, and the weights (N) of all rows of a table."""
+
+    name: str
+    values: np.ndarray
 
 
 class ColumnLike(Protocol):
@@ -56,6 +65,7 @@ def summarize(
     structure: Summary | None = None,
     check: Mapping[str, Any] | None = None,
     reason: str = "",
+    weights: RowWeights | None = None,
     run: RunInfo = UNKNOWN_RUN,
 ) -> Summary:
     """Count missing values, and compare imputed with observed values.
@@ -96,6 +106,8 @@ def summarize(
         The outcome of a check on hidden known values: the dict of a `FillCheck`.
     reason : str
         Why the methods were chosen, if they were chosen on the table.
+    weights : RowWeights, optional
+        The weights of the rows in means and standard deviations.
     run : RunInfo
         How the report was made.
 
@@ -111,6 +123,7 @@ def summarize(
         **found,
         "method": method,
         "reason": reason,
+        "weights": None if weights is None else weights.name,
         "seed": seed,
         "level": float(level),
         "n_draws": len(draws),
@@ -120,7 +133,16 @@ def summarize(
         "check": None if check is None else dict(check),
         "fills": [
             _summarize_fill(
-                known[name], table, filled, draws, low, high, (probabilities or {}).get(name), shown, kept
+                known[name],
+                table,
+                filled,
+                draws,
+                low,
+                high,
+                (probabilities or {}).get(name),
+                shown,
+                kept,
+                None if weights is None else weights.values,
             )
             for name in _emptiest(found["columns"])
             if name in known
