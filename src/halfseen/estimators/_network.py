@@ -19,7 +19,7 @@ from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._parameters import check_number, check_training, check_whole
 from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._table import TableEstimator, rows_at_once
-from halfseen.estimators._targets import WithClasses, read_classes, read_numbers, read_weights
+from halfseen.estimators._targets import WithClasses, read_numbers, read_weights
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.nn.weights import load_module, module_state, module_weights
 from halfseen.objectives.supervised import CrossEntropy, Labelled, SquaredError
@@ -232,7 +232,6 @@ class NetworkClassifier(WithClasses, ClassifierMixin, NetworkBase):
         return logs
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
-        codes, classes = read_classes(y, n_rows, self)
-        self._plain_classes = classes.to_plain()
-        self._n_outputs = len(classes)
+        codes = self._read_class_codes(y, n_rows)
+        self._n_outputs = len(self.classes_)
         return codes[counted]

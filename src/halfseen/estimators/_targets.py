@@ -52,6 +52,12 @@ def read_numbers(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, bool]:
     return torch.from_numpy(array.reshape(n_rows, -1).copy()), array.ndim == 1
 
 
+def read_number_column(y: Any, n_rows: int, estimator: object) -> Tensor:
+    """Returns one numeric target (N); raises if there are several."""
+    column = y if y is None else column_or_1d(check_not_masked(y, "y"), warn=True)
+    return read_numbers(column, n_rows, estimator)[0][:, 0]
+
+
 class WithClasses:
     """A classifier that stores its classes as plain values, which can be written to a model file."""
 
@@ -70,6 +76,12 @@ class WithClasses:
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row of `X`, in the order of ``classes_``."""
         raise NotImplementedError
+
+    def _read_class_codes(self, y: Any, n_rows: int) -> Tensor:
+        """Returns class codes (N), none of which is missing, and keeps the classes."""
+        codes, classes = read_classes(y, n_rows, self)
+        self._plain_classes = classes.to_plain()
+        return codes
 
 
 def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:

@@ -7,13 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from halfseen.data.masked import check_not_masked
 from halfseen.distributions.quantiles import lower_quantiles
 from halfseen.estimators._averaging_base import Averaging, Floats, documented
-from halfseen.estimators._targets import WithClasses, read_classes, read_numbers
+from halfseen.estimators._targets import WithClasses, read_number_column
 from halfseen.training.averaging import weigh_classes, weigh_numbers
 
 SMALLEST_PROBABILITY = 1e-6  # no single row decides
@@ -95,8 +93,7 @@ class AveragingRegressor(RegressorMixin, Averaging):
         return predicted - factor * below, predicted + factor * above
 
     def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
-        one = y if y is None else column_or_1d(check_not_masked(y, "y"), warn=True)
-        numbers: Floats = read_numbers(one, n_rows, self)[0][:, 0].numpy()
+        numbers: Floats = read_number_column(y, n_rows, self).numpy()
         return numbers
 
     def _questions(self, member: Any, codes: Floats, truth: npt.NDArray[Any]) -> Floats:
@@ -182,10 +179,8 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
         return logs
 
     def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
-        codes, classes = read_classes(y, n_rows, self)
-        self._plain_classes = classes.to_plain()
-        target: npt.NDArray[Any] = codes.numpy()
-        return target
+        codes: npt.NDArray[Any] = self._read_class_codes(y, n_rows).numpy()
+        return codes
 
     def _stratify(self, target: npt.NDArray[Any]) -> bool:
         return int(np.bincount(target).min()) >= self.n_splits

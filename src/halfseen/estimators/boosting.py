@@ -8,20 +8,19 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.masked import check_not_masked
 from halfseen.estimators._documented import documented_by
 from halfseen.estimators._held_out_errors import HELD_OUT, HeldOutErrors
 from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators._table import TableEstimator
-from halfseen.estimators._targets import WithClasses, read_classes, read_numbers
+from halfseen.estimators._targets import WithClasses, read_number_column
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators._tree_growth import Growth
 from halfseen.models.forest import MAX_LEAVES, Forest
@@ -178,8 +177,7 @@ class BoostingRegressor(RegressorMixin, _Boosting):
         return predicted - half, predicted + half
 
     def _read_target(self, y: Any, n_rows: int) -> Tensor:
-        one = y if y is None else column_or_1d(check_not_masked(y, "y"), warn=True)
-        return read_numbers(one, n_rows, self)[0][:, 0]
+        return read_number_column(y, n_rows, self)
 
     def _grow(self, rows: Labelled[Tensor]) -> None:
         train, held = split_rows(rows, HELD_OUT, torch_generator(self.seed_))
@@ -248,9 +246,7 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
         return logs
 
     def _read_target(self, y: Any, n_rows: int) -> Tensor:
-        codes, classes = read_classes(y, n_rows, self)
-        self._plain_classes = classes.to_plain()
-        return codes
+        return self._read_class_codes(y, n_rows)
 
     def _grow(self, rows: Labelled[Tensor]) -> None:
         self._forest, self._constants = self._growth.classify(

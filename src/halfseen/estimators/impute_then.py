@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._random import torch_generator
@@ -16,7 +16,6 @@ from halfseen._threads import map_in_threads, task_threads
 from halfseen.data.codes import code_settings
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.masked import check_not_masked
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._complete_rows import (
     LinearScores,
@@ -31,7 +30,7 @@ from halfseen.estimators._holdout import split_rows
 from halfseen.estimators._members import WithMembers
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import TableEstimator, rows_at_once
-from halfseen.estimators._targets import WithClasses, read_classes, read_numbers
+from halfseen.estimators._targets import WithClasses, read_number_column
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators._tree_growth import Growth
 from halfseen.estimators.boosting import TREE_PARAMETERS, check_tree_parameters
@@ -267,8 +266,7 @@ class ImputeThenRegressor(RegressorMixin, _ImputeThen):
         return predicted - half, predicted + half
 
     def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
-        one = y if y is None else column_or_1d(check_not_masked(y, "y"), warn=True)
-        numbers: Floats = read_numbers(one, n_rows, self)[0][:, 0].numpy()
+        numbers: Floats = read_number_column(y, n_rows, self).numpy()
         return numbers
 
     def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
@@ -348,10 +346,8 @@ class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
         return logs
 
     def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
-        codes, classes = read_classes(y, n_rows, self)
-        self._plain_classes = classes.to_plain()
-        target: npt.NDArray[Any] = codes.numpy()
-        return target
+        codes: npt.NDArray[Any] = self._read_class_codes(y, n_rows).numpy()
+        return codes
 
     def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
         linear = self.predictor == "linear"

@@ -14,7 +14,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.estimators._neumiss_base import NeuMissBase
 from halfseen.estimators._scaled_targets import ScaledTargetRegressor
-from halfseen.estimators._targets import WithClasses, read_classes, read_numbers
+from halfseen.estimators._targets import WithClasses, read_numbers
 from halfseen.estimators.neumiss_parameters import documented
 from halfseen.training.neumiss import Classification, PredictionTask, Regression
 
@@ -158,12 +158,11 @@ class NeuMissClassifier(WithClasses, ClassifierMixin, NeuMissBase):
         return logs
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
-        codes, classes = read_classes(y, n_rows, self)
-        self._plain_classes = classes.to_plain()
-        target = codes[counted]
-        indicators = functional.one_hot(target, len(classes))[:, 1:].double()
+        target = self._read_class_codes(y, n_rows)[counted]
+        n_classes = len(self.classes_)
+        indicators = functional.one_hot(target, n_classes)[:, 1:].double()
         scaled = Standardizer.fit(_complete(indicators)).forward(indicators)
-        return scaled, target, Classification(len(classes))
+        return scaled, target, Classification(n_classes)
 
 
 def _complete(x: Tensor) -> Incomplete:
