@@ -30,7 +30,7 @@ from halfseen.evaluation.provenance import provenance
 
 BUDGET = 45.0
 LEVEL = 0.9
-SEED = 2  # other rows and masks than in compare_target.py
+SEED = 3  # other rows and masks than in compare_target.py
 CHOSEN = {
     **TABLES,
     "concrete": OTHERS["concrete"],

@@ -149,7 +149,8 @@ def test_auto_states_its_reason_and_makes_a_report(call, training, tmp_path, mon
     monkeypatch.setattr(fit, "SAVED", ("boosting", "baseline"))
     code, _, err = call("fit", training, "--target", "kind", "--save-model", "m.half", "--report", "r.html")
     assert code == 0, err
-    assert "chosen  boosting predicts best: log-loss" in err
+    assert "compared  boosting predicts best: log-loss" in err
+    assert "chosen  boosting\n" in err
     assert "expect  On new rows, expect log-loss" in err
     assert isinstance(halfseen.load(tmp_path / "m.half"), halfseen.BoostingClassifier)
     assert "boosting predicts best" in (tmp_path / "r.html").read_text(encoding="utf-8")
@@ -167,7 +168,8 @@ def test_auto_fits_the_average_if_that_predicts_best(call, tmp_path, monkeypatch
     monkeypatch.setattr(fit, "MAX_REPEATS", 1)
     code, _, err = call("fit", "t.csv", "--target", "y", "--save-model", "m.half")
     assert code == 0, err
-    assert "chosen  average predicts best: R" in err
+    assert "compared  average predicts best: R" in err
+    assert "chosen  average\n" in err
     assert "The average consists of " in err
     assert "Scores are means over 1 repetition of 5-fold cross-validation." in err
     model = halfseen.load(tmp_path / "m.half")

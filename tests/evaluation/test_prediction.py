@@ -14,7 +14,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from halfseen import GaussianImputer, ImputeThenRegressor, MeanImputer
 from halfseen.data.target import read_target
 from halfseen.errors import SchemaError
-from halfseen.evaluation.averaging import average_folds
+from halfseen.evaluation.averaging import average_folds, choose_method
 from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.prediction import PredictionRecord, run_folds
 from halfseen.evaluation.prediction_result import PredictionComparison, corrected_mean
@@ -238,15 +238,23 @@ def test_words_say_what_the_average_is_and_whether_it_is_worthwhile():
     cases = {
         (0.4, 0.42, 0.41, 0.44): "It predicts clearly better than a, the best single method.",
         (0.48, 0.53, 0.49, 0.54): "a alone is statistically tied with it: use that one",
-        (0.53, 0.51, 0.54, 0.52): "It is statistically tied with a alone, so there is no need for it.",
+        (
+            0.53,
+            0.51,
+            0.54,
+            0.52,
+        ): "It is statistically tied with a alone, and is preferred because it depends less",
         (0.9, 0.91, 0.92, 0.9): "It predicts clearly worse than a alone, so there is no need for it.",
     }
     for losses, words in cases.items():
         comparison = replace(make_comparison({**singles, "average": list(losses)}), weights=weights)
         assert say_average(comparison).startswith("The average consists of 75% b and 25% a. ")
         assert words in say_average(comparison)
+        assert choose_method(comparison) == ("a" if "clearly worse" in words else "average")
     assert say_average(make_comparison(singles)) is None
     alone = replace(make_comparison({**singles, "average": [0.5, 0.52, 0.51, 0.53]}), weights={"a": 1.0})
+    assert choose_method(alone) == "a"
+    assert choose_method(make_comparison({"a": [math.nan]})) is None
     assert say_average(alone) == "The average gives all weight to a: no other method improves it."
 
 

@@ -18,7 +18,7 @@ from halfseen.cli.sources import expand, read_all
 from halfseen.cli.tables import TableError, TableFile, read_table
 from halfseen.data.target import Target, read_target
 from halfseen.diagnosis.wording import plural
-from halfseen.evaluation.averaging import AVERAGE
+from halfseen.evaluation.averaging import AVERAGE, choose_method
 from halfseen.evaluation.prediction_result import PredictionComparison
 from halfseen.evaluation.prediction_words import say_average, say_best, say_expected, say_repeats
 from halfseen.evaluation.repetitions import MAX_REPEATS
@@ -152,20 +152,20 @@ def _choose(
     )  # fmt: skip
     if request.method != Predictor.auto:
         return request.method, comparison
-    places = comparison.places()
-    if not places:
+    chosen = choose_method(comparison)
+    if chosen is None:
         raise TableError(
             f"no predictor finished within {request.budget:g} s; give more by --budget, or name one by "
             "--method"
         )
-    reporter.show("chosen", say_best(comparison), "bold green")
-    if places[0].method == AVERAGE:
+    reporter.show("compared", say_best(comparison))
+    if comparison.weights:
         reporter.show("average", say_average(comparison) or "")
     expected = say_expected(comparison)
     if expected is not None:
         reporter.show("expect", f"{expected} {say_repeats(comparison)}")
-    only = tuple(comparison.weights) if places[0].method == AVERAGE else ()
-    return only[0] if len(only) == 1 else places[0].method, comparison
+    reporter.show("chosen", chosen, "bold green")
+    return chosen, comparison
 
 
 def _fit(

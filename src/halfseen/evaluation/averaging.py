@@ -14,6 +14,7 @@ from halfseen.evaluation.prediction import (
     score_predictions,
     true_class_probabilities,
 )
+from halfseen.evaluation.prediction_result import PredictionComparison
 from halfseen.training.averaging import weigh_classes, weigh_numbers
 
 Floats = npt.NDArray[np.float64]
@@ -107,6 +108,21 @@ def average_predictions(predictions: Mapping[str, Any], weights: Mapping[str, fl
     parts = [weight * np.asarray(predictions[name]) for name, weight in weights.items()]
     total: Floats = np.sum(parts, axis=0)
     return total
+
+
+def choose_method(comparison: PredictionComparison) -> str | None:
+    """Returns the method to fit, None if none finished.
+
+    It is the average unless another method is clearly better: the best of many similar scores is often best
+    by chance. An average of one method is that method.
+    """
+    places = comparison.places()
+    if not places:
+        return None
+    preferred = any(place.method == AVERAGE and (place.best or place.tied) for place in places)
+    if not preferred:
+        return places[0].method
+    return AVERAGE if len(comparison.weights) > 1 else next(iter(comparison.weights))
 
 
 def _deviations(predicted: Floats, target: Target, truth: npt.NDArray[Any]) -> Floats:

@@ -50,9 +50,13 @@ def say_average(comparison: PredictionComparison) -> str | None:
             f"The average gives all weight to {next(iter(comparison.weights))}: no other method improves it."
         )
     words = f"The average consists of {share_words(comparison.weights)}. "
+    if average.tied:
+        return (
+            f"{words}It is statistically tied with {single.method} alone, and is preferred because it "
+            "depends less on chance."
+        )
     if not average.best:
-        verdict = "is statistically tied with" if average.tied else "predicts clearly worse than"
-        return f"{words}It {verdict} {single.method} alone, so there is no need for it."
+        return f"{words}It predicts clearly worse than {single.method} alone, so there is no need for it."
     if not single.tied:
         return f"{words}It predicts clearly better than {single.method}, the best single method."
     return (
