@@ -281,12 +281,14 @@ def test_a_candidate_whose_answers_would_not_end_in_time_is_left_out_after_its_f
     assert race.costs[2] == Cost(1, 200, pytest.approx(0.1))
 
 
-def test_the_costliest_methods_are_given_up_until_imputing_all_rows_ends_in_time():
+def test_methods_that_take_long_for_their_weight_are_given_up_until_imputing_ends_in_time():
     costs = [Cost(9.0, 100, 0.001), Cost(1.0, 100, 0.1), Cost(5.0, 100, 0.01)]  # 0.2, 20 and 2 seconds
-    assert too_costly(costs, [0, 1, 2], 200, 22.3) is None
-    assert too_costly(costs, [0, 1, 2], 200, 22.0) == 1
-    assert too_costly(costs, [0, 2], 200, 1.0) == 2
-    assert too_costly(costs, [0], 200, 0.0) is None
+    third = 1 / 3
+    assert too_costly(costs, {0: third, 1: third, 2: third}, 200, 22.3) is None
+    assert too_costly(costs, {0: third, 1: third, 2: third}, 200, 22.0) == 1
+    assert too_costly(costs, {0: 0.1, 1: 0.89, 2: 0.01}, 200, 22.0) == 2
+    assert too_costly(costs, {0: 0.5, 2: 0.5}, 200, 1.0) == 2
+    assert too_costly(costs, {0: 1.0}, 200, 0.0) is None
 
 
 def test_without_time_to_fit_again_the_fits_of_the_race_are_used(monkeypatch):

@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from halfseen._answer_progress import part_of_answer
+from halfseen._freed import give_back_memory
 from halfseen._random import row_keys
 from halfseen._threads import task_threads
 from halfseen.data.columns import SkipRule
@@ -359,8 +360,9 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         kept = [np.empty((n_draws, n_missing)) for n_missing in missing.sum(axis=0)]
         done = np.zeros(len(modelled), dtype=np.int64)
         incomplete = np.flatnonzero(missing.any(axis=1))
+        parts = list(self._parts(incomplete, n_draws))
         n_rows = 0
-        for rows in self._parts(incomplete, n_draws):
+        for rows in parts:
             start, end = n_rows / len(incomplete), (n_rows + len(rows)) / len(incomplete)
             with part_of_answer(start, end, divisible=self._reports_rows):
                 completed = complete(model, read.codes[torch.from_numpy(rows)], rows).numpy()
@@ -369,6 +371,9 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
                 of_column = completed[:, missing[rows, c], c]
                 values[:, done[c] : done[c] + of_column.shape[1]] = of_column
                 done[c] += of_column.shape[1]
+        if len(parts) > 1:
+            del completed, of_column
+            give_back_memory()  # before the answer is written into a copy of the table
         return [[values[s] for values in kept] for s in range(n_draws)]
 
     def _point(self, read: ReadTable) -> list[npt.NDArray[np.float64]]:

@@ -1,6 +1,6 @@
 """The time that methods take: measured on some rows, and extrapolated to more rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -44,12 +44,15 @@ def seconds_per_row(n_rows: Sequence[int], seconds: Sequence[float]) -> float:
     return max((seconds[most] - seconds[0]) / (n_rows[most] - n_rows[0]), mean / 4)
 
 
-def too_costly(costs: Sequence[Cost], used: Sequence[int], n_rows: int, seconds: float) -> int | None:
-    """Returns the slowest of the methods in use if all together take too long to impute rows; else None.
+def too_costly(
+    costs: Sequence[Cost], weights: Mapping[int, float], n_rows: int, seconds: float
+) -> int | None:
+    """Returns the method to give up if all together take too long to impute rows; else None.
 
-    A single method is never too costly.
+    It is the one that takes the most time for its weight, so that the main method is not given up for a
+    quick one of which little is used. A single method is never too costly.
     """
-    expected = {m: costs[m].answer * n_rows for m in used}
-    if len(used) < 2 or sum(expected.values()) <= seconds:
+    expected = {m: costs[m].answer * n_rows for m in weights}
+    if len(expected) < 2 or sum(expected.values()) <= seconds:
         return None
-    return max(expected, key=lambda m: expected[m])
+    return max(expected, key=lambda m: expected[m] / weights[m])

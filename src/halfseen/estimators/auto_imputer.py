@@ -180,7 +180,8 @@ class AutoImputer(WithMembers, BaseImputer):
             answers = _race.collect(task, race)
             weights, mixed = _race.choose(self._modelled, answers)
             used = weights.max(axis=1) >= SMALLEST_SHARE
-            costly = too_costly(race.costs, np.flatnonzero(used).tolist(), n_rows, budget.left)
+            shares = {int(m): float(weights[m].mean()) for m in np.flatnonzero(used)}
+            costly = too_costly(race.costs, shares, n_rows, budget.left)
             if costly is None:
                 break
             race.leave_out(costly, "to impute all rows would have taken too long")
