@@ -1,8 +1,11 @@
 """The share of a long answer, such as the imputation of a table, that is done so far."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
+
+ItemT = TypeVar("ItemT")
 
 _watcher: ContextVar[Callable[[float], None] | None] = ContextVar("watcher of answers", default=None)
 
@@ -47,6 +50,22 @@ def part_of_answer(start: float, end: float, *, divisible: bool) -> Iterator[Non
     finally:
         _watcher.reset(token)
     show(end)
+
+
+def in_parts(items: Sequence[ItemT], start: float = 0.0, end: float = 1.0) -> Iterator[ItemT]:
+    """Yields items, each of which is used to compute an equal part of the answer between two shares.
+
+    Examples
+    --------
+    >>> with watch_answers(print):
+    ...     computed = [abs(item) for item in in_parts([-1, -2], end=0.5)]
+    0.25
+    0.5
+    """
+    step = (end - start) / max(1, len(items))
+    for position, item in enumerate(items):
+        with part_of_answer(start + position * step, start + (position + 1) * step, divisible=True):
+            yield item
 
 
 def report_share(share: float) -> None:

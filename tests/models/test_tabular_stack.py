@@ -6,6 +6,7 @@ import torch
 from scipy import optimize, stats
 from tolerances import FAILURE_RATE
 
+from halfseen._answer_progress import report_share, watch_answers
 from halfseen._random import row_keys
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.tabular_stack import TabularStack, WeightedAtoms
@@ -140,3 +141,25 @@ def test_a_model_without_weight_in_a_column_leaves_its_draws_and_quantiles_alone
     torch.testing.assert_close(
         stack.quantiles(ROWS[:1], asked)[..., 0], alone.quantiles(ROWS[:1], asked)[..., 0]
     )
+
+
+class Reporting(Normal):
+    """A model that reports its progress, half way and at the end, as latent-variable models do."""
+
+    def point(self, codes):
+        report_share(0.5)
+        report_share(1.0)
+        return super().point(codes)
+
+
+def test_the_share_of_an_answer_that_is_done_never_falls_and_counts_every_model():
+    stack = TabularStack([Reporting(-2.0, 1.0), Normal(3.0, 0.5)], WEIGHTS, sharpness=2.0)
+    shares = []
+    with watch_answers(shares.append):
+        stack.point(ROWS[:5])
+    assert shares == [0.125, 0.25, 0.25, 0.5, 0.75, 1.0, 1.0]
+    shares.clear()
+    with watch_answers(shares.append):
+        stack.draws(ROWS[:5], row_keys(ROWS[:5].to_array(), 0), 2)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0

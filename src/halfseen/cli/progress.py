@@ -138,8 +138,16 @@ class Reporter:
     @contextmanager
     def answering(self, what: str, title: str) -> Iterator[None]:
         """Show which share of the answer of an imputer is ready; see `progress`."""
+        most = 0
+
         with self.progress(what, title, None) as move:
-            with watch_answers(lambda share: move(Step(round(_PARTS * share), _PARTS))):
+
+            def show(share: float) -> None:
+                nonlocal most
+                most = max(most, round(_PARTS * share))  # an answer may begin again with less
+                move(Step(most, _PARTS))
+
+            with watch_answers(show):
                 yield
 
     @contextmanager

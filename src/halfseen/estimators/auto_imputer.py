@@ -122,6 +122,7 @@ class AutoImputer(WithMembers, BaseImputer):
     """
 
     _density = False
+    _reports_rows = True
     _saved: ClassVar[tuple[str, ...]] = ("reason_", "chosen_", "scores_", "weights_", "sharpness_")
 
     max_seconds: float = 120.0

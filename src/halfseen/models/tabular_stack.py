@@ -26,6 +26,7 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
+from halfseen._answer_progress import in_parts, part_of_answer
 from halfseen._random import Keys, row_uniforms
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.tabular import LevelProbabilities, TabularCompletion
@@ -63,20 +64,20 @@ class TabularStack:
         """Returns codes (N, C) completed by means of the mixture and its most probable levels."""
         weights = torch.from_numpy(self.weights)
         result = torch.zeros_like(codes.x)
-        for model, share in zip(self.models, weights, strict=True):
-            if bool((share > 0).any()):
-                result += share * model.point(codes)
-        for c, found in self.level_probabilities(codes).items():
+        for m in in_parts(self._used, end=0.5):
+            result += weights[m] * self.models[m].point(codes)
+        with part_of_answer(0.5, 1.0, divisible=True):
+            levels = self.level_probabilities(codes)
+        for c, found in levels.items():
             result[:, c] = found.block.likeliest(found.groups).double()
         return torch.where(codes.observed, codes.x, result)
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
         """Returns the probability of each level, by column with levels."""
-        used = [m for m, share in enumerate(self.weights) if (share > 0).any()]
-        found = {m: self.models[m].level_probabilities(codes) for m in used}
+        found = {m: self.models[m].level_probabilities(codes) for m in in_parts(self._used)}
         mixed = {}
-        for c in found[used[0]]:
-            shares = {m: float(self.weights[m, c]) for m in used if self.weights[m, c] > 0}
+        for c in found[self._used[0]]:
+            shares = {m: float(self.weights[m, c]) for m in self._used if self.weights[m, c] > 0}
             if len(shares) == 1:
                 mixed[c] = found[next(iter(shares))][c]
             else:
@@ -110,14 +111,15 @@ class TabularStack:
         upper[-1] = 1.0
         lower = np.vstack([np.zeros((1, upper.shape[1])), upper[:-1]])
         result = codes.x.expand(n_draws, -1, -1).clone()
-        for m, model in enumerate(self.models):
+        for m in in_parts(range(len(self.models)), end=0.5):
             mine = torch.from_numpy((chosen >= lower[m]) & (chosen < upper[m])) & ~codes.observed
             rows = mine.any(dim=0).any(dim=1).nonzero().squeeze(1)
             if len(rows):
-                drawn = model.draws(codes[rows], keys[rows.numpy()], n_draws)
+                drawn = self.models[m].draws(codes[rows], keys[rows.numpy()], n_draws)
                 result[:, rows] = torch.where(mine[:, rows], drawn, result[:, rows])
         if self.sharpness != 1.0:
-            self._sharpen(codes, keys, result)
+            with part_of_answer(0.5, 1.0, divisible=True):
+                self._sharpen(codes, keys, result)
         return torch.where(codes.observed, codes.x, result)
 
     def _sharpen(self, codes: Incomplete, keys: Keys, drawn: Tensor) -> None:
@@ -134,9 +136,15 @@ class TabularStack:
             asked = torch.from_numpy(sharpened(levels.numpy(), self.sharpness))
             drawn[:, rows, c] = atoms.quantiles(asked)
 
+    @property
+    def _used(self) -> list[int]:
+        """The models that have a weight in some column."""
+        return [m for m, share in enumerate(self.weights) if (share > 0).any()]
+
     def _levels(self, codes: Incomplete) -> set[int]:
         """Returns the columns that have levels; one row shows them."""
-        return set(self.models[0].level_probabilities(codes[:1]))
+        with part_of_answer(0.0, 0.0, divisible=False):
+            return set(self.models[0].level_probabilities(codes[:1]))
 
     def _mixed(self, levels: set[int]) -> list[int]:
         """Returns the columns of numbers that have several models."""
@@ -145,7 +153,7 @@ class TabularStack:
     def _atoms(self, codes: Incomplete, columns: Sequence[int]) -> Iterator["WeightedAtoms"]:
         """Yields, for each column, the quantiles of its models, with their weights."""
         used = [m for m in range(len(self.models)) if (self.weights[m, columns] > 0).any()]
-        grids = [self.models[m].quantiles(codes, GRID)[..., columns] for m in used]
+        grids = [self.models[m].quantiles(codes, GRID)[..., columns] for m in in_parts(used)]
         for i, c in enumerate(columns):
             mine = [(grid[..., i], self.weights[m, c]) for m, grid in zip(used, grids, strict=True)]
             mine = [(values, weight) for values, weight in mine if weight > 0]
