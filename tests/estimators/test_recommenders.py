@@ -232,6 +232,7 @@ def test_tables_that_hold_no_ratings_are_refused(make, ratings, message):
         ({"rows": "movie"}, "rows must be 'item' or 'user', got 'movie'"),
         ({"alpha": "half"}, "alpha must be 'auto' or a number of at least 0, got 'half'"),
         ({"centre": "mean"}, "centre must be True, False or 'auto', got 'mean'"),
+        ({"subsets": "auto"}, "subsets must be True or False, got 'auto'"),
         ({"penalty": 0}, "penalty must be positive and finite, got 0"),
         ({"n_hidden": 0}, "n_hidden must be at least 1, got 0"),
         ({"patience": 0}, "patience must be at least 1, got 0"),

@@ -9,7 +9,7 @@ from tolerances import EXACT
 from halfseen.data.sparse import SparseRows
 from halfseen.models.autorec import SparseAutoencoder
 from halfseen.models.rating_offsets import RatingOffsets
-from halfseen.objectives.ratings import RatedRows, RatingError
+from halfseen.objectives.ratings import PartialRatingError, RatedRows, RatingError
 
 
 @pytest.fixture
@@ -25,15 +25,16 @@ def a_model(rows, generator, **options):
     return model.double()
 
 
-def dense_loss(model, rows, mean_count, alpha, centre):
+def dense_loss(model, rows, mean_count, alpha, centre, shown=None):
     """The loop that everybody writes: a dense matrix, a mask, and a product with it."""
     x = torch.zeros(len(rows), rows.n_columns, dtype=torch.float64)
-    mask = torch.zeros_like(x)
+    mask, read = torch.zeros_like(x), torch.zeros_like(x)
     x[rows.rows, rows.columns.long()] = rows.values
     mask[rows.rows, rows.columns.long()] = 1.0
-    inputs = (x - centre) * mask
+    read[rows.rows, rows.columns.long()] = torch.ones_like(rows.values) if shown is None else shown.double()
+    inputs = (x - centre) * read
     if mean_count is not None:
-        inputs = inputs * (mean_count / mask.sum(dim=1, keepdim=True).clamp(min=1)) ** alpha
+        inputs = inputs * (mean_count / read.sum(dim=1, keepdim=True).clamp(min=1)) ** alpha
     hidden = torch.sigmoid(inputs @ model.encoder + model.hidden_bias)
     error = (hidden @ model.decoder.T + model.output_bias - x) * mask
     return error.square().sum(dim=1)
@@ -50,6 +51,25 @@ def test_loss_and_gradients_are_those_of_the_dense_loop(rows, generator, mean_co
     ours, theirs = (torch.autograd.grad(loss.mean(), parameters) for loss in (sparse, dense))
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, atol=EXACT, rtol=EXACT)
+
+
+@pytest.mark.parametrize(("mean_count", "centre"), [(None, 0.0), (4.5, 3.0)])
+def test_all_entries_are_predicted_from_a_random_part(rows, generator, mean_count, centre):
+    model = a_model(rows, generator, mean_count=mean_count, centre=centre).train()
+    objective, batch = PartialRatingError(), RatedRows(rows, rows)
+    keys, shares = objective.draw_noise(batch, generator)
+    shown = keys < (1 + shares[rows.rows]) / 2
+    assert 0 < shown.sum() < len(shown)
+    sparse = objective(model, batch, (keys, shares))
+    dense = dense_loss(model, rows, mean_count, 1.0, centre, shown)
+    torch.testing.assert_close(sparse, dense, atol=EXACT, rtol=EXACT)
+    parameters = list(model.parameters())
+    ours, theirs = (torch.autograd.grad(loss.mean(), parameters) for loss in (sparse, dense))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, atol=EXACT, rtol=EXACT)
+    torch.testing.assert_close(
+        objective(model.eval(), batch, (keys, shares)), RatingError()(model, batch, ())
+    )
 
 
 def test_held_out_entries_are_scored_by_their_squared_errors(rows, generator):

@@ -17,10 +17,14 @@ class RatingModel(Protocol):
         ...
 
 
-class OrdinalModel(RatingModel, Protocol):
-    """A module that scores the levels of entries of sparse rows."""
+class PartialModel(RatingModel, Protocol):
+    """A module that predicts in another way in training."""
 
     training: bool
+
+
+class OrdinalModel(PartialModel, Protocol):
+    """A module that scores the levels of entries of sparse rows."""
 
     def scores(self, rows: SparseRows, wanted: SparseRows) -> Tensor:
         """Returns scores (M, S) of the levels of the entries of `wanted`."""
@@ -61,6 +65,28 @@ class RatingError:
         """Returns the loss (N) of each row."""
         errors = (module(batch.inputs, batch.targets) - batch.targets.values).square()
         return errors.new_zeros(len(batch)).index_add(0, batch.targets.rows, errors)
+
+
+@dataclass(frozen=True)
+class PartialRatingError:
+    r"""Computes the squared error of all ratings of a row, given a random part of them.
+
+    Each rating of a row is shown with a probability that is drawn for the row, uniform on [1/2, 1]. Outside
+    of training the loss is that of `RatingError`, given all inputs.
+    """
+
+    def draw_noise(self, batch: RatedRows, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Returns a number in [0, 1) for each entry, and one for each row."""
+        sizes = len(batch.inputs.values), len(batch)
+        return tuple(torch.rand(size, generator=generator) for size in sizes)
+
+    def __call__(self, module: PartialModel, batch: RatedRows, noise: tuple[Tensor, ...]) -> Tensor:
+        """Returns the loss (N) of each row."""
+        if not module.training:
+            return RatingError()(module, batch, ())
+        keys, shares = noise
+        is_shown = keys < (0.5 + 0.5 * shares).index_select(0, batch.inputs.rows)
+        return RatingError()(module, RatedRows(batch.inputs.select(is_shown), batch.targets), ())
 
 
 @dataclass(frozen=True)
