@@ -233,7 +233,7 @@ def test_what_cannot_be_predicted_is_refused(call, training, tmp_path):
     (tmp_path / "new.csv").write_text("size;colour\nmuch;red\n")
     cases = {
         "imputer.half": "contains MeanImputer, not a predictor; `halfseen impute --model` applies imputers",
-        "train.csv": "'train.csv' is not a halfseen model file",
+        "train.csv": "train.csv is a table: the model comes first, as in halfseen predict MODEL IN",
         "m.half": "new.csv: Column 'size' contained numbers when the model was fitted, but now it contains",
     }
     for model, message in cases.items():

@@ -103,7 +103,7 @@ def read_new_rows(
     """
     file = read_like_training(path, model, **reading)
     n_rows, n_columns = file.table.shape
-    reporter.show("read", f"{file.source}: {n_rows:,} rows, {n_columns:,} columns")
+    reporter.show("read", f"{file.source}: {plural(n_rows, 'row')}, {plural(n_columns, 'column')}")
     for note in file.notes:
         reporter.note(note)
     names = [str(name) for name in model.feature_names_in_]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from halfseen.cli.progress import Reporter
 from halfseen.cli.ratings import predict_pairs
 from halfseen.cli.sources import plan_outputs
 from halfseen.cli.tables import (
+    EXTENSIONS,
     TableFile,
     check_cells,
     check_output,
@@ -25,6 +27,7 @@ from halfseen.cli.tables import (
     read_table,
     write_tables,
 )
+from halfseen.diagnosis.wording import plural
 from halfseen.estimators._recommender import Recommender
 
 PREDICTION = "prediction"
@@ -67,6 +70,10 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
     for one in requests:
         check_output(one.output, one.output_format)
         check_apart({"IN": one.source, "MODEL": one.model}, {"--output": one.output, "--report": one.report})
+    if Path(request.model).name.lower().removesuffix(".gz").endswith(tuple(EXTENSIONS)):
+        raise TableError(
+            f"{request.model} is a table: the model comes first, as in halfseen predict MODEL IN"
+        )
     model = halfseen.load(request.model)
     reporter.show("model", f"{request.model}: {type(model).__name__}")
     with reporter.noting_warnings():
@@ -103,7 +110,7 @@ def predict_file(request: PredictRequest, model: Any, reporter: Reporter) -> Non
     target = (getattr(model, "reading_", None) or {}).get("target")
     rows = read_new_rows(request.source, model, reporter, target=target, **request.reading)
     check_cells(rows.file.table, request.output, request.output_format)
-    with naming(rows.file.source), reporter.progress("predicting", f"{rows.inputs.num_rows:,} rows"):
+    with naming(rows.file.source), reporter.progress("predicting", plural(rows.inputs.num_rows, "row")):
         columns = predicted_columns(model, rows.inputs, request.level)
         if request.next_measurement:
             columns |= next_measurements(model, rows.inputs)
@@ -208,13 +215,13 @@ def _score(model: Any, rows: NewRows, target: str) -> str:
     inputs = rows.inputs.filter(pa.array(known))
     if hasattr(model, "classes_"):
         share = float((model.predict(inputs).astype(str) == truth.astype(str)).mean())
-        return f"{target!r} is known in {n_known:,} rows: accuracy {share:.1%}"
+        return f"{target!r} is known in {plural(n_known, 'row')}: accuracy {share:.1%}"
     if truth.dtype.kind in "if" and np.ptp(truth) > 0:
         errors = model.predict(inputs) - truth
         r2 = 1 - float((errors**2).mean() / truth.var())
         return (
-            f"{target!r} is known in {n_known:,} rows: R\N{SUPERSCRIPT TWO} {r2:.3f}, mean absolute error "
-            f"{np.abs(errors).mean():.4g}{', worse than their mean' if r2 < 0 else ''}"
+            f"{target!r} is known in {plural(n_known, 'row')}: R\N{SUPERSCRIPT TWO} {r2:.3f}, mean absolute "
+            f"error {np.abs(errors).mean():.4g}{', worse than their mean' if r2 < 0 else ''}"
         )
     return ""
 

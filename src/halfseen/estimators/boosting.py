@@ -168,8 +168,9 @@ class BoostingRegressor(RegressorMixin, _Boosting):
         """Returns the ends of an interval that contains the target of each row with probability `level`.
 
         All intervals have the same width, given by a quantile of the absolute errors of held-out rows under
-        trees that were grown without them. With fewer than 50 rows the errors of the training rows are used,
-        and the intervals are too narrow.
+        trees that were grown without them. They are too narrow for rows in which more values are missing than
+        in training; those of `NeuMissRegressor` and `CircuitRegressor` become wider. With fewer than 50 rows
+        the errors of the training rows are used, and the intervals are too narrow.
         """
         check_is_fitted(self)
         half = self._errors.half_width(level)

@@ -137,23 +137,25 @@ def run_folds(
     seed = seed_from(random_state)
     deadline = time.perf_counter() + budget
     folds = tuple(_folds(table, target, n_splits, rates, seed, first))
-    longest, affordable = dict.fromkeys(methods, 0.0), set(methods)
+    times: dict[str, list[float]] = {name: [0.0] for name in methods}
+    affordable = set(methods)
     records: list[PredictionRecord] = []
     predictions = {}
     for done, fold in enumerate(folds):
         losses = _mean_losses(records, target)
         left = deadline - time.perf_counter()
-        affordable &= _affordable(longest, losses, left, len(folds) - done)
+        expected = {name: sum(times[name]) / max(1, done) for name in methods if name in affordable}
+        affordable = _affordable(expected, losses, left, len(folds) - done)
         for name, method in methods.items():
             started = time.perf_counter()
-            if started + longest[name] > deadline or name not in affordable:
+            if started + max(times[name]) > deadline or name not in affordable:
                 record = PredictionRecord(name, fold.number, "out of budget")
             else:
                 fresh = prepared(method, table, seed + fold.number - first, deadline)
                 record, predicted = _run(name, fresh, table, target, fold)
                 if predicted:
                     predictions[name, fold.number] = predicted
-            longest[name] = max(longest[name], time.perf_counter() - started)
+            times[name].append(time.perf_counter() - started)
             records.append(record)
             if callback is not None:
                 callback(record)
@@ -161,7 +163,7 @@ def run_folds(
 
 
 def _affordable(
-    longest: Mapping[str, float], losses: Mapping[str, float], left: float, n_folds: int
+    seconds: Mapping[str, float], losses: Mapping[str, float], left: float, n_folds: int
 ) -> set[str]:
     """Returns the methods that can finish all remaining folds together, preferring those with low losses.
 
@@ -172,8 +174,8 @@ def _affordable(
     ['a', 'c']
     """
     found: set[str] = set()
-    for name in sorted(longest, key=lambda name: losses.get(name, math.inf)):
-        if n_folds * (longest[name] + sum(longest[one] for one in found)) <= left:
+    for name in sorted(seconds, key=lambda name: losses.get(name, math.inf)):
+        if n_folds * (seconds[name] + sum(seconds[one] for one in found)) <= left:
             found.add(name)
     return found
 
