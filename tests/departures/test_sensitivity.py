@@ -33,12 +33,14 @@ def test_the_mean_shifts_by_the_missing_share_times_delta():
     in_sd = halfseen.sensitivity(NORMAL, X, "x0", deltas=[1.0], mechanisms=[])
     np.testing.assert_allclose(in_sd.estimate[1] - in_sd.estimate[0], 0.25 * np.nanstd(X, ddof=1))
     assert in_sd.name == "mean of x0"
+    assert in_sd.reference is None  # a mean is not compared with 0 unless asked
+    assert "is above 0" not in in_sd.conclusion
 
 
 def test_the_tipping_point_is_where_the_interval_by_hand_reaches_the_reference():
     """Interval of a mean by Rubin's rules as a function of delta, solved for its end at 0."""
     X = sample_with_holes()
-    found = halfseen.sensitivity(NORMAL, X, "x0", mechanisms=[], random_state=3)
+    found = halfseen.sensitivity(NORMAL, X, "x0", reference=0, mechanisms=[], random_state=3)
     draws = halfseen.multiple_imputation(X, NORMAL, random_state=3).draws[:, :, 0]
     scale = np.nanstd(X, ddof=1)
 

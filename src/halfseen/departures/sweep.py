@@ -18,7 +18,7 @@ from halfseen.departures.adjustment import (
 )
 from halfseen.departures.estimand import find_analysis, find_moved
 from halfseen.departures.result import FittedMechanism, Sensitivity
-from halfseen.estimators._parameters import check_whole
+from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators.catalogue import CATALOGUE
 from halfseen.estimators.imputers import GaussianImputer
 from halfseen.estimators.multiple import properly
@@ -42,7 +42,7 @@ def sensitivity(
     deltas: Sequence[float] | None = None,
     method: str = "shift",
     unit: str = "sd",
-    reference: float | None = 0.0,
+    reference: float | str | None = "auto",
     level: float = 0.95,
     coefficient: str | None = None,
     y: Any = None,
@@ -80,8 +80,9 @@ def sensitivity(
         respects bounds and integers. With either method, :math:`\delta` is added to the log odds of a level.
     unit : {"sd", "column"}, default="sd"
         Whether shifts are in standard deviations of the observed values or in the units of the column.
-    reference : float or None, default=0
+    reference : float, "auto" or None, default="auto"
         The conclusion is whether the interval excludes this value; with None there is no tipping point.
+        ``"auto"`` is None for the mean of a column and the share of a level, and 0 otherwise.
     level : float, default=0.95
         The probability of the intervals.
     coefficient : str, optional
@@ -121,6 +122,7 @@ def sensitivity(
     _check(unit, ("sd", "column"), "unit")
     check_whole("n_draws", n_draws, 2)
     check_whole("n_candidates", n_candidates, 1)
+    excluded = _check_reference(reference, estimand)
     seed = seed_from(random_state)
     template = GaussianImputer() if imputer is None else imputer
     fitted = properly(template, n_draws).set_params(random_state=seed).fit(X)
@@ -144,12 +146,22 @@ def sensitivity(
         low=low,
         high=high,
         level=level,
-        reference=reference,
-        tipping_points=_tipping_points(grid, low, high, reference, study, adjustable),
+        reference=excluded,
+        tipping_points=_tipping_points(grid, low, high, excluded, study, adjustable),
         mechanisms=_fit_mechanisms(template, X, mechanisms, study, adjustable, seed),
         share_missing=max(len(column.rows) for column in moved) / len(read.missing),
         n_draws=n_draws,
     )
+
+
+def _check_reference(reference: Any, estimand: Any) -> float | None:
+    """Returns the value that an interval may exclude."""
+    if reference == "auto":
+        return None if isinstance(estimand, str) and "~" not in estimand else 0.0
+    if reference is None:
+        return None
+    check_number("reference", reference, np.isfinite, "a finite number, 'auto' or None")
+    return float(reference)
 
 
 @dataclass(frozen=True)
