@@ -43,6 +43,9 @@ def test_a_saved_recommender_answers_without_the_ratings(run, ratings, tmp_path)
     code, out, err = run("recommend", "--model", saved, "--user", "7", "-k", "3", "--quiet")
     assert (code, err) == (0, "")
     assert out == first
+    code, _, err = run("recommend", "--model", saved, "--user", "999", "--quiet")
+    assert code == 2
+    assert "model.halfseen: User 999 has no ratings" in err
 
 
 def test_ratings_or_a_recommender_are_needed_and_not_both(run, ratings, tmp_path):
@@ -59,10 +62,11 @@ def test_ratings_or_a_recommender_are_needed_and_not_both(run, ratings, tmp_path
     assert ratings.read_text().startswith("user,item,rating\n")
 
 
-def test_an_unknown_user_is_one_line_of_error(run, ratings):
+def test_an_unknown_user_is_one_line_of_error_before_the_fit(run, ratings, monkeypatch):
+    monkeypatch.setattr(halfseen.AutoRec, "fit", None)
     code, out, err = run("recommend", ratings, "--user", "999", "--quiet")
     assert (code, out) == (2, "")
-    assert "User 999 has no rating in fit" in err
+    assert "ratings.csv: User 999 has no ratings. There are 16 users, such as 0." in err
     code, _, err = run("recommend", ratings, "--user", "bob", "--quiet")
     assert code == 2
     assert "Users are whole numbers, such as 0, got 'bob'" in err

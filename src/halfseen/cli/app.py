@@ -330,7 +330,10 @@ def recommend_command(
     source_format: options.SourceFormat = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Recommend items to a user, based on the ratings of all users, and print their predicted ratings."""
+    """Recommend items to a user, based on the ratings of all users, and print their predicted ratings.
+
+    AutoRec is fitted to the ratings; --model uses another recommender, saved by fit --recommender.
+    """
     from halfseen.cli.recommend import RecommendRequest, recommend
 
     reading = {"delimiter": delimiter, "encoding": encoding, "format": source_format}

@@ -1,5 +1,6 @@
 """Files of ratings: how commands fit a recommender to one, and predict the pairs of another."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from halfseen.cli.atomic import check_apart, check_writable
 from halfseen.cli.options import RecommenderName
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, read_table
-from halfseen.estimators._ratings import NAMES, Floats, find_column
+from halfseen.estimators._ratings import NAMES, Floats, Ratings, find_column, read_ratings
 from halfseen.estimators._recommender import Recommender
 from halfseen.estimators.cfnade import CFNADE
 from halfseen.estimators.matrix_factorization import MatrixFactorization
@@ -37,7 +38,12 @@ def save_recommender(
 
 
 def fit_recommender(
-    source: str, name: str, reporter: Reporter, reading: dict[str, Any], **settings: Any
+    source: str,
+    name: str,
+    reporter: Reporter,
+    reading: dict[str, Any],
+    check: Callable[[Ratings], None] | None = None,
+    **settings: Any,
 ) -> Recommender:
     """Fit a recommender to a file of ratings.
 
@@ -49,6 +55,8 @@ def fit_recommender(
         The reporter of progress.
     reading : dict
         Options of `read_table`.
+    check : callable, optional
+        Called with the ratings before the fit; a ValueError that it raises is reported.
     **settings : object
         Parameters of the recommender.
     """
@@ -61,6 +69,8 @@ def fit_recommender(
         if reports:
             model.set_params(callback=move)
         try:
+            if check is not None:
+                check(read_ratings(file.table))
             model.fit(file.table)
         except ValueError as error:
             raise TableError(f"{file.source}: {error}") from error

@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from halfseen.cli.options import RecommenderName
 from halfseen.cli.progress import Reporter
 from halfseen.cli.ratings import fit_recommender
 from halfseen.cli.tables import TableError
+from halfseen.estimators._ratings import Ratings
 from halfseen.estimators._recommender import Recommender
 
 
@@ -34,7 +36,7 @@ def recommend(request: RecommendRequest, reporter: Reporter) -> None:
     origin = request.source if request.model is None else request.model
     model = _load(request.model) if request.model is not None else _fit(request, reporter)
     try:
-        items, ratings = model.recommend(_identifier(request.user, model), request.k)
+        items, ratings = model.recommend(_find_user(request.user, model.users_.tolist()), request.k)
     except ValueError as error:
         raise TableError(f"{origin}: {error}") from error
     if request.save_model is not None:
@@ -58,9 +60,12 @@ def _check_paths(request: RecommendRequest) -> None:
 
 
 def _fit(request: RecommendRequest, reporter: Reporter) -> Recommender:
+    def check(ratings: Ratings) -> None:  # before a fit that may take minutes
+        _find_user(request.user, ratings.users.values)
+
     settings = {"rows": request.rows, "random_state": request.seed}
     source, reading = str(request.source), request.reading or {}
-    return fit_recommender(source, RecommenderName.autorec, reporter, reading, **settings)
+    return fit_recommender(source, RecommenderName.autorec, reporter, reading, check, **settings)
 
 
 def _load(path: str) -> Recommender:
@@ -70,9 +75,14 @@ def _load(path: str) -> Recommender:
     return model
 
 
-def _identifier(text: str, model: Recommender) -> int | str:
-    """Return the user of the command line as users are in the file."""
-    is_number = model.users_.dtype.kind == "i"
-    if is_number and not text.lstrip("-").isdecimal():
-        raise ValueError(f"Users are whole numbers, such as {model.users_[0]}, got {text!r}.")
-    return int(text) if is_number else text
+def _find_user(text: str, users: Sequence[int | str]) -> int | str:
+    """Return the user of the command line as users are in the file; raise a ValueError if it is not there."""
+    is_number = isinstance(users[0], int)
+    if is_number and not text.removeprefix("-").isdecimal():
+        raise ValueError(f"Users are whole numbers, such as {users[0]}, got {text!r}.")
+    user = int(text) if is_number else text
+    if user not in users:
+        raise ValueError(
+            f"User {user!r} has no ratings. There are {len(users):,} users, such as {users[0]!r}."
+        )
+    return user
