@@ -119,27 +119,40 @@ def _origin(results: dict[str, Any]) -> str:
     for record in results["records"]:
         commits[record.get("tool") == "halfseen"][record.get("commit", results["commit"])[:7]] = None
     ours, others = (_list(list(commits[own])) for own in (True, False))
-    many = ""
-    errors = [
-        (record["method"], record[part]["crps_error"] / record[part]["crps"])
-        for record in results["records"]
-        for part, _ in PARTS
-        if "crps_error" in record.get(part, {})
-    ]
-    if errors:
-        names = ", ".join(dict.fromkeys(name for name, _ in errors))
-        many = (
-            f" The CRPS of {names} is computed from {settings['many_draws']} draws. If it is computed from "
-            f"{settings['n_draws']} draws, as for the other tools, its standard error due to drawing is "
-            f"{median(error for _, error in errors):.1%} (median over tasks)."
-        )
     return (
         f"Each tool received at most {settings['max_rows']} rows of each table, in which "
         f"{settings['rate']:.0%} of the values were missing, and had {settings['processor_seconds']} s of "
         f"processor time. Distributions are represented by {settings['n_draws']} draws, so the smallest and "
-        f"the largest draw should enclose 80% of the values.{many} The results were produced by "
-        f"`make bench-peers SCALE={results['scale']}`, for halfseen at {ours} and for other tools at "
-        f"{others}."
+        f"the largest draw should enclose 80% of the values.{_precision(results)} The results were "
+        f"produced by `make bench-peers SCALE={results['scale']}`, for halfseen at {ours} and for other "
+        f"tools at {others}."
+    )
+
+
+def _precision(results: dict[str, Any]) -> str:
+    """Return which methods made more draws for the CRPS, and its error otherwise; nothing if none did."""
+    records, settings = results["records"], results["settings"]
+    n_mechanisms = len({record["mechanism"] for record in records})
+    made: dict[str, dict[str, None]] = {}
+    errors = []
+    for record in records:
+        scores = [record[part] for part, _ in PARTS if "crps_error" in record.get(part, {})]
+        errors += [score["crps_error"] / score["crps"] for score in scores]
+        if scores:
+            made.setdefault(record["method"], {})[record["mechanism"]] = None
+    if not errors:
+        return ""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for method, mechanisms in made.items():
+        groups.setdefault(tuple(mechanisms), []).append(method)
+    named = [
+        ", ".join(methods) + ("" if len(mechanisms) == n_mechanisms else f" under {' and '.join(mechanisms)}")
+        for mechanisms, methods in groups.items()
+    ]
+    return (
+        f" The CRPS of {'; '.join(named)} is computed from {settings['many_draws']} draws. If it is computed "
+        f"from {settings['n_draws']} draws, as otherwise, its standard error due to drawing is "
+        f"{median(errors):.1%} (median over tasks)."
     )
 
 

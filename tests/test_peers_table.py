@@ -46,6 +46,9 @@ def test_the_number_of_draws_behind_a_crps_and_its_error_are_stated():
     text = ranks_table({"records": [precise, record("b", "t1", 1.0)], **results})
     assert "The CRPS of a is computed from 45 draws. If it is computed from 9 draws" in text
     assert "its standard error due to drawing is 2.0%" in text
+    elsewhere = record("a", "t1", 1.0) | {"mechanism": "MAR"}
+    text = ranks_table({"records": [precise, elsewhere], **results})
+    assert "The CRPS of a under MCAR is computed from 45 draws" in text
     assert "The CRPS of" not in ranks_table({"records": [record("b", "t1", 1.0)], **results})
 
 

@@ -6,7 +6,9 @@ import torch
 from scipy import integrate, stats
 
 from halfseen import GaussianImputer, load
+from halfseen._random import row_keys
 from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
 from halfseen.data.margins import Margin
 
 MARGINS = {
@@ -90,6 +92,28 @@ def test_an_atom_and_the_numbers_beside_it_have_total_probability_one():
     total = scores[0] + integrate.trapezoid(scores[4001:], grid[4000:])
     rows[0, 0] = np.nan
     assert np.log(total) == pytest.approx(imputer.score_samples(rows[:1])[0], abs=5e-3)
+
+
+def test_draws_are_as_wide_as_quantiles_where_other_columns_nearly_determine_a_value():
+    """10,000 draws: the standard error of their standard deviation is .007. It was .74 before.
+
+    Scores of a number that is mostly 0 have a minimum variance, which is larger here than that given the
+    other columns.
+    """
+    rng = np.random.default_rng(0)
+    score = rng.normal(size=600)
+    table = np.stack(
+        [np.floor(2 * (score - 0.7)).clip(0), score > 0.7, score + 0.05 * rng.normal(size=600)], 1
+    )
+    table[:200, 0] = np.nan
+    imputer = GaussianImputer(random_state=0, schema={0: {"kind": "continuous"}}).fit(table)
+    model, codes = imputer.model_, Incomplete.from_array(table[:200])
+    batch = model.features.encode(codes)
+    mean, variance = model.scores(batch)
+    assert (model.gaussian.moments(batch)[1] - model.features.noise() < 0.8 * variance)[:, 0].all()
+    keys = row_keys(table[:200], 0)
+    drawn = model.complete_scores(batch.x, batch.observed, keys, range(50))
+    assert ((drawn - mean) / variance.sqrt())[..., 0].std() == pytest.approx(1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("name", MARGINS)

@@ -28,6 +28,7 @@ from halfseen.models.conditional import JointGaussian, joint_from_state, joint_s
 from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, log_level
 
 NOISE_STREAM = 1 << 20  # separate stream of noise for features that represent intervals
+SPREAD_STREAM = NOISE_STREAM + 1  # and for the variance that scores have at least
 CATEGORY_STREAM = 1  # separate streams of noise for categories and for numbers
 LOW_RELIABILITY, DAMPING = 0.5, 0.8
 LEAST_OF_NOISE = 0.2  # minimum variance of a score relative to its noise, since intervals are not Gaussian
@@ -184,8 +185,13 @@ class TabularGaussian:
         mean, variance = self.gaussian.moments(batch)
         if self._noise is None:
             return mean, variance
-        least = (LEAST_OF_NOISE * self._noise).clamp(min=SMALLEST_EIGENVALUE)
-        return mean, torch.where(batch.observed, 0.0, torch.maximum(variance - self._noise, least))
+        variance = torch.maximum(variance - self._noise, self._least_variance(self._noise))
+        return mean, torch.where(batch.observed, 0.0, variance)
+
+    @staticmethod
+    def _least_variance(noise: Tensor) -> Tensor:
+        """Returns the minimum variance (D) of missing scores."""
+        return (LEAST_OF_NOISE * noise).clamp(min=SMALLEST_EIGENVALUE)
 
     def _moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns conditional mean and variance (N, D); over the posterior, by the law of total variance.
@@ -214,7 +220,14 @@ class TabularGaussian:
         # Matheron's rule for scores whose observed ones are seen with noise.
         joint = normals @ torch.linalg.cholesky(gaussian.covariance - self._noise.diag()).T
         seen = torch.where(observed, x - joint - self._noise.sqrt() * noises(NOISE_STREAM), 0.0)
-        return torch.where(observed, x, joint + gaussian.complete(seen, observed))
+        drawn = joint + gaussian.complete(seen, observed)
+        # Their variance is raised to the minimum, so that draws are as wide as quantiles.
+        row = Incomplete(x if x.ndim == 2 else x[0], observed)
+        variance = gaussian.moments(row)[1] - self._noise
+        lacking = (self._least_variance(self._noise) - variance.clamp(min=0.0)).clamp(min=0.0)
+        if bool((lacking[~observed] > 0).any()):
+            drawn = drawn + lacking.sqrt() * noises(SPREAD_STREAM)
+        return torch.where(observed, x, drawn)
 
     def _draws(self, codes: Incomplete, keys: Keys, which: range) -> Tensor:
         batch = self.features.encode(codes)
