@@ -1,6 +1,7 @@
 """The table of the benchmark against other tools counts failures and compares on common tables only."""
 
 import importlib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -118,3 +119,14 @@ def test_the_crps_of_many_draws_is_that_of_the_judge_and_equal_groups_of_nine_ha
     assert found["crps"] == pytest.approx(judge.scores(peers.Answer(table.codes, twice))["crps"])
     assert found["crps_error"] == pytest.approx(0.0, abs=1e-12)
     assert peers.score_draws(judge, np.concatenate([nine, 2 * nine]))["crps_error"] > 0.01
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_an_answer_counts_if_only_further_draws_exceed_the_time(written, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks" / "peers"))
+    peers = importlib.import_module("peers")
+    target, program = tmp_path / "answer.npz", tmp_path / "tool.py"
+    write = f"open({str(target)!r}, 'w').close()\n" if written else ""
+    program.write_text(f"import os, signal\n{write}os.kill(os.getpid(), signal.SIGXCPU)\n")
+    error = peers.answer_task(sys.executable, program, "method", tmp_path / "task.npz", target, 10)
+    assert error == ("" if written else "not finished after 10 s of processor time")

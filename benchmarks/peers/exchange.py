@@ -132,8 +132,17 @@ def run(methods):
     status = Path("/proc/self/status").read_text()  # unlike getrusage, it does not count the parent's memory
     peak = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
     parts = {name: value for name, value in vars(answer).items() if value is not None and name != "draw"}
+    parts |= {"seconds": seconds, "megabytes": peak}
+    save(target, parts)
     if answer.draw is not None:
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (most, most))  # the time of the answer has been taken
-        parts |= {f"{name}_many": answer.draw(getattr(task, name), MANY_DRAWS) for name in ("train", "test")}
-    np.savez(target, seconds=seconds, megabytes=peak, **parts)
+        many = {f"{name}_many": answer.draw(getattr(task, name), MANY_DRAWS) for name in ("train", "test")}
+        save(target, parts | many)
+
+
+def save(target, parts):
+    """Write an answer at once, so that there is none, or a whole one, when the time is over."""
+    unfinished = Path(f"{target}.part.npz")
+    np.savez(unfinished, **parts)
+    unfinished.replace(target)
