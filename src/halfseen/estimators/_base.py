@@ -123,7 +123,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """
         read = self._read(X, reset=False)
         point = self._point(read)
-        filled = fill_cells(self.schema_.columns, read, point, self._rules(read).empty_cells(point))
+        empty = self._rules(read).empty_cells(point)
+        derived = derive(self.schema_.columns, read, point, empty)
+        read = read.without_codes()
+        filled = fill_cells(self.schema_.columns, read, point, empty, derived)
         if not self.add_indicator:
             return read.restored(filled)
         marked = self._indicated

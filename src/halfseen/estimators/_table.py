@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -42,6 +42,10 @@ class ReadTable:
     missing: npt.NDArray[np.bool_]
     codes: Incomplete
     images: ImageLayout | None = None
+
+    def without_codes(self) -> "ReadTable":
+        """Returns the table without its codes, which take as much memory as the table."""
+        return replace(self, codes=Incomplete.from_array(np.empty((0, self.codes.n_features))))
 
     def restored(self, answer: Any) -> Any:
         """Returns a table, or arrays (..., N, P), in the layout of the user's images."""
