@@ -125,14 +125,16 @@ def test_other_models_are_bootstrapped_with_their_weights():
             {"weights": "w", "model": "logit"},
             "Column 'text' contains 'a' and 'b', and logit needs 0 and 1",
         ),
+        ("C(text) ~ x", {"weights": "w", "model": "logit"}, r"'C\(text\) ~ x' must be one column of numbers"),
+        ("y ~ gap", {"weights": "w"}, "uses 79 of 80 rows of a completed table; the others have missing"),
+        ("y ~ x", {"weights": [1.0] * 79 + ["many"]}, "The array of weights must hold numbers .* got 'many'"),
+        (LinearRegression(), {"weights": "w", "y": "w"}, "Column 'w' cannot be both the target and the"),
         (lambda table: (1.0, 1.0), {"weights": "w"}, "a function takes them from the table"),
     ],
 )
 def test_weights_that_cannot_be_used_are_refused_by_name(analysis, settings, message):
-    tables = [
-        table.assign(x=table["x"].abs(), zero=np.where(table.index == 3, 0, 1), text=["a", "b"] * 40)
-        for table in make_tables()
-    ]
+    added = {"zero": [1, 1, 1, 0] + [1] * 76, "gap": [None, *range(79)], "text": ["a", "b"] * 40}
+    tables = [table.assign(x=table["x"].abs(), **added) for table in make_tables()]
     with pytest.raises(ValueError, match=message):
         pool(analysis, tables, **settings)
 

@@ -31,9 +31,7 @@ def test_weights_are_kept_and_predict_and_weight_the_means_of_the_report(call, s
     assert np.abs(filled - 10.0 * after["weight"].to_numpy()[:12]).max() < 5
     weight, income = before["weight"].to_numpy().astype(float), before["income"].to_numpy()
     effective = weight.sum() ** 2 / (weight**2).sum()
-    said = (
-        f"column 'weight', from 1 to 4: means are as precise as those of {effective:.0f} rows of equal weight"
-    )
+    said = f"from 1 to 4: means are about as precise as those of {effective:.0f} rows of equal weight"
     assert said in err
     page = (tmp_path / "r.html").read_text()
     assert "Observed mean (sd), weighted by weight" in page
@@ -69,7 +67,7 @@ def test_whole_weights_count_as_repeated_rows_in_means():
             "column 'zero' of --weights has the weight 0 in row 2 of the table; weights must be positive",
         ),
         ("gap", "column 'gap' of --weights has no weight in row 3 of the table"),
-        ("text", "column 'text' of --weights does not contain numbers, such as 'a'"),
+        ("text", "column 'text' of --weights contains values such as 'a', which are not numbers"),
     ],
 )
 def test_weights_that_cannot_be_used_are_refused_before_anything_is_written(call, tmp_path, column, message):

@@ -94,6 +94,16 @@ def test_a_saved_model_keeps_its_imputer_and_one_with_other_scores_is_refused(tm
         load(tmp_path / "bad")
 
 
+def test_parameters_that_change_after_fit_change_neither_predictions_nor_the_saved_model(tmp_path):
+    X, y = make_rows(80)
+    model = ImputeThenRegressor(predictor="linear", n_draws=2, random_state=0).fit(X, y)
+    before = model.predict(X)
+    model.set_params(n_draws=3, predictor="boosting", add_indicator=False, imputer=MeanImputer())
+    np.testing.assert_array_equal(model.predict(X), before)
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").predict(X), before)
+
+
 def test_a_rare_class_and_huge_targets_are_predicted():
     X, y = make_rows(60)
     rare = np.where(np.arange(60) == 0, "rare", "common")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.errors import TableError
-from halfseen.diagnosis.wording import names_words
+from halfseen.diagnosis.wording import names_words, plural
 
 
 def read_weights(table: pa.Table, name: str, source: str) -> npt.NDArray[np.float64]:
@@ -35,13 +35,14 @@ def read_weights(table: pa.Table, name: str, source: str) -> npt.NDArray[np.floa
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         first = pc.drop_null(column)[0].as_py() if column.null_count < len(column) else None
         raise TableError(
-            f"{source}: column {name!r} of --weights does not contain numbers, such as {first!r}"
+            f"{source}: column {name!r} of --weights contains values such as {first!r}, which are not numbers"
         )
     weights = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
     if len(wrong):
         found = "no weight" if np.isnan(weights[wrong[0]]) else f"the weight {weights[wrong[0]]:g}"
-        more = f" (as in {len(wrong) - 1:,} more rows)" if len(wrong) > 1 else ""
+        others = plural(len(wrong) - 1, "other row")
+        more = f", and {others} cannot be used either" if len(wrong) > 1 else ""
         raise TableError(
             f"{source}: column {name!r} of --weights has {found} in row {wrong[0] + 1:,} of the table{more}; "
             "weights must be positive and finite. Leave out rows without a weight"
@@ -52,16 +53,18 @@ def read_weights(table: pa.Table, name: str, source: str) -> npt.NDArray[np.floa
 def describe_weights(name: str, weights: npt.NDArray[np.float64]) -> str:
     """Return the range of weights, and how many rows of equal weight would estimate a mean as precisely.
 
+    The number is that of Kish, which holds for values that do not depend on the weights.
+
     Examples
     --------
     >>> describe_weights("w", np.array([1.0, 1.0, 4.0]))
-    "column 'w', from 1 to 4: means are as precise as those of 2 rows of equal weight"
+    "column 'w', from 1 to 4: means are about as precise as those of 2 rows of equal weight"
     """
     scaled = weights / weights.max()
     effective = scaled.sum() ** 2 / (scaled**2).sum()
     return (
-        f"column {name!r}, from {weights.min():g} to {weights.max():g}: means are as precise as those of "
-        f"{effective:,.0f} rows of equal weight"
+        f"column {name!r}, from {weights.min():g} to {weights.max():g}: means are about as precise as those "
+        f"of {effective:,.0f} rows of equal weight"
     )
 
 

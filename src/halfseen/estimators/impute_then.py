@@ -45,8 +45,9 @@ documented = documented_by(
     {
         "imputer": (
             "imputer",
-            "Completes the rows; by default ``GaussianImputer()``. It is cloned and fitted to the inputs "
-            "alone.",
+            "An imputer of halfseen, which completes the rows; by default ``GaussianImputer()``, with "
+            "parameters drawn from their posterior if there are draws. It is cloned and fitted to the inputs "
+            "alone. Its `schema` and `random_state` are replaced by those of this estimator.",
         ),
         "predictor": (
             '{"boosting", "linear"}',
@@ -73,7 +74,7 @@ documented = documented_by(
 class _ImputeThen(WithMembers, TableEstimator):
     """Parameters, reading and saving of an imputer with predictors of the rows that it completes."""
 
-    _saved: ClassVar[tuple[str, ...]] = ("_indicated",)
+    _saved: ClassVar[tuple[str, ...]] = ("_indicated", "_n_draws")
 
     imputer: Any = None
     _: KW_ONLY
@@ -105,6 +106,7 @@ class _ImputeThen(WithMembers, TableEstimator):
         if not self._modelled:
             raise self._nothing_to_learn(read.table.n_rows)
         codes = read.codes.to_array()
+        self._n_draws = int(self.n_draws)
         self._indicated = np.flatnonzero(np.isnan(codes).any(axis=0)).tolist() if self.add_indicator else []
         self.imputer_ = self._prepared(template).fit(codes)
         completed = self._completed(codes)
@@ -142,8 +144,8 @@ class _ImputeThen(WithMembers, TableEstimator):
 
     def _completed(self, codes: Floats) -> Sequence[Floats]:
         """Returns the completed codes (N, C) of each draw, or those of the single values."""
-        if self.n_draws:
-            return list(self.imputer_.sample(codes, n_draws=self.n_draws))
+        if self._n_draws:
+            return list(self.imputer_.sample(codes, n_draws=self._n_draws))
         return [self.imputer_.transform(codes)]
 
     def _design(self, completed: Floats, codes: Floats) -> Floats:
@@ -167,7 +169,7 @@ class _ImputeThen(WithMembers, TableEstimator):
         """Returns the scores (N, K) of each draw."""
         check_is_fitted(self)
         codes = self._read(X, reset=False).codes.to_array()
-        size = rows_at_once(self._n_inputs, max(1, self.n_draws))
+        size = rows_at_once(self._n_inputs, len(self._models))
         parts = [self._scores_of(codes[start : start + size]) for start in range(0, max(1, len(codes)), size)]
         return [np.concatenate(of_draw) for of_draw in zip(*parts, strict=True)]
 
@@ -203,9 +205,9 @@ class _ImputeThen(WithMembers, TableEstimator):
         super()._restore(state)
         if any(not isinstance(j, int) or not 0 <= j < len(self._modelled) for j in self._indicated):
             raise ValueError(f"there are indicators of the columns {self._indicated!r:.60}")
-        check_whole("n_draws", self.n_draws, 0)
+        check_whole("the number of draws", self._n_draws, 0)
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
-        self._models = [self._model_from(state, s) for s in range(max(1, self.n_draws))]
+        self._models = [self._model_from(state, s) for s in range(max(1, self._n_draws))]
 
     def _model_from(self, state: Mapping[str, Tensor], s: int) -> RowScores:
         prefix = f"model.{s}."

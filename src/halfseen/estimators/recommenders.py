@@ -63,7 +63,10 @@ PENALTY_PER_UNIT = 0.12
             'Rows per training step. ``"auto"`` is an eighth of the rows, but at least 128 and at most 512; '
             "it is a quarter of the rows, but at least 8, if there are fewer than 512.",
         ),
-        "random_state": ("int, numpy generator or None", "Seeds held-out ratings, starts and batches."),
+        "random_state": (
+            "int, numpy generator or None",
+            "Seeds held-out ratings, starts, batches and the ratings that are shown.",
+        ),
     }
 )
 @dataclass(eq=False, repr=False)

@@ -71,7 +71,7 @@ def _check_target(formula: str, model: str, frame: Any) -> None:
             f"Column {target!r} contains {low} and {high}, and {model} needs 0 and 1. Code it in every "
             f"table, for example by table.assign({target}=(table[{target!r}] == {high}).astype(int))."
         )
-    if model in ("ols", "wls", "poisson", *TWO_CLASSES):
+    if model in ("ols", "wls", "glm", "poisson", *TWO_CLASSES):
         raise ValueError(f"Column {target!r} does not contain numbers, which the target of {model} must.")
 
 

@@ -110,6 +110,8 @@ def pool(
         warn_user(sentence)
     if weights is not None:
         _check_takes_weights(analysis)
+    if isinstance(weights, str) and isinstance(y, str) and y == weights:
+        raise ValueError(f"Column {y!r} cannot be both the target and the weights.")
     own = None if weights is None else read_row_weights(tables, weights)
     left_out = weights if isinstance(weights, str) else None
     analyse = _as_function(analysis, TargetColumn(y, left_out), model, own, n_resamples, random_state)

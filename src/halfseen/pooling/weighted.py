@@ -31,7 +31,9 @@ def read_row_weights(tables: Sequence[Any], weights: Any) -> Floats:
     array([0.5, 1.5])
     """
     if not isinstance(weights, str):
-        return _checked(np.asarray(check_not_masked(weights, "weights")), "weights", len(tables[0]))
+        return _checked(
+            np.asarray(check_not_masked(weights, "weights")), "The array of weights", len(tables[0])
+        )
     found = [_column(table, weights) for table in tables]
     own = _checked(found[0], f"Column {weights!r}", len(found[0]))
     for number, other in enumerate(found):
@@ -65,7 +67,9 @@ def _checked(values: npt.NDArray[Any], what: str, n_rows: int) -> Floats:
     try:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{what} must hold numbers to serve as weights, got {values[0]!r}.") from None
+        raise ValueError(
+            f"{what} must hold numbers to serve as weights, got {_first_text(values)!r}."
+        ) from None
     wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers > 0)))
     if len(wrong):
         raise ValueError(
@@ -74,6 +78,16 @@ def _checked(values: npt.NDArray[Any], what: str, n_rows: int) -> Floats:
         )
     scaled: Floats = numbers / numbers.max()
     return scaled / scaled.mean()
+
+
+def _first_text(values: npt.NDArray[Any]) -> Any:
+    """Returns the first value that is not a number; None counts as a missing number."""
+    for value in values.tolist():
+        try:
+            float(0.0 if value is None else value)
+        except (TypeError, ValueError):
+            return value
+    return None
 
 
 def linearised_covariance(design: Floats, residual: Floats, variance: Floats, weights: Floats) -> Floats:
@@ -121,10 +135,14 @@ def weighted_formula(formula: str, model: Any, weights: Floats) -> Callable[[Any
         else:
             fitted = formulas.glm(formula, table, family=families[model](), freq_weights=weights).fit()
         design, y = np.asarray(fitted.model.exog), np.asarray(fitted.model.endog)
-        if not isinstance(fitted.model.endog_names, str) or len(y) != len(weights):
+        if not isinstance(fitted.model.endog_names, str):
             raise ValueError(
-                f"The target of {formula!r} must be one column of numbers, and the columns of the formula "
-                "must be complete in all rows; code two classes as 0 and 1."
+                f"The target of {formula!r} must be one column of numbers; code two classes as 0 and 1."
+            )
+        if len(y) != len(weights):
+            raise ValueError(
+                f"The formula {formula!r} uses {len(y)} of {len(weights)} rows of a completed table; the "
+                "others have missing values in its columns. With weights, all rows must be complete."
             )
         mean = np.asarray(fitted.fittedvalues)
         variance = {"ols": np.ones_like(mean), "logit": mean * (1 - mean), "poisson": mean}[model]
