@@ -13,7 +13,6 @@ from halfseen import (
     ImputeThenClassifier,
     ImputeThenRegressor,
     MeanImputer,
-    MixtureImputer,
     load,
 )
 from halfseen.estimators._complete_rows import choose_inverse_penalty
@@ -69,6 +68,7 @@ def test_multiple_imputation_averages_the_probabilities_of_each_draw(n_classes):
     twins = [LogisticRegression(C=penalty, max_iter=500).fit(one, labels).predict_proba(one) for one in rows]
     np.testing.assert_allclose(model.predict_proba(X), np.mean(twins, axis=0), atol=1e-6)
     assert model.imputer_.n_posterior_draws == 3
+    assert model._template(20_001).n_posterior_draws == 0
 
 
 def test_intervals_cover_new_rows_as_often_as_they_say():
@@ -82,11 +82,11 @@ def test_intervals_cover_new_rows_as_often_as_they_say():
 def test_a_saved_model_keeps_its_imputer_and_one_with_other_scores_is_refused(tmp_path):
     X, y = make_rows(80)
     frame = pd.DataFrame(X, columns=list("abc")).assign(s=np.where(y > 0, "u", "v"))
-    mixture = MixtureImputer(n_components=2, max_epochs=3)
-    model = ImputeThenClassifier(mixture, predictor="linear", random_state=0).fit(frame, X[:, 0] > 0)
+    gaussian = GaussianImputer(ridge=3.0)
+    model = ImputeThenClassifier(gaussian, predictor="linear", random_state=0).fit(frame, X[:, 0] > 0)
     model.save(tmp_path / "m")
     loaded = load(tmp_path / "m")
-    assert repr(loaded.imputer) == repr(mixture)
+    assert repr(loaded.imputer) == repr(gaussian)
     np.testing.assert_array_equal(loaded.predict_proba(frame), model.predict_proba(frame))
     model._models[0] = model._models[0].__class__(np.zeros((8, 4)), np.zeros(4))
     model.save(tmp_path / "bad")

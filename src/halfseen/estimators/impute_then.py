@@ -40,14 +40,16 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
 PREDICTORS = ("boosting", "linear")
+POSTERIOR_ROWS = 20_000  # with more, the parameters of the default imputer are taken as known in draws
 
 documented = documented_by(
     {
         "imputer": (
             "imputer",
             "An imputer of halfseen, which completes the rows; by default ``GaussianImputer()``, with "
-            "parameters drawn from their posterior if there are draws. It is cloned and fitted to the inputs "
-            "alone. Its `schema` and `random_state` are replaced by those of this estimator.",
+            f"parameters drawn from their posterior if there are draws and at most {POSTERIOR_ROWS:,} rows. "
+            "It is cloned and fitted to the inputs alone. Its `schema` and `random_state` are replaced by "
+            "those of this estimator.",
         ),
         "predictor": (
             '{"boosting", "linear"}',
@@ -100,7 +102,7 @@ class _ImputeThen(WithMembers, TableEstimator):
         y : array-like of shape (n_samples,)
             The target, without missing values.
         """
-        template = self._checked_imputer()
+        self._check_parameters()
         read = self._read(X, reset=True)
         target = self._read_target(y, read.table.n_rows)
         if not self._modelled:
@@ -108,7 +110,7 @@ class _ImputeThen(WithMembers, TableEstimator):
         codes = read.codes.to_array()
         self._n_draws = int(self.n_draws)
         self._indicated = np.flatnonzero(np.isnan(codes).any(axis=0)).tolist() if self.add_indicator else []
-        self.imputer_ = self._prepared(template).fit(codes)
+        self.imputer_ = self._prepared(self._template(len(codes))).fit(codes)
         completed = self._completed(codes)
         first = Incomplete.from_array(completed[0])
         self._features = FeatureMap.fit(self._modelled, first, all_indicators=False)
@@ -122,17 +124,23 @@ class _ImputeThen(WithMembers, TableEstimator):
         """Fits the predictors to completed rows (N, C), of which there are as many as draws."""
         raise NotImplementedError
 
-    def _checked_imputer(self) -> BaseImputer:
-        """Returns the imputer that was given, or the default; raises if a parameter is out of range."""
+    def _check_parameters(self) -> None:
+        """Raises a ValueError if a parameter is out of range."""
         if self.predictor not in PREDICTORS:
             raise ValueError(f"predictor must be one of {', '.join(PREDICTORS)}, got {self.predictor!r}.")
         check_whole("n_draws", self.n_draws, 0)
         check_tree_parameters(self)
         if self.imputer is None:
-            return GaussianImputer(n_posterior_draws=int(self.n_draws))
+            return
         if not isinstance(self.imputer, BaseImputer) or self.imputer._takes_images:
             raise ValueError(f"imputer must be an imputer of tables, got {self.imputer!r}.")
-        return self.imputer
+
+    def _template(self, n_rows: int) -> BaseImputer:
+        """Returns the imputer that was given, or the default for a number of rows."""
+        if self.imputer is None:
+            return GaussianImputer(n_posterior_draws=int(self.n_draws) if n_rows <= POSTERIOR_ROWS else 0)
+        given: BaseImputer = self.imputer
+        return given
 
     def _prepared(self, template: BaseImputer) -> Any:
         """Returns a copy of the imputer that reads codes and has a seed of this estimator."""
