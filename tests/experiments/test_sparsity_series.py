@@ -56,4 +56,4 @@ def test_the_figure_has_a_panel_for_each_model(tiny, tmp_path):
     results = run(replace(EXPERIMENT, data_sets=lambda setting: ()), "smoke", tmp_path)
     assert not any(cell.failed for cell in results.cells)
     titles = [axes.get_title(loc="left") for axes in drift_curves(results).axes]
-    assert titles == ["LSTM · 60"]
+    assert titles == ["LSTM\n60"]

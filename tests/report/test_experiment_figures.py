@@ -130,6 +130,6 @@ def test_no_missingness_is_plotted_for_other_runs(other):
 def test_a_curve_without_an_interval_is_drawn_at_equal_shares():
     cells = [Cell({"rows": "item"}, "AutoRec", seed, arrays={CURVE: np.array([1.0, 2.0])}) for seed in (0, 1)]
     (axes,) = drift_curves(SimpleNamespace(cells=cells)).axes
-    assert axes.get_title(loc="left") == "AutoRec · item"
+    assert axes.get_title(loc="left") == "AutoRec\nitem"
     assert len(axes.lines) == 2
     np.testing.assert_allclose(axes.lines[0].get_xydata(), [[0.5, 1.0], [1.0, 2.0]])

@@ -18,13 +18,14 @@ def drift_curves(results: Results) -> Figure | None:
     panels: dict[str, list[np.ndarray]] = {}
     for cell in results.cells:
         if CURVE in cell.arrays:
-            name = " · ".join([cell.model, *(str(value) for value in cell.setting.values())])
+            setting = " · ".join(str(value) for value in cell.setting.values())
+            name = f"{cell.model}\n{setting}"
             panels.setdefault(name, []).append(_lines(cell.arrays[CURVE]))
     if not panels:
         return None
     n_columns = min(3, len(panels))
     n_lines = -(-len(panels) // n_columns)
-    figure = new_figure(2.6 * n_columns, 2.2 * n_lines + 0.5)
+    figure = new_figure(2.6 * n_columns, 2.3 * n_lines + 0.5)
     axes = figure.subplots(n_lines, n_columns, sharex=True, sharey=True, squeeze=False)
     for axis, (name, curves) in zip(axes.flat, panels.items(), strict=False):
         shares, _, lows, highs = curves[0]
