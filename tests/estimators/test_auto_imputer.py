@@ -291,6 +291,21 @@ def test_methods_that_take_long_for_their_weight_are_given_up_until_imputing_end
     assert too_costly(costs, {0: 1.0}, 200, 0.0) is None
 
 
+def test_members_are_fitted_within_half_of_the_memory_budget(monkeypatch):
+    seen, usual = [], GaussianImputer._fit_codes
+
+    def fit_codes(self, codes):
+        seen.append(halfseen.config.get()["memory_budget"])
+        usual(self, codes)
+
+    monkeypatch.setattr(GaussianImputer, "_fit_codes", fit_codes)
+    with halfseen.config.context(memory_budget="200 MiB"):
+        AutoImputer(candidates=SIMPLE, random_state=0).fit(correlated(60))
+        assert halfseen.config.get()["memory_budget"] == 200 * 2**20
+    assert len(seen) > 1
+    assert set(seen) == {100 * 2**20}
+
+
 def test_without_time_to_fit_again_the_fits_of_the_race_are_used(monkeypatch):
     monkeypatch.setattr(auto_imputer, "RACE_SHARE", 1.0)
     fits = []

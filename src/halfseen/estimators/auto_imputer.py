@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfseen import config
 from halfseen._freed import give_back_memory
 from halfseen.data.incomplete import Incomplete
 from halfseen.estimators import _race, _race_task
@@ -329,7 +330,8 @@ class AutoImputer(WithMembers, BaseImputer):
     def _fit_member(self, imputer: BaseImputer, codes: Incomplete) -> BaseImputer:
         member: BaseImputer = self._sized(imputer)
         give_back_memory()  # of the member before
-        member._fit_codes(codes)
+        with config.context(memory_budget=config.memory_budget() // 2):  # the codes of the rows take the rest
+            member._fit_codes(codes)
         return member
 
     @property
