@@ -304,6 +304,9 @@ def test_members_are_fitted_within_half_of_the_memory_budget(monkeypatch):
         assert halfseen.config.get()["memory_budget"] == 200 * 2**20
     assert len(seen) > 1
     assert set(seen) == {100 * 2**20}
+    with halfseen.config.context(memory_budget="16 MiB"):  # the smallest that there is
+        AutoImputer(candidates=SIMPLE, random_state=0).fit(correlated(60))
+    assert seen[-1] == 16 * 2**20
 
 
 def test_without_time_to_fit_again_the_fits_of_the_race_are_used(monkeypatch):

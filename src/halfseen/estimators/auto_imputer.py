@@ -330,7 +330,8 @@ class AutoImputer(WithMembers, BaseImputer):
     def _fit_member(self, imputer: BaseImputer, codes: Incomplete) -> BaseImputer:
         member: BaseImputer = self._sized(imputer)
         give_back_memory()  # of the member before
-        with config.context(memory_budget=config.memory_budget() // 2):  # the codes of the rows take the rest
+        half = max(config.memory_budget() // 2, config.SMALLEST_MEMORY_BUDGET)
+        with config.context(memory_budget=half):  # the codes of the rows and other members take the rest
             member._fit_codes(codes)
         return member
 
