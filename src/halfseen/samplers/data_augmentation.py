@@ -2,6 +2,8 @@ r"""Draws of the parameters of a Gaussian given incomplete data, so that multipl
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +11,13 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import task_threads
+from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
-from halfseen.distributions.patterns import plan_buckets
+from halfseen.distributions.patterns import Bucket, plan_buckets
 
 BURN_IN = 20  # the chain starts at the maximum of the likelihood, so it need only spread out
+COPIES = 32  # number of arrays of the size of the rows, including buckets, at the peak of a step
 STEPS_BETWEEN = 5  # draws correlate as the fraction of missing information to this power
 
 
@@ -86,30 +90,57 @@ def sample_posterior(
     """
     gaussian, kept = start, []
     for number, batch in enumerate(batches):
-        buckets = list(plan_buckets(batch.observed))
+        size = max(1, memory_budget() // (2 * 8 * COPIES * batch.n_features))
+        parts = [(part, list(plan_buckets(part.observed))) for part in batch.chunks(size)]
         for _ in range(STEPS_BETWEEN + (0 if number else BURN_IN)):
-            normals = torch.randn(batch.x.shape, generator=generator, dtype=batch.x.dtype)
-            completed = gaussian.complete(batch.x, batch.observed, normals, buckets)
-            gaussian = _draw_parameters(completed, ridge, generator)
+            moments = [_draw_moments(gaussian, part, buckets, generator) for part, buckets in parts]
+            gaussian = _draw_parameters(reduce(_merge, moments), ridge, generator)
             if steps is not None:
                 steps.append(gaussian)
         kept.append(gaussian)
     return kept
 
 
-def _draw_parameters(completed: Tensor, ridge: float, generator: torch.Generator) -> Gaussian:
-    n_rows, n_features = completed.shape
+class _Moments(NamedTuple):
+    """The number of rows, their mean (D), and their scatter (D, D) about the mean."""
+
+    n_rows: int
+    mean: Tensor
+    scatter: Tensor
+
+
+def _draw_moments(
+    gaussian: Gaussian, part: Incomplete, buckets: Sequence[Bucket], generator: torch.Generator
+) -> _Moments:
+    """Draws the missing cells of some rows, and returns the moments of the completed rows."""
+    normals = torch.randn(part.x.shape, generator=generator, dtype=part.x.dtype)
+    completed = gaussian.complete(part.x, part.observed, normals, buckets)
     mean = completed.mean(dim=0)
     centred = completed - mean
-    scale = centred.T @ centred + max(ridge, 1e-9) * torch.eye(n_features, dtype=completed.dtype)
+    return _Moments(len(part), mean, centred.T @ centred)
+
+
+def _merge(one: _Moments, other: _Moments) -> _Moments:
+    """Returns the moments of the rows of both."""
+    n_rows = one.n_rows + other.n_rows
+    apart = other.mean - one.mean
+    between = torch.outer(apart, apart) * (one.n_rows * other.n_rows / n_rows)
+    mean = one.mean + apart * (other.n_rows / n_rows)
+    return _Moments(n_rows, mean, one.scatter + other.scatter + between)
+
+
+def _draw_parameters(moments: _Moments, ridge: float, generator: torch.Generator) -> Gaussian:
+    n_rows, mean, scatter = moments
+    n_features, dtype = len(mean), mean.dtype
+    scale = scatter + max(ridge, 1e-9) * torch.eye(n_features, dtype=dtype)
     freedom = max(n_rows - 1 + ridge, n_features + 2.0)
     root = torch.linalg.cholesky(scale)
     # Bartlett: A A' is a standard Wishart draw with A triangular, and root (A A')^-1 root' an inverse one.
-    triangle = torch.randn(n_features, n_features, generator=generator, dtype=completed.dtype).tril(-1)
-    shapes = (freedom - torch.arange(n_features, dtype=completed.dtype)) / 2
+    triangle = torch.randn(n_features, n_features, generator=generator, dtype=dtype).tril(-1)
+    shapes = (freedom - torch.arange(n_features, dtype=dtype)) / 2
     chi_squared = 2 * torch._standard_gamma(shapes, generator=generator)
     triangle.diagonal().copy_(chi_squared.sqrt())
     factor = torch.linalg.solve_triangular(triangle, root.T, upper=False).T  # (D, D), factor of Sigma
     covariance = factor @ factor.T
-    noise = torch.randn(n_features, generator=generator, dtype=completed.dtype)
+    noise = torch.randn(n_features, generator=generator, dtype=dtype)
     return Gaussian(mean + factor @ noise / n_rows**0.5, covariance)
