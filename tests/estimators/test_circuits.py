@@ -160,5 +160,5 @@ def test_targets_that_teach_nothing_are_refused():
 
 
 def test_a_table_of_constants_is_refused_by_predictors():
-    with pytest.raises(ValueError, match="found no column to learn from, with n_samples=20"):
+    with pytest.raises(ValueError, match="needs a column that varies"):
         CircuitRegressor().fit(np.ones((20, 2)), np.arange(20.0))
