@@ -136,3 +136,13 @@ def test_averages_take_imputation_and_prediction_by_name():
 def test_parameters_out_of_range_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         ImputeThenRegressor(**settings).fit([[1.0], [2.0]], [1.0, 2.0])
+
+
+def test_the_number_of_iterations_is_that_of_the_trees():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    classes = np.repeat(["a", "b", "c"], 30)
+    assert ImputeThenRegressor(**TREES).fit(X, X[:, 0]).n_iter_ == TREES["max_iter"]
+    assert ImputeThenClassifier(**TREES).fit(X, classes).n_iter_ == TREES["max_iter"]
+    assert ImputeThenRegressor(predictor="linear").fit(X, X[:, 0]).n_iter_ == 1
+    assert not hasattr(ImputeThenRegressor(), "n_iter_")

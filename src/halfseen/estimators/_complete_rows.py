@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,11 @@ class RowScores(Protocol):
         """The constants (K) of the scores."""
         ...
 
+    @property
+    def n_iter(self) -> int:
+        """The number of trees of each score; 1 for a linear model."""
+        ...
+
     def scores(self, rows: Floats) -> Floats:
         """Returns the scores (N, K) of rows (N, D)."""
         ...
@@ -56,6 +61,7 @@ class LinearScores:
 
     slopes: Floats
     constants: Floats
+    n_iter: ClassVar[int] = 1
 
     @classmethod
     def regress(cls, rows: Floats, y: Floats) -> "LinearScores":
@@ -89,6 +95,11 @@ class TreeScores:
 
     forest: Forest
     constants: Floats
+
+    @property
+    def n_iter(self) -> int:
+        """The number of trees of each score."""
+        return self.forest.n_trees // len(self.constants)
 
     def scores(self, rows: Floats) -> Floats:
         """Returns the scores (N, K) of rows (N, D)."""

@@ -163,6 +163,11 @@ class _ImputeThen(WithMembers, TableEstimator):
         return np.c_[features, np.isnan(codes[:, self._indicated])]
 
     @property
+    def n_iter_(self) -> int:
+        """The largest number of trees of a predictor, of each class if there are more than two."""
+        return max(model.n_iter for model in self._models)
+
+    @property
     def _n_inputs(self) -> int:
         return self._features.n_features + len(self._indicated)
 
@@ -240,6 +245,9 @@ class ImputeThenRegressor(RegressorMixin, _ImputeThen):
         The kind of each column, and the reasons.
     imputer_ : imputer
         Fitted to the numeric codes of the columns.
+    n_iter_ : int
+        The largest number of trees of a predictor, of each class if there are more than two; 1 for linear
+        models.
 
     References
     ----------
@@ -331,6 +339,9 @@ class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
         The kind of each column, and the reasons.
     imputer_ : imputer
         Fitted to the numeric codes of the columns.
+    n_iter_ : int
+        The largest number of trees of a predictor, of each class if there are more than two; 1 for linear
+        models.
 
     Examples
     --------
