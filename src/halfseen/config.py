@@ -60,6 +60,19 @@ def memory_budget() -> int:
     return _everywhere["memory_budget"] if here is None else here
 
 
+def rows_within_budget(n_numbers: int, *, n_bytes: int = 8) -> int:
+    """Returns how many rows fit into half of the memory budget; the other half is left to threads.
+
+    Parameters
+    ----------
+    n_numbers : int
+        How many numbers are in memory for each row at the peak of an operation.
+    n_bytes : int
+        The size of a number.
+    """
+    return max(1, memory_budget() // (2 * n_bytes * max(1, n_numbers)))
+
+
 def _as_bytes(size: int | str) -> int:
     n_bytes = None
     if isinstance(size, str):

@@ -428,7 +428,7 @@ def test_a_first_prediction_by_parts_of_the_rows_is_that_of_all_together(estimat
     X, y = incomplete()
     first = clone(estimator).fit(X, target_of(estimator, y)).model_.first
     whole = first(Incomplete.from_array(X))
-    monkeypatch.setattr(neumiss, "memory_budget", lambda: 16 * neumiss.COPIES * 70 * len(first.joint.loc))
+    monkeypatch.setattr(neumiss, "rows_within_budget", lambda n_numbers: 70)
     sizes, usual = [], neumiss.FirstPrediction._of
     monkeypatch.setattr(neumiss.FirstPrediction, "_of", lambda *a: sizes.append(len(a[1])) or usual(*a))
     parts = first(Incomplete.from_array(X))

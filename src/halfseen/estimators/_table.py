@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from halfseen._random import seed_from
-from halfseen.config import memory_budget
+from halfseen.config import rows_within_budget
 from halfseen.data.codes import infer_codes, read_codes
 from halfseen.data.columns import KINDS
 from halfseen.data.derived import check_derived
@@ -184,8 +184,8 @@ def _is_number(cell: npt.NDArray[Any]) -> bool:
 
 
 def rows_at_once(n_features: int, n_draws: int = 1) -> int:
-    """Returns how many rows fit into half of the memory budget; the other half is left to threads."""
-    return max(1, memory_budget() // (2 * 8 * COPIES * max(1, n_features) * max(1, n_draws)))
+    """Returns how many rows an operation can process at once within half of the memory budget."""
+    return rows_within_budget(COPIES * max(1, n_features) * max(1, n_draws))
 
 
 def _check_schema(schema: Schema, n_features: Any) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from halfseen.config import memory_budget
+from halfseen.config import rows_within_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.models.conditional import JointGaussian, condition, joint_from_state, joint_state
 from halfseen.models.logistic_link import LogisticLink
@@ -61,7 +61,7 @@ class FirstPrediction:
 
         Rows are processed in chunks, because several arrays of their size are needed.
         """
-        size = max(1, memory_budget() // (2 * 8 * COPIES * len(self.joint.loc)))
+        size = rows_within_budget(COPIES * len(self.joint.loc))
         if len(batch) <= size:
             return self._of(batch)
         parts = [self._of(part) for part in batch.chunks(size)]
@@ -138,7 +138,7 @@ class Correction:
     def __call__(self, head: HeadInputs) -> Tensor:
         """Returns the mean output (N, T) of the networks, computed for some rows at a time."""
         n_networks, _, width = self.network.weights[0].shape
-        size = max(1, memory_budget() // (2 * 4 * LAYER_COPIES * n_networks * width))
+        size = rows_within_budget(LAYER_COPIES * n_networks * width, n_bytes=4)
         inputs = (with_normal_scores(part, self.scores) for part in head.inputs.split(size))
         return torch.cat([self.network(part).mean(dim=0).double() for part in inputs])
 

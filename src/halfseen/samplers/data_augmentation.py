@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import task_threads
-from halfseen.config import memory_budget
+from halfseen.config import rows_within_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import Bucket, plan_buckets
@@ -90,10 +90,15 @@ def sample_posterior(
     """
     gaussian, kept = start, []
     for number, batch in enumerate(batches):
-        size = max(1, memory_budget() // (2 * 8 * COPIES * batch.n_features))
+        size = rows_within_budget(COPIES * batch.n_features)
         parts = [(part, list(plan_buckets(part.observed))) for part in batch.chunks(size)]
         for _ in range(STEPS_BETWEEN + (0 if number else BURN_IN)):
-            moments = [_draw_moments(gaussian, part, buckets, generator) for part, buckets in parts]
+            # Of all rows at once, so that draws do not depend on the memory budget.
+            normals = torch.randn(batch.x.shape, generator=generator, dtype=batch.x.dtype).split(size)
+            moments = [
+                _completed_moments(gaussian, part, buckets, noise)
+                for (part, buckets), noise in zip(parts, normals, strict=True)
+            ]
             gaussian = _draw_parameters(reduce(_merge, moments), ridge, generator)
             if steps is not None:
                 steps.append(gaussian)
@@ -109,11 +114,10 @@ class _Moments(NamedTuple):
     scatter: Tensor
 
 
-def _draw_moments(
-    gaussian: Gaussian, part: Incomplete, buckets: Sequence[Bucket], generator: torch.Generator
+def _completed_moments(
+    gaussian: Gaussian, part: Incomplete, buckets: Sequence[Bucket], normals: Tensor
 ) -> _Moments:
     """Draws the missing cells of some rows, and returns the moments of the completed rows."""
-    normals = torch.randn(part.x.shape, generator=generator, dtype=part.x.dtype)
     completed = gaussian.complete(part.x, part.observed, normals, buckets)
     mean = completed.mean(dim=0)
     centred = completed - mean

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import task_threads
-from halfseen.config import memory_budget
+from halfseen.config import rows_within_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.low_rank import LowRankGaussian
@@ -227,7 +227,7 @@ class _GaussianEM:
         self.batch = batch
         self.settings = settings
         self.weights = weights
-        size = max(1, memory_budget() // (2 * 8 * COPIES * batch.n_features))
+        size = rows_within_budget(COPIES * batch.n_features)
         self.parts = [slice(start, start + size) for start in range(0, len(batch), size)]
         self.buckets: list[list[Bucket]] = [list(plan_buckets(batch.observed[part])) for part in self.parts]
 
