@@ -27,10 +27,18 @@ NETWORK_DESCRIPTIONS: Descriptions = {
     **RATING_DESCRIPTIONS,
     "sparsity_norm": ("bool", "Whether rows are normalised by their number of ratings."),
     "n_hidden": ("int", "The number of hidden units."),
+    "max_epochs": (
+        'int or "auto"',
+        'Maximum number of epochs. ``"auto"`` is 60, and more with fewer than 512 rows, for about 600 steps.',
+    ),
     "patience": ("int", "Training stops after this many epochs without an improvement on held-out ratings."),
     "validation_fraction": (
         "float",
         "The fraction of ratings held out, at most 10,000 ratings; fewer than 50 ratings hold out none.",
+    ),
+    "random_state": (
+        "int, numpy generator or None",
+        "Seeds held-out ratings, starts, batches and the ratings that are shown.",
     ),
 }
 """Parameters that all networks of ratings share."""

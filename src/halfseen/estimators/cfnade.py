@@ -35,19 +35,10 @@ MOST_LEVELS = 20
             '``"auto"`` is 0.06 for each hidden unit, times the square root of the number of ratings in '
             "units of 100,000 if there are more.",
         ),
-        "max_epochs": (
-            'int or "auto"',
-            'Maximum number of epochs. ``"auto"`` is 60, and more with fewer than 512 rows, for about 600 '
-            "steps.",
-        ),
         "batch_size": (
             'int or "auto"',
             'Rows per training step. ``"auto"`` is 128, or a quarter of the rows, but at least 8, if there '
             "are fewer than 512.",
-        ),
-        "random_state": (
-            "int, numpy generator or None",
-            "Seeds held-out ratings, starts, batches and the ratings that are shown.",
         ),
     }
 )
