@@ -10,6 +10,10 @@ from halfseen.cli.errors import TableError
 
 _EMPTY = pa.scalar("", pa.large_string())
 
+BLOCK = 1 << 24
+"""Bytes that a thread parses. A text of one block is parsed without threads, because a process that ends
+while Arrow starts its threads, as after an error, may be aborted."""
+
 
 def check_single(source: str, header: list[str], chosen: str, sniffed: str | None) -> None:
     """Raise an error if a delimiter does not split any line although another one would."""
@@ -27,7 +31,7 @@ def parse_text(text: bytes, source: str, layout: Dialect, header: list[str], n_a
     try:
         table = pa.csv.read_csv(
             pa.BufferReader(text),
-            pa.csv.ReadOptions(column_names=places, block_size=1 << 24),
+            pa.csv.ReadOptions(use_threads=len(text) > BLOCK, column_names=places, block_size=BLOCK),
             pa.csv.ParseOptions(
                 delimiter=layout.delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
             ),
