@@ -19,7 +19,8 @@ from halfseen.cli.tables import read_table
 from halfseen.errors import SchemaError
 
 N_FAST, CHUNK = 24, 20
-STARTS = range(1000, 1520, CHUNK)
+STARTS = range(1000, 2000, CHUNK)
+STARTS_BY_DEFAULT = range(5000, 5080, CHUNK)
 
 
 @pytest.fixture
@@ -156,3 +157,10 @@ def test_hostile_tables_keep_every_law(command, start):
         filled += command(hostile)
         check_library(hostile)
     assert filled >= CHUNK / 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", STARTS_BY_DEFAULT)
+def test_hostile_tables_keep_every_law_under_the_default_method(command, start):
+    filled = [command(make_table(seed, by_default=True)) for seed in range(start, start + CHUNK)]
+    assert sum(filled) >= CHUNK / 4

@@ -77,7 +77,8 @@ def _compare_numbers(
     point = column.constrain(weights @ np.stack([one[0] for one in predictions]))
     largest = float(np.abs(shown).max()) or 1.0
     scale = float((shown / largest).std()) or 1.0
-    loss, baseline = (((one / largest - truth / largest) / scale) ** 2 for one in (point, shown.mean()))
+    mean = (shown / largest).mean()
+    loss, baseline = (((one - truth / largest) / scale) ** 2 for one in (point / largest, mean))
     ranks = np.stack([_ranks(truth, one[1]) for one in predictions])  # (M, 2, N)
     below, up_to = np.tensordot(weights, ranks, 1)
     if len(predictions) > 1:

@@ -18,6 +18,7 @@ from halfseen.estimators._race_task import RaceTask
 from halfseen.estimators._stacking import Answers, find_weights, tail_weights
 from halfseen.estimators._table import rows_at_once
 from halfseen.models.tabular import TabularCompletion
+from halfseen.models.tabular_stack import LARGEST
 from halfseen.training.time_limit import TimeBudget, time_limit
 
 Floats = npt.NDArray[np.float64]
@@ -129,7 +130,7 @@ def _answers(
             cells = hidden[:, c].nonzero().squeeze(1)
             shares = torch.zeros(len(cells), 0)
             if column.levels is None:
-                more = quantiles[:, cells, c].T
+                more = quantiles[:, cells, c].T.clamp(-LARGEST, LARGEST)
             else:
                 true = task.codes.x[rows[cells], c].long()
                 groups, block = probabilities[c].groups[cells], probabilities[c].block

@@ -40,6 +40,9 @@ GRID = tuple(
     ((_EDGES[1:] + _EDGES[:-1]) / 2).tolist()
 )  # quantiles that stand for a distribution in a mixture
 MASS = np.diff(_EDGES)  # the probability of each
+LARGEST = float(
+    np.finfo(np.float64).max
+)  # quantiles beyond would be infinite, and their differences no numbers
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,10 @@ class TabularStack:
     def _atoms(self, codes: Incomplete, columns: Sequence[int]) -> Iterator["WeightedAtoms"]:
         """Yields, for each column, the quantiles of its models, with their weights."""
         used = [m for m in range(len(self.models)) if (self.weights[m, columns] > 0).any()]
-        grids = [self.models[m].quantiles(codes, GRID)[..., columns] for m in in_parts(used)]
+        grids = [
+            self.models[m].quantiles(codes, GRID)[..., columns].clamp(-LARGEST, LARGEST)
+            for m in in_parts(used)
+        ]
         for i, c in enumerate(columns):
             mine = [(grid[..., i], self.weights[m, c]) for m, grid in zip(used, grids, strict=True)]
             mine = [(values, weight) for values, weight in mine if weight > 0]
@@ -233,6 +239,6 @@ class WeightedAtoms:
 
 def _interpolate(asked: Tensor, x: Tensor, y: Tensor, above: Tensor) -> Tensor:
     """Returns y (S, N) at x = `asked`, linear between the neighbours whose upper one is at `above`."""
-    low, high = x.gather(0, above - 1), x.gather(0, above)
+    asked, low, high = asked / 2, x.gather(0, above - 1) / 2, x.gather(0, above) / 2  # differences are finite
     share = ((asked - low) / (high - low).clamp(min=1e-300)).clamp(0.0, 1.0)
     return y.gather(0, above - 1) * (1 - share) + y.gather(0, above) * share
