@@ -47,7 +47,7 @@ MECHANISMS = {
     "MAR": lambda: MARLogistic(rate=RATE, predictor_share=0.3, random_state=SEED),
     "self-masking": lambda: LogisticSelfMasking(rate=RATE),
 }
-SCALES = {"smoke": (("airfoil",), 300, 30), "small": (TABLES, 600, 60), "large": (TABLES, 2000, 120)}
+SCALES = {"smoke": (("airfoil",), 300, 30), "small": (TABLES, 600, 120), "large": (TABLES, 2000, 120)}
 """The tables, how many rows of them, and the seconds of processor time for one answer."""
 
 MORE_TIME = 5  # times the processor time end a process that makes further draws, which are not timed

@@ -428,7 +428,12 @@ def test_small_tables_hide_other_cells_again_and_their_predictions_are_joined():
     assert not races[0].join(_race.Race())
 
 
-def test_masks_are_not_repeated_when_that_would_take_half_of_the_time_of_the_race(monkeypatch):
+@pytest.mark.parametrize(
+    ("max_rows", "seconds", "n_masks"),
+    [(3000, 120.0, 3), (3000, 20.0, 2), (3000, 16.0, 1), (100, 120.0, 3), (100, 36.0, 2), (100, 30.0, 1)],
+)
+def test_masks_are_not_repeated_when_there_is_no_time(monkeypatch, max_rows, seconds, n_masks):
+    """The time is 0.36 of all seconds, or half of that if a part of the rows is used; a mask takes three."""
     clock, n_fits = Clock(), []
     usual = AutoImputer._fit_member
 
@@ -439,11 +444,10 @@ def test_masks_are_not_repeated_when_that_would_take_half_of_the_time_of_the_rac
 
     monkeypatch.setattr(AutoImputer, "_fit_member", slow)
     monkeypatch.setattr(auto_imputer, "TimeBudget", lambda seconds: TimeBudget(seconds, clock))
-    for seconds, n_masks in ((120.0, 3), (36.0, 2), (16.0, 1)):  # half a race: 21.6, 6.5 and 2.9 seconds
-        n_fits.clear()
-        AutoImputer(seconds, candidates=SIMPLE, random_state=0).fit(correlated(150))
-        assert n_fits[: 1 + 2 * n_masks].count("MeanImputer") == n_masks
-        assert len(n_fits) <= 1 + 2 * n_masks + 2
+    monkeypatch.setattr(_race_task, "MAX_RACE_ROWS", max_rows)
+    AutoImputer(seconds, candidates=SIMPLE, random_state=0).fit(correlated(150))
+    assert n_fits[: 1 + 2 * n_masks].count("MeanImputer") == n_masks
+    assert len(n_fits) <= 1 + 2 * n_masks + 2
 
 
 def test_levels_and_numbers_are_saved_with_their_weights(tmp_path):

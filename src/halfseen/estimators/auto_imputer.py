@@ -26,13 +26,13 @@ from halfseen.models.tabular import TabularCompletion
 from halfseen.models.tabular_stack import GRID, TabularStack
 from halfseen.training.time_limit import TimeBudget, seconds_left, time_limit
 
-CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 150, "mixture": 150, "circuit": 150, "miwae": 500}
+CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 150, "mixture": 150, "circuit": 150, "miwae": 150}
 """The default candidates, simplest first, and the number of rows from which each takes part."""
 
 MIN_ROWS = 50  # with fewer rows there is no race
 SAFETY = 0.9  # of the time is planned with, because iterations, columns and epochs come to their end
 RACE_SHARE = 0.4  # of the time
-MASKS_SHARE = 0.5  # of the time of the race, after which no further mask is hidden
+MASKS_SHARE = 0.5  # of the time of the race, after which no further mask is hidden in a part of the rows
 START_SHARE = 0.2  # of the time of the race, for completing rows to which a learned mechanism is applied
 MAX_TRAINED_ROWS = 100_000  # of models that are trained by gradients
 SMALLEST_SHARE = 0.1  # a candidate whose weight is lower in every column is not fitted again
@@ -57,11 +57,12 @@ class AutoImputer(WithMembers, BaseImputer):
     max_seconds : float, default=120.0
         The time for `fit` and for imputing the table once, approximately. Two fifths are for the choice.
         Candidates for which no time is left are not tried, candidates that would take too long to impute
-        all rows are not used, training stops when its time is over, and values are not hidden again if half
-        of the time for the choice would be exceeded. Results depend on the speed of the computer only then.
+        all rows are not used, training stops when its time is over, and values are not hidden again if the
+        time for the choice would be exceeded (half of it, if only a part of the rows is used for the choice).
+        Results depend on the speed of the computer only then.
     candidates : {"auto"} or list of str, default="auto"
         The names of the candidates on the command line, simplest first. ``"auto"`` is mean and Gaussian;
-        trees, mixture and circuit from 150 rows on, and MIWAE from 500.
+        trees, mixture, circuit and MIWAE from 150 rows on.
     n_posterior_draws : int, default=0
         If positive, draws are meant for pooling and must include the uncertainty of the parameters. No
         comparison takes place, and a `GaussianImputer` with this parameter is used. For draws by another
@@ -218,8 +219,12 @@ class AutoImputer(WithMembers, BaseImputer):
         run = [next(tasks)]
         race = _race.run(run[0], fits, budget, widths)
         first = seconds - budget.left
+        all_take_part = len(codes) == len(
+            run[0].codes
+        )  # then the last fits take no longer than those of a mask
+        most = seconds if all_take_part else MASKS_SHARE * seconds
         for task in tasks:
-            late = seconds - budget.left + first > MASKS_SHARE * seconds
+            late = seconds - budget.left + first > most
             if late or not race.join(_race.run(task, fits, budget, widths)):
                 break
             run.append(task)
