@@ -127,6 +127,17 @@ def test_an_answer_counts_if_only_further_draws_exceed_the_time(written, tmp_pat
     peers = importlib.import_module("peers")
     target, program = tmp_path / "answer.npz", tmp_path / "tool.py"
     write = f"open({str(target)!r}, 'w').close()\n" if written else ""
-    program.write_text(f"import os, signal\n{write}os.kill(os.getpid(), signal.SIGXCPU)\n")
-    error = peers.answer_task(sys.executable, program, "method", tmp_path / "task.npz", target, 10)
-    assert error == ("" if written else "not finished after 10 s of processor time")
+    busy = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'])\n"
+    program.write_text(write + busy)  # the time of a child counts
+    monkeypatch.setattr(peers, "WAIT", 0.05)
+    error = peers.answer_task(sys.executable, program, "method", tmp_path / "task.npz", target, 0.2)
+    assert error == ("" if written else "not finished after 0.2 s of processor time")
+
+
+def test_a_tool_that_crashes_is_described_by_the_last_line_of_its_errors(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks" / "peers"))
+    peers = importlib.import_module("peers")
+    program = tmp_path / "tool.py"
+    program.write_text("raise KeyError('no such column')\n")
+    error = peers.answer_task(sys.executable, program, "method", tmp_path / "task.npz", tmp_path / "a", 60)
+    assert error == "crashed: KeyError: 'no such column'"

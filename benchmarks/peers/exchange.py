@@ -135,8 +135,6 @@ def run(methods):
     parts |= {"seconds": seconds, "megabytes": peak}
     save(target, parts)
     if answer.draw is not None:
-        _, most = resource.getrlimit(resource.RLIMIT_CPU)
-        resource.setrlimit(resource.RLIMIT_CPU, (most, most))  # the time of the answer has been taken
         many = {f"{name}_many": answer.draw(getattr(task, name), MANY_DRAWS) for name in ("train", "test")}
         save(target, parts | many)
 

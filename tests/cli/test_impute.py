@@ -144,10 +144,19 @@ def test_a_table_without_missing_values_passes_through(run, tmp_path):
     code, _, err = run("impute", "in.csv", "-o", "out.csv", "--report", "r.html")
     assert code == 0
     assert "missing  no cells" in err
+    assert "note  no cell is missing: nothing is imputed, so methods are not compared" in err
     assert (tmp_path / "out.csv").read_text() == "x,y\n1,2\n3,4\n"
     assert "No values were missing, so nothing was filled." in (tmp_path / "r.html").read_text(
         encoding="utf-8"
     )
+
+
+def test_a_model_is_fitted_to_a_table_without_missing_values_if_it_is_saved(run, tmp_path):
+    (tmp_path / "in.csv").write_text("x,y\n1,2\n3,4\n")
+    code, _, err = run("impute", "in.csv", "-o", "out.csv", "--save-model", "m.halfseen")
+    assert code == 0
+    assert "no cell is missing" not in err
+    assert isinstance(halfseen.load(tmp_path / "m.halfseen"), halfseen.AutoImputer)
 
 
 # ------------------------------------------------------------------------------------------ refusals

@@ -114,9 +114,12 @@ def _fit_together(
 
 
 def _fit(request: ImputeRequest, reporter: Reporter, budget: TimeBudget) -> Work:
-    """Read a file and fit an imputer to it."""
+    """Read a file and fit an imputer to it; if nothing is missing and no model is saved, the simplest one."""
     file = _read(request, read_overrides(request), reporter)
     check_cells(file.table, request.output, request.output_format)
+    if not file.n_missing and request.model is None and not request.evaluate:
+        reporter.note("no cell is missing: nothing is imputed, so methods are not compared")
+        request = replace(request, method="mean", missingness=None, checkpoint=None)
     unit = find_method(request.method).steps or "step"
     kept = nullcontext() if request.checkpoint is None else halfseen.checkpoints(request.checkpoint)
     limit = time_limit(seconds_for_fit(budget, report=request.report is not None))

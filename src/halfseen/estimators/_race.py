@@ -23,6 +23,7 @@ from halfseen.training.time_limit import TimeBudget, time_limit
 
 Floats = npt.NDArray[np.float64]
 
+FIT_SHARE = 0.7  # of the time of a candidate; the rest is for its predictions
 TRIED_ROWS = (20, 100)  # a few and some more, to measure how long the predictions of a candidate take
 MAX_MIXED_LEVELS = 40  # of a column whose probabilities are mixed; with more, it has one model
 LEVELS = tuple((k + 0.5) / 19 for k in range(19))
@@ -70,10 +71,11 @@ def run(
 ) -> Race:
     """Fits each candidate without the hidden cells, and keeps its predictions of these cells.
 
-    The time limit of a candidate is the remaining time divided by the number of remaining candidates, but at
-    least twice the time of the second candidate, because later models take longer. A candidate is left out if
-    even the latter exceeds the remaining time, or if imputing the rows would take longer. The first two
-    candidates are always used. `widths` are the numbers of features of a row, for planning memory.
+    The time of a candidate is the remaining time divided by the number of remaining candidates, but at least
+    twice the time of the second candidate, because later models take longer. A part of it is kept for the
+    predictions: as much as they took the slowest candidate before, or 30% if that is more. A candidate is
+    left out if even the latter exceeds the remaining time, or if imputing the rows would take longer. The
+    first two candidates are always used. `widths` are the numbers of features of a row, for planning memory.
     """
     race, expected, answering = Race(), 0.0, 0.0
     for position, (name, fit) in enumerate(candidates.items()):
@@ -83,7 +85,7 @@ def run(
             continue
         share = max(left / (len(candidates) - position), 2 * expected)
         started = budget.clock()
-        with time_limit(max(share - answering, 0.0)):
+        with time_limit(max(min(share - answering, FIT_SHARE * share), 0.0)):
             imputer = fit(task.shown)
         fitted, model = budget.clock(), imputer._answers
         assert model is not None
