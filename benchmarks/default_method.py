@@ -75,7 +75,7 @@ def make_table(runs: list[dict]) -> str:
         lines.append(f"| {run['table']} | {size} | {run['seconds']:.0f} | {run['peak_MiB']:,} |")
     usual = median(run["seconds"] for run in incomplete) if incomplete else 0.0
     said = [
-        f"These are the slowest of {len(incomplete)} tables with missing values; the median is {usual:.0f} s.",
+        f"These are the slowest of {len(incomplete)} tables with missing values (median {usual:.0f} s).",
         f"The other {len(complete)} tables are complete and took at most {max(complete, default=0.0):.0f} s.",
         f"Runs that failed: {', '.join(failed) or 'none'}.",
         f"Runs of more than {BUDGET:.0f} s: {', '.join(late) or 'none'}.",
