@@ -15,6 +15,7 @@ from halfseen._answer_progress import part_of_answer
 from halfseen._freed import give_back_memory
 from halfseen._random import row_keys
 from halfseen._threads import task_threads
+from halfseen.config import rows_within_budget
 from halfseen.data.columns import SkipRule
 from halfseen.data.draws import DrawnArray, DrawnTables
 from halfseen.data.features import MAX_INDICATORS
@@ -26,7 +27,7 @@ from halfseen.errors import warn_user
 from halfseen.estimators._completed import fill_cells
 from halfseen.estimators._derived import derive, enclose
 from halfseen.estimators._parameters import check_whole
-from halfseen.estimators._table import ReadTable, TableEstimator, rows_at_once
+from halfseen.estimators._table import COPIES, ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators._weights import repeat_rows
 from halfseen.models.tabular import TabularCompletion, TabularModel
@@ -62,6 +63,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     model_: Any
     _density: bool = True  # whether there is one, so that rows can be scored
     _reports_rows: bool = False  # whether the model reports its progress through the rows of a chunk
+    _draws_one_by_one: bool = False  # whether the model needs no more memory for several draws than for one
 
     @property
     def _holds_out_rows(self) -> bool:
@@ -339,9 +341,15 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     def _parts(self, rows: npt.NDArray[np.int64], n_draws: int = 1) -> Iterator[npt.NDArray[np.int64]]:
         """Yields chunks of rows that fit into the memory budget."""
-        size = rows_at_once(self._width, n_draws)
+        size = rows_within_budget(self._numbers_per_row(n_draws))
         for start in range(0, len(rows), size):
             yield rows[start : start + size]
+
+    def _numbers_per_row(self, n_draws: int) -> int:
+        """Returns how many numbers are in memory for each row at the peak of an answer with some draws."""
+        if self._draws_one_by_one:
+            return COPIES * (self._width + n_draws * len(self._modelled))
+        return COPIES * max(1, self._width) * n_draws
 
     @task_threads()
     def _by_chunk(

@@ -150,6 +150,13 @@ class AutoImputer(WithMembers, BaseImputer):
         grids = len(GRID) * len(self.members_) * len(self._modelled) // COPIES
         return grids + sum(member._width for member in self.members_)
 
+    def _numbers_per_row(self, n_draws: int) -> int:
+        if len(self.members_) < 2:
+            return self.members_[0]._numbers_per_row(n_draws) if self.members_ else 1
+        grids = len(GRID) * len(self.members_) * len(self._modelled)
+        own = grids + COPIES * n_draws * len(self._modelled)
+        return own + sum(member._numbers_per_row(n_draws) for member in self.members_)
+
     def _fit_codes(self, codes: Incomplete) -> None:
         budget = TimeBudget(SAFETY * min(self._checked_seconds(), seconds_left()))
         self.hidden_cells_ = HiddenCells({}, 0)

@@ -66,6 +66,8 @@ class CircuitImputer(BaseImputer):
     (True, True)
     """
 
+    _draws_one_by_one = True
+
     n_leaves: int = 32
     n_channels: int | Sequence[int] = 64
     _: KW_ONLY

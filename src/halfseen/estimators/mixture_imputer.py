@@ -57,6 +57,8 @@ class MixtureImputer(BaseImputer):
     (True, True)
     """
 
+    _draws_one_by_one = True
+
     n_components: int = 20
     _: KW_ONLY
     max_epochs: int = 500

@@ -264,62 +264,66 @@ class TabularTrees:
 
     def _level_given(self, values: Tensor, observed: Tensor, column: int) -> Tensor:
         """Returns the probabilities (S, R, G) of a missing level given the cells that are seen or drawn."""
-        found = []
-        for basis in self._bases(values, observed):
-            head = self._last.get(column)
-            if head is None:
-                found.append(basis.probabilities[column])
-                continue
-            basis = self._refined(basis, ~observed.numpy(), len(self.rounds) - 1)
-            inputs = basis.inputs(column, head.predictors, np.arange(len(basis.values)))
-            found.append(predict_cell(head, inputs))
-        return torch.from_numpy(np.stack(found))
+        n_draws, head = len(values), self._last.get(column)
+        _, _, mean, variance = self._scores_of_draws(values, observed)
+        basis = self._basis_of_draws(values, observed, mean, variance)
+        if head is None:
+            found = basis.probabilities[column]
+        else:
+            missing = ~observed.repeat(n_draws, 1).numpy()
+            basis = self._refined(basis, missing, len(self.rounds) - 1)
+            found = predict_cell(head, basis.inputs(column, head.predictors, np.arange(len(basis.values))))
+        return torch.from_numpy(found).reshape(n_draws, len(observed), -1)
 
     def _draw_numbers(self, values: Tensor, observed: Tensor, keys: Keys, *, shared: bool) -> None:
         """Replaces missing numbers of values (S, N, C) by joint draws; `shared` if all draws see the same."""
-        features, missing = self.gaussian.features, ~observed.numpy()
-        given = values[:1] if shared else values
-        batches = [features.encode(Incomplete(one, observed)) for one in given]
-        x, shown = torch.stack([batch.x for batch in batches]), batches[0].observed
-        mean, variance = self.gaussian.gaussian.complete(x, shown), self.gaussian.scores(batches[0])[1]
-        x = x[0] if shared else x
-        drawn = self.gaussian.complete_scores(x, shown, keys, range(len(values)))
+        features, n_draws = self.gaussian.features, len(values)
+        given = values[:1].clone() if shared else values.clone()
+        x, shown, mean, variance = self._scores_of_draws(given, observed)
+        drawn = self.gaussian.complete_scores(x[0] if shared else x, shown, keys, range(n_draws))
         normals = (drawn - mean) / variance.clamp(min=1e-300).sqrt()
         uniforms = ndtr(normals)
-        for s, one in enumerate(given.clone()):
-            part = slice(None) if shared else slice(s, s + 1)
-            basis = self._as_basis(Incomplete(one, observed), mean[s], variance)
-            basis = self._refined(basis, missing, len(self.rounds) - 1)
-            for i, c in enumerate(features.numeric):
-                cells = np.flatnonzero(missing[:, c])
-                head, rows = self._last.get(c), torch.from_numpy(cells)
-                if isinstance(head, NumberHead):
-                    inputs = basis.inputs(c, head.predictors, cells)
-                    found = head.quantiles(inputs, uniforms[part][:, rows, i].numpy(), self.scale[c])
-                    values[part, rows, c] = torch.from_numpy(found)
-                elif c in self.limits:
-                    own = self._given_predictors(Incomplete(one, observed), c, normals[part])
-                    values[part, rows, c] = own[:, rows, i]
-                else:
-                    values[part, rows, c] = features.numbers(drawn[part])[:, rows, i]
+        missing = ~observed.repeat(len(given), 1).numpy()
+        basis = self._basis_of_draws(given, observed, mean, variance)
+        basis = self._refined(basis, missing, len(self.rounds) - 1)
+        for i, c in enumerate(features.numeric):
+            head, rows = self._last.get(c), (~observed[:, c]).nonzero().squeeze(1)
+            if isinstance(head, NumberHead):
+                inputs = basis.inputs(c, head.predictors, np.flatnonzero(missing[:, c]))
+                asked = uniforms[:, rows, i].reshape(n_draws // len(given), -1).numpy()
+                found = torch.from_numpy(head.quantiles(inputs, asked, self.scale[c]))
+                values[:, rows, c] = found.reshape(n_draws, -1)
+            elif c in self.limits:
+                for s in range(n_draws):
+                    one = Incomplete(given[0 if shared else s], observed)
+                    values[s, rows, c] = self._given_predictors(one, c, normals[s])[rows, i]
+            else:
+                values[:, rows, c] = features.numbers(drawn)[:, rows, i]
 
     def _given_predictors(self, codes: Incomplete, column: int, normals: Tensor) -> Tensor:
-        """Returns numbers (S, N, n_numeric) of normals (S, N, D), given the predictors of a column."""
+        """Returns numbers (N, n_numeric) of normals (N, D), given the predictors of a column."""
         features = self.gaussian.features
         shown = next(shown for columns, shown in self._limited(codes) if column in columns)
         mean, variance = self.gaussian.scores(features.encode(shown))
         return features.numbers(mean + normals * variance.sqrt())
 
-    def _bases(self, values: Tensor, observed: Tensor) -> list[Basis]:
-        """Returns the rows of several draws (S, N, C) that share what is seen (N, C)."""
-        features = self.gaussian.features
-        batches = [features.encode(Incomplete(one, observed)) for one in values]
-        mean = self.gaussian.gaussian.complete(torch.stack([b.x for b in batches]), batches[0].observed)
-        variance = self.gaussian.scores(batches[0])[1]
-        return [
-            self._as_basis(Incomplete(one, observed), centre, variance)
-            for one, centre in zip(values, mean, strict=True)
-        ]
+    def _scores_of_draws(self, values: Tensor, observed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Returns the features (S, R, D) of draws (S, R, C) that share what is seen (R, C), and moments.
+
+        These are the mask of the features (R, D), their mean (S, R, D) given what is seen, and their variance
+        (R, D), which is the same in all draws.
+        """
+        n_draws = len(values)
+        flat = Incomplete(values.flatten(0, 1), observed.repeat(n_draws, 1))
+        rows = self.gaussian.features.encode(flat)
+        x, shown = rows.x.unflatten(0, (n_draws, -1)), rows.observed[: len(observed)]
+        variance = self.gaussian.scores(Incomplete(x[0], shown))[1]
+        return x, shown, self.gaussian.gaussian.complete(x, shown), variance
+
+    def _basis_of_draws(self, values: Tensor, observed: Tensor, mean: Tensor, variance: Tensor) -> Basis:
+        """Returns the rows of draws (S, R, C) that share what is seen (R, C), one draw after the other."""
+        flat = Incomplete(values.flatten(0, 1), observed.repeat(len(values), 1))
+        return self._as_basis(flat, mean.flatten(0, 1), variance.repeat(len(values), 1))
 
     def state(self) -> dict[str, Tensor]:
         """Returns every learned tensor."""
