@@ -408,6 +408,23 @@ def test_hidden_cells_are_observed_ones_and_leave_something_in_each_row_and_colu
     assert torch.equal(task.hidden, again.hidden)
 
 
+def test_few_cells_that_are_missing_together_are_hidden_together():
+    X = np.random.default_rng(0).normal(size=(600, 4))
+    X[:9, :2] = np.nan
+    task = next(
+        _race_task.make_tasks(
+            GaussianImputer().fit(X).schema_.columns,
+            Incomplete.from_array(X),
+            lambda part: part.filled(),
+            seed=0,
+        )
+    )
+    first, second = task.hidden[:, 0], task.hidden[:, 1]
+    assert float(task.hidden.double().mean()) > 0.12
+    # If the cells of a row were hidden independently of each other, both sides would be about equal.
+    assert float((first & second).double().sum() / first.sum()) > 1.5 * float(second.double().mean())
+
+
 def test_small_tables_hide_other_cells_again_and_their_predictions_are_joined():
     codes = Incomplete.from_array(correlated(200))
     gaussian = GaussianImputer().fit(correlated(200))

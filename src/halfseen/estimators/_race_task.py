@@ -18,6 +18,7 @@ MAX_SCORED_ROWS = 1_000
 MAX_SCORED_CELLS = 100_000
 HIDDEN_SHARE = 0.2
 MAX_MASKS, ENOUGH_CELLS = 3, 150  # masks; hidden cells of a column, on average, that need no other mask
+MAX_REPETITIONS = 20  # of a learned mechanism that removes few cells
 MAX_LEARNED_COLUMNS = 40  # with more columns, no mechanism is learned: it would take too long
 
 
@@ -69,9 +70,7 @@ def make_tasks(
         learned = Learned().fit(codes.to_array())
 
     def remove(part: Incomplete, seed: int) -> torch.Tensor | None:
-        if learned is None:
-            return None
-        return ~torch.from_numpy(learned.sample(complete(part).numpy(), random_state=seed)) & part.observed
+        return None if learned is None else _remove(learned, part, complete(part).numpy(), seed)
 
     hidden, scored = _hide(codes, codes.observed, remove, generator, seed)
     half = torch.randint(2, (len(codes),), generator=generator).numpy()
@@ -130,6 +129,24 @@ def _hide(
     hidden = torch.zeros_like(codes.observed)
     hidden[scored] = _spared(codes, scored, wanted, generator)
     return hidden, scored[hidden[scored].any(dim=1)]
+
+
+def _remove(
+    learned: Learned, part: Incomplete, completed: npt.NDArray[np.float64], seed: int
+) -> torch.Tensor:
+    """Returns the observed cells (N, C) that the mechanism removes from the rows of a part.
+
+    If it removes few, it is applied again to the rows in which it has removed nothing. Cells that are missing
+    together in the table are then hidden together, however few they are.
+    """
+    removed = torch.zeros_like(part.observed)
+    for repetition in range(MAX_REPETITIONS):
+        none = ~removed.any(dim=1)
+        if float(removed.double().mean()) >= HIDDEN_SHARE / 2 or not none.any():
+            break
+        shown = torch.from_numpy(learned.sample(completed, random_state=seed + repetition * MAX_MASKS))
+        removed[none] = (~shown & part.observed)[none]
+    return removed
 
 
 def _spared(
