@@ -19,8 +19,9 @@ The benchmark against other tools has tables of its own, of all scores:
     <!-- end of table -->
 
 one of mean ranks over all tables and mechanisms, which begins with `ranks` in place of `peers`, and one of
-distances to the best of the others for each table, which begins with `behind`. What
-`benchmarks/compare_target.py` found, on tables that are named or on all of them:
+distances to the best of the others for each table, which begins with `behind`, or with `behind tools` if
+other methods of halfseen are left out. What `benchmarks/compare_target.py` found, on tables that are named
+or on all of them:
 
     <!-- choices of results/compare_target.json: all -->
     <!-- end of table -->
@@ -32,12 +33,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from peers_table import behind_table, peers_tables, ranks_table
+from peers_table import behind_table, behind_tools_table, peers_tables, ranks_table
 
 ROOT = Path(__file__).parents[1]
-PEERS = {"peers": peers_tables, "ranks": ranks_table, "behind": behind_table}
+PEERS = {
+    "peers": peers_tables,
+    "ranks": ranks_table,
+    "behind": behind_table,
+    "behind tools": behind_tools_table,
+}
 PLACE = re.compile(
-    r"(<!-- (table|scores|peers|ranks|behind|choices) of (results/[\w.-]+\.json): (.+?) -->\n)"
+    r"(<!-- (table|scores|peers|ranks|behind|behind tools|choices) of (results/[\w.-]+\.json): (.+?) -->\n)"
     r".*?(<!-- end of table -->)",
     re.DOTALL,
 )

@@ -86,6 +86,15 @@ def behind_table(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n\n" + _origin(results)
 
 
+def behind_tools_table(results: dict[str, Any]) -> str:
+    """Return the same, with the methods of other tools as the only others."""
+    kept = [
+        record for record in results["records"] if record["tool"] != "halfseen" or record["method"] == OWN
+    ]
+    table = behind_table(results | {"records": kept})
+    return table.replace("| behind the best other |", "| behind the best other tool |", 1)
+
+
 def _behind(records: Sequence[dict[str, Any]], part: str, score: str, sign: int) -> str:
     """Return the distance to the best other method over the mechanisms of one table; negative if ahead."""
     n_mechanisms = len({record["mechanism"] for record in records})

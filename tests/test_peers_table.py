@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from peers_table import behind_table, peers_tables, ranks_table
+from peers_table import behind_table, behind_tools_table, peers_tables, ranks_table
 
 import halfseen
 
@@ -70,21 +70,29 @@ def test_a_tool_that_failed_is_last_and_equal_scores_share_a_rank():
 
 
 def test_the_distance_to_the_best_other_is_that_of_means_over_mechanisms():
-    """By hand: RMSE (2 + 4) / (2 + 3) - 1 = 20%; c has no MAR; accuracies .5 of 100 and .9 of 25 cells."""
+    """By hand: RMSE (2 + 4) / (2 + 3) - 1 = 20%, and (2 + 4) / (4 + 4) - 1 = -25% among tools.
+
+    d is the only other tool, and c has no MAR; the accuracies are .5 of 100 and .9 of 25 cells.
+    """
     scores = {
         ("AutoImputer", "MCAR"): (2.0, 0.5, 100),
         ("AutoImputer", "MAR"): (4.0, 0.9, 25),
         ("b", "MCAR"): (2.0, 0.7, 100),
         ("b", "MAR"): (3.0, 0.8, 25),
         ("c", "MCAR"): (0.1, 1.0, 100),
+        ("d", "MCAR"): (4.0, 0.1, 100),
+        ("d", "MAR"): (4.0, 0.1, 25),
     }
     records = [
         {"method": method, "mechanism": mechanism, "table": "t", "test": {"rmse": rmse, "accuracy": accuracy},
-         "cells": {"test": {"levels": n}}}
+         "cells": {"test": {"levels": n}}, "tool": "other" if method == "d" else "halfseen"}
         for (method, mechanism), (rmse, accuracy, n) in scores.items()
     ]  # fmt: skip
     settings = {"max_rows": 10, "rate": 0.3, "processor_seconds": 5, "n_draws": 9}
-    text = behind_table({"records": records, "settings": settings, "scale": "small", "commit": "0123456789"})
+    results = {"records": records, "settings": settings, "scale": "small", "commit": "0123456789"}
+    among_tools = next(line for line in behind_tools_table(results).splitlines() if line.startswith("| t |"))
+    assert among_tools.split(" | ")[4] == "-25.0% (d)"
+    text = behind_table(results)
     row = next(line for line in text.splitlines() if line.startswith("| t |")).split(" | ")
     assert row[4] == "+20.0% (b)"
     error = 100 * np.sqrt(0.5 * 0.5 / 100 + 0.9 * 0.1 / 25) / 2
