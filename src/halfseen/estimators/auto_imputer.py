@@ -226,10 +226,8 @@ class AutoImputer(WithMembers, BaseImputer):
         run = [next(tasks)]
         race = _race.run(run[0], fits, budget, widths)
         first = seconds - budget.left
-        all_take_part = len(codes) == len(
-            run[0].codes
-        )  # then the last fits take no longer than those of a mask
-        most = seconds if all_take_part else MASKS_SHARE * seconds
+        is_whole = len(run[0].codes) == len(codes)  # then the last fits take no longer than those of a mask
+        most = seconds if is_whole else MASKS_SHARE * seconds
         for task in tasks:
             late = seconds - budget.left + first > most
             if late or not race.join(_race.run(task, fits, budget, widths)):

@@ -40,9 +40,7 @@ GRID = tuple(
     ((_EDGES[1:] + _EDGES[:-1]) / 2).tolist()
 )  # quantiles that stand for a distribution in a mixture
 MASS = np.diff(_EDGES)  # the probability of each
-LARGEST = float(
-    np.finfo(np.float64).max
-)  # quantiles beyond would be infinite, and their differences no numbers
+LARGEST = float(np.finfo(np.float64).max)  # differences of infinite quantiles would not be numbers
 
 
 @dataclass(frozen=True)
