@@ -433,6 +433,11 @@ def test_numbers_of_nines_that_stand_apart_and_are_repeated_are_suspected(number
         ([*range(30), *[-999] * 40], True),
         ([0, 1, 1, -9999, -9999, -9999, -9999], True),
         ([0.5, 1.25, 3.75, *[-999.25] * 4], True),
+        ([0.5, 12.25, 3.75, -999], True),  # once, but no other value is negative
+        ([0, 5, 80, -9999], True),
+        ([5, 80, 7, -99], None),
+        ([-20, 5, 7, -999], None),
+        ([10, 20, 30, 999], None),
         ([*range(-20, 40), *[-999] * 80], True),  # temperatures
         ([*range(28), *[999] * 600], True),  # days since the last contact, mostly never
         ([*range(18, 98), *[997, 998], *[9999] * 90], True),

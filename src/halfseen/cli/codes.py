@@ -109,7 +109,7 @@ def suspect_spellings(name: str, texts: pa.Array) -> str | None:
 
 @dataclass(frozen=True)
 class NumberCodes:
-    """Repeated numbers such as 99 or 88 far from the other values of a column.
+    """Repeated numbers such as 99 or 88 far from the other values of a column, or a single one such as -999.
 
     Parameters
     ----------
@@ -227,7 +227,9 @@ def _beyond(distinct: Any, counts: Any) -> Any:
     # other codes are suspected only if they are very far away: 88 or 98 on a scale from 1 to 5
     remote = is_code & (distinct > 10) & (distinct - ordinary[-1] > 3 * (ordinary[-1] - ordinary[0]))
     remote &= suspects & (counts > 1)
-    return suspects if (nines | remote).any() else np.zeros_like(suspects)
+    # a single -999 is enough where no other value is negative
+    alone = suspects & _is_code(distinct, _LONG) & (ordinary[-1] <= 0)
+    return suspects if (nines | remote | alone).any() else np.zeros_like(suspects)
 
 
 def find_date_codes(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
