@@ -412,3 +412,14 @@ def test_add_indicator_is_refused_for_images_and_unless_it_is_true_or_false():
         halfseen.MeanImputer(add_indicator="yes").fit(X)
     with pytest.raises(ValueError, match="Images have no columns for missing-indicators"):
         halfseen.MIWAEImputer(image_shape=(2, 2), add_indicator=True).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore::halfseen.HalfseenWarning")
+@pytest.mark.parametrize(
+    "imputer", [GaussianImputer, MeanImputer, halfseen.TreeImputer, halfseen.AutoImputer]
+)
+def test_a_declared_column_with_a_single_level_may_be_alone(imputer):
+    frame = pd.DataFrame({"a": ["x", None, "x"]})
+    fitted = imputer(schema={"a": {"kind": "categorical", "fill": True}}, random_state=0).fit(frame)
+    for answer in (fitted.transform(frame), *fitted.sample(frame, n_draws=2), *fitted.interval(frame)):
+        assert answer["a"].tolist() == ["x", "x", "x"]

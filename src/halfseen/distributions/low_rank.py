@@ -137,7 +137,7 @@ class LowRankGaussian(Gaussian):
     def block_rows(self) -> int:
         """How many rows are answered at once."""
         n_features, n_factors = self.loadings.shape
-        return max(1, WORKING_BYTES // (8 * (n_features + 3 * n_factors**2)))
+        return max(1, WORKING_BYTES // (8 * max(1, n_features + 3 * n_factors**2)))
 
 
 def pack(matrices: Tensor) -> Tensor:

@@ -203,7 +203,7 @@ def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Ge
 def pairwise_gaussian(batch: Incomplete, ridge: float) -> Gaussian:
     """Returns means and pairwise-complete covariances, made positive definite by an eigenvalue floor."""
     eye = torch.eye(batch.n_features, dtype=batch.x.dtype)
-    parts = [*batch.chunks(max(1, PAIRWISE_CELLS // batch.n_features))] or [batch]
+    parts = [*batch.chunks(max(1, PAIRWISE_CELLS // max(1, batch.n_features)))] or [batch]
     n_observed, sums = torch.zeros(batch.n_features, dtype=torch.int64), batch.x.new_zeros(batch.n_features)
     for part in parts:
         n_observed += part.observed.sum(dim=0)
