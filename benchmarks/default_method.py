@@ -55,12 +55,7 @@ def describe(path: Path) -> dict[str, float | int | str]:
     """The size of the table in a file, and how many of its cells are missing."""
     file = read_table(str(path))
     n_rows, n_columns = file.table.shape
-    return {
-        "table": f"{path.parent.name}/{path.name.partition('.')[0]}",
-        "rows": n_rows,
-        "columns": n_columns,
-        "missing": file.n_missing,
-    }
+    return {"rows": n_rows, "columns": n_columns, "missing": file.n_missing}
 
 
 def make_table(runs: list[dict]) -> str:
@@ -95,9 +90,9 @@ def main() -> None:
         runs = json.loads(stored.read_text(encoding="utf-8"))["runs"]
     known = {run["table"] for run in runs}
     for path in find_files(Path(os.environ["HALFSEEN_DATA"])):
-        described = describe(path)
-        if described["table"] not in known:
-            runs.append(described | measure(path) | {"commit": find_commit()})
+        name = f"{path.parent.name}/{path.name.partition('.')[0]}"
+        if name not in known:
+            runs.append({"table": name, "commit": find_commit()} | describe(path) | measure(path))
             print(json.dumps(runs[-1]), flush=True)
             results = {"experiment": "default_method", "runs": runs}
             store_with_table("default_method", results, PAGE, make_table(runs))

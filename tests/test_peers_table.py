@@ -142,6 +142,17 @@ def test_an_answer_counts_if_only_further_draws_exceed_the_time(written, tmp_pat
     assert error == ("" if written else "not finished after 0.2 s of processor time")
 
 
+def test_a_tool_that_waits_forever_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks" / "peers"))
+    peers = importlib.import_module("peers")
+    program = tmp_path / "tool.py"
+    program.write_text("import time\ntime.sleep(10**6)\n")
+    monkeypatch.setattr(peers, "WAIT", 0.05)
+    monkeypatch.setattr(peers, "PATIENCE", 0.01)
+    error = peers.answer_task(sys.executable, program, "method", tmp_path / "task.npz", tmp_path / "a", 60)
+    assert error == "not finished after 0.6 s"
+
+
 def test_a_tool_that_crashes_is_described_by_the_last_line_of_its_errors(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks" / "peers"))
     peers = importlib.import_module("peers")

@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -51,6 +52,7 @@ SCALES = {"smoke": (("airfoil",), 300, 30), "small": (TABLES, 600, 120), "large"
 """The tables, how many rows of them, and the seconds of processor time for one answer."""
 
 MORE_TIME = 5  # times the processor time end a process that makes further draws, which are not timed
+PATIENCE = 20  # times the processor time pass on the clock before a tool that waits for something is stopped
 WAIT = 1.0  # second between looks at the processor time of a tool
 SCORES = ("rmse", "crps", "coverage", "energy", "accuracy")
 TORCH = "torch==2.13.0"
@@ -154,6 +156,7 @@ def answer_task(python, program, method, task, target, seconds):
     command = [str(python), str(HERE / program), method, str(task), str(target)]
     with tempfile.TemporaryFile("w+") as errors:
         run = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=environment)
+        started = time.monotonic()
         while True:
             try:
                 code = run.wait(timeout=WAIT)
@@ -163,6 +166,9 @@ def answer_task(python, program, method, task, target, seconds):
                 if processor_time(run) > (MORE_TIME if answered else 1) * seconds:
                     end(run)
                     return "" if answered else f"not finished after {seconds} s of processor time"
+                if time.monotonic() - started > PATIENCE * seconds:
+                    end(run)
+                    return "" if answered else f"not finished after {PATIENCE * seconds} s"
         errors.seek(0)
         lines = errors.read().strip().splitlines() or [f"exit code {code}"]
     return f"crashed: {lines[-1][:200]}" if code else ""
