@@ -237,6 +237,9 @@ class Slow:
         self.clock.now += self.seconds
         return self
 
+    def _numbers_per_row(self, n_draws):
+        return n_draws
+
     def point(self, codes):
         self.clock.now += self.answer * len(codes)
         return self.model.point(codes)
@@ -256,7 +259,7 @@ def hold_race(seconds, **costs):
     clock = Clock()
     slow = {name: Slow(gaussian.model_, clock, *cost) for name, cost in costs.items()}
     fits = {name: one.fit for name, one in slow.items()}
-    return _race.run(task, fits, TimeBudget(seconds, clock), dict.fromkeys(fits, 3)), slow, task, clock
+    return _race.run(task, fits, TimeBudget(seconds, clock)), slow, task, clock
 
 
 def test_no_candidate_starts_that_is_expected_to_take_longer_than_what_is_left():
@@ -358,7 +361,7 @@ def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
     codes, columns = imputers[0]._read(frame, reset=False).codes, imputers[0]._modelled
     task = next(_race_task.make_tasks(columns, codes, models[1].point, seed=0))
     fits = {"mean": lambda shown: imputers[0], "gaussian": lambda shown: imputers[1]}
-    race = _race.run(task, fits, TimeBudget(60.0), dict.fromkeys(fits, 10))
+    race = _race.run(task, fits, TimeBudget(60.0))
     weights = np.tile([[0.4], [0.6]], len(columns))
     found = compare_hidden(task, race, weights, sharpness=1.7)
     assert found.n_rows == len(task.scored)
@@ -431,7 +434,7 @@ def test_small_tables_hide_other_cells_again_and_their_predictions_are_joined():
     tasks = list(_race_task.make_tasks(gaussian.schema_.columns, codes, lambda part: part.filled(), seed=0))
     assert len(tasks) == 3
     fits = {"gaussian": lambda shown: gaussian}
-    races = [_race.run(task, fits, TimeBudget(60.0), {"gaussian": 3}) for task in tasks]
+    races = [_race.run(task, fits, TimeBudget(60.0)) for task in tasks]
     assert torch.stack([task.hidden for task in tasks]).sum(dim=0).max() == 1  # no cell twice
     n_cells = [len(answers.truth) for answers in _race.collect(tasks[0], races[0])]
     assert races[0].join(races[1])

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from halfseen.config import rows_within_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._costs import Cost, seconds_per_row
 from halfseen.estimators._race_task import RaceTask
 from halfseen.estimators._stacking import Answers, find_weights, tail_weights
-from halfseen.estimators._table import rows_at_once
 from halfseen.models.tabular import TabularCompletion
 from halfseen.models.tabular_stack import LARGEST
 from halfseen.training.time_limit import TimeBudget, time_limit
@@ -67,7 +67,6 @@ def run(
     task: RaceTask,
     candidates: Mapping[str, Callable[[Incomplete], BaseImputer]],
     budget: TimeBudget,
-    widths: Mapping[str, int],
 ) -> Race:
     """Fits each candidate without the hidden cells, and keeps its predictions of these cells.
 
@@ -75,7 +74,7 @@ def run(
     twice the time of the second candidate, because later models take longer. A part of it is kept for the
     predictions: as much as they took the slowest candidate before, or 30% if that is more. A candidate is
     left out if even the latter exceeds the remaining time, or if imputing the rows would take longer. The
-    first two candidates are always used. `widths` are the numbers of features of a row, for planning memory.
+    first two candidates are always used.
     """
     race, expected, answering = Race(), 0.0, 0.0
     for position, (name, fit) in enumerate(candidates.items()):
@@ -90,7 +89,8 @@ def run(
         fitted, model = budget.clock(), imputer._answers
         assert model is not None
         within = TimeBudget(budget.left if position >= 2 else math.inf, budget.clock)
-        answered = _answers(task, model, widths[name], within)
+        size = rows_within_budget(imputer._numbers_per_row(len(LEVELS)))
+        answered = _answers(task, model, size, within)
         if answered is None:
             race.left_out[name] = "to impute all rows would have taken too long"
             continue
@@ -105,11 +105,12 @@ def run(
 
 
 def _answers(
-    task: RaceTask, model: TabularCompletion, width: int, budget: TimeBudget
+    task: RaceTask, model: TabularCompletion, size: int, budget: TimeBudget
 ) -> tuple[CellPredictions, float] | None:
     """Returns the predictions of a model, and the seconds that single values and probabilities of a row take.
 
-    It is None if the first rows took so long that the others would not be finished in time.
+    Rows are asked for in parts of at most `size`. The result is None if the first rows took so long that the
+    others would not be finished in time.
     """
     if not len(task.scored):
         return {}, 0.0
@@ -117,7 +118,7 @@ def _answers(
     tried: list[int] = []
     seconds: list[float] = []
     brief: list[float] = []  # of single values and probabilities only
-    for rows in _parts(task.scored, rows_at_once(width, len(LEVELS))):
+    for rows in _parts(task.scored, size):
         if len(tried) > 1 and seconds_per_row(tried, seconds) * (len(task.scored) - sum(tried)) > budget.left:
             return None
         shown, hidden = task.shown[rows], task.hidden[rows]

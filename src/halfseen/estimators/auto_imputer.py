@@ -221,16 +221,15 @@ class AutoImputer(WithMembers, BaseImputer):
             return start().point(part)
 
         fits = {name: partial(self._fit_member, imputer) for name, imputer in candidates.items()}
-        widths = {name: self._sized(imputer)._width for name, imputer in candidates.items()}
         tasks = _race_task.make_tasks(self._modelled, codes, complete, self.seed_)
         run = [next(tasks)]
-        race = _race.run(run[0], fits, budget, widths)
+        race = _race.run(run[0], fits, budget)
         first = seconds - budget.left
         is_whole = len(run[0].codes) == len(codes)  # then the last fits take no longer than those of a mask
         most = seconds if is_whole else MASKS_SHARE * seconds
         for task in tasks:
             late = seconds - budget.left + first > most
-            if late or not race.join(_race.run(task, fits, budget, widths)):
+            if late or not race.join(_race.run(task, fits, budget)):
                 break
             run.append(task)
         return _race_task.join_tasks(run), race
