@@ -1,8 +1,9 @@
 r"""The only code that generates random numbers: seeds, torch generators, and noise determined by rows.
 
-Draws are *row-stable*: the noise of a row is a function of the seed, of the row's content and of the number
-of equal rows before it, but not of its batch. Each row gets a 64-bit key by hashing its cells, and the noise
-is the output of a counter-based generator (the finaliser of SplitMix64) at (key, draw, feature).
+Draws are *row-stable*: the noise of a row is a function of the seed, of the row's content and, where equal
+rows must be drawn differently, of the number of equal rows before it, but not of its batch. Each row gets a
+64-bit key by hashing its cells, and the noise is the output of a counter-based generator (the finaliser of
+SplitMix64) at (key, draw, feature).
 
 References
 ----------
@@ -41,6 +42,19 @@ def torch_generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def content_keys(cells: Floats, seed: int) -> Keys:
+    """Hashes each row of an array with NaN to a key; equal rows have equal keys, those of a row alone.
+
+    Examples
+    --------
+    >>> cells = np.array([[1.0, np.nan], [2.0, 3.0], [1.0, np.nan]])
+    >>> keys = content_keys(cells, seed=0)
+    >>> bool(keys[0] == keys[2]), bool(keys[0] == row_keys(cells, seed=0)[0])
+    (True, True)
+    """
+    return _mix(_hash_rows(cells, seed))
+
+
 def row_keys(cells: Floats, seed: int) -> Keys:
     """Hashes each row of an array with NaN to a key; equal rows differ by their rank among equals.
 
@@ -51,10 +65,7 @@ def row_keys(cells: Floats, seed: int) -> Keys:
     >>> bool(together[1] == alone[0]), bool(together[0] != together[2])
     (True, True)
     """
-    keys = np.full(len(cells), _mix(np.array([seed], dtype=np.uint64))[0])
-    for column in cells.T:
-        clean = np.where(np.isnan(column), np.nan, column) + 0.0  # one NaN, and -0.0 becomes 0.0
-        keys = _mix(keys ^ _mix(clean.view(np.uint64) + _GOLDEN))
+    keys = _hash_rows(cells, seed)
     return _mix(keys + _duplicate_ranks(keys) * _GOLDEN)
 
 
@@ -82,6 +93,14 @@ def row_normals(keys: Keys, draw: int, n_features: int, stream: int = 0) -> Floa
     """Returns standard normals of shape (N, D), determined by the rows."""
     normals: Floats = ndtri(row_uniforms(keys, draw, n_features, stream))
     return normals
+
+
+def _hash_rows(cells: Floats, seed: int) -> Keys:
+    keys = np.full(len(cells), _mix(np.array([seed], dtype=np.uint64))[0])
+    for column in cells.T:
+        clean = np.where(np.isnan(column), np.nan, column) + 0.0  # one NaN, and -0.0 becomes 0.0
+        keys = _mix(keys ^ _mix(clean.view(np.uint64) + _GOLDEN))
+    return keys
 
 
 def _mix(z: Keys) -> Keys:

@@ -45,6 +45,16 @@ def test_missing_cells_follow_from_the_completed_columns_in_every_answer(imputer
     np.testing.assert_array_equal(np.asarray(again["bmi"]), point)
 
 
+def test_equal_rows_have_equal_intervals_of_derived_cells_in_any_batch():
+    table = patients()
+    fitted = GaussianImputer(schema=BMI, random_state=0).fit(table)
+    low, high = (end["bmi"].to_numpy() for end in fitted.interval(table.iloc[[28, 28, 3, 28]]))
+    for ends in (low, high):
+        np.testing.assert_array_equal(ends[[1, 3]], ends[[0, 0]])
+    alone = fitted.interval(table.iloc[[28]])
+    np.testing.assert_allclose([end["bmi"].iloc[0] for end in alone], [low[0], high[0]], rtol=1e-12)
+
+
 def test_models_see_a_derived_column_only_if_asked():
     table = patients()
     plain = GaussianImputer(schema=BMI).fit(table)

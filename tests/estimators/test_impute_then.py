@@ -146,3 +146,23 @@ def test_the_number_of_iterations_is_that_of_the_trees():
     assert ImputeThenClassifier(**TREES).fit(X, classes).n_iter_ == TREES["max_iter"]
     assert ImputeThenRegressor(predictor="linear").fit(X, X[:, 0]).n_iter_ == 1
     assert not hasattr(ImputeThenRegressor(), "n_iter_")
+
+
+@pytest.mark.parametrize("predictor", ["linear", "boosting"])
+def test_equal_rows_have_equal_predictions_in_any_batch_and_order(predictor):
+    X, y = make_rows()
+    X[20:40] = X[0] = [0.5, np.nan, np.nan]
+    model = ImputeThenClassifier(predictor=predictor, n_draws=5, random_state=0, **TREES).fit(X, y > 0)
+    together = model.predict_proba(X)
+    np.testing.assert_allclose(together[20:40], np.broadcast_to(together[0], (20, 2)), rtol=EXACT)
+    np.testing.assert_allclose(model.predict_proba(X[[0]]), together[[0]], rtol=EXACT)
+    order = np.random.default_rng(0).permutation(len(X))
+    np.testing.assert_allclose(model.predict_proba(X[order]), together[order], rtol=EXACT)
+    np.testing.assert_array_equal(model.predict(X[order]), model.predict(X)[order])
+
+
+def test_equal_training_rows_have_draws_of_their_own():
+    X = np.array([[0.0, 1.0], [1.0, 2.0], [2.0, 2.5], [1.0, np.nan], [1.0, np.nan]] * 10)
+    model = ImputeThenRegressor(predictor="linear", n_draws=2, random_state=0).fit(X, X[:, 0])
+    drawn = model._completed_for_training(X)[0][np.isnan(X[:, 1]), 1]
+    assert len(set(drawn)) == len(drawn)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from halfseen._answer_progress import part_of_answer
 from halfseen._freed import give_back_memory
-from halfseen._random import row_keys
+from halfseen._random import Keys, content_keys, row_keys
 from halfseen._threads import task_threads
 from halfseen.config import rows_within_budget
 from halfseen.data.columns import SkipRule
@@ -172,9 +172,16 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         list of tables, or array of shape (n_draws, n_samples, n_features)
             Tables of the same type as `X`; an array if `X` is an array.
         """
+        return self._sample(X, n_draws, row_keys)
+
+    def _sample_by_content(self, X: Any, n_draws: int) -> Any:
+        """Draws as `sample` does, except that equal rows have equal draws: those of the row alone."""
+        return self._sample(X, n_draws, content_keys)
+
+    def _sample(self, X: Any, n_draws: int, make_keys: Callable[[npt.NDArray[np.float64], int], Keys]) -> Any:
         check_whole("n_draws", n_draws, 1)
         read = self._read(X, reset=False)
-        keys = row_keys(read.codes.to_array(), self.seed_)
+        keys = make_keys(read.codes.to_array(), self.seed_)
         drawn = self._by_chunk(
             read, n_draws, lambda model, codes, rows: model.draws(codes, keys[rows], n_draws)
         )
@@ -393,7 +400,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     def _derived_ends(self, read: ReadTable, ends: tuple[float, float]) -> Sequence[Any]:
         """Returns the ends of the intervals of derived cells, from draws of the columns they follow from."""
-        keys, rules = row_keys(read.codes.to_array(), self.seed_), self._rules(read)
+        keys, rules = content_keys(read.codes.to_array(), self.seed_), self._rules(read)
         drawn = self._by_chunk(
             read, DERIVED_DRAWS, lambda model, codes, rows: model.draws(codes, keys[rows], DERIVED_DRAWS)
         )

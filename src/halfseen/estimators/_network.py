@@ -218,8 +218,7 @@ class NetworkClassifier(WithClasses, ClassifierMixin, NetworkBase):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the most probable class of each row."""
-        outputs = self._outputs(X)
-        return self.classes_[outputs.argmax(dim=1).numpy()]
+        return self._labels_of(self._outputs(X).numpy())
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row, in the order of ``classes_``."""

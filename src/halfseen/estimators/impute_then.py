@@ -59,8 +59,9 @@ documented = documented_by(
         "n_draws": (
             "int",
             "The number of draws of multiple imputation. For each draw, a predictor is fitted to the drawn "
-            "training rows, and predictions for the drawn new rows are averaged. With 0 there is one "
-            "predictor, of the single values that ``imputer.transform`` returns.",
+            "training rows, and predictions for the drawn new rows are averaged. The draws of a new row "
+            "depend on its values and the seed only, so equal rows have equal predictions. With 0 there is "
+            "one predictor, of the single values that ``imputer.transform`` returns.",
         ),
         "add_indicator": (
             "bool",
@@ -111,7 +112,7 @@ class _ImputeThen(WithMembers, TableEstimator):
         self._n_draws = int(self.n_draws)
         self._indicated = np.flatnonzero(np.isnan(codes).any(axis=0)).tolist() if self.add_indicator else []
         self.imputer_ = self._prepared(self._template(len(codes))).fit(codes)
-        completed = self._completed(codes)
+        completed = self._completed_for_training(codes)
         first = Incomplete.from_array(completed[0])
         self._features = FeatureMap.fit(self._modelled, first, all_indicators=False)
         self._learn(completed, codes, target)
@@ -150,10 +151,16 @@ class _ImputeThen(WithMembers, TableEstimator):
             schema=code_settings(self._modelled), random_state=seed, add_indicator=False
         )  # fmt: skip
 
-    def _completed(self, codes: Floats) -> Sequence[Floats]:
-        """Returns the completed codes (N, C) of each draw, or those of the single values."""
+    def _completed_for_training(self, codes: Floats) -> Sequence[Floats]:
+        """Returns the completed codes (N, C) of each draw; equal rows have draws of their own."""
         if self._n_draws:
             return list(self.imputer_.sample(codes, n_draws=self._n_draws))
+        return [self.imputer_.transform(codes)]
+
+    def _completed(self, codes: Floats) -> Sequence[Floats]:
+        """Returns the completed codes (N, C) of each draw, which depend on the row alone."""
+        if self._n_draws:
+            return list(self.imputer_._sample_by_content(codes, self._n_draws))
         return [self.imputer_.transform(codes)]
 
     def _design(self, completed: Floats, codes: Floats) -> Floats:

@@ -226,7 +226,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
     def predict(self, X: Any, lengths: Any = None) -> npt.NDArray[Any]:
         """Returns the class of each sequence whose probability, times its weight, is largest."""
         scores = self._logits(X, lengths) + self._class_weights.log()
-        return self.classes_[scores.argmax(dim=1).numpy()]
+        return self._labels_of(scores.numpy())
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, lengths: Any = None) -> float:
         """Returns the share of sequences whose class is predicted correctly."""

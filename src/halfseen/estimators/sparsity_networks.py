@@ -177,7 +177,7 @@ class SparsityNormClassifier(NetworkClassifier, _SparsityNormNetwork):
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the class of each row whose probability, times its weight, is largest."""
         scores = self._outputs(X) + self._class_weights.log()
-        return self.classes_[scores.argmax(dim=1).numpy()]
+        return self._labels_of(scores.numpy())
 
     def _outputs(self, X: Any) -> Tensor:
         logits = super()._outputs(X)  # raises an error if nothing is fitted
