@@ -6,10 +6,10 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-SOURCES := src tests docs examples $(wildcard benchmarks)
+SOURCES := src papers tests docs examples conftest.py $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-laws check format bench bench-peers tables screenshots docs clean
+.PHONY: help venv demo reproduce test test-slow test-laws check format bench bench-peers tables screenshots docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ format: venv  ## let ruff mend what it can
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
+reproduce: venv  ## run the experiment of a paper again: make reproduce NAME=neumiss SCALE=small (no NAME lists all)
+	$(BIN)/python -m papers $(NAME) --scale $(or $(SCALE),smoke)
+
 bench: venv  ## run every benchmark: cost and accuracy beside scikit-learn's
 	@set -e; for file in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do \
 	  echo "== $$file"; $(BIN)/python $$file; \
@@ -81,4 +84,4 @@ docs: venv  ## build the documentation; a warning is an error
 clean:  ## remove what the other targets made, .venv apart
 	rm -rf demo build dist docs/_build docs/gallery docs/api/generated docs/sg_execution_times.rst
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests docs examples -name __pycache__ -prune -exec rm -rf {} +
+	find src papers tests docs examples -name __pycache__ -prune -exec rm -rf {} +

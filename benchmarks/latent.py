@@ -31,10 +31,10 @@ from halfseen._random import torch_generator
 from halfseen.datasets.loaders import is_present, load
 from halfseen.datasets.registry import describe_dataset
 from halfseen.estimators.latent import MIWAEImputer
-from halfseen.experiments.missvae import DEMISSVAE, METHODS, MIWAE, MVAE, PLANS, Task, make_task
-from halfseen.experiments.missvae_methods import LatentMethod, build, rows_of
 from halfseen.samplers.importance import ImportanceSampler
 from halfseen.training.step import Optimiser
+from papers.missvae.methods import LatentMethod, build, rows_of
+from papers.missvae.mixtures import DEMISSVAE, METHODS, MIWAE, MVAE, PLANS, Task, make_task
 
 BATCH, N_PASSES = 64, 5
 N_STEPS = 20  # of a method at a time: its weights are near the processor, as in training

@@ -20,12 +20,12 @@ from harness import find_commit, print_results, store
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
-from halfseen.datasets.classification import GaussianClassificationProblem
 from halfseen.errors import HalfseenWarning, TrainingError
 from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
 from halfseen.evaluation.scores import expected_calibration_error
-from halfseen.experiments.gaussian_task import GAP, Task, gap, make_task
-from halfseen.experiments.neumiss_networks import AUTHORS_EPOCHS, TrainedNeuMiss
+from papers.neumiss.networks import AUTHORS_EPOCHS, TrainedNeuMiss
+from papers.neumiss.task import GAP, Task, gap, make_task
+from papers.problems.classification import GaussianClassificationProblem
 
 DEPTH = 3  # of the network that is trained the authors' way
 RUNS = {"n_seeds": 5, "depths": range(1, 21)}

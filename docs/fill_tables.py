@@ -169,9 +169,9 @@ def _caption(results: dict[str, Any], rows: list[dict[str, Any]], shared: dict[s
     told = [f"{key} = {value}" for key, value in shared.items() if key != "plan"]  # which is the scale
     if told:
         sentences.append(f"These settings are the same in all runs: {', '.join(told)}.")
-    command = f"halfseen reproduce {results['experiment']} --scale {results['scale']}"
+    command = f"python -m papers {results['experiment']} --scale {results['scale']}"
     commit = results["provenance"]["commit"][:7]
-    return " ".join([*sentences, f"The results were produced by `{command}` at commit {commit}."])
+    return " ".join([*sentences, f"Run `{command}` to repeat them; these were produced at commit {commit}."])
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ AutoImpute, stands beside it. All methods see the same counts of the 1,000 most 
 those of the complete data. scVI has its default settings; its imputed counts are its mean expression times
 the size of the cell that it infers. AutoImpute has its default settings; its imputed log expression is
 transformed back and multiplied by the size of the cell. Gene means and smoothing are those of
-`halfseen reproduce sparsity-cells`. scVI was made for thousands of cells, which are not at hand here: the
+`python -m papers sparsity-cells`. scVI was made for thousands of cells, which are not at hand here: the
 data have 30 and 200. results/cells.json and the table in docs/guide/sparsity.md are written.
 """
 
@@ -28,7 +28,7 @@ import torch
 from halfseen import AutoImpute
 from halfseen.data.expression import normalise_counts
 from halfseen.datasets import load
-from halfseen.experiments.sparsity_cells import FILES, gene_means, smooth
+from papers.sparsity.cells import FILES, gene_means, smooth
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from harness import ROOT, find_commit, store_with_table

@@ -160,8 +160,8 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
     method.class_name: f"estimators.{method.module}" for method in CATALOGUE
 }
 _PACKAGES = (
-    "config", "data", "datasets", "diagnosis", "distributions", "estimators", "evaluation", "experiments",
-    "missingness", "models", "nn", "objectives", "report", "research", "samplers", "training",
+    "config", "data", "datasets", "diagnosis", "distributions", "estimators", "evaluation",
+    "missingness", "models", "nn", "objectives", "report", "samplers", "training",
 )  # fmt: skip
 
 

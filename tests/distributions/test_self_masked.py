@@ -14,12 +14,12 @@ from scipy.stats import chi2, kstest
 from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.datasets.gaussian_score import GaussianScore
-from halfseen.datasets.links import Linear
-from halfseen.datasets.probit import ProbitSelfMasked
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.mask_factors import FLATTEST, GaussianMaskFactor, ProbitMaskFactor
 from halfseen.distributions.self_masked import SelfMaskedGaussian
+from papers.problems.gaussian_score import GaussianScore
+from papers.problems.links import Linear
+from papers.problems.probit import ProbitSelfMasked
 
 SEEDS = st.integers(0, 2**16)
 GRID = np.linspace(-12.0, 12.0, 301)

@@ -11,12 +11,12 @@ from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 import halfseen
 from halfseen import GaussianImputer, MeanImputer, MixtureImputer
 from halfseen.data.incomplete import Incomplete
-from halfseen.datasets.gaussian import GaussianProblem
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.mask_factors import ProbitMaskFactor
 from halfseen.distributions.self_masked import SelfMaskedGaussian
 from halfseen.estimators._holdout import SMALLEST_SPLIT, split_rows
 from halfseen.training.progress import History, Progress
+from papers.problems.gaussian import GaussianProblem
 
 
 def two_clusters(n_rows=400, seed=0):

@@ -14,8 +14,8 @@ from tolerances import FAILURE_RATE
 import halfseen
 from halfseen import NeuMissClassifier, NeuMissRegressor
 from halfseen.data.incomplete import Incomplete
-from halfseen.datasets import GaussianClassificationProblem, GaussianProblem
 from halfseen.models import neumiss
+from papers.problems import GaussianClassificationProblem, GaussianProblem
 
 SMALL = {"n_networks": 2, "width": 16, "max_epochs": 5, "random_state": 0}
 REGRESSOR, CLASSIFIER = NeuMissRegressor(**SMALL), NeuMissClassifier(**SMALL)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from halfseen import NeuMissNetworkClassifier, NeuMissNetworkRegressor
-from halfseen.datasets import GaussianProblem
 from halfseen.nn import Incomplete, NeuMissBlock, NeuMissLayers, NeuMissNetwork, NeuMissPredictor
+from papers.problems import GaussianProblem
 
 
 @pytest.fixture(scope="module")

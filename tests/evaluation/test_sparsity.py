@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from halfseen import AutoRec, GaussianRegressor, vsp_curve
-from halfseen.report.experiment_plot import to_svg
+from halfseen.report.figure_style import to_svg
 from halfseen.report.vsp_plot import plot_vsp
 
 

@@ -11,7 +11,6 @@ import halfseen
 from halfseen.cli import impute_options, options
 from halfseen.cli.compare_options import CompareOptions, parse_rates
 from halfseen.cli.describe_options import DescribeOptions
-from halfseen.cli.errors import print_error
 from halfseen.cli.methods import DEFAULT_METHOD, QUICK, parse_methods
 from halfseen.cli.option_groups import expand_groups
 from halfseen.cli.progress import Reporter
@@ -356,33 +355,3 @@ def datasets_command(
     from halfseen.cli.datasets import show_datasets
 
     show_datasets(name, data_home)
-
-
-@app.command("reproduce")
-def reproduce_command(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The experiment; lists all by default.")
-    ] = None,
-    scale: Annotated[
-        options.ExperimentScale,
-        typer.Option(
-            help="smoke: a quick check; small: can run on a laptop; paper: the protocol of the paper."
-        ),
-    ] = options.ExperimentScale.smoke,
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="DIR", help="The folder for the result file and the figure."),
-    ] = "results",
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Run everything again, instead of only what failed or is not stored."),
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the results.")] = False,
-) -> None:
-    """Reproduce the experiment of a paper, and print the published numbers next to the new ones."""
-    from halfseen.cli.reproduce import reproduce
-
-    n_failed = reproduce(name, scale.value, output, fresh, Reporter(quiet=quiet))
-    if n_failed:
-        print_error(f"{n_failed} runs failed; the same command repeats only these runs")
-        raise typer.Exit(1)

@@ -5,7 +5,7 @@ import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,26 +19,39 @@ class Terminated(KeyboardInterrupt):
     """The process was asked to end by a signal other than that of Ctrl-C."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def _commands() -> Any:
+    from halfseen.cli.app import app
+
+    return app
+
+
+def main(
+    argv: Sequence[str] | None = None, commands: Callable[[], Any] = _commands, program: str = "halfseen"
+) -> int:
     """Run the command line.
 
     Parameters
     ----------
     argv : sequence of str, optional
         The arguments; those of the process if not given.
+    commands : callable
+        Imports and returns the commands, a Typer application; by default those of halfseen.
+    program : str
+        The name of the program in help texts.
 
     Returns
     -------
     int
-        The exit code: 0 for success; 1 if runs of an experiment failed; 2 for an error that the user can
-        correct, described in one line; 70 for a defect; 130 if interrupted, 143 if terminated.
+        The exit code: 0 for success; 1 if standard output was closed, or as the command says; 2 for an error
+        that the user can correct, described in one line; 70 for a defect; 130 if interrupted, 143 if
+        terminated.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if sys.platform == "linux":  # where the memory that Arrow freed can be given back, if it is the system's
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         with _no_foreign_warnings():
-            return _call(arguments)
+            return _call(arguments, commands(), program)
     except KeyboardInterrupt as interruption:
         word = "terminated" if isinstance(interruption, Terminated) else "interrupted"
         print_error("; ".join([word, *getattr(interruption, "__notes__", [])]))
@@ -54,23 +67,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
 
 
-def _call(arguments: Sequence[str]) -> int:
+def _call(arguments: Sequence[str], app: Any, program: str) -> int:
     import typer
-
-    from halfseen.cli.app import app
 
     # Typer carries its own copy of click in some versions and uses the package in others.
     UsageError: Any = typer.BadParameter.__bases__[0]
     command = typer.main.get_command(app)
     try:
-        words = shlex.join(["halfseen", *arguments])
-        with command.make_context("halfseen", list(arguments), obj=words) as context:
+        words = shlex.join([program, *arguments])
+        with command.make_context(program, list(arguments), obj=words) as context:
             command.invoke(context)
         sys.stdout.flush()
     except typer.Exit as end:
         return int(end.exit_code)
     except UsageError as error:
-        where = error.ctx.command_path if error.ctx is not None else "halfseen"
+        where = error.ctx.command_path if error.ctx is not None else program
         print_error(f"{error.format_message()} (see {where} --help)")
         return FAILED
     return 0

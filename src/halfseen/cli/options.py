@@ -79,14 +79,6 @@ class RatingRows(StrEnum):
     user = "user"
 
 
-class ExperimentScale(StrEnum):
-    """How much of an experiment to run."""
-
-    smoke = "smoke"
-    small = "small"
-    paper = "paper"
-
-
 Source = Annotated[
     str,
     typer.Argument(

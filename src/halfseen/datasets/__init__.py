@@ -1,44 +1,19 @@
-"""Data sets: a bundled table, loaders of public data sets, and simulated problems with a known optimum."""
+"""Data sets: a bundled table and loaders of public data sets."""
 
 from importlib.resources import as_file, files
 from importlib.util import find_spec
 from typing import Any
 
-from halfseen.datasets.classification import GaussianClassificationProblem
-from halfseen.datasets.gaussian import GaussianProblem
-from halfseen.datasets.gaussian_score import GaussianScore
-from halfseen.datasets.health import HealthScreening
-from halfseen.datasets.links import Bowl, Break, Linear, Logistic, Probit, Wave
 from halfseen.datasets.loaders import load
 from halfseen.datasets.physionet import Stays, load_physionet2012
-from halfseen.datasets.probit import BayesEstimate
-from halfseen.datasets.problem import ImputationProblem, Problem, Sample
 from halfseen.datasets.registry import DataSet, DataSetError, describe_dataset, names
 from halfseen.datasets.tables import BACKENDS, choose_backend, read_csv
-from halfseen.datasets.toys import CorrelatedGaussian, MixtureOfGaussians, Ring
 
 __all__ = [
     "BACKENDS",
-    "BayesEstimate",
-    "Bowl",
-    "Break",
-    "CorrelatedGaussian",
     "DataSet",
     "DataSetError",
-    "GaussianClassificationProblem",
-    "GaussianProblem",
-    "GaussianScore",
-    "HealthScreening",
-    "ImputationProblem",
-    "Linear",
-    "Logistic",
-    "MixtureOfGaussians",
-    "Probit",
-    "Problem",
-    "Ring",
-    "Sample",
     "Stays",
-    "Wave",
     "describe_dataset",
     "load",
     "load_penguins",

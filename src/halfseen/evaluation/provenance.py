@@ -21,7 +21,7 @@ from halfseen.evaluation.trial import Record
 
 PACKAGE = Path(__file__).parents[1]
 PACKAGES = ("halfseen", "joblib", "numpy", "scikit-learn", "scipy", "torch")
-_ABOVE = ("cli", "report", "experiments")  # layers that cannot change a result
+_ABOVE = ("cli", "report")  # layers that cannot change a result
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 

@@ -13,7 +13,7 @@ from scipy.stats import gaussian_kde
 from halfseen.data.codes import open_table
 from halfseen.data.frames import is_frame
 from halfseen.data.schema import Column, Schema
-from halfseen.report.experiment_plot import OURS, THEIRS, new_figure
+from halfseen.report.figure_style import OURS, THEIRS, new_figure
 
 KINDS = ("density", "strip")
 MOST_PANELS, PANELS_PER_ROW = 12, 3

@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from halfseen.evaluation.sparsity import VSPCurve
-from halfseen.report.experiment_plot import OURS, THEIRS, new_figure
+from halfseen.report.figure_style import OURS, THEIRS, new_figure
 
 
 def plot_vsp(curves: VSPCurve | dict[str, VSPCurve], title: str = "") -> Figure:

@@ -1,1 +1,0 @@
-"""Tools for research on latent-variable models: likelihood estimates, posteriors and image distances."""
