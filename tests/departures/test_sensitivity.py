@@ -1,6 +1,7 @@
 """Sensitivity analyses against closed forms: shifts, tilts, log odds and a known tipping point."""
 
 import json
+import re
 
 import matplotlib
 import numpy as np
@@ -110,7 +111,8 @@ def test_a_fitted_mechanism_stands_beside_with_its_departure():
     rng = np.random.default_rng(0)
     X = rng.multivariate_normal([5, 5], [[1, 0.6], [0.6, 1]], size=600)
     X[X[:, 1] > rng.normal(5, 0.7, size=600), 1] = np.nan  # large values are missing
-    found = halfseen.sensitivity(NORMAL, X, "x1", reference=5.0, n_draws=4, deltas=[1.0])
+    asked = {"reference": 5.0, "n_draws": 4, "deltas": [1.0], "mechanisms": ["self-masking-probit"]}
+    found = halfseen.sensitivity(NORMAL, X, "x1", **asked)
     (fitted,) = found.mechanisms
     assert fitted.missingness == "self-masking-probit"
     assert found.at_mar[0] < fitted.estimate
@@ -121,8 +123,17 @@ def test_a_fitted_mechanism_stands_beside_with_its_departure():
     json.dumps(found.to_dict(), allow_nan=False)
     axes = found.plot()
     assert axes.get_ylabel() == "mean of x1"
-    assert "self-masking-probit" in str(found)
+    assert re.search("self-masking-probit assumes .* does not depend on any other column", str(found))
+    assert found.to_dict()["mechanisms"][0]["assumption"] == fitted.assumption
     matplotlib.pyplot.close(axes.figure)
+
+
+def test_no_model_of_missingness_is_fitted_unless_it_is_asked_for():
+    X = np.random.default_rng(0).multivariate_normal([5, 5], [[1, 0.6], [0.6, 1]], size=100)
+    X[:30, 1] = np.nan
+    found = halfseen.sensitivity(NORMAL, X, "x1", n_draws=2, deltas=[1.0])
+    assert found.mechanisms == ()
+    assert list(found.to_frame()["assumption"]) == ["mar", "shift"]
 
 
 def test_an_analysis_of_any_kind_can_be_followed():

@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfseen.vocabulary import Missingness
+
 Floats = npt.NDArray[np.float64]
 LIMIT = (
     "The data cannot identify the departure, because the values that would show it are missing. Judge "
     "by subject matter whether the departures that change the conclusion are plausible."
 )
+_WHOLE_ROW = (Missingness.LINEAR, Missingness.NONLINEAR)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,22 @@ class FittedMechanism:
     low: float
     high: float
     delta: float
+
+    @property
+    def assumption(self) -> str:
+        """What the estimate relies on, as a sentence."""
+        if self.missingness == Missingness.MAR:
+            return "mar assumes that missingness depends on the observed values of a row only."
+        if self.missingness in _WHOLE_ROW:
+            return (
+                f"{self.missingness} assumes that missingness depends on the values of the whole row, and "
+                "that the shapes of this dependence and of the distribution of values are known."
+            )
+        return (
+            f"{self.missingness} assumes that, given the value itself, missingness does not depend on any "
+            "other column, and that the shapes of this dependence and of the distribution of values are "
+            "known. If missingness also depends on other columns, its estimate is biased."
+        )
 
 
 @dataclass(frozen=True)
@@ -58,7 +77,7 @@ class Sensitivity:
     tipping_points : tuple of float
         The departures nearest to 0 on either side at which the conclusion changes; at most two.
     mechanisms : tuple of FittedMechanism
-        The estimates under fitted models of missingness.
+        The estimates under fitted models of missingness, if any were requested.
     share_missing : float
         The largest share of missing values among the columns.
     n_draws : int
@@ -167,7 +186,8 @@ class Sensitivity:
             "reference": self.reference,
             "tipping_points": list(self.tipping_points),
             "mechanisms": [
-                {**vars(m), "delta": None if np.isnan(m.delta) else m.delta} for m in self.mechanisms
+                {**vars(m), "delta": None if np.isnan(m.delta) else m.delta, "assumption": m.assumption}
+                for m in self.mechanisms
             ],
             "share_missing": self.share_missing,
             "n_draws": self.n_draws,
@@ -216,4 +236,5 @@ class Sensitivity:
         lines.append(f"{'assumption':>24} {'delta':>8} {'estimate':>10} {'low':>10} {'high':>10}")
         for row in self.to_frame().itertuples(index=False):
             lines.append(f"{row[0]:>24} {row[1]:8.3g} {row[2]:10.4g} {row[3]:10.4g} {row[4]:10.4g}")
-        return "\n".join([*lines, self.conclusion, self.limit])
+        assumptions = [mechanism.assumption for mechanism in self.mechanisms]
+        return "\n".join([*lines, *assumptions, self.conclusion, self.limit])

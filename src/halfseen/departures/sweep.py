@@ -23,10 +23,8 @@ from halfseen.estimators.catalogue import CATALOGUE
 from halfseen.estimators.imputers import GaussianImputer
 from halfseen.estimators.multiple import properly
 from halfseen.pooling import pool
-from halfseen.vocabulary import Missingness
 
 METHODS = ("shift", "tilt")
-DEFAULT_MECHANISM = Missingness.PROBIT.value
 N_HALVINGS = 12  # of the distance between two departures, to find where the conclusion changes
 INTERCEPTS = ("(intercept)", "Intercept", "const")
 
@@ -47,7 +45,7 @@ def sensitivity(
     coefficient: str | None = None,
     y: Any = None,
     model: Any = None,
-    mechanisms: Sequence[str] | None = None,
+    mechanisms: Sequence[str] = (),
     n_draws: int = 20,
     n_candidates: int = N_CANDIDATES,
     random_state: Any = 0,
@@ -89,9 +87,11 @@ def sensitivity(
         Which estimate to follow if there are several; by default the first that is not an intercept.
     y, model : optional
         As in `pool`.
-    mechanisms : sequence of str, optional
-        Models of missingness to fit as well, out of those that the imputer offers. By default
-        ``["self-masking-probit"]`` if it is offered. An empty list fits none.
+    mechanisms : sequence of str, default=()
+        Models of missingness to fit as well, out of those that the imputer offers, such as
+        ``["self-masking-probit"]``. By default none, because their estimates are only as good as their
+        assumption: that the probability of a missing value depends on the value alone. Where it depends on
+        other columns too, they are biased, and nothing in the data shows it.
     n_draws : int, default=20
         The number of completed tables.
     n_candidates : int, default=50
@@ -114,7 +114,7 @@ def sensitivity(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(0.5, 1.0, size=(400, 1))
     >>> X[:100] = np.nan
-    >>> found = sensitivity(GaussianImputer(margins="gaussian"), X, "x0", mechanisms=[])
+    >>> found = sensitivity(GaussianImputer(margins="gaussian"), X, "x0")
     >>> bool(abs(found.estimate[-1] - found.estimate[4] - 0.25 * np.nanstd(X, ddof=1)) < 1e-9)
     True
     """
@@ -244,7 +244,7 @@ def _tipping_points(
 def _fit_mechanisms(
     template: Any,
     X: Any,
-    mechanisms: Sequence[str] | None,
+    mechanisms: Sequence[str],
     study: _Study,
     adjustable: Adjustable,
     seed: int,
@@ -252,9 +252,6 @@ def _fit_mechanisms(
     """Returns the estimate under each fitted model of missingness."""
     method = next((m for m in CATALOGUE if m.class_name == type(template).__name__), None)
     offered = [str(word) for word in method.missingness] if method is not None else []
-    if mechanisms is None:
-        only_numbers = all(column.level is None for column in adjustable.columns)
-        mechanisms = [DEFAULT_MECHANISM] if DEFAULT_MECHANISM in offered and only_numbers else []
     n_draws, fits = len(adjustable.draws), []
     for word in mechanisms:
         if word not in offered:
