@@ -5,6 +5,7 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -208,6 +209,20 @@ def test_a_report_describes_the_predictions_of_one_table(call, training, tmp_pat
     code, _, err = call("predict", "m.half", "a.csv", "-o", "a.csv.out.csv", "--report", "a.csv")
     assert code == 2
     assert not (tmp_path / "r.html").exists()
+
+
+def test_the_report_of_an_average_names_the_parts_that_impute(call, tmp_path):
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+    predictors = {"gaussian+linear": {}, "boosting": {"max_iter": 5}}
+    weights = {"gaussian+linear": 0.25, "boosting": 0.75}
+    average = halfseen.AveragingRegressor(predictors, weights=weights, n_splits=2, random_state=0)
+    average.fit(rows, rows["a"]).save(tmp_path / "m.half")
+    rows.head(3).to_csv(tmp_path / "new.csv", index=False)
+    code, _, err = call("predict", "m.half", "new.csv", "-o", "out.csv", "--report", "r.html")
+    assert code == 0, err
+    page = " ".join((tmp_path / "r.html").read_text(encoding="utf-8").split())
+    assert "is an average, of which gaussian+linear (25%) imputes the missing inputs of a row" in page
+    assert "not imputed" not in page
 
 
 def test_predictions_have_the_decimal_mark_of_the_file(call, tmp_path):

@@ -13,7 +13,7 @@ from scipy.stats import norm
 import halfseen
 from halfseen import AutoImputer, GaussianImputer, MeanImputer
 from halfseen.data.incomplete import Incomplete
-from halfseen.estimators import _race, _race_task, auto_imputer
+from halfseen.estimators import _race, _race_task, _tree_fit, auto_imputer
 from halfseen.estimators._costs import Cost, seconds_per_row, too_costly
 from halfseen.estimators._hidden_cells import compare_hidden
 from halfseen.estimators._stacking import (
@@ -209,6 +209,26 @@ def test_a_budget_that_is_too_small_still_gives_the_simple_methods():
     imputer = AutoImputer(1e-6, candidates=candidates, random_state=0).fit(correlated(120))
     assert [row["candidate"] for row in imputer.scores_] == ["mean", "gaussian"]
     assert "Trees was not used: there was no time left." in imputer.reason_
+    assert imputer.time_limit_met_
+    assert "The time limit was reached" in imputer.reason_
+
+
+def test_columns_for_which_no_tree_was_grown_are_reported_as_gaussian(monkeypatch):
+    X = correlated(200)
+    monkeypatch.setattr(_tree_fit, "is_over", lambda: True)  # trees are cut short, and equal the Gaussian
+    imputer = AutoImputer(candidates=["mean", "trees"], random_state=0).fit(X)
+    expected = GaussianImputer(random_state=0).fit(X)
+    np.testing.assert_allclose(imputer.transform(X), expected.transform(X))
+    assert imputer.chosen_ == {name: {"gaussian": 1.0} for name in imputer.chosen_}
+    assert imputer.reason_.startswith("AutoImputer uses Gaussian, chosen by")
+    assert "No trees could be grown for x0, x1" in imputer.reason_
+    assert {row["candidate"]: row["weight"] for row in imputer.scores_} == {"mean": 0.0, "trees": 0.0}
+
+
+def test_without_a_time_limit_that_is_met_nothing_is_said_about_time():
+    imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(correlated(120))
+    assert not imputer.time_limit_met_
+    assert "time" not in imputer.reason_
 
 
 class Clock:

@@ -1,12 +1,14 @@
 """The page of predictions: drift first, then how sure the predictions are."""
 
+import re
+
 import numpy as np
 import pytest
 from report.pages import assert_self_contained
 
 from halfseen.diagnosis.drift import compare_rates
 from halfseen.diagnosis.training_drift import TrainingDrift
-from halfseen.report.predictions import render_predictions, summarize_predictions
+from halfseen.report.predictions import render_predictions, summarize_predictions, treatment_words
 from halfseen.report.run_info import RunInfo
 
 
@@ -78,3 +80,25 @@ def test_pages_of_no_row_and_of_one_row_can_be_made(n_rows):
     page = render_predictions(summary)
     assert_self_contained(page)
     assert ("The table has no rows." if n_rows == 0 else "1 row is without any known input") in page
+
+
+@pytest.mark.parametrize(
+    ("imputing", "words"),
+    [
+        ({}, "predicted each row from its observed inputs; missing inputs were not imputed."),
+        ({"AveragingRegressor": 1.0}, "imputed the missing inputs of each row, and predicted from the comp"),
+        ({"gaussian+linear": 0.3}, "is an average, of which gaussian\\+linear \\(30%\\) imputes the missing"),
+        (
+            {"a+b": 0.5, "c+d": 0.5},
+            "imputed the missing inputs .* by each of its parts, a.b .50%. and c",
+        ),
+    ],
+)
+def test_the_page_says_what_the_fitted_model_does_with_missing_inputs(imputing, words):
+    assert re.search(words, treatment_words("AveragingRegressor", imputing))
+    missing = missing_inputs()
+    summary = summarize_predictions(
+        np.arange(40.0), missing, drift=drift_of(missing), model="AveragingRegressor", imputing=imputing
+    )
+    page = render_predictions(summary)
+    assert ("were not imputed" in page) == (not imputing)

@@ -101,6 +101,14 @@ def test_what_is_promised_is_there():
         assert words in text
 
 
+def test_equal_values_are_not_promised_after_a_time_limit_ended_the_fit():
+    promise = "The\nsame file, version and seed give the same values."
+    assert promise in render(make_summary())
+    page = render(make_summary(time_limit_met=True))
+    assert promise not in page
+    assert "The time limit was reached while the model was fitted, so another run may give other" in page
+
+
 def test_a_table_without_missing_values_has_a_short_page():
     table = pa.table({"x": [1.0, 2.0]})
     schema = SimpleNamespace(columns=(column("x", "continuous"),))

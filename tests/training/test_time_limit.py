@@ -38,12 +38,22 @@ def test_columns_without_time_for_trees_are_left_to_the_gaussian():
     with time_limit(0.0):
         imputer = TreeImputer(random_state=0).fit(X)
     assert imputer.model_.rounds == ()
+    assert imputer.gaussian_columns_ == ["x0", "x1", "x2"]
+    assert TreeImputer(1, max_trees=2, random_state=0).fit(X).gaussian_columns_ == []
+
+
+def test_a_limit_knows_whether_it_ended_something_within_it():
+    with time_limit(1000.0) as outer, time_limit(0.0) as inner:
+        MixtureImputer(2, random_state=0).fit(X)
+    assert inner.met
+    assert outer.met
 
 
 def test_a_limit_that_is_not_reached_changes_nothing():
-    with time_limit(1000.0):
+    with time_limit(1000.0) as limit:
         limited = MixtureImputer(2, max_epochs=3, random_state=0).fit(X)
     assert limited.history_ == MixtureImputer(2, max_epochs=3, random_state=0).fit(X).history_
+    assert not limit.met
 
 
 def test_a_limit_within_another_cannot_be_later():

@@ -76,6 +76,7 @@ def make_page(
         structure=_structure(imputer),
         check=None if check is None else check.to_dict(),
         reason=getattr(imputer, "reason_", ""),
+        time_limit_met=getattr(imputer, "time_limit_met_", False),
         weights=_weights(request, work),
         run=reporter.run_info(work.file.source, request.command),
     )

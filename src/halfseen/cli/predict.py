@@ -155,9 +155,22 @@ def _make_page(
         score=f"{score}." if score else "",
         target=(getattr(model, "reading_", None) or {}).get("target") or "",
         model=type(model).__name__,
+        imputing=imputing_parts(model),
         run=reporter.run_info(rows.file.source, request.command),
     )
     return render_predictions(summary)
+
+
+def imputing_parts(model: Any) -> dict[str, float]:
+    """Return the parts of a predictor that impute missing inputs before they predict, and their weights.
+
+    The only part of a predictor that is not an average is the predictor itself, with weight 1.
+    """
+    parts, weights = {type(model).__name__: model}, {type(model).__name__: 1.0}
+    if isinstance(model, halfseen.AveragingRegressor | halfseen.AveragingClassifier):
+        parts, weights = dict(zip(model.weights_, model.members_, strict=True)), model.weights_
+    imputing = (halfseen.ImputeThenRegressor, halfseen.ImputeThenClassifier)
+    return {name: weights[name] for name, part in parts.items() if isinstance(part, imputing)}
 
 
 def predicted_columns(model: Any, inputs: pa.Table, level: float) -> dict[str, pa.Array]:

@@ -19,7 +19,7 @@ from halfseen.estimators._race_task import RaceTask
 from halfseen.estimators._stacking import Answers, find_weights, tail_weights
 from halfseen.models.tabular import TabularCompletion
 from halfseen.models.tabular_stack import LARGEST
-from halfseen.training.time_limit import TimeBudget, time_limit
+from halfseen.training.time_limit import TimeBudget, decide_by_clock, time_limit
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,7 +53,8 @@ class Race:
         return True
 
     def leave_out(self, m: int, why: str) -> None:
-        """Removes a candidate."""
+        """Removes a candidate for which there is no time."""
+        decide_by_clock()
         self.left_out[self.names.pop(m)] = why
         del self.fitted[m], self.predictions[m], self.costs[m]
 
@@ -81,6 +82,7 @@ def run(
         left = budget.left
         if position >= 2 and left <= 2 * expected:
             race.left_out[name] = "there was no time left"
+            decide_by_clock()
             continue
         share = max(left / (len(candidates) - position), 2 * expected)
         started = budget.clock()
@@ -93,6 +95,7 @@ def run(
         answered = _answers(task, model, size, within)
         if answered is None:
             race.left_out[name] = "to impute all rows would have taken too long"
+            decide_by_clock()
             continue
         predictions, per_row = answered
         race.predictions.append(predictions)

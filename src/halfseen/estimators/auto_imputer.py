@@ -1,5 +1,6 @@
 """The imputer that chooses among the others, on the user's own table."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache, partial
@@ -12,6 +13,7 @@ from torch import Tensor
 from halfseen import config
 from halfseen._freed import give_back_memory
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.leaving import shortened
 from halfseen.estimators import _race, _race_task
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._costs import too_costly
@@ -24,7 +26,7 @@ from halfseen.estimators.catalogue import CATALOGUE, Family, find_method
 from halfseen.estimators.imputers import GaussianImputer
 from halfseen.models.tabular import TabularCompletion
 from halfseen.models.tabular_stack import GRID, TabularStack
-from halfseen.training.time_limit import TimeBudget, seconds_left, time_limit
+from halfseen.training.time_limit import TimeBudget, decide_by_clock, seconds_left, time_limit
 
 CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 150, "mixture": 150, "circuit": 150, "miwae": 150}
 """The default candidates, simplest first, and the number of rows from which each takes part."""
@@ -36,6 +38,14 @@ MASKS_SHARE = 0.5  # of the time of the race, after which no further mask is hid
 START_SHARE = 0.2  # of the time of the race, for completing rows to which a learned mechanism is applied
 MAX_TRAINED_ROWS = 100_000  # of models that are trained by gradients
 SMALLEST_SHARE = 0.1  # a candidate whose weight is lower in every column is not fitted again
+
+
+@dataclass(frozen=True)
+class _ChosenBy:
+    """What the choice rests on: whether numbers and levels are mixed, and the number of hidden cells."""
+
+    mixed: Mapping[str, bool]
+    n_cells: int
 
 
 @dataclass(eq=False, repr=False)
@@ -84,7 +94,8 @@ class AutoImputer(WithMembers, BaseImputer):
     reason_ : str
         What was chosen and why, in sentences.
     chosen_ : dict of str to dict
-        For each modelled column, the weights of the candidates by name.
+        For each modelled column, the weights of the methods that impute it, by name. A column for which no
+        tree could be grown counts as Gaussian.
     scores_ : list of dict
         One row per candidate: RMSE and CRPS of hidden numbers, in standard deviations, and accuracy and
         log-loss of hidden levels. Empty if no comparison took place.
@@ -95,6 +106,9 @@ class AutoImputer(WithMembers, BaseImputer):
         How much narrower the distributions of numbers are than mixtures of the candidates, whose differences
         make them too wide: the parameter of a beta distribution, which is 1 for mixtures as they are, and
         below 1 if these are too narrow.
+    time_limit_met_ : bool
+        Whether the time limit ended a fit or decided what was tried, so that results depend on the speed of
+        the computer.
     members_ : list of imputers
         The chosen candidates, fitted to all rows.
 
@@ -125,7 +139,9 @@ class AutoImputer(WithMembers, BaseImputer):
 
     _density = False
     _reports_rows = True
-    _saved: ClassVar[tuple[str, ...]] = ("reason_", "chosen_", "scores_", "weights_", "sharpness_")
+    _saved: ClassVar[tuple[str, ...]] = (
+        "reason_", "chosen_", "scores_", "weights_", "sharpness_", "time_limit_met_",
+    )  # fmt: skip
 
     max_seconds: float = 120.0
     _: KW_ONLY
@@ -159,6 +175,17 @@ class AutoImputer(WithMembers, BaseImputer):
 
     def _fit_codes(self, codes: Incomplete) -> None:
         budget = TimeBudget(SAFETY * min(self._checked_seconds(), seconds_left()))
+        with time_limit(math.inf) as limit:  # which learns whether one of those within it was met
+            self._fit_within(budget, codes)
+        self.time_limit_met_ = limit.met
+        if limit.met:
+            self.reason_ += (
+                " The time limit was reached, so that the speed of the computer decided how much was done: "
+                "another run may give other values."
+            )
+
+    def _fit_within(self, budget: TimeBudget, codes: Incomplete) -> None:
+        """Chooses among the candidates and fits the chosen ones; sets what is known after `fit`."""
         self.hidden_cells_ = HiddenCells({}, 0)
         self.scores_: list[dict[str, Any]] = []
         self.members_: list[BaseImputer] = []
@@ -177,13 +204,14 @@ class AutoImputer(WithMembers, BaseImputer):
             self._keep(["gaussian"], np.ones((1, len(self._modelled))))
             self.reason_ = f"GaussianImputer was used without a comparison, because {without}."
             return
-        race, weights = self._choose(candidates, codes, budget)
-        self._fit_chosen(candidates, race, weights, codes, budget)
+        race, weights, chosen_by = self._choose(candidates, codes, budget)
+        hasty = self._fit_chosen(candidates, race, weights, codes, budget)
+        self.reason_ = self._explain(race, chosen_by) + hasty
 
     def _choose(
         self, candidates: Mapping[str, BaseImputer], codes: Incomplete, budget: TimeBudget
-    ) -> tuple[_race.Race, np.ndarray]:
-        """Holds the race; returns it and the weights (M, C) of its candidates."""
+    ) -> tuple[_race.Race, np.ndarray, _ChosenBy]:
+        """Holds the race; returns it, the weights (M, C) of its candidates, and what they were chosen by."""
         task, race = self._hold_race(candidates, codes, budget.part(RACE_SHARE))
         n_rows = _count_incomplete(codes)
         while True:
@@ -201,8 +229,7 @@ class AutoImputer(WithMembers, BaseImputer):
         self.sharpness_ = find_sharpness(answers, weights, self.seed_)
         self.scores_ = _race.tabulate(race, answers, weights)
         self.hidden_cells_ = compare_hidden(task, race, weights, self.sharpness_)
-        self.reason_ = self._explain(race, weights, mixed, int(task.hidden.sum()))
-        return race, weights
+        return race, weights, _ChosenBy(mixed, int(task.hidden.sum()))
 
     def _hold_race(
         self, candidates: Mapping[str, BaseImputer], codes: Incomplete, budget: TimeBudget
@@ -228,8 +255,10 @@ class AutoImputer(WithMembers, BaseImputer):
         is_whole = len(run[0].codes) == len(codes)  # then the last fits take no longer than those of a mask
         most = seconds if is_whole else MASKS_SHARE * seconds
         for task in tasks:
-            late = seconds - budget.left + first > most
-            if late or not race.join(_race.run(task, fits, budget)):
+            if seconds - budget.left + first > most:
+                decide_by_clock()
+                break
+            if not race.join(_race.run(task, fits, budget)):
                 break
             run.append(task)
         return _race_task.join_tasks(run), race
@@ -241,11 +270,13 @@ class AutoImputer(WithMembers, BaseImputer):
         weights: np.ndarray,
         codes: Incomplete,
         budget: TimeBudget,
-    ) -> None:
+    ) -> str:
         """Fits the chosen candidates to all rows, or to as many as the time that is left allows.
 
-        Where it does not allow to repeat the fit of the race, that one is used.
+        Where it does not allow to repeat the fit of the race, that one is used. Returns sentences about what
+        was done in haste.
         """
+        hasty = ""
         used = np.flatnonzero(weights.max(axis=1) > 0).tolist()
         order = torch.from_numpy(np.random.default_rng(self.seed_).permutation(len(codes)))
         answering = sum(race.costs[m].answer * _count_incomplete(codes) for m in used)
@@ -254,24 +285,41 @@ class AutoImputer(WithMembers, BaseImputer):
             seconds = max(0.0, budget.left - answering) / (len(used) - position)
             if seconds < race.costs[m].fit:
                 n_fitted = f"{race.costs[m].n_fitted:,} rows"
-                self.reason_ += f" {_label(name)} was fitted to {n_fitted} without the hidden cells only."
+                hasty += f" {_label(name)} was fitted to {n_fitted} without the hidden cells only."
+                decide_by_clock()
                 self.members_.append(race.fitted[m])
                 continue
             trained = hasattr(imputer, "max_epochs")  # until the time is over, however many rows there are
             most = MAX_TRAINED_ROWS if trained else race.costs[m].rows_within(seconds, len(codes))
             part = codes[order[:most].sort().values] if most < len(codes) else codes
             if most < len(codes) and not trained:
-                self.reason_ += f" {_label(name)} was fitted to {most:,} rows, for which there was time."
+                hasty += f" {_label(name)} was fitted to {most:,} rows, for which there was time."
+                decide_by_clock()
             with time_limit(seconds):
                 self.members_.append(self._fit_member(imputer, part))
         self._keep([race.names[m] for m in used], weights[used])
+        return hasty
 
     def _keep(self, names: Sequence[str], weights: np.ndarray) -> None:
+        """Keeps the weights (M, C) of the members, and for each column the methods that impute it."""
         self.weights_ = weights.tolist()
-        self.chosen_ = {
-            column.name: {n: float(w) for n, w in zip(names, weights[:, c], strict=True) if w > 0}
-            for c, column in enumerate(self._modelled)
-        }
+        self.chosen_ = {column.name: {} for column in self._modelled}
+        for name, member, row in zip(names, self.members_, weights, strict=True):
+            gaussian = set(getattr(member, "gaussian_columns_", ()))  # for which no tree was grown
+            for column, weight in zip(self._modelled, row.tolist(), strict=True):
+                if weight > 0:
+                    used, shares = "gaussian" if column.name in gaussian else name, self.chosen_[column.name]
+                    shares[used] = shares.get(used, 0.0) + weight
+        for scored in self.scores_:
+            scored["weight"] = round(self._shares().get(scored["candidate"], 0.0), 4)
+
+    def _shares(self) -> dict[str, float]:
+        """Returns the mean weights of methods over the columns, the largest first."""
+        total: dict[str, float] = {}
+        for shares in self.chosen_.values():
+            for name, weight in shares.items():
+                total[name] = total.get(name, 0.0) + weight / len(self.chosen_)
+        return dict(sorted(total.items(), key=lambda item: -item[1]))
 
     def _why_no_race(self, codes: Incomplete) -> str | None:
         if self.n_posterior_draws:
@@ -290,29 +338,46 @@ class AutoImputer(WithMembers, BaseImputer):
             return f"column {censored.name!r} has detection limits, which only this method uses"
         return None
 
-    def _explain(self, race: _race.Race, weights: np.ndarray, mixed: Mapping[str, bool], n: int) -> str:
-        means = weights.mean(axis=1)
-        order = [int(m) for m in np.argsort(-means, kind="stable") if means[m] > 0]
-        labels = [_label(name) for name in race.names]
-        text = f"AutoImputer uses {labels[order[0]]}"
-        if len(order) > 1:
-            first, *others = [f"{labels[m]} ({means[m]:.0%}" for m in order]
+    def _explain(self, race: _race.Race, by: _ChosenBy) -> str:
+        shares = self._shares()
+        names = list(shares)
+        labels = {name: _label(name) for name in [*names, *race.names]}
+        text = f"AutoImputer uses {labels[names[0]]}"
+        if len(names) > 1:
+            first, *others = [f"{labels[name]} ({shares[name]:.0%}" for name in names]
             *most, last = [f"{first} of the weight)", *(f"{other})" for other in others)]
-            how = "combines" if any(mixed.values()) else "uses"
+            how = "combines" if any(by.mixed.values()) else "uses"
             text = f"AutoImputer {how} {', '.join(most)} and {last}"
-        text += f", chosen by predictions of {n:,} known cells that were hidden."
-        if len(order) > 1:
-            text += _explain_mixtures(mixed)
-        best = self.scores_[order[0]]
-        told = [("RMSE", "rmse"), ("CRPS", "crps"), ("accuracy", "accuracy")]
-        shown = ", ".join(f"{word} {best[key]:.3f}" for word, key in told if best[key] is not None)
-        base = self.scores_[0]
-        against = ", ".join(f"{base[key]:.3f}" for _, key in told if base[key] is not None)
-        if order[0] != 0:
-            text += f" On the hidden cells, {labels[order[0]]} alone has {shown} ({labels[0]}: {against})."
+        text += f", chosen by predictions of {by.n_cells:,} known cells that were hidden."
+        if len(names) > 1:
+            text += _explain_mixtures(by.mixed)
+        scores = {row["candidate"]: row for row in self.scores_}
+        base, best = self.scores_[0], scores.get(names[0])
+        if best is not None and best is not base:
+            told = [("RMSE", "rmse"), ("CRPS", "crps"), ("accuracy", "accuracy")]
+            shown = ", ".join(f"{word} {best[key]:.3f}" for word, key in told if best[key] is not None)
+            against = ", ".join(f"{base[key]:.3f}" for _, key in told if base[key] is not None)
+            than = f"({labels[base['candidate']]}: {against})"
+            text += f" On the hidden cells, {labels[names[0]]} alone has {shown} {than}."
         for name, why in race.left_out.items():
             text += f" {_label(name)} was not used: {why}."
-        return text
+        return text + self._explain_without_trees()
+
+    def _explain_without_trees(self) -> str:
+        """Returns a sentence about columns that were to be imputed by trees and have none."""
+        found = [
+            column.name
+            for member, row in zip(self.members_, self.weights_, strict=True)
+            for column, weight in zip(self._modelled, row, strict=True)
+            if weight > 0 and column.name in getattr(member, "gaussian_columns_", ())
+        ]
+        if not found:
+            return ""
+        verb = "counts" if len(found) == 1 else "count"
+        return (
+            f" No trees could be grown for {shortened(found)}, which {verb} as Gaussian: there were too few "
+            "values, too many levels, or no time."
+        )
 
     def _named(self, n_rows: int) -> dict[str, BaseImputer]:
         """Returns the candidates by name; by default, those for tables of this size."""

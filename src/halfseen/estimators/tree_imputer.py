@@ -87,13 +87,16 @@ class TreeImputer(BaseImputer):
         The columns of a data frame whose missing values are left empty, and the reasons.
     skip_rules_ : dict of str to SkipRule
         The columns of a data frame that do not apply to all rows, and the rule for each.
+    gaussian_columns_ : list of str
+        The columns that are imputed by the Gaussian alone; see the notes.
     model_ : TabularTrees
         The fitted model. ``model_.rounds`` has the trees of each column in each round, as arrays.
 
     Notes
     -----
     A column with fewer than 40 observed values in the rows on which trees are grown, or with more than 40
-    ordered levels, is left to the Gaussian, and so is a table of a single column.
+    ordered levels, is left to the Gaussian, and so is a table of a single column. If a time limit ends the
+    fit, the columns whose turn has not come are left to the Gaussian too.
 
     References
     ----------
@@ -141,6 +144,12 @@ class TreeImputer(BaseImputer):
         generator = torch_generator(self.seed_)
         settings = replace(settings, growth=growth, limits=self._limits())
         return fit_trees(self._modelled, codes, gaussian, settings, generator)
+
+    @property
+    def gaussian_columns_(self) -> list[str]:
+        """The names of the columns that are imputed by the Gaussian alone, because no tree was grown."""
+        model: TabularTrees | None = self.model_
+        return [] if model is None else [self._modelled[c].name for c in model.left_to_gaussian]
 
     def _limits(self) -> dict[int, npt.NDArray[np.int64]]:
         """Returns the positions of the predictors of limited columns, among the modelled columns."""

@@ -117,6 +117,17 @@ class TabularTrees:
     scale: Floats
     limits: Mapping[int, Integers] = field(default_factory=dict)
 
+    @property
+    def left_to_gaussian(self) -> list[int]:
+        """The columns that no tree predicts, so that their distributions are those of the Gaussian."""
+        grown = {
+            c
+            for heads in self.rounds
+            for c, head in heads.items()
+            if isinstance(head, NumberHead) or len(head.classes)
+        }
+        return [c for c in range(len(self.columns)) if c not in grown]
+
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
         basis = self._refined(self.start(codes), ~codes.observed.numpy(), len(self.rounds))

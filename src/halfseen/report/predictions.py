@@ -41,6 +41,7 @@ def summarize_predictions(
     score: str = "",
     target: str = "",
     model: str = "",
+    imputing: Mapping[str, float] | None = None,
     run: RunInfo = UNKNOWN_RUN,
 ) -> Summary:
     """Return predictions as numbers, strings, lists and dicts.
@@ -67,6 +68,8 @@ def summarize_predictions(
         How good the predictions are where the target is known, in words; empty if it is not.
     target, model : str
         What was predicted, and by which class of model.
+    imputing : mapping of str to float, optional
+        The parts of the model that impute missing inputs before they predict, and their weights.
     run : RunInfo
         How the report was made.
     """
@@ -78,6 +81,7 @@ def summarize_predictions(
         **run.to_dict(),
         "target": target,
         "model": model,
+        "treatment": treatment_words(model, imputing or {}),
         "n_rows": n_rows,
         "n_inputs": n_inputs,
         "n_missing": int(missing.sum()),
@@ -166,6 +170,22 @@ def prediction_lines(summary: Summary) -> list[str]:
             f"{rows} without any known input: the prediction is that of a row without any information."
         )
     return [*lines, summary["score"]] if summary["score"] else lines
+
+
+def treatment_words(model: str, imputing: Mapping[str, float]) -> str:
+    """Return what a model does with missing inputs, given its parts that impute them and their weights."""
+    start = f"The saved {model}"
+    if not imputing:
+        return f"{start} predicted each row from its observed inputs; missing inputs were not imputed."
+    names = names_words([f"{name} ({weight:.0%})" for name, weight in imputing.items()])
+    if sum(imputing.values()) > 1 - 1e-9:
+        by = "" if len(imputing) == 1 else f" by each of its parts, {names}"
+        return f"{start} imputed the missing inputs of each row{by}, and predicted from the completed row."
+    verb = "imputes" if len(imputing) == 1 else "impute"
+    return (
+        f"{start} is an average, of which {names} {verb} the missing inputs of a row before predicting; its "
+        "other parts predict from the observed inputs."
+    )
 
 
 def _distribution_line(summary: Summary) -> str:

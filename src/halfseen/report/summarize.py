@@ -65,6 +65,7 @@ def summarize(
     structure: Summary | None = None,
     check: Mapping[str, Any] | None = None,
     reason: str = "",
+    time_limit_met: bool = False,
     weights: RowWeights | None = None,
     run: RunInfo = UNKNOWN_RUN,
 ) -> Summary:
@@ -106,6 +107,8 @@ def summarize(
         The outcome of a check on hidden known values: the dict of a `FillCheck`.
     reason : str
         Why the methods were chosen, if they were chosen on the table.
+    time_limit_met : bool
+        Whether a time limit ended the fit, so that values depend on the speed of the computer.
     weights : RowWeights, optional
         The weights of the rows in means and standard deviations.
     run : RunInfo
@@ -123,6 +126,7 @@ def summarize(
         **found,
         "method": method,
         "reason": reason,
+        "time_limit_met": bool(time_limit_met),
         "weights": None if weights is None else weights.name,
         "seed": seed,
         "level": float(level),

@@ -6,7 +6,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_end: ContextVar[float | None] = ContextVar("end of training", default=None)
+
+class TimeLimit:
+    """A moment at which training ends, and whether it was met, so that a result depends on the clock.
+
+    Parameters
+    ----------
+    end : float
+        The moment.
+    outer : TimeLimit, optional
+        The limit around this one, which is met if this one is.
+    """
+
+    def __init__(self, end: float, outer: "TimeLimit | None" = None) -> None:
+        self.end = end
+        self.outer = outer
+        self.met = False
+
+    def meet(self) -> None:
+        """Records that the clock decided about the result, here and in the limits around this one."""
+        self.met = True
+        if self.outer is not None:
+            self.outer.meet()
+
+
+_limit: ContextVar[TimeLimit | None] = ContextVar("limit of training", default=None)
 
 
 class TimeBudget:
@@ -41,35 +65,51 @@ class TimeBudget:
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[TimeLimit]:
     """Ends every training within a ``with`` statement after the given time, with the best weights so far.
 
     The time is checked after each epoch or iteration of EM, and between columns where columns are fitted
-    one by one. Results depend on the speed of the computer only if the limit is reached. A limit within
-    another cannot be later.
+    one by one. Results depend on the speed of the computer only if the limit is reached, which the limit
+    that is yielded then knows. A limit within another cannot be later.
 
     Examples
     --------
-    >>> with time_limit(0.0):
+    >>> with time_limit(0.0) as limit:
     ...     is_over()
+    True
+    >>> limit.met
     True
     >>> is_over()
     False
     """
-    here, end = _end.get(), time.monotonic() + seconds
-    token = _end.set(end if here is None else min(here, end))
+    outer, end = _limit.get(), time.monotonic() + seconds
+    limit = TimeLimit(end if outer is None else min(outer.end, end), outer)
+    token = _limit.set(limit)
     try:
-        yield
+        yield limit
     finally:
-        _end.reset(token)
+        _limit.reset(token)
 
 
 def is_over() -> bool:
-    """Returns whether the time of training is over; without a limit it never is."""
-    return seconds_left() <= 0.0
+    """Returns whether the time of training is over; without a limit it never is.
+
+    Ask only where the answer decides what is done: a limit that is over counts as met.
+    """
+    over = seconds_left() <= 0.0
+    if over:
+        decide_by_clock()
+    return over
+
+
+def decide_by_clock() -> None:
+    """Records that a result depends on the speed of the computer: less was done than without a limit."""
+    limit = _limit.get()
+    if limit is not None:
+        limit.meet()
 
 
 def seconds_left() -> float:
     """Returns the time that is left for training; without a limit it is infinite."""
-    end = _end.get()
-    return math.inf if end is None else end - time.monotonic()
+    limit = _limit.get()
+    return math.inf if limit is None else limit.end - time.monotonic()
