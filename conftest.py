@@ -52,8 +52,9 @@ def _law(item):
 
 
 @pytest.fixture
-def two_threads():
-    """Two threads of torch during a test."""
+def two_threads(monkeypatch):
+    """Two threads of torch during a test, and processors for them."""
+    monkeypatch.setattr("halfseen._threads.count_processors", lambda: 2)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield

@@ -5,8 +5,10 @@ import threading
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from halfseen._threads import map_in_threads, task_threads
+from halfseen import _threads
+from halfseen._threads import map_in_threads, n_workers, one_openmp_thread, task_threads
 
 
 def test_results_come_in_the_order_of_the_items(two_threads):
@@ -82,3 +84,29 @@ def test_a_task_neither_starts_threads_nor_lets_an_operation_have_several(two_th
 
     with task_threads():
         assert set(map_in_threads(inner, range(10))) == {(1, True)}
+
+
+def test_there_are_no_more_workers_than_processors_are_granted(two_threads, monkeypatch):
+    monkeypatch.setattr(_threads, "count_processors", lambda: 1)
+    with task_threads():
+        assert n_workers() == 1
+    assert torch.get_num_threads() == 2
+
+
+def test_no_more_tasks_run_at_a_time_than_there_is_memory_for(two_threads):
+    main = threading.get_ident()
+    with task_threads():
+        assert set(map_in_threads(lambda _: threading.get_ident(), range(10), at_most=0)) == {main}
+        assert set(map_in_threads(lambda _: threading.get_ident(), range(10), at_most=1)) == {main}
+        assert main not in set(map_in_threads(lambda _: threading.get_ident(), range(10), at_most=2))
+
+
+def openmp_threads():
+    return {found["num_threads"] for found in threadpool_info() if found["user_api"] == "openmp"}
+
+
+def test_libraries_that_use_openmp_get_one_thread_and_then_theirs_back():
+    with threadpool_limits(2, user_api="openmp"):
+        with one_openmp_thread():
+            assert openmp_threads() == {1}
+        assert openmp_threads() == {2}

@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import cache
 from itertools import chain, islice
 from typing import TypeVar
 
 import torch
+from threadpoolctl import ThreadpoolController
+
+from halfseen._processors import count_processors
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -24,9 +28,13 @@ _workers: ContextVar[int] = ContextVar("workers", default=1)
 
 @contextmanager
 def task_threads() -> Iterator[None]:
-    """Reserves torch's threads for `map_in_threads`; within, operations run on the thread that calls them."""
+    """Reserves torch's threads for `map_in_threads`; within, operations run on the thread that calls them.
+
+    There are no more threads than processors that the process may use: torch does not know of quotas.
+    """
     n_threads = torch.get_num_threads()
-    token = _workers.set(max(n_threads, _workers.get()))  # nested, torch has given its threads already
+    granted = min(n_threads, count_processors())
+    token = _workers.set(max(granted, _workers.get()))  # nested, torch has given its threads already
     torch.set_num_threads(1)
     try:
         yield
@@ -35,17 +43,46 @@ def task_threads() -> Iterator[None]:
         _workers.reset(token)
 
 
+@contextmanager
+def one_openmp_thread() -> Iterator[None]:
+    """Lets libraries that use OpenMP, such as scikit-learn, run on the thread that calls them.
+
+    The number of OpenMP threads belongs to the calling thread, so this must be entered within a task. Results
+    then do not depend on the number of threads either: sums of several threads are rounded differently.
+    """
+    with _controller().limit(limits=1, user_api="openmp"):
+        yield
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    import sklearn.ensemble  # noqa: F401 (only libraries that are loaded are found)
+
+    return ThreadpoolController()
+
+
 def n_workers() -> int:
     """Returns how many tasks `map_in_threads` runs at a time."""
     return _workers.get()
 
 
-def map_in_threads(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> Iterator[ResultT]:
+def map_in_threads(
+    function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, at_most: int | None = None
+) -> Iterator[ResultT]:
     """Yields the results in the order of the items, with few of them waiting at any time.
 
     A task runs under the caller's gradient and inference modes and in a copy of its context variables, among
     them numpy's error state, because a new thread would start with the defaults of torch and Python. Tasks
     within tasks run on the same thread.
+
+    Parameters
+    ----------
+    function : callable
+        The task.
+    items : iterable
+        What the task is called with; items are taken as they are needed.
+    at_most : int, optional
+        The number of tasks for which there is memory at a time.
 
     Examples
     --------
@@ -55,15 +92,16 @@ def map_in_threads(function: Callable[[ItemT], ResultT], items: Iterable[ItemT])
     """
     remaining = iter(items)
     first_two = list(islice(remaining, 2))
-    if n_workers() == 1 or len(first_two) < 2:
+    width = n_workers() if at_most is None else min(n_workers(), at_most)
+    if width <= 1 or len(first_two) < 2:
         yield from map(function, chain(first_two, remaining))
         return
     run = _in_the_callers_state(function)
-    with ThreadPoolExecutor(n_workers()) as executor:
+    with ThreadPoolExecutor(width) as executor:
         waiting: deque[Future[ResultT]] = deque()
         for item in chain(first_two, remaining):
             waiting.append(executor.submit(copy_context().run, run, item))
-            if len(waiting) > 2 * n_workers():
+            if len(waiting) > 2 * width:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

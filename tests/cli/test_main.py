@@ -18,6 +18,7 @@ import pytest
 
 import halfseen
 from halfseen.cli import impute as impute_module
+from halfseen.cli import main as main_module
 from halfseen.cli.main import main
 from halfseen.errors import TrainingError
 from halfseen.report import summarize as summarize_module
@@ -338,3 +339,38 @@ def test_a_table_is_imputed_without_the_packages_of_reports(tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", main_module.WAIT_POLICY)
+def test_threads_of_libraries_wait_without_computing_unless_the_user_decides(monkeypatch, name):
+    monkeypatch.setattr(main_module, "count_processors", lambda: os.cpu_count())
+    environment = {}
+    main_module.choose_threads(environment)
+    assert environment == {"OMP_WAIT_POLICY": "PASSIVE"}
+    decided = {name: "ACTIVE"}
+    main_module.choose_threads(decided)
+    assert decided == {name: "ACTIVE"}
+
+
+def test_libraries_start_no_more_threads_than_the_processors_that_are_granted(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(main_module, "count_processors", lambda: 3)
+    environment, decided = {}, {"OMP_NUM_THREADS": "8"}
+    for one in (environment, decided):
+        main_module.choose_threads(one)
+    assert environment["OMP_NUM_THREADS"] == "3"
+    assert decided["OMP_NUM_THREADS"] == "8"
+
+
+def test_the_command_decides_about_threads_before_libraries_are_loaded():
+    code = (
+        "import os, sys\n"
+        "from halfseen.cli import main\n"
+        "def report():\n"
+        "    print(os.environ['OMP_WAIT_POLICY'], {'torch', 'numpy', 'sklearn'} & set(sys.modules))\n"
+        "main.main = report\n"
+        "main.run()"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in main_module.WAIT_POLICY}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert ended.stdout == "PASSIVE set()\n"

@@ -5,14 +5,18 @@ import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from halfseen._processors import count_processors
 from halfseen.cli.errors import FAILED, debugging, explain_error, is_expected, print_error
 
 TERMINATING = ("SIGTERM", "SIGHUP")
 """Signals that end a run as Ctrl-C does: nothing is left half-written. Not every system has both."""
+
+WAIT_POLICY = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+"""Variables by which users choose how the threads of OpenMP wait for each other."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -100,8 +104,23 @@ def _terminate(number: int, frame: Any) -> None:
     raise Terminated(number)
 
 
+def choose_threads(environment: MutableMapping[str, str]) -> None:
+    """Set how libraries use threads, where the user has not: they read this when they are loaded.
+
+    Threads that wait for each other sleep. By default they spin for some milliseconds first, which on a busy
+    machine takes the processor from the thread that they wait for. There are no more threads than processors
+    that the quota of a container grants, of which libraries do not know.
+    """
+    if not any(name in environment for name in WAIT_POLICY):
+        environment["OMP_WAIT_POLICY"] = "PASSIVE"
+    n_processors = count_processors()
+    if n_processors < (os.cpu_count() or 1):  # or else the choice of each library is a good one
+        environment.setdefault("OMP_NUM_THREADS", str(n_processors))
+
+
 def run() -> None:
     """Run the command line and leave the process with its exit code."""
+    choose_threads(os.environ)
     for name in TERMINATING:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # not under nohup

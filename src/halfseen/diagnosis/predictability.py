@@ -8,6 +8,8 @@ from scipy.special import ndtr
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from halfseen._random import seed_from
+from halfseen._threads import map_in_threads, one_openmp_thread, task_threads
+from halfseen.config import memory_budget
 from halfseen.diagnosis.association import midranks
 from halfseen.diagnosis.cells import Cells, Integers, thin
 from halfseen.diagnosis.effects import Floats, auc_interval, holm
@@ -17,6 +19,7 @@ MIN_GROUP = 20  # rows with a missing value, and without, that a test needs
 MAX_ROWS = 20_000  # per column
 ROWS_OF_ALL = 400_000  # over all columns; many columns get fewer rows each
 MAX_COLUMNS = 60  # that are tested, the emptiest
+COPIES = 4  # of the rows of a column while its trees are grown: selected, of a fold, as bins and as float32
 OVERLAP = 1 + N_FOLDS / (N_FOLDS - 1)  # folds share training rows: their scores vary together
 
 
@@ -92,23 +95,27 @@ def predict_missingness(X: Any, *, random_state: Any = 0) -> tuple[Predictabilit
     return run_predictability(Cells.read(X), seed_from(random_state))
 
 
+@task_threads()
 def run_predictability(cells: Cells, seed: int) -> tuple[Predictability, ...]:
-    """Runs the classifier on a table that is already read."""
+    """Runs the classifier on a table that is already read, several columns at a time."""
     n_missing = cells.n_rows - cells.observed.sum(axis=0)
     partial = np.flatnonzero((n_missing > 0) & (n_missing < cells.n_rows))
     emptiest = partial[np.argsort(-n_missing[partial], kind="stable")]
-    n_rows = min(MAX_ROWS, ROWS_OF_ALL // max(min(len(emptiest), MAX_COLUMNS), 1))
-    found = []
-    for place, j in enumerate(emptiest):
+    n_rows = min(cells.n_rows, MAX_ROWS, ROWS_OF_ALL // max(min(len(emptiest), MAX_COLUMNS), 1))
+
+    def test(place: int) -> Predictability:
+        j = int(emptiest[place])
         if place >= MAX_COLUMNS:
-            found.append(Predictability(cells.names[j], reason=f"only {MAX_COLUMNS} columns are tested"))
-        elif min(n_missing[j], cells.n_rows - n_missing[j]) < MIN_GROUP:
+            return Predictability(cells.names[j], reason=f"only {MAX_COLUMNS} columns are tested")
+        if min(n_missing[j], cells.n_rows - n_missing[j]) < MIN_GROUP:
             few = "missing values" if n_missing[j] < MIN_GROUP else "observed values"
-            found.append(Predictability(cells.names[j], reason=f"fewer than {MIN_GROUP} {few}"))
-        elif len(cells.columns) == 1:
-            found.append(Predictability(cells.names[j], reason="there is no other column"))
-        else:
-            found.append(_test_column(cells, int(j), n_rows, np.random.default_rng([seed, j])))
+            return Predictability(cells.names[j], reason=f"fewer than {MIN_GROUP} {few}")
+        if len(cells.columns) == 1:
+            return Predictability(cells.names[j], reason="there is no other column")
+        return _test_column(cells, j, n_rows, np.random.default_rng([seed, j]))
+
+    at_most = memory_budget() // max(1, 8 * COPIES * n_rows * len(cells.columns))
+    found = list(map_in_threads(test, range(len(emptiest)), at_most=at_most))
     adjusted = holm([one.p_value for one in found])
     found = [replace(one, p_adjusted=float(p)) for one, p in zip(found, adjusted, strict=True)]
     return tuple(sorted(found, key=lambda one: -np.nan_to_num(one.auc, nan=-1.0)))  # untested ones last
@@ -128,8 +135,9 @@ def _test_column(cells: Cells, j: int, n_rows: int, generator: np.random.Generat
     )  # fmt: skip
     auc, variance = 0.0, 0.0
     for f in range(N_FOLDS):
-        model.fit(x[fold != f], truth[fold != f])
-        score = model.decision_function(x[fold == f])
+        with one_openmp_thread():
+            model.fit(x[fold != f], truth[fold != f])
+            score = model.decision_function(x[fold == f])
         one, its_variance = _auc(score, truth[fold == f])
         auc, variance = auc + one / N_FOLDS, variance + its_variance / N_FOLDS**2
     m, n = len(chosen), len(rest)

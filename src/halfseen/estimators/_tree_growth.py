@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from threadpoolctl import ThreadpoolController
 
+from halfseen._threads import one_openmp_thread
 from halfseen.models.forest import Forest
 
 Floats = npt.NDArray[np.float64]
@@ -74,7 +73,7 @@ class Growth:
     def _grown(
         self, booster: object, columns: "_Columns", y: npt.NDArray[np.generic]
     ) -> tuple[Forest, Floats]:
-        with _controller().limit(limits=1, user_api="openmp"):  # tasks have a thread each
+        with one_openmp_thread():
             booster.fit(columns.X, y)  # type: ignore[attr-defined]
         trees = [tree for several in booster._predictors for tree in several]  # type: ignore[attr-defined]
         constants = np.ravel(booster._baseline_prediction).astype(np.float64)  # type: ignore[attr-defined]
@@ -125,8 +124,3 @@ class _Columns:
             ordered[seen, place] = code
             categories[j] = known
         return cls(ordered, order, np.arange(X.shape[1]) < len(categorical), categories)
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()

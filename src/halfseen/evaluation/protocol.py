@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from halfseen._processors import count_processors
 from halfseen._random import seed_from
 from halfseen.data.masked import unmask
 from halfseen.errors import SchemaError
@@ -197,7 +198,7 @@ def plan_jobs(n_jobs: int, shape: tuple[int, ...], n_draws: int, memory_budget: 
     """
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0; -1 means one per processor.")
-    processors = os.cpu_count() or 1
+    processors = count_processors()
     wanted = n_jobs if n_jobs > 0 else max(1, processors + 1 + n_jobs)
     needed = PROCESS_BYTES + 8 * int(np.prod(shape)) * (2 * n_draws + COPIES)
     budget = _free_memory() // 2 if memory_budget is None else memory_budget
