@@ -6,6 +6,7 @@ minute. Tasks of some milliseconds that each run on one thread are not slowed do
 as fast on an idle one.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -50,14 +51,12 @@ def one_openmp_thread() -> Iterator[None]:
     The number of OpenMP threads belongs to the calling thread, so this must be entered within a task. Results
     then do not depend on the number of threads either: sums of several threads are rounded differently.
     """
-    with _controller().limit(limits=1, user_api="openmp"):
+    with _controller("sklearn.ensemble" in sys.modules).limit(limits=1, user_api="openmp"):
         yield
 
 
 @cache
-def _controller() -> ThreadpoolController:
-    import sklearn.ensemble  # noqa: F401 (only libraries that are loaded are found)
-
+def _controller(with_trees: bool) -> ThreadpoolController:  # it finds only libraries that are loaded by now
     return ThreadpoolController()
 
 
