@@ -364,7 +364,7 @@ def test_a_known_mechanism_that_returns_no_tensor_is_refused_with_what_it_return
     pixels = np.where(np.eye(60, 64), np.nan, np.arange(60 * 64).reshape(60, 64) % 2)
     table = line() if shape is None else pixels
     imputer = LatentImputer(missingness=lambda x: np.full(x.shape, 0.5), image_shape=shape, **SMALL)
-    with pytest.raises(ValueError, match=r"function must return a torch tensor of shape .*, got ndarray"):
+    with pytest.raises(ValueError, match=r"to a torch tensor of probabilities of shape .*, got ndarray"):
         imputer.fit(table)
 
 

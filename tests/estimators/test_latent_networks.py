@@ -59,12 +59,45 @@ def test_a_gate_of_zero_leaves_the_linear_map(generator):
             lambda n, m: nn.Linear(n, m + 1),
             r"must map .* to outputs of shape \(3, 2, 6\), got",
         ),
+        (
+            lambda n, m: nn.Sequential(nn.Linear(n + 3, 8), nn.Linear(8, m)),
+            r"The decoder network must map inputs of shape \(3, 2, 2\) to outputs of shape \(3, 2, 6\), but "
+            r"its layer Linear\(in_features=5, out_features=8, bias=True\) was given \(3, 2, 2\); it raised",
+        ),
+        (
+            lambda n, m: nn.Sequential(nn.Linear(n, m), nn.BatchNorm1d(m)),
+            r"BatchNorm1d.* was given \(3, 2, 6\)",
+        ),
+        (lambda n, m: nn.LSTM(n, m), r"outputs of shape \(3, 2, 6\), got tuple"),
+        (nn.Linear(2, 6), r"must be a function of .* \(here 2 and 6\) .* got the module Linear itself"),
         (lambda n, m: "network", "decoder factory must return a torch module, got 'network'"),
     ],
 )
 def test_networks_that_do_not_fit_are_refused(factory, message):
     with pytest.raises(ValueError, match=message):
         LatentImputer(decoder=factory, numeric="gaussian", **SETTINGS).fit(table())
+
+
+def test_an_encoder_that_does_not_fit_is_refused_with_the_shapes():
+    with pytest.raises(
+        ValueError, match=r"The encoder network must map inputs of shape \(3, 2, 6\) to outputs"
+    ):
+        LatentImputer(encoder=lambda n, m: nn.Linear(4, m), **SETTINGS).fit(table())
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (nn.Linear(2, 3).double().requires_grad_(False), "it raised RuntimeError: mat1 and mat2"),
+        (lambda x: torch.sigmoid(x[:, :2]), r"got \(1, 2\)"),
+        (lambda x: 0.5, "got float"),
+    ],
+)
+def test_a_known_mechanism_that_does_not_fit_is_refused_with_the_shapes(function, found):
+    with pytest.raises(
+        ValueError, match=rf"missingness must map a tensor of rows of shape \(1, 3\) .*{found}"
+    ):
+        LatentImputer(missingness=function, **SETTINGS).fit(table())
 
 
 def test_a_model_with_a_network_of_a_user_is_not_saved(tmp_path):

@@ -31,11 +31,24 @@ CHOICES: dict[str, tuple[str, ...]] = {
 NETWORKS = ("encoder", "decoder")  # which may be factories, too
 
 
-def check_nothing_to_learn(probability: Callable[[Tensor], Any], row: Tensor) -> None:
-    """Raises a ValueError if a known mechanism has parameters, which training would not change."""
-    with torch.enable_grad():
-        answer = probability(row.detach())
-    if isinstance(answer, Tensor) and answer.requires_grad:
+def check_mechanism(probability: Callable[[Tensor], Any], row: Tensor) -> None:
+    """Raises a ValueError if a known mechanism does not take rows, or has parameters that are not trained."""
+    shape = tuple(row.shape)
+    try:
+        with torch.enable_grad():
+            answer = probability(row.detach())
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"missingness must map a tensor of rows of shape {shape} to probabilities of shape {shape}, but "
+            f"it raised {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(answer, Tensor) or tuple(answer.shape) != shape:
+        found = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+        raise ValueError(
+            f"missingness must map a tensor of rows of shape {shape} to a torch tensor of probabilities of "
+            f"shape {shape}, got {found}."
+        )
+    if answer.requires_grad:
         raise ValueError(
             "missingness is a function with parameters that require gradients, which are not trained. Freeze "
             "them, for instance by module.requires_grad_(False), if they are known; to learn how cells are "
@@ -139,10 +152,10 @@ def known_mask(missingness: Any, schema: Schema, features: FeatureMap) -> MaskMo
     if any(column.levels not in (None, (0.0, 1.0)) for column in schema):
         raise ValueError("A known mechanism (missingness) for binary pixels needs the values 0 and 1.")
     probability = getattr(missingness, "probability", missingness)
-    check_nothing_to_learn(probability, features.numbers(torch.zeros(1, features.n_features).double()))
+    check_mechanism(probability, features.numbers(torch.zeros(1, features.n_features).double()))
 
     def missing(x: Tensor) -> Tensor:
         answer: Tensor = probability(features.numbers(x.double()))
-        return answer.to(x.dtype) if isinstance(answer, Tensor) else answer  # which `KnownMask` refuses
+        return answer.to(x.dtype)
 
     return KnownMask(missing, features.n_features)

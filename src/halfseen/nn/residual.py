@@ -170,6 +170,12 @@ class LinearWithNetwork(nn.Module):
         """Draws a new linear map and makes a new network, with a gate of zero."""
         reset_layers(self.linear, generator)
         seed = int(torch.randint(2**31, (), generator=generator))
+        if isinstance(self.factory, nn.Module):
+            raise ValueError(
+                f"The {self.name} must be a function of the number of inputs and of outputs (here "
+                f"{self.n_inputs} and {self.n_outputs}) that returns a torch module, got the module "
+                f"{type(self.factory).__name__} itself."
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = self.factory(self.n_inputs, self.n_outputs)
@@ -178,12 +184,7 @@ class LinearWithNetwork(nn.Module):
         self.network.to(self.linear.weight.dtype)
         with torch.no_grad():
             self.gate.zero_()
-            shape = tuple(self.network(self.linear.weight.new_zeros(3, 2, self.n_inputs)).shape)
-        if shape != (3, 2, self.n_outputs):
-            raise ValueError(
-                f"The {self.name} network must map inputs of shape (3, 2, {self.n_inputs}) to outputs of "
-                f"shape (3, 2, {self.n_outputs}), got {shape}."
-            )
+            check_shapes(self.network, self.linear, f"The {self.name} network")
 
     @torch.no_grad()
     def set_linear(self, weight: Tensor, bias: Tensor) -> None:
@@ -221,6 +222,40 @@ class _ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
         return self.activation(x + self.outer(self.inner(x, generator)))
+
+
+def check_shapes(network: nn.Module, twin: nn.Linear, name: str) -> None:
+    """Raises a ValueError unless a network has the inputs and outputs of a linear map, with any other axes.
+
+    The message names the shapes that are expected and those that were found: of the outputs or, if a layer
+    fails, of its inputs.
+    """
+    inputs = twin.weight.new_zeros(3, 2, twin.in_features)
+    expected = (3, 2, twin.out_features)
+    wanted = f"{name} must map inputs of shape {tuple(inputs.shape)} to outputs of shape {expected}"
+    entered: list[tuple[nn.Module, tuple[object, ...]]] = []  # layers that have not returned
+    hooks = []
+    for layer in network.modules():
+        if not any(layer.children()):
+            hooks.append(layer.register_forward_pre_hook(lambda one, given: entered.append((one, given))))
+            hooks.append(layer.register_forward_hook(lambda one, given, output: entered.clear()))
+    try:
+        outputs: object = network(inputs)
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        where = f", but its layer {entered[-1][0]} was given {_describe(entered[-1][1])}" if entered else ""
+        raise ValueError(f"{wanted}{where}; it raised {type(error).__name__}: {error}") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not isinstance(outputs, Tensor) or tuple(outputs.shape) != expected:
+        raise ValueError(f"{wanted}, got {_describe((outputs,))}.")
+
+
+def _describe(values: tuple[object, ...]) -> str:
+    """Returns the shapes of tensors, and the types of everything else."""
+    return ", ".join(
+        str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__ for value in values
+    )
 
 
 def empty_linear(n_inputs: int, n_outputs: int, bias: bool = True) -> nn.Linear:
