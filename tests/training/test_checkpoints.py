@@ -1,10 +1,13 @@
 """Interrupted fits that resume: `halfseen.checkpoints` and ``halfseen impute --checkpoint``."""
 
+import errno
+from contextvars import copy_context
+
 import numpy as np
 import pytest
 
 import halfseen
-from halfseen import DeMissVAEImputer, MIWAEImputer, NeuMissNetworkRegressor, NotMIWAEImputer
+from halfseen import DeMissVAEImputer, HalfseenWarning, MIWAEImputer, NeuMissNetworkRegressor, NotMIWAEImputer
 
 
 def table(seed=0):
@@ -75,3 +78,70 @@ def test_nothing_is_kept_outside_of_the_block(tmp_path):
         assert (tmp_path / "new").is_dir()
     MIWAEImputer(max_epochs=1, width=8, n_imputation_draws=20).fit(table())
     assert not list(tmp_path.iterdir())
+
+
+SMALL = {"max_epochs": 3, "width": 8, "n_imputation_draws": 20, "random_state": 0}
+
+
+def begun(folder):
+    """A context in which checkpoints are kept, and what ends it."""
+    context, block = copy_context(), halfseen.checkpoints(folder)
+    context.run(block.__enter__)
+    return context, lambda: context.run(block.__exit__, None, None, None)
+
+
+def test_a_run_that_ends_leaves_a_folder_to_another_run_that_shares_it(tmp_path):
+    folder = tmp_path / "new"
+    (_, end_first), (second, end_second) = begun(folder), begun(folder)
+    end_first()
+    with pytest.raises(KeyboardInterrupt):
+        second.run(MIWAEImputer(**SMALL, callback=stop_after(1)).fit, table())
+    [kept] = folder.iterdir()
+    resumed = second.run(MIWAEImputer(**SMALL, callback=counted(epochs := [])).fit, table())
+    assert len(epochs) == 1  # of three
+    expected = MIWAEImputer(**SMALL).fit(table())
+    np.testing.assert_array_equal(resumed.transform(table(1)), expected.transform(table(1)))
+    end_second()
+    assert not kept.exists()
+    assert not folder.exists()
+
+
+def test_equal_runs_that_share_a_folder_both_end_with_their_answers(tmp_path):
+    (first, end_first), (second, end_second) = begun(tmp_path / "new"), begun(tmp_path / "new")
+    with pytest.raises(KeyboardInterrupt):
+        second.run(MIWAEImputer(**SMALL, callback=stop_after(1)).fit, table())
+    answers = first.run(MIWAEImputer(**SMALL).fit, table()).transform(table(1))
+    end_first()  # and removes the file of both
+    again = second.run(MIWAEImputer(**SMALL).fit, table()).transform(table(1))
+    end_second()
+    np.testing.assert_array_equal(again, answers)
+
+
+def test_a_full_disk_does_not_end_the_training(tmp_path, monkeypatch):
+    def disk_full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    expected = MIWAEImputer(**SMALL).fit(table())
+    monkeypatch.setattr("os.fsync", disk_full)
+    with (
+        pytest.warns(
+            HalfseenWarning, match=r"cannot be written \(no space left on device\). Training continues"
+        ),
+        halfseen.checkpoints(tmp_path / "new"),
+    ):
+        fitted = MIWAEImputer(**SMALL).fit(table())
+    np.testing.assert_array_equal(fitted.transform(table(1)), expected.transform(table(1)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interruption_on_a_full_disk_is_still_an_interruption(tmp_path, monkeypatch):
+    def disk_full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", disk_full)
+    with (
+        pytest.warns(HalfseenWarning, match="cannot be written"),
+        pytest.raises(KeyboardInterrupt),
+        halfseen.checkpoints(tmp_path),
+    ):
+        MIWAEImputer(**SMALL, callback=stop_after(1)).fit(table())

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -25,12 +25,34 @@ Fingerprint = Mapping[str, Any]
 """Names and JSON values that two runs must share for one to go on where the other stopped."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Folder:
-    """Where checkpoints are kept, and those of the trainings so far."""
+    """Where checkpoints are kept, those of the trainings so far, and whether the folder was made for them."""
 
     path: Path
     used: set[Path]
+    is_new: bool
+
+    @classmethod
+    def opened(cls, path: Path) -> "_Folder":
+        folder = cls(path, set(), False)
+        folder.make()
+        return folder
+
+    def make(self) -> None:
+        """Makes the folder, also if another run has removed it since."""
+        if not self.path.is_dir():
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.is_new = True
+
+    def clear(self) -> None:
+        """Removes the files of this run and, if it was made for them and is empty, the folder."""
+        for path in self.used:
+            path.unlink(missing_ok=True)
+        if self.is_new and self.path.is_dir() and not any(self.path.iterdir()):
+            # Another run may write into the folder or remove it at this moment: it is not ours then.
+            with suppress(OSError):
+                self.path.rmdir()
 
 
 _current: ContextVar[_Folder | None] = ContextVar("checkpoints", default=None)
@@ -44,7 +66,8 @@ def checkpoints(folder: str | os.PathLike[str]) -> Iterator[None]:
     interrupted. If the same code is run again with the same data, settings and integer `random_state`, every
     training continues where it stopped, and the result is bit for bit that of a run without interruption.
     The files are removed when the block ends without an error. The first phase of `DeMissVAEImputer` is not
-    resumed but starts again.
+    resumed but starts again. Several runs can share a folder. If a file cannot be written, for instance
+    because the disk is full, training continues with a warning, and an earlier checkpoint remains.
 
     Parameters
     ----------
@@ -58,18 +81,13 @@ def checkpoints(folder: str | os.PathLike[str]) -> Iterator[None]:
     >>> with halfseen.checkpoints(tempfile.mkdtemp()):
     ...     imputer = halfseen.MIWAEImputer(max_epochs=2, random_state=0).fit(X)
     """
-    here = _Folder(Path(folder), set())
-    is_new = not here.path.exists()
-    here.path.mkdir(parents=True, exist_ok=True)
+    here = _Folder.opened(Path(folder))
     token = _current.set(here)
     try:
         yield
     finally:
         _current.reset(token)
-    for path in here.used:
-        path.unlink(missing_ok=True)
-    if is_new and not any(here.path.iterdir()):
-        here.path.rmdir()
+    here.clear()
 
 
 def checkpoint_path(fingerprint: Fingerprint) -> Path | None:
@@ -130,6 +148,9 @@ class Checkpoint:
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint, fingerprint: Fingerprint) -> None:
     """Writes a checkpoint atomically: the file is always the complete old or the complete new one."""
+    here = _current.get()
+    if here is not None and path in here.used:
+        here.make()
     groups = {"module": checkpoint.module, "best": checkpoint.best, "optimiser": checkpoint.optimiser}
     # Copied, as the format refuses tensors that share memory, and the best weights may be the current ones.
     tensors = {
@@ -146,18 +167,22 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, fingerprint: Fingerprin
         file.write(save(tensors, metadata={"halfseen": json.dumps(header)}))
 
 
-def read_checkpoint(path: Path, fingerprint: Fingerprint) -> Checkpoint:
-    """Reads a checkpoint of the run that `fingerprint` describes.
+def read_checkpoint(path: Path, fingerprint: Fingerprint) -> Checkpoint | None:
+    """Reads a checkpoint of the run that `fingerprint` describes; returns None if there is no such file.
 
     Raises
     ------
     ModelFileError
         If the file is not a checkpoint, is damaged, or belongs to another run.
     """
+    if not path.exists():
+        return None
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("halfseen", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # no mapping
+    except FileNotFoundError:  # an equal run ended at this moment and removed it
+        return None
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ModelFileError(
             f"{path} is not a checkpoint or is damaged ({error}); delete it to start again."

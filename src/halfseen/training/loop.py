@@ -214,13 +214,15 @@ class _Run(Generic[ModuleT, RowsT]):
             compiled=worth_compiling if settings.compile == "auto" else settings.compile is True,
         )
         self.fingerprint = self._fingerprint(validation)
+        self.failed_to_write = False
         if path is None and getattr(objective, "resumable", True):
             self.path = path = checkpoint_path(self.fingerprint)
         self.validation = self._with_noise(validation)
         weights = _weights(module)
         self.state = self._capture(weights, weights, settings.learning_rate, History())
-        if path is not None and path.exists():
-            self.state = read_checkpoint(path, self.fingerprint)
+        found = None if path is None else read_checkpoint(path, self.fingerprint)
+        if found is not None:
+            self.state = found
             self._load(self.state)
             generator.set_state(self.state.generator)
         self.stopping = EarlyStopping(settings.patience, settings.min_improvement)
@@ -362,8 +364,20 @@ class _Run(Generic[ModuleT, RowsT]):
         self.optimiser.load_state(state.optimiser)
 
     def _write(self) -> None:
-        if self.path is not None:
+        """Writes a checkpoint; training is worth more than it, so it goes on if that fails."""
+        if self.path is None:
+            return
+        try:
             write_checkpoint(self.path, self.state, self.fingerprint)
+        except OSError as error:
+            if not self.failed_to_write:
+                reason = (error.strerror or str(error)).lower()
+                warn_user(
+                    f"The checkpoint {str(self.path)!r} cannot be written ({reason}). Training continues; if "
+                    "it is interrupted, it resumes from the last checkpoint that was written, or from the "
+                    "start if there is none."
+                )
+            self.failed_to_write = True
 
     def _progress(self, seconds: float) -> Progress:
         history = self.state.history
