@@ -13,6 +13,7 @@ from halfseen import missingness
 from halfseen.cli.atomic import check_apart
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
+from halfseen.cli.texts import CellTexts
 from halfseen.vocabulary import Missingness
 
 _SHOWN_COLUMNS = 12
@@ -96,14 +97,19 @@ def _find_columns(columns: Sequence[str] | None, file: TableFile) -> list[str | 
 
 def _without_text(file: TableFile, table: pa.Table) -> TableFile:
     """Return the file with a table that lost cells, and their text lost too; NA that was there stays NA."""
-    text = file.text
-    if text is not None:
-        blanked = {}
-        for name in text.column_names:
-            lost = pc.and_(file.table[name].is_valid(), table[name].is_null()).combine_chunks()
-            blanked[name] = pc.if_else(lost, "", text[name])
-        text = text.with_columns(blanked)
-    return replace(file, table=table, text=text)
+    lost = {
+        name: pc.and_(file.table[name].is_valid(), table[name].is_null()).combine_chunks()
+        for name in table.column_names
+    }
+    return replace(
+        file, table=table, text=_blank(file.text, lost, ""), literals=_blank(file.literals, lost, "null")
+    )
+
+
+def _blank(texts: CellTexts | None, lost: dict[str, pa.Array], nothing: str) -> CellTexts | None:
+    if texts is None:
+        return None
+    return texts.with_columns({n: pc.if_else(lost[n], nothing, texts[n]) for n in texts.column_names})
 
 
 def _show_shares(file: TableFile, holed: TableFile, mechanism: Any, reporter: Reporter) -> None:

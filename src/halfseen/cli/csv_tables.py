@@ -192,12 +192,19 @@ def splice(
 ) -> pa.Array:
     """Return the cells as they were written, with those that were missing and now are not replaced."""
     texts = pc.fill_null(text, "")
-    empty = pc.and_(given.is_null(), filled.is_valid()).combine_chunks()
-    if kept is not None:
-        empty = pc.and_not(empty, kept)
+    empty = find_filled(given, filled, kept)
     if not pc.any(empty).as_py():
         return texts
-    values = filled.combine_chunks().filter(empty)
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    return pc.replace_with_mask(texts, empty, format_cells(values, style))
+    return pc.replace_with_mask(texts, empty, format_cells(decode_cells(filled, empty), style))
+
+
+def find_filled(given: pa.ChunkedArray, filled: pa.ChunkedArray, kept: pa.Array | None) -> pa.Array:
+    """Return which cells were missing and now are not; cells that are kept are not missing."""
+    empty = pc.and_(given.is_null(), filled.is_valid()).combine_chunks()
+    return empty if kept is None else pc.and_not(empty, kept)
+
+
+def decode_cells(cells: pa.ChunkedArray, chosen: pa.Array) -> pa.Array:
+    """Return some cells of a column, with values in place of a dictionary."""
+    values = cells.combine_chunks().filter(chosen)
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

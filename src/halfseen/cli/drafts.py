@@ -99,6 +99,8 @@ class Outcome:
         What is unusual about its cells, in words.
     notes : tuple of str
         Sentences about it.
+    words : tuple
+        Texts that are read as missing although nobody said so, with their counts.
     """
 
     typed: pa.Array
@@ -108,3 +110,4 @@ class Outcome:
     settings: dict[str, Any] = field(default_factory=dict)
     formats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    words: tuple[tuple[str, int], ...] = ()

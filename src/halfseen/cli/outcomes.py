@@ -38,7 +38,8 @@ _SAMPLE = 500
 _SHOWN = 5
 _THREE_DECIMALS = r"^[+-]?(?:\d{1,3}|[1-9]\d{0,2}\.\d{3})$"
 _FLAGGED = r"^[+-]?\d[\d.,]*\s*(\(?[A-Za-z]{1,2}\)?|[*!^#~?\x{2020}\x{2021}]{1,3})$"
-_UNMODELLED = {"kind": "text", "fill": False}
+UNMODELLED = {"kind": "text", "fill": False}
+"""The settings of a column that models do not use and that is not imputed."""
 
 
 def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
@@ -53,7 +54,11 @@ def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
         notes.append(
             f"column {shown} contains {form}" if len(names) == 1 else f"columns {shown} contain {form}"
         )
-    return notes + shorten_notes((name, note) for name, one in outcomes.items() for note in one.notes)
+    return notes + shorten_notes(
+        (name, note)
+        for name, one in outcomes.items()
+        for note in (*one.notes, *_note_missing(name, one.words))
+    )
 
 
 def finish(draft: Draft, decision: Decision) -> Outcome:
@@ -86,8 +91,7 @@ def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
     if codes and style.kind in ("integer", "float"):
         equal = pc.is_in(typed.cast(pa.float64(), safe=False), value_set=pa.array(codes))
         typed = pc.if_else(equal, pa.scalar(None, typed.type), typed)
-    notes = (*more.pop("notes", ()), *_note_missing(draft.name, draft.words))
-    return Outcome(typed, style, notes=notes, **more)
+    return Outcome(typed, style, words=draft.words, **more)
 
 
 def _note_missing(name: str, words: Sequence[tuple[str, int]]) -> tuple[str, ...]:
@@ -102,16 +106,16 @@ def _text(draft: Draft, note: str | None = None, settings: dict[str, Any] | None
     errors = [(word, count) for word, count in draft.words if word in NEVER_VALUES]
     if len(draft.trimmed) == draft.trimmed.null_count and len(errors) == len(draft.words):
         nothing = pa.nulls(len(draft.cells), pa.float64())
-        return Outcome(nothing, Style("text"), notes=_note_missing(draft.name, errors))
+        return Outcome(nothing, Style("text"), words=tuple(errors))
     missing = draft.trimmed.is_null()
     if draft.words:  # in a column of text they are levels
         words = pc.fill_null(is_missing_word(pc.utf8_trim_whitespace(draft.cells)), False)
         missing = pc.and_not(missing, words)
     if note is None and draft.rules.wanted is None and _is_coded(draft):
         note = "has numbers that begin with 0, kept as text codes"
-    notes = _note_missing(draft.name, errors)
-    notes = notes if note is None else (f"column {draft.name!r} {note}", *notes)
-    return Outcome(as_text(draft.cells, missing), Style("text"), settings=settings or {}, notes=notes)
+    notes = () if note is None else (f"column {draft.name!r} {note}",)
+    typed = as_text(draft.cells, missing)
+    return Outcome(typed, Style("text"), settings=settings or {}, notes=notes, words=tuple(errors))
 
 
 def _is_coded(draft: Draft) -> bool:
@@ -257,7 +261,7 @@ def _leave(draft: Draft, fits: Mask, what: str, option: str, example: str, decis
         remedy = f"{option} {shlex.quote(f'{draft.name}={example}')} reads the other values as {what}"
     if len(draft.counts) <= _FEW_LEVELS and total >= _CELLS_PER_LEVEL * len(draft.counts):
         return _text(draft, f"{text}: kept as a categorical column; {remedy}")
-    return _text(draft, f"{text}: left as text and not imputed; {remedy}", _UNMODELLED)
+    return _text(draft, f"{text}: left as text and not imputed; {remedy}", UNMODELLED)
 
 
 def _count_flagged(draft: Draft, fits: Mask) -> int:
@@ -335,5 +339,5 @@ def _leave_order(draft: Draft, dates: Dates) -> Outcome:
         draft,
         f"contains dates such as {example!r}, in which the order of day and month is ambiguous: left as text "
         f"and not imputed; use --date-order {draft.name}=dmy or {draft.name}=mdy",
-        _UNMODELLED,
+        UNMODELLED,
     )

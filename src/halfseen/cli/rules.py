@@ -66,6 +66,8 @@ class Rules:
         The rules of single columns.
     notes : tuple of str
         Notes on behaviour that users may not expect.
+    declared : tuple of str
+        Those of `nulls` that the user gave.
     """
 
     nulls: tuple[str, ...] = DEFAULT_NULLS
@@ -74,6 +76,7 @@ class Rules:
     order: Order | None = None
     columns: dict[str, ColumnRules] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
 
     def of(self, name: str) -> ColumnRules:
         """Return the rules of a column."""
@@ -96,7 +99,8 @@ def make_rules(
     """
     rules = Rules(nulls=("", *(DEFAULT_NULLS if default_nulls else ())), words=default_nulls)
     columns = {name: _from_schema(name, overrides[name]) for name in names if overrides and name in overrides}
-    everywhere, notes = list(rules.nulls), []
+    everywhere: list[str] = []
+    notes: list[str] = []
     for given in nulls:
         column, text = _split(given, names)
         if column is None:
@@ -125,7 +129,13 @@ def make_rules(
             rules = replace(rules, order=order)
         else:
             columns[column] = replace(columns.get(column, ColumnRules()), order=order, wanted="date")
-    return replace(rules, nulls=tuple(everywhere), columns=columns, notes=tuple(notes))
+    return replace(
+        rules,
+        nulls=(*rules.nulls, *everywhere),
+        columns=columns,
+        notes=tuple(notes),
+        declared=tuple(everywhere),
+    )
 
 
 def _split(given: str, names: Sequence[str]) -> tuple[str | None, str]:

@@ -64,6 +64,8 @@ class TableFile:
         What else the text of a csv holds.
     placeholders : dict of str to pyarrow.Array
         Values that are kept and that no model sees, such as 999 or 9999-12-31; null elsewhere.
+    literals : CellTexts or None
+        The values of JSON lines as they are written in JSON; null where a key is absent.
     """
 
     table: pa.Table
@@ -78,6 +80,7 @@ class TableFile:
     rules: Rules = field(default_factory=Rules)
     surroundings: Surroundings | None = None
     placeholders: dict[str, pa.Array] = field(default_factory=dict)
+    literals: CellTexts | None = None
 
     @property
     def n_missing(self) -> int:

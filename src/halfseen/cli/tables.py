@@ -18,7 +18,7 @@ from halfseen.cli.atomic import check_writable, write_atomically
 from halfseen.cli.csv_tables import check_names, read_csv, spell_limits, write_csv
 from halfseen.cli.dialect import Dialect
 from halfseen.cli.errors import TableError
-from halfseen.cli.json_lines import parse_json_lines, write_json_lines
+from halfseen.cli.json_lines import parse_json_lines, read_json_columns, write_json_lines
 from halfseen.cli.nulls import blank_codes, spell_nulls
 from halfseen.cli.outcomes import describe_outcomes
 from halfseen.cli.placeholders import hide_placeholders
@@ -146,12 +146,16 @@ def read_table(
 def _read_cells(data: bytes, source: str, kind: Format, given: dict[str, Any]) -> TableFile:
     """Return the table of a format whose cells are recognised as those of a text file are."""
     notes: list[str] = []
+    literals: CellTexts | None = None
     if kind == "xlsx":
         cells, notes = parse_spreadsheet(data, source)
+        rules = make_rules(cells.column_names, **given)
+        outcomes = read_columns(cells, rules, ",", lambda record: record + 2)
     else:
-        cells = parse_json_lines(data, source)
-    rules = make_rules(cells.column_names, **given)
-    outcomes = read_columns(cells, rules, ",", lambda record: record + 2)
+        parsed = parse_json_lines(data, source)
+        cells, literals = parsed.cells, CellTexts.of(parsed.literals)
+        rules = make_rules(cells.column_names, **given)
+        outcomes = read_json_columns(parsed, rules)
     found = {name: one.settings for name, one in outcomes.items() if one.settings}
     placeholders = {name: one.placeholders for name, one in outcomes.items()}
     return TableFile(
@@ -165,6 +169,7 @@ def _read_cells(data: bytes, source: str, kind: Format, given: dict[str, Any]) -
         settings=merge_settings(found, given["overrides"]),
         rules=rules,
         placeholders={name: values for name, values in placeholders.items() if values is not None},
+        literals=literals,
     )
 
 
@@ -219,13 +224,13 @@ def check_output(path: str, format: str | None = None) -> None:
 def check_cells(table: pa.Table, path: str, format: str | None = None) -> None:
     """Refuse a table with cells that the output cannot hold, before the work begins."""
     kind = find_format(path, format, "--to")
-    if kind in ("parquet", "feather", "jsonl"):
+    if kind in ("parquet", "feather"):
         return
     for column in table.schema:
-        if pa.types.is_nested(column.type) or _is_bytes(column.type):
+        if (pa.types.is_nested(column.type) and kind != "jsonl") or _is_bytes(column.type):
             raise TableError(
                 f"{path}: column {column.name!r} has the type {column.type}, which "
-                f"{'a csv' if kind == 'csv' else 'an xlsx'} file cannot store; "
+                f"{'an xlsx' if kind == 'xlsx' else f'a {kind}'} file cannot store; "
                 "write parquet or feather instead"
             )
 
