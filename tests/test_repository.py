@@ -64,6 +64,20 @@ def test_a_public_name_is_imported_on_first_use_and_listed_before():
         halfseen.Nothing  # noqa: B018
 
 
+def test_touching_every_public_name_moves_no_global_generator_and_loads_no_plotting():
+    code = (
+        "import random, sys, numpy, torch; random.seed(0); numpy.random.seed(0); torch.manual_seed(0); "
+        "expected = random.Random(0).random(), numpy.random.RandomState(0).random(); "
+        "state = torch.get_rng_state(); "
+        "import halfseen; [getattr(halfseen, name) for name in halfseen.__all__]; "
+        "assert (random.random(), numpy.random.random()) == expected; "
+        "assert torch.equal(torch.get_rng_state(), state); "
+        "sys.exit(str([name for name in ('matplotlib', 'jinja2', 'typer') if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "[]"
+
+
 def test_every_public_name_is_in_the_reference():
     listed = (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8")
     names = [name for name in halfseen.__all__ if not inspect.ismodule(getattr(halfseen, name))]

@@ -8,6 +8,7 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from halfseen import _threads
+from halfseen._processors import count_processors
 from halfseen._threads import map_in_threads, n_workers, one_openmp_thread, task_threads
 
 
@@ -110,3 +111,53 @@ def test_libraries_that_use_openmp_get_one_thread_and_then_theirs_back():
         with one_openmp_thread():
             assert openmp_threads() == {1}
         assert openmp_threads() == {2}
+
+
+def in_new_thread(function):
+    """Returns what a function gives in a thread that begins now."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_threads_that_begin_after_overlapping_calls_have_as_many_as_before(two_threads):
+    first_has_begun, second_has_begun, first_has_ended = (threading.Event() for _ in range(3))
+    seen = {}
+
+    def first():
+        with task_threads():
+            first_has_begun.set()
+            second_has_begun.wait(60)
+        seen["first"] = torch.get_num_threads()
+        first_has_ended.set()
+
+    def second():
+        first_has_begun.wait(60)
+        with task_threads():  # in a thread that begins while torch has one
+            second_has_begun.set()
+            first_has_ended.wait(60)
+            seen["workers"] = n_workers()
+            seen["tasks"] = set(map_in_threads(lambda _: torch.get_num_threads(), range(10)))
+        seen["second"] = torch.get_num_threads()
+
+    threads = [threading.Thread(target=one) for one in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {"first": 2, "second": 2, "workers": min(2, count_processors()), "tasks": {1}}
+    assert in_new_thread(torch.get_num_threads) == 2
+
+
+def test_a_thread_keeps_the_number_that_it_was_given_while_others_call(two_threads):
+    def three():
+        torch.set_num_threads(3)
+        with task_threads():
+            pass
+        return torch.get_num_threads()
+
+    with task_threads():
+        assert in_new_thread(three) == 3
+    assert torch.get_num_threads() == 2

@@ -1,5 +1,6 @@
 """Machine learning on data with missing values: imputation with uncertainty, prediction and diagnosis."""
 
+import random
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -169,12 +170,17 @@ if not TYPE_CHECKING:  # a type checker would take any name for granted
 
     def __getattr__(name: str) -> Any:
         """Imports a public name, or a sub-package, when it is first used (PEP 562)."""
+        if name not in _MODULE_OF and name not in _PACKAGES:
+            raise AttributeError(f"module 'halfseen' has no attribute {name!r}")
+        before = (
+            random.getstate()
+        )  # scikit-learn imports rich, which draws random numbers when it is imported
         if name in _MODULE_OF:
             value = getattr(import_module(f"halfseen.{_MODULE_OF[name]}"), name)
-        elif name in _PACKAGES:
-            value = import_module(f"halfseen.{name}")
         else:
-            raise AttributeError(f"module 'halfseen' has no attribute {name!r}")
+            value = import_module(f"halfseen.{name}")
+        if random.getstate() != before:
+            random.setstate(before)
         globals()[name] = value
         return value
 

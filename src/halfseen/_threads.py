@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from functools import cache
+from functools import cache, partial
 from itertools import chain, islice
+from threading import Lock
 from typing import TypeVar
 
 import torch
@@ -25,23 +26,62 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 _workers: ContextVar[int] = ContextVar("workers", default=1)
+_reserved: ContextVar[bool] = ContextVar("reserved", default=False)  # whether within `task_threads`
 
 
 @contextmanager
 def task_threads() -> Iterator[None]:
     """Reserves torch's threads for `map_in_threads`; within, operations run on the thread that calls them.
 
-    There are no more threads than processors that the process may use: torch does not know of quotas.
+    There are no more threads than processors that the process may use: torch does not know of quotas. Within
+    such a context, a further one changes nothing.
     """
-    n_threads = torch.get_num_threads()
-    granted = min(n_threads, count_processors())
-    token = _workers.set(max(granted, _workers.get()))  # nested, torch has given its threads already
-    torch.set_num_threads(1)
+    if _reserved.get():
+        yield
+        return
+    n_threads = _lent.take()
+    tokens = _workers.set(min(n_threads, count_processors())), _reserved.set(True)
     try:
         yield
     finally:
-        torch.set_num_threads(n_threads)
-        _workers.reset(token)
+        _workers.reset(tokens[0])
+        _reserved.reset(tokens[1])
+        _lent.give_back(n_threads)
+
+
+class _LentThreads:
+    """Torch's number of threads, while calls in several threads of the user set it to one and back.
+
+    Torch has a number for each thread, and one for threads that are yet to begin; setting the first sets the
+    second as well. A thread that begins during a call in another thread therefore has one, and must not take
+    this for the number to give back.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.n_calls = 0
+        self.n_threads = 1  # before the first of the calls that overlap
+
+    def take(self) -> int:
+        """Lets the calling thread have one, and returns the number to give back."""
+        with self.lock:
+            found = torch.get_num_threads()
+            if self.n_calls == 0:
+                self.n_threads = found
+            elif found == 1:
+                found = self.n_threads
+            self.n_calls += 1
+            torch.set_num_threads(1)
+        return found
+
+    def give_back(self, n_threads: int) -> None:
+        """Lets the calling thread, and those that begin later, have a number again."""
+        with self.lock:
+            self.n_calls -= 1
+            torch.set_num_threads(n_threads)
+
+
+_lent = _LentThreads()
 
 
 @contextmanager
@@ -96,7 +136,8 @@ def map_in_threads(
         yield from map(function, chain(first_two, remaining))
         return
     run = _in_the_callers_state(function)
-    with ThreadPoolExecutor(width) as executor:
+    # A call that ends in another thread of the user would let tasks that begin later have several.
+    with ThreadPoolExecutor(width, initializer=partial(torch.set_num_threads, 1)) as executor:
         waiting: deque[Future[ResultT]] = deque()
         for item in chain(first_two, remaining):
             waiting.append(executor.submit(copy_context().run, run, item))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors
 from conformance.fitted import fitted
 from conformance.registry import ESTIMATORS, PREDICTORS
 from conformance.tables import ARRAY, NASTY, PENGUINS, hashes_of_answers
@@ -39,11 +38,7 @@ def test_a_loaded_model_is_the_saved_one(row, case, tmp_path):
     assert vars(loaded).keys() == vars(estimator).keys()
     assert hashes_of_answers(loaded, table) == hashes_of_answers(estimator, table)
     loaded.save(tmp_path / "again")
-    with (
-        safetensors.safe_open(tmp_path / "model", "pt") as one,
-        safetensors.safe_open(tmp_path / "again", "pt") as other,
-    ):
-        assert one.metadata() == other.metadata()
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
 
 
 NEW_PROCESS = """

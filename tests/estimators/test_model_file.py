@@ -369,3 +369,11 @@ def test_a_tensor_of_one_element_is_saved_whatever_its_strides(tmp_path, monkeyp
     monkeypatch.setattr(imputer, "_state", lambda: state)
     imputer.save(tmp_path / "model")
     assert (tmp_path / "model").exists()
+
+
+def test_equal_models_are_equal_files(model_file, tmp_path):
+    contents = {model_file.read_bytes()}
+    for i in range(8):  # metadata of two entries would be in either order
+        GaussianImputer(random_state=0).fit(ARRAY.make()).save(tmp_path / f"model{i}")
+        contents.add((tmp_path / f"model{i}").read_bytes())
+    assert len(contents) == 1

@@ -92,7 +92,7 @@ class Saveable:
         manifest = json.dumps(self._manifest(), sort_keys=True)
         metadata = {KEY: manifest, DIGEST: _digest(manifest, tensors)}
         with write_atomically(path) as file:
-            file.write(safetensors.torch.save(tensors, metadata))
+            file.write(_with_sorted_header(safetensors.torch.save(tensors, metadata)))
 
     def _manifest(self) -> dict[str, Any]:
         estimator: Any = self
@@ -246,6 +246,14 @@ def _digest(manifest: str, tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _with_sorted_header(content: bytes) -> bytes:
+    """Returns a safetensors file with its header in one order: the format writes metadata in any."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # the tensors begin at a multiple of eight bytes
+    return len(header).to_bytes(8, "little") + header + content[8 + size :]
 
 
 def _plain_parameter(value: Any, name: str) -> Any:

@@ -1,19 +1,21 @@
 """Diagnostic figures of multiple imputation: observed against imputed values, and traces of parameters."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
 from halfseen.data.codes import open_table
 from halfseen.data.frames import is_frame
 from halfseen.data.schema import Column, Schema
 from halfseen.report.figure_style import OURS, THEIRS, new_figure
+
+if TYPE_CHECKING:  # matplotlib is loaded when a figure is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 KINDS = ("density", "strip")
 MOST_PANELS, PANELS_PER_ROW = 12, 3
@@ -25,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 def plot_imputed(
     X: Any, draws: Sequence[Any], *, columns: Sequence[str] | None = None, kind: str = "density"
-) -> Figure:
+) -> "Figure":
     """Plots observed and imputed values of each column, one line or strip for each completed table.
 
     Imputed values need not be distributed like observed ones: under MAR they may differ if the other columns
@@ -74,7 +76,7 @@ def plot_imputed(
     return figure
 
 
-def plot_trace(imputer: Any, *, columns: Sequence[str] | None = None) -> Figure:
+def plot_trace(imputer: Any, *, columns: Sequence[str] | None = None) -> "Figure":
     """Plots the parameters at every step of the data augmentation, which should show no trend.
 
     Parameters
@@ -140,7 +142,7 @@ def _numbers(values: npt.NDArray[Any]) -> Floats:
 
 
 def _plot_density(
-    axes: Axes, column: Column, observed: npt.NDArray[Any], imputed: Sequence[npt.NDArray[Any]]
+    axes: "Axes", column: Column, observed: npt.NDArray[Any], imputed: Sequence[npt.NDArray[Any]]
 ) -> None:
     everything = _numbers(np.concatenate([observed, *imputed]))
     grid = np.linspace(everything.min(), everything.max(), 200)
@@ -151,7 +153,7 @@ def _plot_density(
     axes.set_yticks([])
 
 
-def _line(axes: Axes, grid: Floats, values: Floats, colour: str, width: float, label: str | None) -> None:
+def _line(axes: "Axes", grid: Floats, values: Floats, colour: str, width: float, label: str | None) -> None:
     if len(values) > 2 and values.std() > 0:
         axes.plot(grid, gaussian_kde(values)(grid), color=colour, linewidth=width, label=label)
     else:
@@ -159,7 +161,7 @@ def _line(axes: Axes, grid: Floats, values: Floats, colour: str, width: float, l
 
 
 def _plot_strip(
-    axes: Axes, column: Column, observed: npt.NDArray[Any], imputed: Sequence[npt.NDArray[Any]]
+    axes: "Axes", column: Column, observed: npt.NDArray[Any], imputed: Sequence[npt.NDArray[Any]]
 ) -> None:
     rng = np.random.default_rng(0)
     for place, values in enumerate([observed, *imputed]):
@@ -171,7 +173,7 @@ def _plot_strip(
 
 
 def _plot_levels(
-    axes: Axes, column: Column, observed: npt.NDArray[Any], imputed: Sequence[npt.NDArray[Any]]
+    axes: "Axes", column: Column, observed: npt.NDArray[Any], imputed: Sequence[npt.NDArray[Any]]
 ) -> None:
     levels = list(column.levels or ())
     for i, values in enumerate([*imputed, observed]):
