@@ -41,11 +41,93 @@ def everything(imputer, frame):
 def test_a_column_that_does_not_apply_is_recognised_and_announced():
     message = (
         r"^Column 'pregnant' is missing wherever 'sex' is 'm' \(60 rows\) and observed in 100% of the other "
-        r"rows: it is treated as not applicable and left empty there \(\"skip\": false in the schema"
+        r"rows: it is treated as not applicable and left empty there \(--no-skip-rules, or \"skip\": fals"
     )
     with pytest.warns(HalfseenWarning, match=message) as warnings:
         assert found(clinic()) == {"pregnant": SkipRule("sex", ("m",))}
     assert len(warnings) == 1
+
+
+def laboratory(n_rows=160, **columns):
+    """A table in which `marked` columns are missing where a coin falls; `columns` are made of that coin."""
+    rng = np.random.default_rng(0)
+    off = np.arange(n_rows) % 3 == 0
+    frame = pd.DataFrame({name: make(off, rng) for name, make in columns.items()})
+    return frame.assign(age=rng.normal(50, 9, n_rows))
+
+
+def missing_where(off, rng):
+    return np.where(off, np.nan, rng.normal(size=len(off)))
+
+
+@pytest.mark.parametrize(
+    "name", ["TSH measured", "tsh_measured", "missingindicator_TSH", "TSH.flag", "isTSH TSH"]
+)
+def test_a_column_named_after_another_marks_where_it_is_missing_and_both_are_used(name):
+    frame = laboratory(**{name: lambda off, rng: np.where(off, "f", "t"), "TSH": missing_where})
+    frame.loc[1, "TSH"] = np.nan  # measured, and lost
+    with pytest.warns(
+        HalfseenWarning, match=f"^Column '{name}' marks where 'TSH' is missing, not where .* imputed"
+    ):
+        imputer = GaussianImputer(random_state=0).fit(frame)
+    assert imputer.skip_rules_ == {}
+    assert imputer.transform(frame)["TSH"].between(frame["TSH"].min(), frame["TSH"].max()).all()
+
+
+def test_a_column_about_measuring_that_marks_several_columns_exactly_is_an_indicator():
+    made = {
+        "blood_drawn": lambda off, rng: np.where(off, "no", "yes"),
+        "hb": missing_where,
+        "crp": missing_where,
+    }
+    with pytest.warns(HalfseenWarning, match="^Column 'blood_drawn' marks where 'hb' and 'crp' are missing"):
+        assert found(laboratory(**made)) == {}
+    frame = laboratory(**made)
+    frame.loc[1, "hb"] = np.nan  # no longer exact, as where some of those asked do not answer
+    with pytest.warns(HalfseenWarning, match="not applicable"):
+        assert set(found(frame)) == {"hb", "crp"}
+
+
+@quiet
+@pytest.mark.parametrize("name", ["sex", "employed", "has_pool"])
+def test_other_columns_with_two_levels_may_mark_several_columns_that_do_not_apply(name):
+    made = {name: lambda off, rng: np.where(off, "no", "yes"), "a": missing_where, "b": missing_where}
+    assert set(found(laboratory(**made))) == {"a", "b"}
+
+
+def test_the_zero_of_a_quantity_is_not_an_indicator():
+    area = {"garage area": lambda off, rng: np.where(off, 0.0, rng.uniform(10, 50, len(off)))}
+    with pytest.warns(HalfseenWarning, match="'garage' is missing wherever 'garage area' is 0"):
+        assert set(found(laboratory(**area, garage=missing_where))) == {"garage"}
+
+
+def test_an_indicator_is_not_the_condition_of_another_rule():
+    made = {"TT4 measured": lambda off, rng: np.where(off, "f", "t"), "TT4": missing_where}
+    frame = laboratory(
+        **made, T3=lambda off, rng: np.where(off | (rng.random(len(off)) < 0.2), np.nan, 1.5 * off + 1)
+    )
+    frame["T3"] += np.random.default_rng(1).normal(size=len(frame))
+    with pytest.warns(HalfseenWarning, match="marks where 'TT4' is missing"):
+        assert found(frame) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("SurveyYr", "2009_10", "2011_12"),
+        ("wave", "a", "b"),
+        ("collected", "2019", "2020"),
+        ("Welle", "I", "II"),
+    ],
+)
+def test_columns_that_are_missing_in_a_period_are_left_empty_with_a_question(name, first, second):
+    made = {name: lambda off, rng: np.where(off, first, second), "tv": missing_where, "pc": missing_where}
+    with pytest.warns(
+        HalfseenWarning, match=r"\. Was it not asked or measured there\? .* left empty; if the"
+    ) as said:
+        assert found(laboratory(**made)) == dict.fromkeys(("tv", "pc"), SkipRule(name, (first,)))
+    assert len(said) == 2
+    assert found(laboratory(**made), schema={"*": {"skip": False}}) == {}
 
 
 @quiet
@@ -142,7 +224,9 @@ def test_the_nearest_link_of_a_chain_is_chosen():
 def test_many_columns_with_one_rule_are_announced_in_one_sentence():
     frame = clinic()
     several = pd.DataFrame({f"q{i}": frame["hb"].where(frame["sex"] == "f") + i for i in range(9)})
-    with pytest.warns(HalfseenWarning, match="^9 columns are missing wherever 'sex' is 'm'") as warnings:
+    with pytest.warns(
+        HalfseenWarning, match="^9 columns .q0, q1, q2 and 6 more. are missing wherever 'sex' is 'm'"
+    ) as warnings:
         MeanImputer().fit(frame[["sex", "hb"]].join(several))
     assert len(warnings) == 1
 

@@ -7,11 +7,18 @@ missing at random, each with a probability of at most `COINCIDENCE`, a rule is f
 `FAILURES` of tables. There must also be at least `MIN_ROWS` rows in which *c* is observed with another value,
 and *t* must be observed in most of them. Values are the levels of *c*, or zero if *c* is numeric.
 
+A column may also mark where values are missing, such as ``TSH measured``, which says nothing about whether
+they apply. A column with levels is such an *indicator* if its name contains that of the other column, or if
+it has two levels, its name speaks of measuring (``blood drawn``), and it marks exactly where several columns
+are missing. An indicator is not the condition of any rule, so what it marks is imputed. The name must speak
+of measuring, because ``sex`` or ``employed`` may mark several columns exactly too, and these do not apply.
+
 A cell that does not apply is treated as missing by models and stays empty. If *c* itself is missing in a row,
 its imputed value decides; if *c* stays empty, so does *t*.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -20,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen.data._cells import plain
-from halfseen.data.columns import Column, SkipRule
+from halfseen.data.columns import LEVELLED, Column, SkipRule
 from halfseen.data.frames import Floats, RawColumn, Table
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.leaving import SEPARATE, explain_left, shortened
@@ -32,7 +39,34 @@ FAILURES = 0.01
 MOSTLY = 0.5
 MAX_VALUES = 100  # a column with more levels is not used as a condition
 
+PERIODS = frozenset(
+    ("year", "yr", "cycle", "wave", "round", "period", "phase", "survey", "visit", "occasion", "release",
+     "jahr", "welle", "runde", "erhebung")
+)  # fmt: skip
+"""Words in the names of columns that say when a row was collected; not all questions are asked each time."""
+
+MEASURING = frozenset(
+    ("measured", "measurement", "test", "tested", "lab", "drawn", "taken", "done", "performed", "sample",
+     "sampled", "collected", "recorded", "observed", "obtained", "available", "assessed", "examined",
+     "attended", "responded", "participated", "completed", "known", "missing", "indicator", "na", "isna",
+     "gemessen", "erhoben", "getestet", "untersucht", "vorhanden", "bekannt", "fehlt", "fehlend")
+)  # fmt: skip
+"""Words in the names of columns that say whether values were measured, or are known."""
+
+YEAR = re.compile(r"(19|20)\d\d(\D.*)?")
+
 Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class FoundRules:
+    """What is inferred from a table: rules, by the columns that do not apply, and indicators.
+
+    `indicators` has the names of the columns whose missing cells an indicator marks, by its name.
+    """
+
+    rules: dict[str, SkipRule]
+    indicators: dict[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -114,8 +148,8 @@ def check_rules(columns: Sequence[Column]) -> None:
         ) from None
 
 
-def find_rules(columns: Sequence[Column], missing: Bools, codes: Incomplete) -> dict[str, SkipRule]:
-    """Returns, by column name, the rules inferred from a table, for columns without a setting of the user.
+def find_rules(columns: Sequence[Column], missing: Bools, codes: Incomplete) -> FoundRules:
+    """Returns the rules inferred from a table, for columns without a setting of the user, and indicators.
 
     Parameters
     ----------
@@ -131,15 +165,20 @@ def find_rules(columns: Sequence[Column], missing: Bools, codes: Incomplete) -> 
     sizes = [_frequent(columns[k], x) for k, x in zip(conditions, _columns_of(codes), strict=True)]
     n_tests = len(targets) * sum(map(len, sizes))
     if n_tests == 0:
-        return {}
+        return FoundRules({}, {})
     enough = max(MIN_ROWS, math.ceil(math.log(FAILURES / n_tests) / math.log(COINCIDENCE)))
     candidates: dict[int, list[_Candidate]] = {}
     for k, x, counted in zip(conditions, _columns_of(codes), sizes, strict=True):
         values = [value for value, count in counted.items() if count >= enough]
         for candidate in _candidates(k, x, values, targets[targets != k], missing):
             candidates.setdefault(candidate.target, []).append(candidate)
-    kept = _consistent(_best(candidates, missing), missing)
-    return {columns[j].name: _as_rule(kept[j], columns) for j in sorted(kept)}
+    marked = _find_marked(columns, candidates, missing)
+    rest = {j: [one for one in several if one.condition not in marked] for j, several in candidates.items()}
+    kept = _consistent(_best({j: several for j, several in rest.items() if several}, missing), missing)
+    return FoundRules(
+        {columns[j].name: _as_rule(kept[j], columns) for j in sorted(kept)},
+        {columns[k].name: [columns[j].name for j in targets] for k, targets in marked.items()},
+    )
 
 
 @dataclass(frozen=True)
@@ -159,6 +198,53 @@ class _Candidate:
         explained = self.inside if off is None else self.inside | (off & missing[:, self.condition])
         n_unexplained = int((missing[:, self.target] & ~explained).sum())
         return n_unexplained, len(self.values), self.condition
+
+
+def _find_marked(
+    columns: Sequence[Column], candidates: Mapping[int, Sequence[_Candidate]], missing: Bools
+) -> dict[int, list[int]]:
+    """Returns, by position of each indicator, the positions of the columns whose missing cells it marks."""
+    named: dict[int, list[int]] = {}
+    exact: dict[int, list[int]] = {}
+    for j in sorted(candidates):
+        for one in candidates[j]:
+            k = one.condition
+            if columns[k].kind not in LEVELLED or is_period(columns[k]):
+                continue
+            if contains_name(columns[k].name, columns[j].name):
+                named.setdefault(k, []).append(j)
+            measuring = columns[k].kind == "binary" and not MEASURING.isdisjoint(_words(columns[k].name))
+            if measuring and not (missing[:, j] & ~one.inside & ~missing[:, k]).any():
+                exact.setdefault(k, []).append(j)
+    several = {k: targets for k, targets in exact.items() if len(targets) > 1}
+    both = {k: sorted({*named.get(k, ()), *several.get(k, ())}) for k in {*named, *several}}
+    return {k: both[k] for k in sorted(both)}
+
+
+def contains_name(name: str, other: str) -> bool:
+    """Returns whether the words of a name contain all words of another name, next to each other.
+
+    Examples
+    --------
+    >>> contains_name("TSH measured", "TSH"), contains_name("is_na_income", "income")
+    (True, True)
+    >>> contains_name("language", "age"), contains_name("pregnant", "pregnant_weeks")
+    (False, False)
+    """
+    words, others = _words(name), _words(other)
+    return bool(others) and len(words) > len(others) and f" {' '.join(others)} " in f" {' '.join(words)} "
+
+
+def is_period(column: Column) -> bool:
+    """Returns whether a column says when rows were collected: its name does, or its levels are years."""
+    levels = [str(level) for level in column.levels or ()]
+    years = bool(levels) and all(YEAR.fullmatch(level) for level in levels)
+    return years or not PERIODS.isdisjoint(_words(column.name))
+
+
+def _words(name: str) -> list[str]:
+    """Returns the words of a name, in lower case: ``SurveyYr`` and ``survey_yr`` are two words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[\W_]+", " ", name).casefold().split()
 
 
 def _best(candidates: Mapping[int, Sequence[_Candidate]], missing: Bools) -> dict[int, _Candidate]:
@@ -276,23 +362,25 @@ def _numbers(rule: SkipRule, condition: Column) -> list[float]:
         ) from None
 
 
-def rule_announcements(applicability: Applicability, found: Mapping[str, SkipRule]) -> list[str]:
+def rule_announcements(applicability: Applicability, found: FoundRules) -> list[str]:
     """Returns a sentence for each rule, or one for many columns that do not apply in the same rows.
+
+    Indicators are announced too.
 
     Parameters
     ----------
     applicability : Applicability
         The rules on the training table.
-    found : mapping of str to SkipRule
-        Those that were recognised; the others are the user's.
+    found : FoundRules
+        What was recognised; the other rules are the user's.
     """
     columns = applicability.columns
     groups: dict[tuple[SkipRule, bool], list[tuple[int, int, Bools]]] = {}
     for j, k, holds in applicability.rules:
         rule = columns[j].skip
         assert isinstance(rule, SkipRule)
-        groups.setdefault((rule, columns[j].name in found), []).append((j, k, holds))
-    sentences = []
+        groups.setdefault((rule, columns[j].name in found.rules), []).append((j, k, holds))
+    sentences = [_mark_words(name, targets) for name, targets in found.indicators.items()]
     for (rule, recognised), members in groups.items():
         where = describe_rule(rule, columns)
         names = [columns[j].name for j, _, _ in members]
@@ -302,11 +390,10 @@ def rule_announcements(applicability: Applicability, found: Mapping[str, SkipRul
             ]
         elif len(members) > SEPARATE:
             n_rows = int(members[0][2].sum())
-            sentences.append(
-                f"{len(names):,} columns are missing wherever {where} ({n_rows:,} rows): they are treated as "
-                'not applicable and left empty there ("skip": false in the schema imputes them): '
-                f"{shortened(names)}."
+            many = (
+                f"{len(names):,} columns ({shortened(names)}) are missing wherever {where} ({n_rows:,} rows)"
             )
+            sentences.append(many + _consequence(columns[members[0][1]], "were they", "they are"))
         else:
             sentences += [_sentence(applicability, j, k, holds, where) for j, k, holds in members]
     return sentences
@@ -334,9 +421,32 @@ def why_empty(columns: Sequence[Column]) -> dict[str, str]:
 def _sentence(applicability: Applicability, j: int, k: int, holds: Bools, where: str) -> str:
     outside = ~holds & ~applicability.missing[:, k]
     share = 1 - applicability.missing[outside, j].mean()
-    return (
+    start = (
         f"Column {applicability.columns[j].name!r} is missing wherever {where} ({int(holds.sum()):,} rows) "
-        f"and observed in {share:.0%} of the other rows: it is treated as not applicable and left empty "
-        "there "
-        '("skip": false in the schema imputes it).'
+        f"and observed in {share:.0%} of the other rows"
+    )
+    return start + _consequence(applicability.columns[k], "was it", "it is")
+
+
+def _consequence(condition: Column, ask: str, state: str) -> str:
+    """Returns what is done about columns with a rule; if rows differ by period, a question comes first."""
+    fill = '--no-skip-rules, or "skip": false in the schema,'
+    if not is_period(condition):
+        return f": {state} treated as not applicable and left empty there ({fill} imputes these cells)."
+    return (
+        f". {ask.capitalize()} not asked or measured there? These cells are left empty; if the values exist, "
+        f"{fill} imputes them."
+    )
+
+
+def _mark_words(name: str, targets: Sequence[str]) -> str:
+    """Returns the announcement of an indicator."""
+    quoted = [repr(target) for target in targets]
+    listed = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+    verb = "is" if len(quoted) == 1 else "are"
+    if len(quoted) > SEPARATE:
+        listed = shortened(quoted)
+    return (
+        f"Column {name!r} marks where {listed} {verb} missing, not where values do not exist: they are "
+        'imputed there (a "skip" rule in the schema leaves them empty).'
     )

@@ -22,7 +22,7 @@ from halfseen.data.features import MAX_INDICATORS
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.leaving import announcements, explain_left
 from halfseen.data.schema import Schema
-from halfseen.data.skip_rules import Applicability, find_rules, rule_announcements
+from halfseen.data.skip_rules import Applicability, FoundRules, find_rules, rule_announcements
 from halfseen.errors import warn_user
 from halfseen.estimators._completed import fill_cells
 from halfseen.estimators._derived import derive, enclose
@@ -414,10 +414,10 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     def _find_rules_and_announce(self, read: ReadTable) -> None:
         """Adds the skip rules found in a data frame to the schema, and warns about columns left empty."""
         named = read.table.named and not self._takes_images
-        found = find_rules(self.schema_.columns, read.missing, read.codes) if named else {}
-        self.schema_ = Schema(
-            tuple(replace(c, skip=found[c.name]) if c.name in found else c for c in self.schema_)
-        )
+        found = FoundRules({}, {})
+        if named:
+            found = find_rules(self.schema_.columns, read.missing, read.codes)
+        self.schema_ = Schema(tuple(replace(c, skip=found.rules.get(c.name, c.skip)) for c in self.schema_))
         left = announcements(self.schema_.columns, named=read.table.named)
         for sentence in [*left, *rule_announcements(self._rules(read), found)]:
             warn_user(sentence)
