@@ -41,7 +41,7 @@ def everything(imputer, frame):
 def test_a_column_that_does_not_apply_is_recognised_and_announced():
     message = (
         r"^Column 'pregnant' is missing wherever 'sex' is 'm' \(60 rows\) and observed in 100% of the other "
-        r"rows: it is treated as not applicable and left empty there \(--no-skip-rules, or \"skip\": fals"
+        r"rows: it is treated as not applicable and left empty there \(--no-skip-rules, or \"skip\""
     )
     with pytest.warns(HalfseenWarning, match=message) as warnings:
         assert found(clinic()) == {"pregnant": SkipRule("sex", ("m",))}
