@@ -189,3 +189,27 @@ def test_columns_whose_outliers_depend_on_each_other_linearly_keep_their_values(
 def test_a_margin_that_there_is_not_is_refused():
     with pytest.raises(ValueError, match="margins must be one of auto, gaussian, got 'cubic'"):
         GaussianImputer(margins="cubic").fit([[1.0], [2.0]])
+
+
+@pytest.mark.parametrize("n_posterior_draws", [0, 3])
+@pytest.mark.parametrize("correlation", [0.999, 0.99999, 0.9999999])
+@pytest.mark.parametrize("with_ratings", [False, True])
+def test_draws_of_a_near_copy_have_the_residual_spread_of_the_column(
+    correlation, with_ratings, n_posterior_draws
+):
+    """A column of ratings has noise about its scores, which must not widen the other columns."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1000)
+    spread = np.sqrt(1 / correlation**2 - 1)
+    y = x + spread * rng.normal(size=1000)
+    columns = [x, np.where(rng.random(1000) < 0.3, np.nan, y)]
+    if with_ratings:
+        columns.append(np.clip(np.round(3 + 0.8 * rng.normal(size=1000) + 0.5 * x), 1, 5))
+    table = np.column_stack(columns)
+    imputer = GaussianImputer(n_posterior_draws=n_posterior_draws, random_state=0).fit(table)
+    missing = np.isnan(table[:, 1])
+    residual = imputer.sample(table, 3)[:, missing, 1] - x[missing]
+    low, high = imputer.interval(table, 0.9)
+    assert residual.std() == pytest.approx(spread, rel=0.1)
+    width = np.mean((high - low)[missing, 1]) / (2 * stats.norm.ppf(0.95))
+    assert width == pytest.approx(spread, rel=0.1)

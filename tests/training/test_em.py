@@ -28,8 +28,12 @@ def fit(batch, **settings):
 
 
 def test_a_step_equals_the_textbook_step():
-    batch = make_batch(0)
+    """With columns that others do not nearly determine, so that the penalty is the usual one."""
+    x = np.random.default_rng(0).normal(size=(80, 4))
+    x[:, 1:] += 0.5 * x[:, :-1]
+    batch = Incomplete(torch.from_numpy(x / x.std(axis=0)), make_batch(0).observed)
     start = pairwise_gaussian(batch, ridge=0.5)
+    assert start.precision.diagonal().max() < 10
     value, following = em._GaussianEM(batch, EMSettings(ridge=0.5), None)._step(start)
     loc, covariance, expected = oracle.em_step(
         start.loc.numpy(), start.covariance.numpy(), batch.x.numpy(), batch.observed.numpy(), 0.5
@@ -68,6 +72,31 @@ def test_the_result_is_a_maximum_of_the_observed_likelihood():
             move[i, j] = move[j, i] = step
             slope = (objective(loc, covariance + move) - objective(loc, covariance - move)) / (2 * step)
             assert abs(slope) < 1e-4
+
+
+@given(seed=st.integers(0, 2**16), rate=st.floats(0, 0.6), closeness=st.sampled_from([1e-1, 1e-3, 1e-6, 0.0]))
+def test_the_objective_never_falls_with_columns_that_are_nearly_copies(seed, rate, closeness):
+    rng = np.random.default_rng(seed)
+    batch = make_batch(seed, n_features=3, rate=rate)
+    copies = batch.x + closeness * torch.from_numpy(rng.normal(size=batch.x.shape))
+    observed = torch.from_numpy(rng.random(copies.shape) >= rate)
+    both = Incomplete(torch.cat([batch.x, copies], dim=1), torch.cat([batch.observed, observed], dim=1))
+    result = fit(both, ridge=1.0, tolerance=1e-9)
+    assert (np.diff(result.objective) >= 0).all()
+    assert torch.linalg.eigvalsh(result.gaussian.covariance).min() > 1e-12
+
+
+@pytest.mark.parametrize("correlation", [0.9, 0.999, 0.99999, 0.9999999])
+def test_the_residual_of_a_near_copy_is_not_inflated(correlation):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=2000)
+    y = correlation * x + np.sqrt(1 - correlation**2) * rng.normal(size=2000)
+    observed = np.column_stack([np.ones(2000, dtype=bool), rng.random(2000) < 0.7])
+    batch = Incomplete(torch.from_numpy(np.column_stack([x, y])), torch.from_numpy(observed))
+    residual = 1 / fit(batch).gaussian.precision[1, 1]
+    seen = observed[:, 1]
+    expected = np.var(y[seen] - np.polyval(np.polyfit(x[seen], y[seen], 1), x[seen]))
+    assert residual == pytest.approx(expected, rel=0.02)
 
 
 def test_complete_data_give_the_sample_moments():

@@ -9,6 +9,7 @@ from tolerances import EXACT
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.ridge import Ridge
 from halfseen.training.em import EMSettings, choose_shrinkage, fit_gaussian, penalised_mean
 from halfseen.training.em_factors import fit_low_rank
 
@@ -52,7 +53,7 @@ def test_the_objective_is_that_of_the_free_fit(rank):
     result = fit_low_rank(batch, EMSettings(max_iterations=2), rank, ridge=0.7)
     start = fit_low_rank(batch, EMSettings(max_iterations=1), rank, ridge=0.7).point
     dense = Gaussian(start.loc, start.covariance)
-    expected = penalised_mean(dense.log_prob(batch), dense, 0.7, None)
+    expected = penalised_mean(dense.log_prob(batch), dense, Ridge(0.7), None)
     assert result.objective[1] == pytest.approx(expected, abs=EXACT)
 
 

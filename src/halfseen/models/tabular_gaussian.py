@@ -32,7 +32,8 @@ SPREAD_STREAM = NOISE_STREAM + 1  # and for the variance that scores have at lea
 CATEGORY_STREAM = 1  # separate streams of noise for categories and for numbers
 LOW_RELIABILITY, DAMPING = 0.5, 0.8
 LEAST_OF_NOISE = 0.2  # minimum variance of a score relative to its noise, since intervals are not Gaussian
-SMALLEST_EIGENVALUE = 1e-3  # of the covariance of scores, after the noise of intervals is subtracted
+LEAST_VARIANCE = 1e-3  # of a missing score that is observed with noise elsewhere
+LEAST_SHARE = 1e-3  # of the variance of features in any direction, after the noise of intervals is subtracted
 
 
 @dataclass(frozen=True)
@@ -190,8 +191,8 @@ class TabularGaussian:
 
     @staticmethod
     def _least_variance(noise: Tensor) -> Tensor:
-        """Returns the minimum variance (D) of missing scores."""
-        return (LEAST_OF_NOISE * noise).clamp(min=SMALLEST_EIGENVALUE)
+        """Returns the minimum variance (D) of missing scores; 0 if the feature has no noise."""
+        return torch.where(noise > 0, (LEAST_OF_NOISE * noise).clamp(min=LEAST_VARIANCE), 0.0)
 
     def _moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns conditional mean and variance (N, D); over the posterior, by the law of total variance.
@@ -294,10 +295,13 @@ class TabularGaussian:
 
 
 def with_room_for_noise(gaussian: Gaussian, features: FeatureMap) -> Gaussian:
-    """Returns a Gaussian whose covariance stays positive definite when the noise of features is subtracted.
+    r"""Returns a Gaussian whose covariance stays positive definite when the noise of features is subtracted.
 
     Covariances of features that mostly have a single value are damped, because dividing features that are not
-    Gaussian by a low reliability would exaggerate them.
+    Gaussian by a low reliability would exaggerate them. With :math:`C = L L^\top` and the noise variances N,
+    :math:`C - N = L (I - M) L^\top`; the eigenvalues of :math:`I - M` are raised where they are small. The
+    eigenvectors of M with positive eigenvalues are columns of :math:`L^{-1} N^{1/2}` combined, so that this
+    only changes covariances between features with noise. Others may be near-copies of each other.
     """
     noise = features.noise()
     if not bool((noise > 0).any()):
@@ -307,8 +311,13 @@ def with_room_for_noise(gaussian: Gaussian, features: FeatureMap) -> Gaussian:
         damping[i] = DAMPING if margin.reliability < LOW_RELIABILITY else 1.0
     covariance = gaussian.covariance * damping * damping[:, None]
     covariance.diagonal().copy_(gaussian.covariance.diagonal())
-    values, vectors = torch.linalg.eigh(covariance - noise.diag())
-    if values[0] < SMALLEST_EIGENVALUE:
-        scores = (vectors * values.clamp(min=SMALLEST_EIGENVALUE)) @ vectors.T
-        covariance = (scores + scores.T) / 2 + noise.diag()
+    noisy = noise > 0
+    root = torch.linalg.cholesky(covariance)
+    share = torch.linalg.solve_triangular(root, noise.sqrt().diag()[:, noisy], upper=False)  # (D, noisy)
+    vectors, lengths, _ = torch.linalg.svd(share, full_matrices=False)
+    lacking = (lengths.square() - (1 - LEAST_SHARE)).clamp(min=0.0)
+    if bool((lacking > 0).any()):
+        lifted = (root @ vectors)[noisy] * lacking.sqrt()
+        block = noisy.nonzero().squeeze(1)
+        covariance[block[:, None], block] += lifted @ lifted.T
     return Gaussian(gaussian.loc, covariance)

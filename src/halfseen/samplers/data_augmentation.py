@@ -15,6 +15,7 @@ from halfseen.config import rows_within_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.patterns import Bucket, plan_buckets
+from halfseen.distributions.ridge import Ridge
 
 BURN_IN = 20  # the chain starts at the maximum of the likelihood, so it need only spread out
 COPIES = 32  # number of arrays of the size of the rows, including buckets, at the peak of a step
@@ -65,10 +66,11 @@ def sample_posterior(
     Each step draws the missing cells given the parameters, then the parameters given the completed table:
 
     .. math::
-        \Sigma \sim \mathcal{W}^{-1}(S + \lambda I,\; N - 1 + \lambda), \qquad
+        \Sigma \sim \mathcal{W}^{-1}(S + \lambda \Psi,\; N - 1 + \lambda), \qquad
         \mu \sim \mathcal{N}(\bar{x}, \Sigma / N)
 
-    with S the scatter about the mean: Jeffreys' prior, and :math:`\lambda` pseudo-rows of uncorrelated data.
+    with S the scatter about the mean: Jeffreys' prior, and :math:`\lambda` pseudo-rows of uncorrelated data,
+    whose variances :math:`\Psi` are those of the fit (see `Ridge`).
     With fewer rows than features the degrees of freedom are raised to D + 2. Valid under MAR.
 
     Parameters
@@ -90,6 +92,7 @@ def sample_posterior(
     """
     gaussian, kept = start, []
     for number, batch in enumerate(batches):
+        prior = ridge * Ridge.of(batch, ridge).variances(start)
         size = rows_within_budget(COPIES * batch.n_features)
         parts = [(part, list(plan_buckets(part.observed))) for part in batch.chunks(size)]
         for _ in range(STEPS_BETWEEN + (0 if number else BURN_IN)):
@@ -99,7 +102,7 @@ def sample_posterior(
                 _completed_moments(gaussian, part, buckets, noise)
                 for (part, buckets), noise in zip(parts, normals, strict=True)
             ]
-            gaussian = _draw_parameters(reduce(_merge, moments), ridge, generator)
+            gaussian = _draw_parameters(reduce(_merge, moments), ridge, prior, generator)
             if steps is not None:
                 steps.append(gaussian)
         kept.append(gaussian)
@@ -133,10 +136,13 @@ def _merge(one: _Moments, other: _Moments) -> _Moments:
     return _Moments(n_rows, mean, one.scatter + other.scatter + between)
 
 
-def _draw_parameters(moments: _Moments, ridge: float, generator: torch.Generator) -> Gaussian:
+def _draw_parameters(
+    moments: _Moments, ridge: float, prior: Tensor, generator: torch.Generator
+) -> Gaussian:
+    """Draws parameters given the moments of rows and of `ridge` pseudo-rows, with squares `prior` (D)."""
     n_rows, mean, scatter = moments
     n_features, dtype = len(mean), mean.dtype
-    scale = scatter + max(ridge, 1e-9) * torch.eye(n_features, dtype=dtype)
+    scale = scatter + prior.clamp(min=1e-9).diag()
     freedom = max(n_rows - 1 + ridge, n_features + 2.0)
     root = torch.linalg.cholesky(scale)
     # Bartlett: A A' is a standard Wishart draw with A triangular, and root (A A')^-1 root' an inverse one.

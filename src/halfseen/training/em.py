@@ -13,6 +13,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.patterns import Bucket, plan_buckets
+from halfseen.distributions.ridge import Ridge
 from halfseen.training.ascent import AscentSettings, ascend, squared_step
 from halfseen.training.em_factors import allowed_ranks, choose_rank, fit_low_rank
 from halfseen.training.time_limit import is_over, seconds_left, time_limit
@@ -41,7 +42,7 @@ class EMSettings(AscentSettings):
     tolerance : float
         EM stops when a pass increases the log-likelihood per row and feature by less than this.
     ridge : float
-        The number of pseudo-rows of uncorrelated unit-variance data that are added to the table.
+        The number of pseudo-rows of uncorrelated data that are added to the table, see `Ridge`.
     rank : int, optional
         With a rank, the covariance is of this rank plus a diagonal, for wide tables; otherwise it is
         unrestricted.
@@ -77,7 +78,8 @@ def fit_gaussian(
         - \tfrac{\lambda}{2} \left(\log |\Sigma| + \operatorname{tr} \Sigma^{-1}\right)
 
     The M-step is :math:`\mu = \bar{x}`, :math:`\Sigma = (S + \lambda I) / (N + \lambda)`, with S the
-    expected scatter. After every two EM steps, a squared extrapolation is tried and kept only if the
+    expected scatter. The penalty of features that are nearly linear functions of others is smaller, see
+    `Ridge`. After every two EM steps, a squared extrapolation is tried and kept only if the
     objective does not decrease. For large tables, EM starts from a fit to a random subset of rows. Valid
     under MAR.
 
@@ -227,6 +229,7 @@ class _GaussianEM:
         self.batch = batch
         self.settings = settings
         self.weights = weights
+        self.ridge = Ridge.of(batch, settings.ridge, weights)
         size = rows_within_budget(COPIES * batch.n_features)
         self.parts = [slice(start, start + size) for start in range(0, len(batch), size)]
         self.buckets: list[list[Bucket]] = [list(plan_buckets(batch.observed[part])) for part in self.parts]
@@ -239,14 +242,17 @@ class _GaussianEM:
         if len(self.parts) > 1:
             return self._step_by_parts(gaussian)
         statistics = gaussian.statistics(self.batch, self.buckets[0], self.weights)
-        value = penalised_mean(statistics.log_prob, gaussian, self.settings.ridge, self.weights)
-        return value, maximise(statistics.completed, statistics.covariance, self.settings.ridge, self.weights)
+        value = penalised_mean(statistics.log_prob, gaussian, self.ridge, self.weights)
+        pseudo_rows = self.ridge.strength * self.ridge.variances(gaussian)
+        return value, maximise(
+            statistics.completed, statistics.covariance, self.ridge.strength, pseudo_rows, self.weights
+        )
 
     def _step_by_parts(self, gaussian: Gaussian) -> tuple[float, Gaussian]:
         """Computes the same step by sums over parts of the rows, which needs less memory."""
-        ridge, n_features = self.settings.ridge, self.batch.n_features
+        ridge, n_features = self.ridge.strength, self.batch.n_features
         log_prob, shift = self.batch.x.new_empty(len(self.batch)), self.batch.x.new_zeros(n_features)
-        scatter = ridge * torch.eye(n_features, dtype=self.batch.x.dtype)
+        scatter = (ridge * self.ridge.variances(gaussian)).diag()
         for part, buckets in zip(self.parts, self.buckets, strict=True):
             weights = None if self.weights is None else self.weights[part]
             found = gaussian.statistics(self.batch[part], buckets, weights)
@@ -258,24 +264,29 @@ class _GaussianEM:
         count = len(self.batch) if self.weights is None else float(self.weights.sum())
         shift = shift / count
         covariance = (scatter - count * torch.outer(shift, shift)) / (count + ridge)
-        value = penalised_mean(log_prob, gaussian, ridge, self.weights)
+        value = penalised_mean(log_prob, gaussian, self.ridge, self.weights)
         return value, Gaussian(gaussian.loc + shift, (covariance + covariance.T) / 2)
 
 
-def penalised_mean(log_prob: Tensor, gaussian: Gaussian, ridge: float, weights: Tensor | None) -> float:
+def penalised_mean(log_prob: Tensor, gaussian: Gaussian, ridge: Ridge, weights: Tensor | None) -> float:
     """Returns the log-likelihood per row, less the penalty."""
-    penalty = 0.5 * ridge * (gaussian.log_det + gaussian.precision.diagonal().sum())
+    penalty = ridge.penalty(gaussian)
     total = log_prob.sum() if weights is None else (weights * log_prob).sum()
     return float((total - penalty) / (len(log_prob) if weights is None else weights.sum()))
 
 
-def maximise(completed: Tensor, covariance: Tensor, ridge: float, weights: Tensor | None) -> Gaussian:
-    """Returns the M-step, from completed rows (N, D) and the sum of their conditional covariances (D, D)."""
+def maximise(
+    completed: Tensor, covariance: Tensor, ridge: float, pseudo_rows: Tensor, weights: Tensor | None
+) -> Gaussian:
+    """Returns the M-step, from completed rows (N, D) and the sum of their conditional covariances (D, D).
+
+    `ridge` is the number of pseudo-rows, and `pseudo_rows` (D) the diagonal of their scatter.
+    """
     total = len(completed) if weights is None else float(weights.sum())
     loc = (completed.sum(dim=0) if weights is None else weights @ completed) / total
     centred = completed - loc
     scatter = centred.T @ (centred if weights is None else weights[:, None] * centred) + covariance
-    scatter.diagonal().add_(ridge)
+    scatter.diagonal().add_(pseudo_rows)
     scatter = scatter / (total + ridge)
     return Gaussian(loc, (scatter + scatter.T) / 2)
 

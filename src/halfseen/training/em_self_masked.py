@@ -18,6 +18,7 @@ from halfseen.distributions.mask_factors import (
     Sites,
 )
 from halfseen.distributions.patterns import plan_buckets
+from halfseen.distributions.ridge import Ridge
 from halfseen.distributions.self_masked import SelfMaskedGaussian, without_sites
 from halfseen.training.ascent import Ascent, ascend, squared_step
 from halfseen.training.em import (
@@ -234,7 +235,7 @@ class _SelfMaskedEM:
         self, batch: Incomplete, mask: MaskFactor, settings: EMSettings, weights: Tensor | None
     ) -> None:
         self.batch = batch
-        self.ridge = settings.ridge
+        self.ridge = Ridge.of(batch, settings.ridge, weights)
         self.weights = weights
         self.column = torch.ones(len(batch), 1, dtype=batch.x.dtype) if weights is None else weights[:, None]
         room = memory_budget() // (4 * 8 * COPIES)  # numbers that are at work together
@@ -264,7 +265,8 @@ class _SelfMaskedEM:
             mean[part], variance[part] = posterior.mean, posterior.variance
         value = penalised_mean(log_joint, model.gaussian, self.ridge, self.weights)
         value += float(model.mask.log_prior() / self.column.sum())
-        gaussian = maximise(mean, covariance, self.ridge, self.weights)
+        pseudo_rows = self.ridge.strength * self.ridge.variances(model.gaussian)
+        gaussian = maximise(mean, covariance, self.ridge.strength, pseudo_rows, self.weights)
         stepped = self._m_step(model, mean, variance, following)
         return value, _Point(SelfMaskedGaussian(gaussian, stepped), following)
 
