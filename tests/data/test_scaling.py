@@ -55,3 +55,19 @@ def test_values_further_apart_than_any_float_are_standardised():
     standard = Standardizer.fit(batch).forward(batch.x)
     assert standard.isfinite().all()
     torch.testing.assert_close(standard.std(correction=0), torch.ones((), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("centre", [1e3, 1e6, 1e9, -1e12])
+def test_a_small_spread_about_a_large_centre_is_a_spread(centre):
+    """What counts is what floats can represent: differences of a millionth of a millionth, and far less."""
+    spread = 1e4 * np.finfo(np.float64).eps * abs(centre)
+    cells = centre + spread * np.random.default_rng(0).normal(size=(500, 1))
+    scaler = Standardizer.fit(Incomplete.from_array(cells))
+    np.testing.assert_allclose(scaler.scale, (cells - centre).std(axis=0), rtol=1e-3)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e9 / 3, -1e300 / 7, 1e-310])
+def test_equal_values_have_no_spread_though_their_sum_is_rounded(value):
+    scaler = Standardizer.fit(Incomplete.from_array(np.full((100_003, 1), value)))
+    assert scaler.scale.tolist() == [1.0]
+    np.testing.assert_allclose(scaler.loc, [value])

@@ -213,3 +213,16 @@ def test_draws_of_a_near_copy_have_the_residual_spread_of_the_column(
     assert residual.std() == pytest.approx(spread, rel=0.1)
     width = np.mean((high - low)[missing, 1]) / (2 * stats.norm.ppf(0.95))
     assert width == pytest.approx(spread, rel=0.1)
+
+
+@pytest.mark.parametrize(("centre", "spread"), [(1e9, 1e-3), (-1e6, 1e-8), (1e9, 1e-5)])
+def test_a_column_with_a_tiny_spread_about_a_large_value_is_imputed_like_any_other(centre, spread):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=400)
+    table = np.column_stack([z + 0.5 * rng.normal(size=400), centre + spread * z])
+    missing = rng.random(400) < 0.3
+    table[missing, 1] = np.nan
+    imputer = GaussianImputer(random_state=0).fit(table)
+    draws = (imputer.sample(table, 3)[:, missing, 1] - centre) / spread
+    assert draws.std() == pytest.approx(1, abs=0.15)
+    assert np.corrcoef((imputer.transform(table)[missing, 1] - centre) / spread, z[missing])[0, 1] > 0.8

@@ -17,6 +17,7 @@ NO_ATOMS = np.empty(0)
 
 LEAST_EXPONENT = {"yeo-johnson": 0.0, "power": 0.05}  # smallest exponents; near 0 the link is a logarithm
 N_EXPONENTS, MOST_LOOKED_AT = 13, 250  # number of exponents that are tried, and of quantiles used for this
+ROUNDING = 4 * float(np.finfo(np.float64).eps)  # relative differences that floats do not resolve
 LEAST_SLOPE = 0.3  # minimum slope of a tail, relative to the scale: limits the influence of outliers
 SPACING, USUAL_ROWS = 0.3, 700  # distance between the scores of knots, for this number of values
 TAIL_SPAN = 0.6  # range of scores before the last knot that determines the slope of the tail
@@ -63,7 +64,8 @@ def _centre_and_spread(link: Link, values: Floats, weights: Floats | None) -> tu
     centre = float(np.average(u, weights=weights))
     with np.errstate(over="ignore"):
         spread = sqrt(np.average((u - centre) ** 2, weights=weights))
-    return centre, max(spread, 1e-12 * max(1.0, float(np.abs(u).max())))
+    largest = float(np.abs(u).max())
+    return centre, max(spread, ROUNDING * largest) or 1.0
 
 
 def fit_exponent(link: Link, values: Floats, weights: Floats | None = None) -> Link:

@@ -1,5 +1,6 @@
 """Standardisation learned from the observed cells of the training rows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,28 +31,23 @@ class Standardizer:
     def fit(cls, batch: Incomplete) -> "Standardizer":
         """Learns location and scale; a feature without spread keeps scale 1."""
         parts = [*batch.chunks(max(1, CELLS_AT_ONCE // max(1, batch.n_features)))]
-        largest, sums, squares = batch.x.new_zeros(3, batch.n_features)
+        low, high = (torch.full_like(batch.x[:1].sum(dim=0), end) for end in (torch.inf, -torch.inf))
         total = torch.zeros(batch.n_features, dtype=torch.int64)
         for part in parts:
-            x = part.filled()
             total += part.observed.sum(dim=0)
-            sums += x.sum(dim=0)
-            torch.maximum(largest, x.abs_().amax(dim=0), out=largest)
-        total.clamp_(min=1)
-        unit = torch.where(largest > 0, largest, 1.0)
+            torch.minimum(low, part.x.masked_fill(~part.observed, torch.inf).amin(dim=0), out=low)
+            torch.maximum(high, part.x.masked_fill(~part.observed, -torch.inf).amax(dim=0), out=high)
+        nothing = total == 0
+        low, high = low.masked_fill(nothing, 0.0), high.masked_fill(nothing, 0.0)
+        unit = torch.maximum(low.abs(), high.abs())
         # Squares of numbers near the largest float overflow, and those near the smallest vanish.
-        divisor = torch.where((unit > LEAST) & (unit < GREATEST), 1.0, unit)
-        plain = bool((divisor == 1).all())
-        if not plain:
-            sums.zero_()
-            for part in parts:
-                sums += (part.filled() / divisor).sum(dim=0)
-        loc = sums / total
-        for part in parts:
-            x = part.x - loc if plain else part.x / divisor - loc
-            squares += x.masked_fill_(~part.observed, 0.0).square_().sum(dim=0)
-        scale = (squares / total).sqrt() * divisor
-        return cls(loc * divisor, torch.where(scale > 1e-12 * unit, scale, 1.0))
+        divisor = torch.where((unit == 0) | ((unit > LEAST) & (unit < GREATEST)), 1.0, unit)
+        # Numbers close to each other have exact differences, whatever their size: centring comes first.
+        centre = low / divisor / 2 + high / divisor / 2
+        shift, _ = _moments(parts, divisor, centre, total)
+        shift, spread = _moments(parts, divisor, loc := centre + shift, total)
+        scale = spread * divisor
+        return cls((loc + shift) * divisor, torch.where((high > low) & (scale > 0), scale, 1.0))
 
     def forward(self, x: Tensor) -> Tensor:
         """Standardises values (*, D)."""
@@ -72,3 +68,18 @@ class Standardizer:
     def inverse(self, x: Tensor) -> Tensor:
         """Transforms standardised values (*, D) back to their original scale."""
         return x * self.scale + self.loc
+
+
+def _moments(
+    parts: Sequence[Incomplete], divisor: Tensor, centre: Tensor, total: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Returns mean and standard deviation (D) of the observed cells divided by `divisor`, about a centre."""
+    sums, squares = torch.zeros_like(centre), torch.zeros_like(centre)
+    plain = bool((divisor == 1).all())
+    for part in parts:
+        x = part.x - centre if plain else part.x / divisor - centre
+        x.masked_fill_(~part.observed, 0.0)
+        sums += x.sum(dim=0)
+        squares += x.square_().sum(dim=0)
+    mean = sums / total.clamp(min=1)
+    return mean, (squares / total.clamp(min=1) - mean.square()).clamp(min=0.0).sqrt()

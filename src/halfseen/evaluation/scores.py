@@ -43,8 +43,13 @@ class Scale:
         seen = ~np.isnan(array)
         total = np.maximum(seen.sum(axis=0), 1)
         loc = np.where(seen, array, 0.0).sum(axis=0) / total
+        loc = loc + np.where(seen, array - loc, 0.0).sum(axis=0) / total  # what was rounded
         spread = np.sqrt((np.where(seen, array - loc, 0.0) ** 2).sum(axis=0) / total)
-        return cls(loc, np.where(spread > 1e-12 * np.maximum(np.abs(loc), 1e-300), spread, 1.0))
+        low, high = (
+            np.where(seen, array, loc).min(axis=0, initial=np.inf),
+            np.where(seen, array, loc).max(axis=0, initial=-np.inf),
+        )
+        return cls(loc, np.where((high > low) & (spread > 0), spread, 1.0))
 
     def forward(self, x: npt.ArrayLike) -> Floats:
         """Standardises values (*, D)."""

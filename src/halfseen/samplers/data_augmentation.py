@@ -136,9 +136,7 @@ def _merge(one: _Moments, other: _Moments) -> _Moments:
     return _Moments(n_rows, mean, one.scatter + other.scatter + between)
 
 
-def _draw_parameters(
-    moments: _Moments, ridge: float, prior: Tensor, generator: torch.Generator
-) -> Gaussian:
+def _draw_parameters(moments: _Moments, ridge: float, prior: Tensor, generator: torch.Generator) -> Gaussian:
     """Draws parameters given the moments of rows and of `ridge` pseudo-rows, with squares `prior` (D)."""
     n_rows, mean, scatter = moments
     n_features, dtype = len(mean), mean.dtype
