@@ -1,4 +1,4 @@
-r"""The ridge penalty of Gaussian fits, which is relative to the residuals of features that are nearly copies."""
+r"""The ridge penalty of Gaussian fits, which is relative to the residual of features that are near-copies."""
 
 from dataclasses import dataclass
 
@@ -23,10 +23,10 @@ class Ridge:
 
     :math:`1 / \Lambda_{jj}` is the residual variance of feature j given all others. Where it is at least
     :math:`1 / c_j`, the penalty is the usual one, :math:`\Lambda_{jj}`. A feature that is nearly a linear
-    function of others has a smaller residual, and pseudo-rows of unit variance would inflate it. Its penalty is
-    logarithmic instead, which is equivalent to pseudo-rows with :math:`c_j` times its residual variance. The
-    function :math:`f_j` is concave, so that a step of EM with the pseudo-rows of the step before still never
-    decreases the penalised likelihood.
+    function of others has a smaller residual, and pseudo-rows of unit variance would inflate it. Its penalty
+    is logarithmic instead, which is equivalent to pseudo-rows with :math:`c_j` times its residual variance.
+    The function :math:`f_j` is concave, so that a step of EM with the pseudo-rows of the step before still
+    never decreases the penalised likelihood.
 
     Parameters
     ----------
