@@ -252,7 +252,24 @@ CORPUS: dict[str, File] = {
         {"city": filled(1, "Bern|Basel|Thun"), "size": filled(1, r"\d\.\d"), "open": filled(1, "true|false")},
         n_notes=0,
     ),
+    "visits": File(
+        {
+            "visits": filled(3, r"\d{1,2},\d{3}"),
+            "paid": filled(2, r"\$\d{1,2},\d{3}"),
+            "opened": filled(2, r"\d\d\.\d\d\.2021"),
+            "contact": filled(2, "mail|phone|visit|k.A.|k.a."),
+            "score": filled(4, r"\d\d\.\d"),
+        },
+        says=(
+            r"note column 'visits': 56 cells like '4,416' are read as 4416.*1 cell without a mark.*'15770'",
+            r"note column 'paid': 56 cells like '\$4,117' are read as 4117.*2 cells .*'\$15770'",
+            r"note column 'opened': 50 cells are written like '25.06.2021' .* 8 cells like '2021-07-13'",
+            r"note column 'contact': 8 cells contain 'k.A.' \(7\) or 'k.a.' \(1\).*--null contact=k.A.",
+            r"note column 'score': 3 cells contain 'n.a.' \(1\), 'N.A.' \(1\) or 'N.a.' \(1\), read",
+        ),
+        options=QUICK,
+    ),
 }  # fmt: skip
 
-PENDING: frozenset[str] = frozenset({"waves", "schools", "consents"})
+PENDING: frozenset[str] = frozenset({"waves", "schools", "consents", "visits"})
 """Files whose outcome is written down and not yet reached."""
