@@ -127,32 +127,133 @@ def test_columns_with_the_same_format_share_one_note(read):
     assert file.notes == ("columns 'a', 'b', 'c' contain numbers with decimal commas",)
 
 
-@settings(max_examples=60, deadline=None)
+def spell(number, decimals, decimal, group):
+    return f"{abs(number):,.{decimals}f}".replace(",", "g").replace(".", decimal).replace("g", group)
+
+
+def read_values(cells, delimiter):
+    """Values of a column, its style, and the values by which imputed cells would be written."""
+    column = parse(cells, delimiter)
+    if column.placeholders is None:
+        return column.typed, column.style
+    return pc.coalesce(column.placeholders, column.typed), column.style  # such as -9 twice
+
+
+@settings(max_examples=50, deadline=None)
 @given(
-    numbers=st.lists(st.integers(-(10**9), 10**9).map(lambda cents: cents / 100), min_size=2, max_size=6),
+    rows=st.lists(
+        st.tuples(st.integers(-(10**9), 10**9).map(lambda cents: cents / 100), st.booleans()),
+        min_size=2,
+        max_size=6,
+    ),
     decimal=st.sampled_from(".,"),
     group=st.sampled_from(["", "other", " ", "\u00a0", "'"]),
     before=st.sampled_from(["", "$", "CHF "]),
     after=st.sampled_from(["", " kg", "%", " €"]),
+    mixed=st.booleans(),
 )
-def test_formatted_values_are_read_as_the_same_values(numbers, decimal, group, before, after):
+def test_formatted_values_are_read_as_the_same_values(rows, decimal, group, before, after, mixed):
     group = ({".": ",", ",": "."}[decimal]) if group == "other" else group
-    spelt = [
-        f"{abs(number):,.2f}".replace(",", "g").replace(".", decimal).replace("g", group)
-        for number in numbers
-    ]
+    numbers = [number for number, _ in rows]
+    spelt = [spell(number, 2, decimal, group if grouped or not mixed else "") for number, grouped in rows]
     cells = [
         f"{'-' if number < 0 else ''}{before}{text}{after}"
         for number, text in zip(numbers, spelt, strict=True)
     ]
-    column = parse(cells, ";")
-    values = column.typed
-    if column.placeholders is not None:  # such as -9 twice among numbers that are not negative
-        values = pc.coalesce(column.placeholders, values)
+    values, style = read_values(cells, ";")
     assert values.to_pylist() == pytest.approx(numbers)
-    written = format_cells(values, column.style).to_pylist()
-    signless = [number == 0 for number in numbers]
-    assert [new.lstrip("-") for new in written] == [old.lstrip("-") for old in cells] or any(signless)
+    written = format_cells(values, style).to_pylist()
+    assert read_values(written, ";")[0].to_pylist() == pytest.approx(numbers)
+    if not mixed and 0 not in numbers:
+        assert [new.lstrip("-") for new in written] == [old.lstrip("-") for old in cells]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(1, 10**9), st.booleans()), min_size=2, max_size=8),
+    group=st.sampled_from([",", " ", "\u00a0", "'"]),
+    before=st.sampled_from(["", "$"]),
+)
+def test_whole_numbers_with_and_without_separators_are_read_as_the_same_values(rows, group, before):
+    numbers = [number for number, _ in rows]
+    cells = [before + spell(number, 0, ".", group if grouped else "") for number, grouped in rows]
+    values, style = read_values(cells, ",")
+    assert values.to_pylist() == numbers
+    assert read_values(format_cells(values, style).to_pylist(), ",")[0].to_pylist() == numbers
+
+
+THOUSANDS = [f"{1 + k % 9},{k * 37 % 1000:03d}" for k in range(1, 201)]
+
+
+def mixed_column(kind):
+    """200 numbers such as 7,954 and one without a separator; or the same with points, or as amounts."""
+    cells = [*THOUSANDS, "15770"]
+    if kind == "points":
+        return [cell.replace(",", ".") for cell in cells]
+    return ["$" + cell for cell in cells] if kind == "amounts" else cells
+
+
+@pytest.mark.parametrize("kind", ["commas", "points", "amounts"])
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_one_number_without_separators_does_not_turn_the_others_into_decimals(read, kind, delimiter):
+    cells = mixed_column(kind)
+    rows = [f'"{cell}"{delimiter}x' for cell in [*cells, ""]]
+    file = read("\n".join([f"a{delimiter}b", *rows, ""]))
+    assert file.table["a"].to_pylist()[:1] + file.table["a"].to_pylist()[-2:] == [2037, 15770, None]
+    (note,) = [note for note in file.notes if "could also be" in note]
+    assert f"200 cells like {cells[0]!r} are read as 2037" in note
+    assert f"2.037; 1 cell without a mark, such as {cells[-1]!r}, is of the size of 2037, and 0" in note
+    filled = format_cells(pa.array([1234, 12345]), file.styles["a"]).to_pylist()
+    assert [cell.lstrip("$").replace(".", ",") for cell in filled] == ["1,234", "12,345"]
+
+
+def test_the_option_of_the_note_changes_the_reading(read):
+    text = "a,b\n" + "".join(f'"{cell}",x\n' for cell in mixed_column("commas"))
+    (option,) = re.findall(
+        r"--number-format (\S+)$", next(note for note in read(text).notes if "could" in note)
+    )
+    file = read(text, number_formats=[option])
+    assert file.table["a"].to_pylist()[0] == 2.037
+    assert not any("could also be" in note for note in file.notes)
+
+
+def test_points_are_decimal_points_where_other_columns_prove_it_whatever_the_sizes(read):
+    rows = "".join(f"{cell},{k}.5\n" for k, cell in enumerate(mixed_column("points")))
+    file = read("a,b\n" + rows)
+    assert file.table["a"].to_pylist()[0] == 2.037
+    (note,) = file.notes
+    assert (
+        "200 cells like '2.037' are read as 2.037 (as in the other columns), which could also be 2037" in note
+    )
+
+
+def test_codes_for_missing_values_say_nothing_about_separators(read):
+    cells = [cell.replace(",", ".") for cell in THOUSANDS]
+    file = read("a,b\n" + "".join(f"{cell},x\n" for cell in [*cells, "-9999", "-9999"]))
+    assert file.table["a"].to_pylist()[0] == 2.037
+    assert not any("could also be" in note for note in file.notes)
+
+
+def test_thousands_lose_where_they_would_be_far_from_all_other_cells(read):
+    cells = [*(f"1.{k:03d}" for k in range(100, 200)), *["2"] * 10, *["3"] * 10]
+    file = read("a;b\n" + "".join(f"{cell};2,5\n" for cell in cells))
+    assert file.table["a"].to_pylist()[1] == 1.101
+    (note,) = [note for note in file.notes if "could also be" in note]
+    assert "20 cells without a mark, such as '2', are of the size of 1.1, and 0 of the size of 1100" in note
+
+
+def test_a_reading_that_few_cells_prove_is_announced(read):
+    file = read("a,b\n" + "".join(f'"{cell}",x\n' for cell in [*THOUSANDS, "2.5"]))
+    assert file.table["a"].to_pylist()[0] == 2037
+    (note,) = [note for note in file.notes if "could also be" in note]
+    assert "are read as 2037 (as 1 cell such as '2.5' shows)" in note
+
+
+def test_the_indian_grouping_is_read_and_written(read):
+    file = read('a,b\n"12,34,567",x\n"1,23,456.5",x\n9999.25,x\n"7,50,000",x\n')
+    assert file.table["a"].to_pylist() == [1234567.0, 123456.5, 9999.25, 750000.0]
+    numbers = pa.array([123.0, 12345.0, 98765432.25])
+    assert format_cells(numbers, file.styles["a"]).to_pylist() == ["123.0", "12,345.0", "9,87,65,432.2"]
 
 
 # ------------------------------------------------------------------------------------------ exceptions

@@ -347,5 +347,5 @@ EXPECTED: dict[str, dict[str, Expected]] = {
     },
 }
 
-PENDING: frozenset[str] = frozenset(name for name in EXPECTED if name.startswith(("mixed_", "ambiguous_")))
+PENDING: frozenset[str] = frozenset(["mixed_dates.csv", "mixed_case_codes.csv"])
 """Files whose outcome is written down and not yet reached."""

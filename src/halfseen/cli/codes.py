@@ -166,6 +166,11 @@ def _float_of(dtype: pa.DataType) -> Any:
     return np.float32 if pa.types.is_float32(dtype) else np.float64
 
 
+def is_usual_code(sizes: Any) -> Any:
+    """Return which numbers, without their signs, are usual as codes for missing values, such as 999."""
+    return _is_code(np.asarray(sizes, np.float64))
+
+
 def _is_code(values: Any, codes: Sequence[float] = _CODES) -> Any:
     """Return which numbers are codes; numbers of 32 bits are compared with codes that are rounded alike."""
     return np.isin(values, np.asarray(codes, np.float32 if values.dtype == np.float32 else np.float64))

@@ -108,7 +108,7 @@ def read_csv(
     aside = pa.array(lines.aside) if lines.aside.any() else None
     cells = rows if aside is None else rows.filter(pc.invert(aside))
     rules = make_rules(names, **given)
-    outcomes = read_columns(cells, rules, chosen, lambda record: lines.line_of(record, rows))
+    outcomes = read_columns(cells, rules, chosen, lambda record: lines.line_of(record, rows), as_written=True)
     table = pa.table([outcome.typed for outcome in outcomes.values()], names=names)
     return TableFile(
         table,

@@ -69,6 +69,9 @@ class Decision:
         Returns the line of the file in which a row begins.
     declared_decimal, declared_order : bool
         Whether the user specifies it.
+    as_written : bool
+        Whether numbers are as somebody wrote them. If they come from a format that has numbers, a point in
+        them is a decimal point.
     """
 
     decimal: str | None
@@ -77,6 +80,7 @@ class Decision:
     line_of: Callable[[int], int]
     declared_decimal: bool = False
     declared_order: bool = False
+    as_written: bool = False
 
 
 @dataclass(frozen=True)

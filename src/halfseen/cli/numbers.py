@@ -4,7 +4,7 @@ All functions operate on the distinct texts of a column, by Arrow kernels.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -15,7 +15,6 @@ from halfseen.cli.distinct import Integers, Mask, any_match, as_mask, shown, usu
 from halfseen.cli.errors import TableError
 from halfseen.data.text_formats import UNITS
 
-Group = Literal["other", "blank", "apostrophe"]
 Negative = Literal["outer", "inner", "parentheses", "trailing"]
 
 BLANKS = " \u00a0\u2007\u2009\u202f"
@@ -46,7 +45,7 @@ _AFTER = (  # what may stand after the last
 _TO_FIRST_DIGIT = r"^(?:[^\d.,]*(?:Fr|kr|Rs)\.)?[^\d.,]*"
 _TO_LAST_DIGIT = rf"^[{_DIGITS}]*(?:[{BLANKS}]+[{_DIGITS}]+)*"
 _FROM_LAST_DIGIT = rf"[{BLANKS}]*(?:[^{_DIGITS}{BLANKS}].*)?$"
-_GROUPS: dict[Group, str] = {"other": "", "blank": f"[{BLANKS}]", "apostrophe": f"[{APOSTROPHES}]"}
+_LAKHS = r"[1-9]\d?(?:,\d\d)+,\d{3}"  # the Indian grouping: 12,34,567
 _SIGNS: dict[str, Negative] = {
     "sign": "outer", "inner": "inner", "open": "parentheses", "trail": "trailing",
 }  # fmt: skip
@@ -56,10 +55,19 @@ _EMPTY = pa.scalar("", pa.large_string())
 
 @dataclass(frozen=True)
 class Marks:
-    """The decimal mark and the kind of thousands separator; `group` None allows all of them."""
+    """The decimal mark, and whether the other one of point and comma may separate thousands.
+
+    Blanks and apostrophes may separate them in any case, as they mean nothing else.
+    """
 
     decimal: str
-    group: Group | None = None
+    other_groups: bool = True
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The patterns of what may stand between thousands."""
+        other = (r"\.",) if self.decimal == "," else (",",)
+        return (*(other if self.other_groups else ()), f"[{BLANKS}]", f"[{APOSTROPHES}]")
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,8 @@ class NumberFormat:
         Where a negative number shows it: ``-$5``, ``$-5``, ``($5)`` or ``5-``.
     plus : bool
         Whether positive numbers have a plus sign.
+    lakhs : bool
+        Whether digits are grouped as in India: three at the end, and two in every other group.
     """
 
     decimal: str = "."
@@ -87,6 +97,7 @@ class NumberFormat:
     after: str = ""
     negative: Negative = "outer"
     plus: bool = False
+    lakhs: bool = False
 
     def write(self, texts: pa.Array) -> pa.Array:
         """Return plain numbers, with a point and a minus sign, in this format."""
@@ -111,8 +122,10 @@ class NumberFormat:
     def _separate(self, digits: pa.Array) -> pa.Array:
         long = pc.match_substring_regex(digits, rf"^\d{{{self.group_from},}}")
         grouped = digits
-        while pc.any(pc.match_substring_regex(grouped, r"^\d{4,}")).as_py():  # one separator each time
-            grouped = pc.replace_substring_regex(grouped, r"^(\d+)(\d{3})", rf"\1{self.group}\2")
+        size = 3
+        while any_match(grouped, rf"^\d{{{size + 1},}}"):  # one separator each time
+            grouped = pc.replace_substring_regex(grouped, rf"^(\d+)(\d{{{size}}})", rf"\1{self.group}\2")
+            size = 2 if self.lakhs else 3
         return pc.if_else(long, grouped, digits)
 
     def format_note(self, *, whole: bool) -> str:
@@ -124,7 +137,7 @@ class NumberFormat:
         if self.group:
             name = {",": "commas", ".": "points"}.get(self.group)
             name = name or ("blanks" if self.group in BLANKS else "apostrophes")
-            marks.append(f"{name} between thousands")
+            marks.append(f"{name} in the Indian grouping" if self.lakhs else f"{name} between thousands")
         what = "numbers"
         if unit in ("%", "‰"):
             what = "percentages"
@@ -148,10 +161,7 @@ def parse_number_format(text: str) -> Marks:
     group, decimal = found["group"], found["decimal"]
     if decimal is None:
         decimal = "," if group == "." else "."
-    kind: Group | None = None
-    if group:
-        kind = "other" if group in ".," else "blank" if group in BLANKS else "apostrophe"
-    return Marks(decimal, kind)
+    return Marks(decimal, other_groups=group in ("", ".", ","))
 
 
 @dataclass(frozen=True)
@@ -192,21 +202,19 @@ class Numbers:
         unit = unit or usual(self.parts["after"], self.counts, self.valid).strip(BLANKS)
         return re.fullmatch(_CURRENCY, unit) is not None
 
-    def used_group(self, marks: Marks) -> bool:
-        """Return whether a thousands separator occurs under a reading."""
-        fits = pa.array(self.fits[marks])
-        return any_match(self.parts["body"].filter(fits), rf"\d(?:{_group_pattern(marks)})\d{{3}}")
 
+def split_numbers(texts: pa.Array, counts: Integers, declared: Marks | None = None) -> Numbers:
+    """Cut the distinct texts of a column into the parts of a number.
 
-def _group_pattern(marks: Marks) -> str:
-    other = r"\." if marks.decimal == "," else ","
-    if marks.group is not None:
-        return _GROUPS[marks.group] or other
-    return "|".join((other, _GROUPS["blank"], _GROUPS["apostrophe"]))
-
-
-def split_numbers(texts: pa.Array, counts: Integers) -> Numbers:
-    """Cut the distinct texts of a column into parts; `counts` are the numbers of cells with each text."""
+    Parameters
+    ----------
+    texts : pyarrow.Array
+        The distinct texts.
+    counts : numpy.ndarray
+        How many cells hold each of them.
+    declared : Marks, optional
+        The marks that the user declares: no other reading is considered.
+    """
     rest = pc.replace_substring_regex(texts, _TO_FIRST_DIGIT, "")
     before = pc.replace_substring_regex(texts, r"[\d.,].*$", "")
     if any_match(before, "(?:Fr|kr|Rs)$"):
@@ -227,14 +235,11 @@ def split_numbers(texts: pa.Array, counts: Integers) -> Numbers:
         bare = pc.utf8_trim(parts[name], BLANKS)
         valid &= as_mask(pc.equal(bare, usual(bare, counts, valid)))
     body = parts["body"]
+    readings = (Marks("."), Marks(",")) if declared is None else (declared,)
     fits = {
-        marks: valid & as_mask(pc.match_substring_regex(body, _body_pattern(marks))) for marks in _all_marks()
+        marks: valid & as_mask(pc.match_substring_regex(body, _body_pattern(marks))) for marks in readings
     }
-    long = as_mask(pc.match_substring_regex(body, r"^\d{5,}"))
-    numbers = Numbers(parts, counts, valid, fits)
-    if (long & valid).any():  # who separates thousands does not write 15770
-        fits = {marks: fit for marks, fit in fits.items() if not numbers.used_group(marks)} or fits
-    return replace(numbers, fits=fits)
+    return Numbers(parts, counts, valid, fits)
 
 
 def _cut(texts: pa.Array, pattern: str) -> dict[str, pa.Array]:
@@ -248,14 +253,12 @@ def _cut(texts: pa.Array, pattern: str) -> dict[str, pa.Array]:
     }
 
 
-def _all_marks() -> list[Marks]:
-    return [Marks(decimal, group) for decimal in ".," for group in _GROUPS]
-
-
 def _body_pattern(marks: Marks) -> str:
     decimal = re.escape(marks.decimal)
-    whole = rf"0|[1-9]\d*|[1-9]\d{{0,2}}(?:{_group_pattern(marks)}\d{{3}})+"
-    return rf"^(?:(?:{whole})(?:{decimal}\d*)?|{decimal}\d+)$"
+    wholes = ["0", r"[1-9]\d*", *(rf"[1-9]\d{{0,2}}(?:{group}\d{{3}})+" for group in marks.groups)]
+    if "," in marks.groups:
+        wholes.append(_LAKHS)
+    return rf"^(?:(?:{'|'.join(wholes)})(?:{decimal}\d*)?|{decimal}\d+)$"
 
 
 def plain_texts(numbers: Numbers, marks: Marks) -> pa.Array:
@@ -275,13 +278,7 @@ def plain_texts(numbers: Numbers, marks: Marks) -> pa.Array:
 def number_format(numbers: Numbers, marks: Marks) -> NumberFormat:
     """Return how the numbers of a column are written."""
     parts, counts, fits = numbers.parts, numbers.counts, numbers.fits[marks]
-    group, group_from = "", 4
-    pattern = rf"\d(?P<group>{_group_pattern(marks)})\d{{3}}"
-    grouped = pc.extract_regex(parts["body"], pattern=pattern)
-    held = as_mask(grouped.is_valid()) & fits
-    if held.any():
-        group = usual(grouped.field("group"), counts, held)
-        group_from = 5 if any_match(parts["body"].filter(pa.array(fits)), r"^\d{4}\b") else 4
+    group, group_from, lakhs = _usual_grouping(parts["body"], counts, fits, marks)
     before, after = (usual(parts[name], counts, fits) for name in ("before", "after"))
     weights = {name: counts[_is_minus(parts[name]) & fits].sum() for name in _SIGNS}
     most = max(weights, key=lambda name: weights[name])
@@ -290,7 +287,35 @@ def number_format(numbers: Numbers, marks: Marks) -> NumberFormat:
     pluses = as_mask(pc.equal(parts["sign"], "+")) | as_mask(pc.equal(parts["inner"], "+"))
     plus = counts[pluses & fits].sum()
     unsigned = counts[fits].sum() - sum(weights.values()) - plus
-    return NumberFormat(marks.decimal, group, group_from, before, after, _SIGNS[most], bool(plus > unsigned))
+    return NumberFormat(
+        marks.decimal, group, group_from, before, after, _SIGNS[most], bool(plus > unsigned), lakhs
+    )
+
+
+def _usual_grouping(body: pa.Array, counts: Integers, fits: Mask, marks: Marks) -> tuple[str, int, bool]:
+    """Return what most long numbers have between thousands, from how many digits on, and whether by lakhs.
+
+    Numbers of four digits may be written without a separator though longer ones have one.
+    """
+    wholes = pc.replace_substring_regex(body, rf"{re.escape(marks.decimal)}.*$", "")
+    found = pc.extract_regex(wholes, pattern=rf"\d(?P<group>{'|'.join(marks.groups)})\d")
+    grouped = as_mask(found.is_valid()) & fits
+    if not grouped.any():
+        return "", 4, False
+    digits = pc.utf8_length(pc.replace_substring_regex(wholes, r"\D", ""))
+    four, long = (as_mask(compare(digits, 4)) & fits for compare in (pc.equal, pc.greater))
+    with_mark, without = (
+        [int(counts[size & one].sum()) for size in (four, long)] for one in (grouped, ~grouped)
+    )
+    if sum(with_mark) < sum(without) and with_mark[1] <= without[1]:
+        return "", 4, False
+    by_lakhs = as_mask(pc.match_substring_regex(wholes, f"^{_LAKHS}$")) & fits
+    by_thousands = grouped & long & ~by_lakhs & as_mask(pc.greater(digits, 5))  # 12,345 is written alike
+    return (
+        usual(found.field("group"), counts, grouped),
+        5 if without[0] > with_mark[0] else 4,
+        bool(counts[by_lakhs].sum() > counts[by_thousands].sum()),
+    )
 
 
 def _is_minus(part: pa.Array) -> Mask:

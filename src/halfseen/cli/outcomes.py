@@ -23,8 +23,9 @@ from halfseen.cli.distinct import Mask, all_match, any_match, as_mask
 from halfseen.cli.drafts import Decision, Draft, Outcome
 from halfseen.cli.limits import replace_limits
 from halfseen.cli.notes import shorten_notes
-from halfseen.cli.numbers import Marks, Numbers, number_format, plain_texts, split_numbers
+from halfseen.cli.numbers import Numbers, number_format, plain_texts, split_numbers
 from halfseen.cli.placeholders import find_placeholders, split_placeholders
+from halfseen.cli.separators import choose_marks
 from halfseen.data.text_formats import ADVICE, find_text_format
 
 MOSTLY, MOSTLY_CELLS = 0.9, 10
@@ -36,7 +37,7 @@ HALF = 0.5
 _FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5
 _SAMPLE = 500
 _SHOWN = 5
-_THREE_DECIMALS = r"^[+-]?(?:\d{1,3}|[1-9]\d{0,2}\.\d{3})$"
+_THREE_DECIMALS = r"^[+-]?(?:\d+|[1-9]\d{0,2}\.\d{3})$"
 _FLAGGED = r"^[+-]?\d[\d.,]*\s*(\(?[A-Za-z]{1,2}\)?|[*!^#~?\x{2020}\x{2021}]{1,3})$"
 UNMODELLED = {"kind": "text", "fill": False}
 """The settings of a column that models do not use and that is not imputed."""
@@ -73,7 +74,7 @@ def has_three_decimals(draft: Draft) -> bool:
 
 
 def _finish(draft: Draft, decision: Decision) -> Outcome:
-    if draft.kind == "float" and decision.delimiter != "," and has_three_decimals(draft):
+    if draft.kind == "float" and decision.as_written and has_three_decimals(draft):
         return _finish_three_decimals(draft, decision)
     if draft.kind != "text":
         typed = cast_cells(draft.trimmed, draft.kind)
@@ -143,60 +144,26 @@ def _suspect(draft: Draft, outcome: Outcome) -> Outcome:
 
 
 def _finish_three_decimals(draft: Draft, decision: Decision) -> Outcome:
-    """Return a column of numbers such as 1.577, read as thousands if the file has decimal commas."""
-    if decision.decimal == ",":
-        texts = draft.trimmed.dictionary_encode()
-        counts = np.bincount(texts.indices.drop_null().to_numpy(zero_copy_only=False))
-        numbers = split_numbers(texts.dictionary, counts)
-        return _finish_numbers(replace(draft, texts=texts, counts=counts), numbers, decision)
+    """Return a column of numbers such as 1.577, read as thousands if the evidence says so."""
+    texts = draft.trimmed.dictionary_encode()
+    counts = np.bincount(texts.indices.drop_null().to_numpy(zero_copy_only=False))
+    numbers = split_numbers(texts.dictionary, counts)
+    draft = replace(draft, texts=texts, counts=counts, numbers=numbers)
+    choice = choose_marks(draft, numbers, decision)
+    if choice.marks is not None and choice.marks.decimal == ",":
+        return _finish_numbers(draft, numbers, decision)
+    # A point is expected where other columns prove it, and where commas separate the cells.
+    expected = decision.decimal == "." or decision.delimiter == ","
+    notes = () if choice.note is None or (expected and not choice.contested) else (choice.note,)
     typed = cast_cells(draft.trimmed, "float")
-    doubts = () if decision.decimal else (_doubt(draft, Marks("."), "as the file is ambiguous"),)
-    return _typed(draft, typed, style_of("float", draft.trimmed.drop_null()), formats=doubts)
-
-
-def _choose_marks(draft: Draft, numbers: Numbers, decision: Decision) -> tuple[Marks, str | None]:
-    """Return how separators are read, and what decided it if the cells of the column did not."""
-    readings = numbers.readings
-    if draft.rules.marks is not None:
-        declared = draft.rules.marks
-        fitting = [marks for marks in numbers.fits if marks.decimal == declared.decimal]
-        fitting = [marks for marks in fitting if declared.group in (None, marks.group)] or fitting
-        return _grouped(numbers, sorted(fitting, key=numbers.weight, reverse=True)[:1] or readings), None
-    decimals = {marks.decimal for marks in readings}
-    if len(decimals) == 1 or not any_match(numbers.parts["body"].drop_null(), "[.,]"):
-        return _grouped(numbers, readings), None
-    if decision.decimal is not None:
-        why = None if decision.declared_decimal else "as in the other columns"
-        return _grouped(numbers, readings, decision.decimal), why
-    if numbers.has_currency:
-        separated = [marks for marks in readings if numbers.used_group(marks)]
-        return _grouped(numbers, separated or readings), "as usual for amounts of money"
-    if decision.delimiter == ",":
-        return _grouped(numbers, readings, "."), "as commas separate the cells"
-    plain = [marks for marks in readings if not numbers.used_group(marks)]
-    return _grouped(numbers, plain or readings), "as the file is ambiguous"
-
-
-def _grouped(numbers: Numbers, readings: Sequence[Marks], decimal: str | None = None) -> Marks:
-    fitting = [marks for marks in readings if decimal in (None, marks.decimal)] or list(readings)
-    return next((marks for marks in fitting if numbers.used_group(marks)), fitting[0])
-
-
-def _doubt(draft: Draft, marks: Marks, why: str) -> str:
-    """Return a note on how ambiguous cells are read."""
-    comma = any_match(draft.trimmed.drop_null(), r"\d,\d")
-    cell, decimal = ("1,234", ",") if comma else ("1.234", ".")
-    read, other, option = "1.234", "1234", cell
-    if decimal != marks.decimal:
-        read, other, option = "1234", "1.234", f"1234{decimal}567"
-    return (
-        f"cells like {cell}, read as {read} ({why}), which could also be {other}; if so, use "
-        f"--number-format COLUMN={option}"
-    )
+    return _typed(draft, typed, style_of("float", draft.trimmed.drop_null()), notes=notes)
 
 
 def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision) -> Outcome:
-    marks, why = _choose_marks(draft, numbers, decision)
+    choice = choose_marks(draft, numbers, decision)
+    if choice.marks is None:
+        return _leave_marks(draft, numbers)
+    marks = choice.marks
     fits = numbers.fits[marks]
     forced = draft.rules.wanted == "number"
     if not forced and not fits.all():
@@ -215,8 +182,7 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision) -> Outco
     if limited is None:
         return _text(draft)
     formats = (form.format_note(whole=kind == "integer"),) if style.number is not None else ()
-    formats = formats if why is None else (*formats, _doubt(draft, marks, why))
-    notes = limited.notes
+    notes = limited.notes if choice.note is None else (choice.note, *limited.notes)
     hidden = limited.hidden | ~fits
     if not fits.all():
         notes = (*notes, _note_kept(draft, fits, "numbers", decision))
@@ -228,6 +194,23 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision) -> Outco
         settings=limited.settings,
         formats=formats,
         notes=notes,
+    )
+
+
+def _leave_marks(draft: Draft, numbers: Numbers) -> Outcome:
+    """Return numbers with points and with commas as text: either would be a thousand times larger."""
+    assert draft.texts is not None
+    shown = [
+        draft.texts.dictionary.filter(pc.fill_null(pc.match_substring(numbers.parts["body"], mark), False))[0]
+        for mark in ".,"
+    ]
+    point, comma = (text.as_py() for text in shown)
+    return _text(
+        draft,
+        f"contains numbers such as {point!r} and {comma!r}, of which one kind would be about a thousand "
+        "times larger than the other: left as text and not imputed; write them in one way, or use "
+        f"--number-format {shlex.quote(f'{draft.name}=1,234.56')} or {shlex.quote(f'{draft.name}=1.234,56')}",
+        UNMODELLED,
     )
 
 

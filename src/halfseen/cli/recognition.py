@@ -29,7 +29,12 @@ _LIKELY = 0.5
 
 
 def read_columns(
-    cells: pa.Table, rules: Rules, delimiter: str, line_of: Callable[[int], int] = line_below
+    cells: pa.Table,
+    rules: Rules,
+    delimiter: str,
+    line_of: Callable[[int], int] = line_below,
+    *,
+    as_written: bool = False,
 ) -> dict[str, Outcome]:
     """Return the result for every column of a text table.
 
@@ -43,19 +48,22 @@ def read_columns(
         What separates the cells: where commas do, they are no decimal marks unless a cell proves it.
     line_of : callable
         Returns the line of the file in which a row begins.
+    as_written : bool
+        Whether the numbers are as somebody wrote them, so that a point may separate thousands.
     """
+    undecided = Decision(None, None, delimiter, line_of, as_written=as_written)
     waiting: dict[str, Draft] = {}
     outcomes: dict[str, Outcome] = {}
     decimals: set[str | None] = set()
     for name in cells.column_names:
         draft = _draft(name, cells[name].combine_chunks(), rules)
         decimals.add(_vote_decimal(draft))
-        if _is_settled(draft, delimiter):  # at once, so that no copy of its texts is kept
-            outcomes[name] = finish(draft, Decision(None, None, delimiter, line_of))
+        if _is_settled(draft, undecided):  # at once, so that no copy of its texts is kept
+            outcomes[name] = finish(draft, undecided)
         else:
             waiting[name] = draft
     orders = {_vote_order(draft) for draft in waiting.values()}
-    decision = _decide(decimals, orders, rules, Decision(None, None, delimiter, line_of))
+    decision = _decide(decimals, orders, rules, undecided)
     outcomes |= {name: finish(draft, decision) for name, draft in waiting.items()}
     return {name: outcomes[name] for name in cells.column_names}
 
@@ -91,7 +99,7 @@ def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
     draft = replace(draft, texts=texts, counts=counts)
     if wanted == "date":
         return replace(draft, dates=split_dates(texts.dictionary, counts, own.first_year))
-    return replace(draft, numbers=split_numbers(texts.dictionary, counts))
+    return replace(draft, numbers=split_numbers(texts.dictionary, counts, own.marks))
 
 
 def _find_likely(observed: pa.Array) -> str | None:
@@ -132,10 +140,10 @@ def _set_aside(draft: Draft, words: pa.Array) -> Draft:
 # ------------------------------------------------------------------------------------------ the file
 
 
-def _is_settled(draft: Draft, delimiter: str) -> bool:
+def _is_settled(draft: Draft, undecided: Decision) -> bool:
     """Return whether the kind of a column is decided without other columns."""
     if draft.kind == "float":
-        return delimiter == "," or not has_three_decimals(draft)
+        return not (undecided.as_written and has_three_decimals(draft))
     return draft.numbers is None and draft.dates is None
 
 
