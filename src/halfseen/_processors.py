@@ -1,4 +1,4 @@
-"""The number of processors that this process may use, which may be fewer than the machine has."""
+"""The processors and the memory that this process may use, which may be less than the machine has."""
 
 import math
 import os
@@ -29,19 +29,51 @@ def _count_affinity() -> int:
     return os.cpu_count() or 1
 
 
+def count_memory(root: Path = Path("/")) -> int:
+    """Returns the bytes of memory that the machine has, or that the cgroups of the process grant.
+
+    Parameters
+    ----------
+    root : Path
+        The folder that holds ``proc`` and ``sys``.
+    """
+    return min([_count_machine_memory(), *_memory_limits(root)])
+
+
+def _count_machine_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not every system reports it
+        return 8 * 2**30
+
+
+def _memory_limits(root: Path) -> Iterator[int]:
+    for group in _groups(root, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):  # of versions 2 and 1
+            number = _read(group / name).strip()
+            if number.isdecimal():  # not "max"
+                yield int(number)
+
+
 def _quotas(root: Path) -> Iterator[float]:
     """Yields the quotas of the cgroups of the process and of the groups around them, in processors."""
+    for group in _groups(root, "cpu"):
+        yield from _quota(group)
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """Yields the folders of the cgroups of the process, and of the groups around them."""
     mount = root / "sys/fs/cgroup"
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, name = line.split(":", maxsplit=2)
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        folders = [mount / controllers, mount / "cpu"] if controllers else [mount, mount / "unified"]
+        folders = [mount / controllers, mount / controller] if controllers else [mount, mount / "unified"]
         own = PurePosixPath(name.lstrip("/"))
         for folder in folders:
             # In a container the outermost folder may be its own group, which has another name on the host.
             for group in (own, *own.parents):
-                yield from _quota(folder / group)
+                yield folder / group
 
 
 def _quota(group: Path) -> Iterator[float]:

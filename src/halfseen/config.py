@@ -20,8 +20,19 @@ from contextvars import ContextVar
 
 DEFAULT_MEMORY_BUDGET = 512 * 2**20
 SMALLEST_MEMORY_BUDGET = 16 * 2**20
-_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_UNITS = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
 _SIZE = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*")
+
+_DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
 
 _everywhere = {"memory_budget": DEFAULT_MEMORY_BUDGET}
 _within: ContextVar[int | None] = ContextVar("memory_budget", default=None)
@@ -74,15 +85,44 @@ def rows_within_budget(n_numbers: int, *, n_bytes: int = 8) -> int:
 
 
 def _as_bytes(size: int | str) -> int:
-    n_bytes = None
-    if isinstance(size, str):
-        if found := _SIZE.fullmatch(size):
-            n_bytes = int(float(found[1]) * _UNITS[found[2]])
-    elif isinstance(size, int) and not isinstance(size, bool):
-        n_bytes = size
+    n_bytes = _count_bytes(size)
     if n_bytes is None or n_bytes < SMALLEST_MEMORY_BUDGET:
         raise ValueError(
             "memory_budget must be a number of bytes or a size such as '512 MiB', of at least 16 MiB, "
             f"got {size!r}."
         )
     return n_bytes
+
+
+def read_size(size: int | str) -> int:
+    """Returns the number of bytes of a size such as ``"2 GB"``.
+
+    Examples
+    --------
+    >>> read_size("1.5 KiB")
+    1536
+    """
+    n_bytes = _count_bytes(size)
+    if n_bytes is None or n_bytes <= 0:
+        raise ValueError(f"A size is a number of bytes or a text such as '512 MiB' or '2 GB', got {size!r}.")
+    return n_bytes
+
+
+def show_size(n_bytes: int) -> str:
+    """Returns a number of bytes as `read_size` reads it, rounded to two digits.
+
+    Examples
+    --------
+    >>> show_size(5_399_990_000)
+    '5.4 GB'
+    """
+    unit, factor = next((one for one in _DECIMAL_UNITS if n_bytes >= one[1]), ("B", 1))
+    number = n_bytes / factor
+    return f"{number:.1f} {unit}" if number < 10 and factor > 1 else f"{number:.0f} {unit}"
+
+
+def _count_bytes(size: int | str) -> int | None:
+    if isinstance(size, str):
+        found = _SIZE.fullmatch(size) or re.fullmatch(r"\s*(\d+)()\s*", size)
+        return int(float(found[1]) * _UNITS[found[2] or "B"]) if found else None
+    return size if isinstance(size, int) and not isinstance(size, bool) else None

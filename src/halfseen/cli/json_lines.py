@@ -19,6 +19,7 @@ from halfseen.cli.codes import is_number, say_counts
 from halfseen.cli.csv_tables import decode_cells, find_filled, splice
 from halfseen.cli.drafts import Outcome
 from halfseen.cli.errors import TableError
+from halfseen.cli.expansion import Expansion, check_cells
 from halfseen.cli.outcomes import UNMODELLED
 from halfseen.cli.recognition import read_columns
 from halfseen.cli.rules import Rules
@@ -61,8 +62,9 @@ class JsonColumns:
     nested: dict[str, int]
 
 
-def parse_json_lines(data: bytes, source: str) -> JsonColumns:
+def parse_json_lines(data: bytes, bound: Expansion) -> JsonColumns:
     """Return the cells of a file of JSON lines."""
+    source = bound.source
     found: dict[str, tuple[list[int], list[str]]] = {}
     lines: list[int] = []
     for number, line in _split_lines(data, source):
@@ -77,6 +79,7 @@ def parse_json_lines(data: bytes, source: str) -> JsonColumns:
     if not found:
         raise TableError(f"{source}: no line has a key, so there are no columns")
     _check_keys(found, lines, source)
+    check_cells(len(lines), len(found), bound)
     columns = {key: _spread(*held, len(lines)) for key, held in found.items()}
     places = np.array(lines)
     cells = {key: _plain(key, column, places, source) for key, column in columns.items()}

@@ -147,6 +147,14 @@ class ReadingOptions:
         ),
     ] = None
     source_format: SourceFormat = None
+    max_expansion: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="The memory that the content of a compressed file may take, as in '8 GB'. An eighth of the "
+            "memory of the machine by default.",
+        ),
+    ] = None
 
     def to_arguments(self) -> dict[str, Any]:
         """Return the options as keyword arguments of `read_table`."""
@@ -158,4 +166,5 @@ class ReadingOptions:
             "default_nulls": not self.no_default_nulls,
             "number_formats": tuple(self.number_format or ()),
             "date_orders": tuple(self.date_order or ()),
+            "max_expansion": self.max_expansion,
         }

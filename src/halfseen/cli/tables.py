@@ -3,7 +3,6 @@
 import gzip
 import io
 import sys
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
@@ -18,6 +17,14 @@ from halfseen.cli.atomic import check_writable, write_atomically
 from halfseen.cli.csv_tables import check_names, read_csv, spell_limits, write_csv
 from halfseen.cli.dialect import Dialect
 from halfseen.cli.errors import TableError
+from halfseen.cli.expansion import (
+    Expansion,
+    check_arrow,
+    check_parquet,
+    check_values,
+    check_workbook,
+    unpack_gzip,
+)
 from halfseen.cli.json_lines import parse_json_lines, read_json_columns, write_json_lines
 from halfseen.cli.nulls import blank_codes, spell_nulls
 from halfseen.cli.outcomes import describe_outcomes
@@ -77,6 +84,7 @@ def read_table(
     number_formats: Sequence[str] = (),
     date_orders: Sequence[str] = (),
     overrides: Mapping[str, Any] | None = None,
+    max_expansion: str | int | None = None,
 ) -> TableFile:
     """Read a table file.
 
@@ -98,6 +106,9 @@ def read_table(
         The order of dates in a csv: ``dmy``, ``mdy``, ``ymd``, or ``COLUMN=dmy``.
     overrides : mapping, optional
         The settings of a schema file, by column. Columns with levels stay text.
+    max_expansion : str or int, optional
+        The memory that the content of a compressed file may take: bytes, or a size such as ``"8 GB"``. By
+        default, an eighth of the memory of the machine.
 
     Returns
     -------
@@ -112,7 +123,8 @@ def read_table(
     if path != "-" and not Path(path).is_dir() and not Path(path).exists():
         raise TableError(f"{path}: no such file")
     kind = "csv" if Path(path).is_dir() else find_format(path, format, "--from")
-    data = _unpack(_read_bytes(path, source), source)
+    bound = Expansion.of(source, max_expansion)
+    data = _unpack(_read_bytes(path, source), bound)
     if not data.strip():
         raise TableError(f"{source}: the file is empty")
     given: dict[str, Any] = {
@@ -122,9 +134,9 @@ def read_table(
     if kind == "csv":
         file = read_csv(data, source, delimiter, encoding, given)
     elif kind in ("jsonl", "xlsx"):
-        file = _read_cells(data, source, kind, given)
+        file = _read_cells(data, bound, kind, given)
     else:
-        table = spell_nulls(_read_binary(data, source, kind))
+        table = spell_nulls(_read_binary(data, kind, bound))
         check_names(table.column_names, source)
         rules = make_rules(table.column_names, **given | {"default_nulls": False})
         table, placeholders, notes = hide_placeholders(blank_codes(table, rules), rules)
@@ -143,16 +155,18 @@ def read_table(
     return file
 
 
-def _read_cells(data: bytes, source: str, kind: Format, given: dict[str, Any]) -> TableFile:
+def _read_cells(data: bytes, bound: Expansion, kind: Format, given: dict[str, Any]) -> TableFile:
     """Return the table of a format whose cells are recognised as those of a text file are."""
+    source = bound.source
     notes: list[str] = []
     literals: CellTexts | None = None
     if kind == "xlsx":
+        check_workbook(data, bound)
         cells, notes = parse_spreadsheet(data, source)
         rules = make_rules(cells.column_names, **given)
         outcomes = read_columns(cells, rules, ",", lambda record: record + 2)
     else:
-        parsed = parse_json_lines(data, source)
+        parsed = parse_json_lines(data, bound)
         cells, literals = parsed.cells, CellTexts.of(parsed.literals)
         rules = make_rules(cells.column_names, **given)
         outcomes = read_json_columns(parsed, rules)
@@ -182,31 +196,30 @@ def _read_bytes(path: str, source: str) -> bytes:
         raise TableError(f"{source}: cannot read: {(error.strerror or str(error)).lower()}") from error
 
 
-def _unpack(data: bytes, source: str) -> bytes:
-    if not data.startswith(b"\x1f\x8b"):
-        if source.lower().endswith(".gz") and data:
-            raise TableError(f"{source}: the name ends in .gz but the content is not gzip")
-        return data
-    try:
-        return gzip.decompress(data)
-    except EOFError:
-        raise TableError(f"{source}: the gzip file is truncated") from None
-    except (zlib.error, gzip.BadGzipFile) as error:
-        raise TableError(f"{source}: the gzip file is damaged ({error})") from None
+def _unpack(data: bytes, bound: Expansion) -> bytes:
+    if data.startswith(b"\x1f\x8b"):
+        return unpack_gzip(data, bound)
+    if bound.source.lower().endswith(".gz") and data:
+        raise TableError(f"{bound.source}: the name ends in .gz but the content is not gzip")
+    return data
 
 
-def _read_binary(data: bytes, source: str, kind: Format) -> pa.Table:
+def _read_binary(data: bytes, kind: Format, bound: Expansion) -> pa.Table:
     buffer = pa.BufferReader(data)
     try:
         if kind == "parquet":
+            check_parquet(data, bound)
             table = pa.parquet.read_table(buffer)
-        elif data.startswith((b"ARROW1", b"FEA1")):
+        elif data.startswith(b"FEA1"):
             table = pa.feather.read_table(buffer)
         else:
-            table = pa.ipc.open_stream(buffer).read_all()
+            check_arrow(data, bound)
+            is_file = data.startswith(b"ARROW1")
+            table = pa.feather.read_table(buffer) if is_file else pa.ipc.open_stream(buffer).read_all()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        raise TableError(f"{source}: not a readable {kind} file ({reason})") from None
+        raise TableError(f"{bound.source}: not a readable {kind} file ({reason})") from None
+    check_values(table, bound)
     return table
 
 
