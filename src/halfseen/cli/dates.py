@@ -3,14 +3,14 @@
 All functions operate on the distinct texts of a column, by Arrow kernels.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.cli.distinct import Integers, Mask, as_mask, shown, usual
+from halfseen.cli.distinct import Integers, Mask, as_mask, middle, shown, usual
 from halfseen.cli.errors import TableError
 
 Order = Literal["dmy", "mdy", "ymd"]
@@ -43,6 +43,7 @@ _PATTERNS = {
         ("name, day", _NAME, " ", _DAY, ",? ", _YEAR),
     )
 }
+_MAX_LAYOUTS = 5  # of one column; more than two are hardly ever seen
 _EMPTY = pa.scalar("", pa.large_string())
 
 
@@ -140,12 +141,12 @@ def parse_date_order(text: str) -> Order:
 
 @dataclass(frozen=True)
 class Dates:
-    """The distinct texts of a column, cut into the parts of a date.
+    """The distinct texts of a column that have one layout, cut into the parts of a date.
 
     Parameters
     ----------
     parts : dict of str to pyarrow.Array
-        The groups of the pattern; null where a text is not a date of the usual layout.
+        The groups of the pattern; null where a text is not a date of this family.
     counts : numpy.ndarray
         How many cells hold each text.
     family : str
@@ -172,9 +173,25 @@ class Dates:
         return [order for order in possible if weights[order] == max(weights.values())]
 
     @property
+    def mark(self) -> str:
+        """What stands between the first two parts."""
+        return usual(self.parts["first"], self.counts, self.valid)
+
+    @property
     def by_convention(self) -> bool:
         """Whether the day comes first by the marks alone, as with points."""
-        return self.family == "numbers" and usual(self.parts["first"], self.counts, self.valid) == "."
+        return self.family == "numbers" and self.mark == "."
+
+    @property
+    def weight(self) -> int:
+        """The number of cells with this layout."""
+        return int(self.counts[self.valid].sum())
+
+    @property
+    def years(self) -> Integers:
+        """The years of the texts as they are written, -1 where a text has another layout."""
+        years = _integers(self.parts["one" if self.family == "ymd" else "three"])
+        return np.where(self.valid, years, -1)
 
     @property
     def timed(self) -> bool:
@@ -195,7 +212,7 @@ class Dates:
         short = as_mask(pc.equal(pc.utf8_length(part), 2)) & self.valid
         if not short.any():
             return _FIRST_YEAR
-        years, counts = _integers(part)[short], self.counts[short]
+        years, counts = self.years[short], self.counts[short]
         used = np.unique(years)
         gaps = (np.roll(used, -1) - used - 1) % 100 if len(used) > 1 else np.array([99])
         if gaps.max() < _WIDE_GAP:
@@ -238,10 +255,10 @@ class Dates:
         dot = "." if usual(part, self.counts, self.valid).endswith(".") else ""
         return numbers[index], tuple(name + dot for name in names)
 
-    def moments(self, order: Order) -> tuple[pa.Array, Mask]:
-        """Return dates, or times if cells have one, and which texts they are."""
+    def moments(self, order: Order, *, timed: bool) -> tuple[pa.Array, Mask]:
+        """Return dates, or times if `timed`, and which texts they are."""
         days, good = self.days(order)
-        if not self.timed:
+        if not timed:
             return pa.array(days.astype(np.int32), mask=~good).cast(pa.date32()), good
         hour, half = (
             _integers(self.parts["hour"], 0),
@@ -260,7 +277,7 @@ class Dates:
 
     def format(self, order: Order) -> DateFormat:
         """Return how the dates are written."""
-        parts, counts, good = self.parts, self.counts, self.moments(order)[1]
+        parts, counts, good = self.parts, self.counts, self.moments(order, timed=self.timed)[1]
         place = dict(zip(order, ("one", "two", "three"), strict=True))
         named = "name" in self.family
         shape = {name: usual(part, counts, good) for name, part in parts.items()}
@@ -287,13 +304,34 @@ class Dates:
         )
 
 
-def split_dates(texts: pa.Array, counts: Integers, first_year: int | None = None) -> Dates | None:
-    """Cut the distinct texts of a column into parts; None if hardly any is a date."""
+def split_dates(texts: pa.Array, counts: Integers, first_year: int | None = None) -> tuple[Dates, ...]:
+    """Cut the distinct texts of a column into the parts of dates, by layouts, the most frequent one first.
+
+    If some cells have years of two digits and others of four, the former denote the hundred years around the
+    median of the latter, unless `first_year` is given.
+    """
+    layouts: list[Dates] = []
+    left = np.ones(len(texts), dtype=bool)
+    while len(layouts) < _MAX_LAYOUTS and left.any():
+        found = _find_layout(texts, counts, left, first_year)
+        if found is None:
+            break
+        layouts.append(found)
+        left &= ~found.valid
+    years = np.max([one.years for one in layouts], axis=0) if layouts else np.zeros(0)
+    if first_year is None and len(layouts) > 1 and (years >= 100).any():
+        around = int(middle(years[years >= 100], counts[years >= 100])) - 50
+        layouts = [replace(one, given_year=around) for one in layouts]
+    return tuple(sorted(layouts, key=lambda one: -one.weight))
+
+
+def _find_layout(texts: pa.Array, counts: Integers, among: Mask, first_year: int | None) -> Dates | None:
+    """Return the most frequent layout of some of the texts, None if none of them is a date."""
     best: Dates | None = None
     for family, pattern in _PATTERNS.items():
         cut = pc.extract_regex(texts, pattern=pattern)
         whole = cut.is_valid()
-        valid = as_mask(whole)
+        valid = as_mask(whole) & among
         if not valid.any():
             continue
         parts = {
@@ -301,7 +339,7 @@ def split_dates(texts: pa.Array, counts: Integers, first_year: int | None = None
             for field in cut.type
         }
         valid &= _well_formed(parts, family, counts, valid)
-        if best is None or counts[valid].sum() > best.counts[best.valid].sum():
+        if valid.any() and (best is None or counts[valid].sum() > best.weight):
             best = Dates(parts, counts, family, valid, first_year)
     return best
 

@@ -1,5 +1,7 @@
 """Helper functions for the distinct texts of a column and their counts."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -36,3 +38,10 @@ def usual(part: pa.Array, counts: Integers, valid: Mask) -> str:
     encoded = part.filter(pa.array(valid)).dictionary_encode()
     weights = np.bincount(encoded.indices.to_numpy(zero_copy_only=False), weights=counts[valid])
     return str(encoded.dictionary[int(weights.argmax())].as_py())
+
+
+def middle(values: npt.NDArray[Any], counts: Integers) -> float:
+    """Return the median over cells of distinct values, the lower one of two."""
+    order = np.argsort(values)
+    below = np.cumsum(counts[order])
+    return float(values[order][np.searchsorted(below, below[-1] / 2)])

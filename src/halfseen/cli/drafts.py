@@ -1,6 +1,6 @@
 """A column of a text table while it is being read: the column, decisions of the file, and the outcome."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,8 +34,10 @@ class Draft:
         The cells as distinct texts, if they may be numbers or dates in disguise.
     counts : numpy.ndarray
         How many cells hold each.
-    numbers, dates : Numbers, Dates or None
-        These texts taken apart.
+    numbers : Numbers or None
+        These texts as numbers.
+    dates : tuple of Dates
+        These texts as dates, by layouts.
     """
 
     name: str
@@ -47,7 +49,7 @@ class Draft:
     texts: pa.DictionaryArray | None = None
     counts: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     numbers: Numbers | None = None
-    dates: Dates | None = None
+    dates: tuple[Dates, ...] = ()
 
 
 def line_below(row: int) -> int:
@@ -61,14 +63,18 @@ class Decision:
 
     Parameters
     ----------
-    decimal, order : str or None
-        The decimal mark and the order of dates that columns agree on, or the user specifies.
+    decimal : str or None
+        The decimal mark that columns agree on, or the user specifies.
+    order : str or None
+        The order of dates that the user specifies.
     delimiter : str
         What separates the cells.
     line_of : callable
         Returns the line of the file in which a row begins.
-    declared_decimal, declared_order : bool
+    declared_decimal : bool
         Whether the user specifies it.
+    orders : dict of str to frozenset of str
+        The orders of dates that the cells of each column prove.
     as_written : bool
         Whether numbers are as somebody wrote them. If they come from a format that has numbers, a point in
         them is a decimal point.
@@ -79,8 +85,13 @@ class Decision:
     delimiter: str
     line_of: Callable[[int], int]
     declared_decimal: bool = False
-    declared_order: bool = False
+    orders: Mapping[str, frozenset[Order]] = field(default_factory=dict)
     as_written: bool = False
+
+    def order_beside(self, name: str) -> Order | None:
+        """Return the order of dates that the columns other than one agree on."""
+        proved = {order for other, orders in self.orders.items() if other != name for order in orders}
+        return proved.pop() if len(proved) == 1 else None
 
 
 @dataclass(frozen=True)

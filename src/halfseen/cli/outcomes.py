@@ -18,7 +18,7 @@ from halfseen.cli.codes import (
     suspect_spellings,
     suspect_words,
 )
-from halfseen.cli.dates import ORDER_WORDS, Dates
+from halfseen.cli.dates import ORDER_WORDS, ORDERS, Dates, Order
 from halfseen.cli.distinct import Mask, all_match, any_match, as_mask
 from halfseen.cli.drafts import Decision, Draft, Outcome
 from halfseen.cli.limits import replace_limits
@@ -80,8 +80,8 @@ def _finish(draft: Draft, decision: Decision) -> Outcome:
         typed = cast_cells(draft.trimmed, draft.kind)
         if typed is not None:
             return _typed(draft, typed, style_of(draft.kind, draft.trimmed.drop_null()))
-    if draft.dates is not None:
-        return _finish_dates(draft, draft.dates, decision)
+    if draft.dates:
+        return _finish_dates(draft, decision)
     if draft.numbers is not None:
         return _finish_numbers(draft, draft.numbers, decision)
     return _text(draft)
@@ -272,55 +272,116 @@ def _list_misfits(draft: Draft, fits: Mask, decision: Decision) -> str:
 # ------------------------------------------------------------------------------------------ dates
 
 
-def _finish_dates(draft: Draft, dates: Dates, decision: Decision) -> Outcome:
-    orders, why = dates.orders, ""
-    if not dates.days(orders[0])[1].any():
+def _finish_dates(draft: Draft, decision: Decision) -> Outcome:
+    existing = [one for one in draft.dates if one.days(one.orders[0])[1].any()]  # 30/02/2021 is no date
+    layouts = [(one, *_choose_order(one, draft, decision)) for one in existing]
+    undecided = [one for one, order, _ in layouts if order is None]
+    if undecided:
+        return _leave_order(draft, undecided[0])
+    timed = any(one.timed for one in existing)
+    read = [(one, order, why, *one.moments(order, timed=timed)) for one, order, why in layouts if order]
+    read = [one for one in read if one[-1].any()]
+    if not read:
         return _text(draft)
-    order = draft.rules.order or orders[0]
-    if dates.family == "numbers" and draft.rules.order is None and len(orders) > 1:
-        if decision.order in orders:
-            order, why = decision.order, "" if decision.declared_order else ", as in the other columns"
-        elif dates.by_convention:
-            order, why = "dmy", ", as usual with points"
-        else:
-            return _leave_order(draft, dates)
-    if order not in orders and dates.family != "numbers":
-        order = orders[0]
-    values, fits = dates.moments(order)
-    forced = draft.rules.wanted == "date"
-    if not forced and not fits.all():
-        return _leave(draft, fits, "dates", "--date-order", order, decision)
-    if not fits.any():
-        return _text(draft)
-    form = dates.format(order)
+    fits = np.logical_or.reduce([good for *_, good in read])
+    main, order, why, _, good = read[0]
+    if draft.rules.wanted != "date" and not fits.all():
+        return _leave_mixed_orders(draft, fits) or _leave(
+            draft, fits, "dates", "--date-order", order, decision
+        )
     assert draft.texts is not None
-    example = draft.texts.dictionary.filter(pa.array(fits))[0].as_py()
-    text = f"dates like {example!r}"
-    if dates.family in ("numbers", "ymd"):
+    values = pc.coalesce(*(moments for *_, moments, _ in read))
+    form = main.format(order)
+    text = f"dates like {_first_text(draft, good)!r}"
+    if main.family in ("numbers", "ymd"):
         text = f"dates ({ORDER_WORDS[order]}{why})"
     if form.year_digits == 2:
-        ends = pc.min_max(pc.year(values)).as_py()
-        text += f", with years from {ends['min']} to {ends['max']}"
-    notes: tuple[str, ...] = ()
+        text += _say_years(values.filter(pa.array(good)))
+    notes = () if len(read) == 1 else (_note_layouts(draft, read),)
     if not fits.all():
-        notes = (_note_kept(draft, fits, "dates", decision),)
+        notes = (*notes, _note_kept(draft, fits, "dates", decision))
     return _typed(
         draft,
         values.take(draft.texts.indices),
-        Style("timestamp" if dates.timed else "date", date=form),
+        Style("timestamp" if timed else "date", date=form),
         kept=_spread(~fits, draft.texts) if not fits.all() else None,
         formats=(text,),
         notes=notes,
     )
 
 
-def _leave_order(draft: Draft, dates: Dates) -> Outcome:
-    example = draft.trimmed.drop_null()[0].as_py()
-    if draft.counts[dates.valid].sum() < MOSTLY * draft.counts.sum():
+def _choose_order(layout: Dates, draft: Draft, decision: Decision) -> tuple[Order | None, str]:
+    """Return the order of a layout, None if nothing decides it, and what does if the layout does not."""
+    orders = layout.orders
+    if layout.family != "numbers":
+        return orders[0], ""
+    if draft.rules.order is not None:
+        return draft.rules.order, ""
+    if len(orders) == 1:
+        return orders[0], ""
+    if decision.order in orders:
+        return decision.order, ""
+    alike = [one.orders for one in draft.dates if one.family == "numbers" and one.mark == layout.mark]
+    proved = {found[0] for found in alike if len(found) == 1}
+    if len(proved) == 1:
+        return proved.pop(), ", as in the other cells"
+    if (order := decision.order_beside(draft.name)) in orders:
+        return order, ", as in the other columns"
+    return ("dmy", ", as usual with points") if layout.by_convention else (None, "")
+
+
+def _first_text(draft: Draft, held: Mask) -> str:
+    assert draft.texts is not None
+    return str(draft.texts.dictionary[int(np.flatnonzero(held)[0])].as_py())
+
+
+def _say_years(values: pa.Array) -> str:
+    ends = pc.min_max(pc.year(values)).as_py()
+    return f", with years from {ends['min']} to {ends['max']}"
+
+
+def _note_layouts(draft: Draft, read: Sequence[tuple[Dates, Order, str, pa.Array, Mask]]) -> str:
+    """Return a sentence on the layouts of dates in a column."""
+    shown: list[str] = []
+    for layout, order, why, values, good in read:
+        text = f"like {_first_text(draft, good)!r} ({ORDER_WORDS[order]}{why}"
+        years = _say_years(values.filter(pa.array(good))) if (layout.years[good] < 100).any() else ""
+        count = int(draft.counts[good].sum())
+        verb = "" if shown else f"{'is' if count == 1 else 'are'} written "
+        shown.append(f"{count:,} {'cell' if count == 1 else 'cells'} {verb}{text}{years})")
+    return (
+        f"column {draft.name!r}: {', '.join(shown[:-1])} and {shown[-1]}: all are read as dates, and missing "
+        "cells are filled like the first"
+    )
+
+
+def _leave_order(draft: Draft, layout: Dates) -> Outcome:
+    if sum(one.weight for one in draft.dates) < MOSTLY * draft.counts.sum():
         return _text(draft)
     return _text(
         draft,
-        f"contains dates such as {example!r}, in which the order of day and month is ambiguous: left as text "
-        f"and not imputed; use --date-order {draft.name}=dmy or {draft.name}=mdy",
+        f"contains dates such as {_first_text(draft, layout.valid)!r}, in which the order of day and month "
+        f"is ambiguous: left as text and not imputed; use --date-order {shlex.quote(f'{draft.name}=dmy')} or "
+        f"{shlex.quote(f'{draft.name}=mdy')}",
+        UNMODELLED,
+    )
+
+
+def _leave_mixed_orders(draft: Draft, fits: Mask) -> Outcome | None:
+    """Return dates as text if many of them have the day first and many the month; None otherwise."""
+    if draft.counts[fits].sum() >= MOSTLY * draft.counts.sum():
+        return None  # the few others are listed
+    numeric = [one for one in draft.dates if one.family == "numbers"]
+    by_day, by_month = (
+        np.logical_or.reduce([np.zeros_like(fits), *(one.days(order)[1] for one in numeric)])
+        for order in ORDERS[:2]
+    )
+    if not (fits | by_day | by_month).all():
+        return None
+    examples = [_first_text(draft, held) for held in (by_day & ~by_month, by_month & ~by_day)]
+    return _text(
+        draft,
+        f"contains dates such as {examples[0]!r} with the day first and {examples[1]!r} with the month "
+        "first, so that others are ambiguous: left as text and not imputed; write them in one order",
         UNMODELLED,
     )

@@ -62,7 +62,7 @@ def read_columns(
             outcomes[name] = finish(draft, undecided)
         else:
             waiting[name] = draft
-    orders = {_vote_order(draft) for draft in waiting.values()}
+    orders = {name: _prove_orders(draft) for name, draft in waiting.items()}
     decision = _decide(decimals, orders, rules, undecided)
     outcomes |= {name: finish(draft, decision) for name, draft in waiting.items()}
     return {name: outcomes[name] for name in cells.column_names}
@@ -112,7 +112,7 @@ def _find_likely(observed: pa.Array) -> str | None:
     counts = np.ones(len(sample), dtype=np.int64)
     numbers, dates = split_numbers(sample, counts), split_dates(sample, counts)
     n_numbers = numbers.weight(numbers.readings[0])
-    n_dates = 0 if dates is None else int(dates.valid.sum())
+    n_dates = sum(layout.weight for layout in dates)
     if max(n_numbers, n_dates) <= _LIKELY * len(sample):
         return None
     return "date" if n_dates > n_numbers else "number"
@@ -144,16 +144,18 @@ def _is_settled(draft: Draft, undecided: Decision) -> bool:
     """Return whether the kind of a column is decided without other columns."""
     if draft.kind == "float":
         return not (undecided.as_written and has_three_decimals(draft))
-    return draft.numbers is None and draft.dates is None
+    return draft.numbers is None and not draft.dates
 
 
-def _decide(decimals: set[Any], orders: set[Any], rules: Rules, undecided: Decision) -> Decision:
+def _decide(
+    decimals: set[str | None], orders: dict[str, frozenset[Order]], rules: Rules, undecided: Decision
+) -> Decision:
     return replace(
         undecided,
         decimal=_agree(decimals - {None}) if rules.marks is None else rules.marks.decimal,
-        order=_agree(orders - {None}) if rules.order is None else rules.order,
+        order=rules.order,
         declared_decimal=rules.marks is not None,
-        declared_order=rules.order is not None,
+        orders=orders,
     )
 
 
@@ -172,9 +174,9 @@ def _vote_decimal(draft: Draft) -> str | None:
     return _agree({marks.decimal for marks in readings})
 
 
-def _vote_order(draft: Draft) -> Order | None:
-    if draft.dates is None or draft.dates.family != "numbers":
-        return None
-    orders = draft.dates.orders
-    n_dates = draft.counts[draft.dates.days(orders[0])[1]].sum()
-    return orders[0] if len(orders) == 1 and n_dates >= MOSTLY * draft.counts.sum() else None
+def _prove_orders(draft: Draft) -> frozenset[Order]:
+    """Return the orders of day and month that cells of a column prove, one for each layout at most."""
+    if sum(layout.weight for layout in draft.dates) < MOSTLY * draft.counts.sum():
+        return frozenset()
+    numeric = [layout.orders for layout in draft.dates if layout.family == "numbers"]
+    return frozenset(orders[0] for orders in numeric if len(orders) == 1)

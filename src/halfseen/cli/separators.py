@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.codes import is_usual_code, show_number
-from halfseen.cli.distinct import Integers, Mask, as_mask
+from halfseen.cli.distinct import Integers, Mask, as_mask, middle
 from halfseen.cli.drafts import Decision, Draft
 from halfseen.cli.numbers import Marks, Numbers, plain_texts
 
@@ -96,7 +96,7 @@ class MarkEvidence:
 
     def speakers(self, marks: Marks) -> Mask:
         """Return the texts without a mark that are of the size of the marked ones under a reading."""
-        typical = _median(self.sizes[self.decimals][self.marked], self.counts[self.marked])
+        typical = middle(self.sizes[self.decimals][self.marked], self.counts[self.marked])
         with np.errstate(invalid="ignore"):
             if marks == self.thousands:
                 return self.plain & (self.sizes[_POINT] >= _FAR * typical)
@@ -119,12 +119,6 @@ class MarkEvidence:
             return False
         least = self.sizes[self.thousands][self.marked].min()
         return bool(least >= _APART * self.sizes[_POINT][plain].max())
-
-
-def _median(values: npt.NDArray[np.float64], counts: Integers) -> float:
-    order = np.argsort(values)
-    below = np.cumsum(counts[order])
-    return float(values[order][np.searchsorted(below, below[-1] / 2)])
 
 
 def weigh_readings(numbers: Numbers) -> MarkEvidence:
