@@ -23,7 +23,7 @@ def module_state(module: HasWeights) -> dict[str, Tensor]:
 
     Examples
     --------
-    >>> sorted(module_state(nn.Linear(2, 1)))
+    >>> sorted(module_state(nn.LayerNorm(2)))
     ['module.bias', 'module.weight']
     """
     return {f"{_PREFIX}{name}": value for name, value in module.state_dict().items()}
