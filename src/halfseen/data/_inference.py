@@ -74,6 +74,7 @@ def infer_column(raw: RawColumn, overrides: dict[str, Any], *, named: bool) -> C
         n_missing=len(raw.values) - len(seen),
         fill=overrides.get("fill"),
         skip=overrides.get("skip"),
+        set_by_user=not overrides.keys() <= {"fill", "skip"},
         format=form,
     )
     column = _with_values(column, raw, seen, tally, overrides)

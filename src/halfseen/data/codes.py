@@ -4,7 +4,7 @@ Estimators, the evaluation of imputers and the diagnosis of missing values all u
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from halfseen.data.columns import NUMERIC
 from halfseen.data.frames import Floats, RawColumn, Table, is_frame
+from halfseen.data.grouping import find_groupings
 from halfseen.data.masked import unmask
 from halfseen.data.schema import Column, Schema, infer_columns
 from halfseen.errors import SchemaError
@@ -85,13 +86,37 @@ def read_codes(table: Table, schema: Schema, *, censored: bool = True) -> Codes:
 def infer_codes(
     table: Table, overrides: Mapping[Any, Any] | None = None, *, censored: bool = True
 ) -> tuple[Schema, Codes]:
-    """Infers a schema and reads the codes by it, each column of the table once; see `Schema.infer`."""
+    """Infers a schema and reads the codes by it, each column of the table once; see `Schema.infer`.
+
+    In a data frame, columns of numbers that group rows are read again, as categories or identifiers.
+    """
     cells = _Cells(table, len(table.names))
     columns = []
     for raw, column in infer_columns(table, overrides):
         cells.add(raw, column, censored=censored)
         columns.append(column)
-    return Schema.of(columns), cells.codes()
+    schema, codes = Schema.of(columns), cells.codes()
+    if not table.named:
+        return schema, codes
+    grouped = _with_groups(table, schema, codes)
+    if all(one.kind == other.kind for one, other in zip(grouped, schema, strict=True)):
+        return grouped, codes
+    return grouped, read_codes(table, grouped, censored=censored)
+
+
+def _with_groups(table: Table, schema: Schema, codes: Codes) -> Schema:
+    """Returns the schema in which columns that group rows are described as such, and are not numbers."""
+    columns = list(schema)
+    modelled = [j for j, column in enumerate(columns) if column.modelled]
+    for found in find_groupings(codes.columns, codes.values, codes.observed):
+        j = modelled[found.position]
+        column = columns[j]
+        if column.kind != found.kind:
+            settings = {"kind": found.kind, "fill": column.fill, "skip": column.skip}
+            ((_, column),) = infer_columns(table, {column.name: settings}, [j])
+            column = replace(column, set_by_user=False)
+        columns[j] = found.described(column)
+    return Schema.of(columns)
 
 
 class _Cells:

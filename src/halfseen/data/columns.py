@@ -65,6 +65,8 @@ class Column:
     censored_above: float | None = None
     derived: str | None = None  # the formula of other columns from which missing cells follow
     predictor: bool = False  # whether models see a derived column
+    n_groups: int | None = None  # of rows, if the column groups rows that may not be independent
+    set_by_user: bool = False  # whether the user specified what it is: its kind, levels, limits or formula
     format: TextFormat | None = None  # of texts that no model sees, such as 120/80
 
     @property

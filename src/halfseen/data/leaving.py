@@ -66,6 +66,8 @@ def _has(column: Column, cause: Cause) -> str:
         return f"has one observed value, {column.show(column.levels[int(column.fill_code)])}{of}"
     if cause == "unsupported":
         return f"has the type {column.dtype}, which is not supported"
+    if cause == "identifier" and column.n_groups is not None:
+        return f"is a repeated identifier, of {column.n_groups:,} groups of rows"
     if column.format is not None:
         assert column.levels is not None
         example = column.show(column.levels[0])

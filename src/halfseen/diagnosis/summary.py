@@ -8,6 +8,7 @@ import numpy as np
 
 from halfseen._files import plain_json
 from halfseen._random import seed_from
+from halfseen.data.grouping import group_announcements
 from halfseen.diagnosis import text as diagnosis_text
 from halfseen.diagnosis import wording
 from halfseen.diagnosis.association import Association, Associations, associate
@@ -16,7 +17,7 @@ from halfseen.diagnosis.drift import Drift, run_drift
 from halfseen.diagnosis.little import LittleTest, run_little
 from halfseen.diagnosis.pattern_table import Patterns, PatternTable, group_patterns, tabulate_patterns
 from halfseen.diagnosis.predictability import Predictability, run_predictability
-from halfseen.errors import SchemaError
+from halfseen.errors import SchemaError, warn_user
 
 MAX_STRETCHES = 80  # consecutive rows are counted together, so that a picture of many rows stays small
 MAX_PAIRS = 1000  # of `to_dict`
@@ -145,6 +146,11 @@ def describe(
     -------
     Diagnosis
 
+    Warns
+    -----
+    HalfseenWarning
+        If a column groups rows, such as a repeated identifier, so that rows may not be independent.
+
     See Also
     --------
     halfseen.diagnosis.little.little_test : Little's test alone.
@@ -169,6 +175,8 @@ def describe(
         more = len(cells.names) - 8
         known = ", ".join(cells.names[:8]) + (f" and {more} more" if more > 0 else "")
         raise SchemaError(f"The target {target!r} is not a column of the table; its columns are {known}.")
+    for sentence in group_announcements(cells.columns):
+        warn_user(sentence)
     drift = None if against is None else run_drift(cells.names, cells.observed, against)
     seed = seed_from(random_state)
     patterns = group_patterns(cells.observed)

@@ -19,6 +19,7 @@ from halfseen.config import rows_within_budget
 from halfseen.data.columns import SkipRule
 from halfseen.data.draws import DrawnArray, DrawnTables
 from halfseen.data.features import MAX_INDICATORS
+from halfseen.data.grouping import group_announcements
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.leaving import announcements, explain_left
 from halfseen.data.schema import Schema
@@ -185,7 +186,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         drawn = self._by_chunk(
             read, n_draws, lambda model, codes, rows: model.draws(codes, keys[rows], n_draws)
         )
-        rules, reservations = self._rules(read), self._pooling_reservations(n_draws)
+        rules = self._rules(read)
+        reservations = [*group_announcements(self.schema_.columns), *self._pooling_reservations(n_draws)]
         if read.table.named:
             completed_tables = (
                 fill_cells(self.schema_.columns, read, one, rules.empty_cells(one)) for one in drawn

@@ -17,11 +17,12 @@ from halfseen.data.codes import infer_codes, read_codes
 from halfseen.data.columns import KINDS
 from halfseen.data.derived import check_derived
 from halfseen.data.frames import Storage, Table, is_frame
+from halfseen.data.grouping import group_announcements
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.masked import unmask
 from halfseen.data.pixels import ImageLayout, image_planes, pixel_schema, read_images
 from halfseen.data.schema import Column, Schema
-from halfseen.errors import SchemaError
+from halfseen.errors import SchemaError, warn_user
 from halfseen.estimators.model_file import Saveable
 
 COPIES = 24  # arrays of the size of the features that an operation keeps alive at its peak
@@ -87,6 +88,8 @@ class TableEstimator(Saveable, BaseEstimator):
             codes = read_codes(table, self.schema_, censored=self._knows_limits)
         if reset:
             self.seed_ = seed_from(self.random_state)
+            for sentence in group_announcements(self.schema_.columns):
+                warn_user(sentence)
         batch = Incomplete(torch.from_numpy(codes.values), torch.from_numpy(codes.observed))
         return ReadTable(table, codes.missing, batch, images)
 
