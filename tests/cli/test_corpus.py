@@ -99,6 +99,34 @@ def test_options_and_the_schema_file_switch_off_skip_rules(tmp_path, capsys):
         assert {name: after[name].count("") for name in left} == left, capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        (("--fill-all",), {"zip": 0, "consent": 0, "income": 0}),
+        (("--leave-unreliable",), {"zip": 53, "consent": 134, "income": 0}),
+        (("--method", "mean", "--leave-unreliable"), {"zip": 53, "consent": 134, "income": 40}),
+        (("--draws", "2"), {"zip": 0, "consent": 0, "income": 0}),
+        (("--draws", "2", "--leave-unreliable"), {"zip": 106, "consent": 268, "income": 0}),
+    ],
+)
+def test_options_decide_what_becomes_of_columns_that_cannot_be_predicted(options, left, tmp_path, capsys):
+    output = str(tmp_path / "out.csv")
+    command = ["impute", str(FOLDER / "consents.csv"), "-o", output, "--method", "gaussian"]
+    assert main([*command, *options]) == 0, capsys.readouterr().err
+    after = texts(output, read_table(output))
+    assert {name: after[name].count("") for name in left} == left
+
+
+def test_the_report_gives_the_reason_for_columns_left_empty_by_their_verdict(tmp_path, capsys):
+    output, report = str(tmp_path / "out.csv"), tmp_path / "report.html"
+    command = ["impute", str(FOLDER / "consents.csv"), "-o", output, "--method", "gaussian"]
+    assert main([*command, "--report", str(report), "--leave-unreliable"]) == 0, capsys.readouterr().err
+    page = report.read_text(encoding="utf-8")
+    assert "Is filled no better than by the most frequent level (0% correct" in page
+    assert main([*command, "--fill-all", "--leave-unreliable"]) == 2
+    assert "contradicts --fill-all" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "feather"])
 def test_files_with_lists_pass_through(suffix, tmp_path, capsys):
     write = {"parquet": pyarrow.parquet.write_table, "feather": pyarrow.feather.write_feather}[suffix]

@@ -236,7 +236,7 @@ CORPUS: dict[str, File] = {
             "age": COMPLETE,
             "income": filled(40, r"\d+"),
             "zip": filled(53, r"\d+"),
-            "consent": left(134, r"no better than .* \d+% correct, compared with \d+% for"),
+            "consent": left(134, r"no better than .*\d% correct, compared with \d+% for"),
             "premium": filled(81, "ja|nein"),
         },
         says=(
@@ -271,5 +271,5 @@ CORPUS: dict[str, File] = {
     ),
 }  # fmt: skip
 
-PENDING: frozenset[str] = frozenset({"consents", "visits"})
+PENDING: frozenset[str] = frozenset({"visits"})
 """Files whose outcome is written down and not yet reached."""

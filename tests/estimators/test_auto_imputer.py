@@ -408,6 +408,24 @@ def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
     assert (np.concatenate(inside) == np.concatenate(claimed)).mean() > 0.97  # 19 quantiles, against 60
 
 
+def test_columns_below_the_smallest_skill_are_left_empty(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(correlated(400), columns=["a", "b", "c"])
+    frame["consent"] = np.where(rng.random(400) < 0.3, None, rng.choice(["ja", "nein"], 400, p=[0.7, 0.3]))
+    settings = {"candidates": SIMPLE, "random_state": 0}
+    assert AutoImputer(**settings).fit_transform(frame).notna().all(axis=None)
+    with pytest.warns(
+        halfseen.HalfseenWarning, match="^Column 'consent' is filled no better than by the most"
+    ):
+        imputer = AutoImputer(min_skill=0.1, **settings).fit(frame)
+    assert list(imputer.columns_left_) == ["consent"]
+    imputer.save(tmp_path / "model")
+    for one in (imputer, halfseen.load(tmp_path / "model")):
+        completed = one.transform(frame)
+        assert completed["consent"].isna().equals(frame["consent"].isna())
+        assert completed[["a", "b", "c"]].notna().all(axis=None)
+
+
 def test_large_tables_are_sampled_for_the_race_and_fitted_whole(monkeypatch):
     monkeypatch.setattr(_race_task, "MAX_RACE_ROWS", 80)
     monkeypatch.setattr(_race_task, "MAX_SCORED_ROWS", 60)

@@ -2,9 +2,10 @@
 
 import pytest
 
+from halfseen.data.reliability import grade
 from halfseen.report.compare_lines import compare_lines, judge_compared
 from halfseen.report.describe_lines import describe_lines, judge_missingness
-from halfseen.report.verdicts import grade, impute_lines, judge_columns
+from halfseen.report.verdicts import impute_lines, judge_columns
 
 
 @pytest.mark.parametrize(

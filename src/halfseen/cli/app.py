@@ -70,6 +70,7 @@ def impute_command(
     weights: impute_options.Weights = None,
     fill_all: impute_options.FillAll = False,
     no_skip_rules: impute_options.NoSkipRules = False,
+    leave_unreliable: impute_options.LeaveUnreliable = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Impute the missing values of a table; observed values are returned unchanged.
@@ -83,6 +84,7 @@ def impute_command(
     if model is not None:
         impute_options.check_for_model(context)
     impute_options.check_target(source, output, in_place)
+    impute_options.check_leaving(fill_all=fill_all, leave_unreliable=leave_unreliable)
     request = ImputeRequest(
         source=source, output=source if output is None else output,
         method=impute_options.method_for(context, method).value, max_seconds=max_seconds,
@@ -90,6 +92,7 @@ def impute_command(
         level=level, reading=reading.to_arguments(), output_format=output_format,
         model=save_model, checkpoint=checkpoint, in_place=in_place, fill_all=fill_all,
         weights=weights, derived=tuple(derived or ()), skip_rules=not no_skip_rules,
+        leave_unreliable=leave_unreliable,
         command=context.obj or "", saved=model, new_seed=impute_options.is_given(context, "seed"),
     )  # fmt: skip
     impute(request, Reporter(quiet=quiet))

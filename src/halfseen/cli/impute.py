@@ -21,6 +21,7 @@ from halfseen.cli.reading import describe_reading
 from halfseen.cli.row_weights import describe_weights, read_weights
 from halfseen.cli.sources import plan_outputs, read_all
 from halfseen.cli.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
+from halfseen.cli.verdict import act_on, check_filled
 from halfseen.estimators.catalogue import find_method
 from halfseen.training.time_limit import TimeBudget, time_limit
 
@@ -109,6 +110,12 @@ def _fit_together(
     title, seconds = f"{request.named_method}, {file.source}", seconds_for_fit(budget, report=False)
     with reporter.progress("fitting", title, unit) as callback, time_limit(seconds):
         imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
+    act_on(
+        check_filled(request, reporter, imputer, file.table, file.settings, new=True),
+        request,
+        reporter,
+        imputer,
+    )
     imputer.reading_ = describe_reading(file)
     return imputer
 
@@ -124,14 +131,14 @@ def _fit(request: ImputeRequest, reporter: Reporter, budget: TimeBudget) -> Work
     kept = nullcontext() if request.checkpoint is None else halfseen.checkpoints(request.checkpoint)
     limit = time_limit(seconds_for_fit(budget, report=request.report is not None))
     with kept, reporter.progress("fitting", request.named_method, unit) as callback, limit:
-        before = budget.elapsed
         imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
-        seconds = budget.elapsed - before
     _show_kinds(imputer.schema_.columns, reporter)
     if hasattr(imputer, "reason_"):
         reporter.show("chosen", imputer.reason_)
+    check = check_filled(request, reporter, imputer, file.table, file.settings, new=True)
+    act_on(check, request, reporter, imputer)
     proper = request.draws_parameter is not None and request.draws is not None
-    return Work(imputer, file, file.table, request.named_method, proper, seconds=seconds)
+    return Work(imputer, file, file.table, request.named_method, proper, check=check)
 
 
 def _load(request: ImputeRequest, reporter: Reporter) -> Work:

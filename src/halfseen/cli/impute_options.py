@@ -71,7 +71,9 @@ Weights = Annotated[
 FillAll = Annotated[
     bool,
     typer.Option(
-        "--fill-all", help="Also impute identifiers, free text, and columns with one observed value or none."
+        "--fill-all",
+        help="Also impute identifiers, free text, columns with one observed value or none, and yes/no "
+        "columns that cannot be predicted.",
     ),
 ]
 NoSkipRules = Annotated[
@@ -81,9 +83,18 @@ NoSkipRules = Annotated[
     ),
 ]
 
+LeaveUnreliable = Annotated[
+    bool,
+    typer.Option(
+        "--leave-unreliable",
+        help="Leave columns empty that are not filled clearly better than by the mean or the most frequent "
+        "level.",
+    ),
+]
+
 OF_FITTING = (
     "method", "max_seconds", "missingness", "schema", "save_model", "checkpoint", "fill_all", "derived",
-    "no_skip_rules", "evaluate",
+    "no_skip_rules", "evaluate", "leave_unreliable",
 )  # fmt: skip
 """Parameters that only a fit has; a saved model has been fitted already."""
 
@@ -108,6 +119,14 @@ def check_for_model(context: typer.Context) -> None:
                 "--model applies an imputer that is fitted already: leave this option out",
                 param_hint=f"--{name.replace('_', '-')}",
             )
+
+
+def check_leaving(*, fill_all: bool, leave_unreliable: bool) -> None:
+    """Raise an error if all columns are to be filled, and some are not."""
+    if fill_all and leave_unreliable:
+        raise typer.BadParameter(
+            "contradicts --fill-all: use one of the two", param_hint="--leave-unreliable"
+        )
 
 
 def check_target(source: str, output: str | None, in_place: bool) -> None:

@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from halfseen._freed import give_back_memory
 from halfseen.cli.applying import NewRows
-from halfseen.cli.impute_request import ImputeRequest, build_imputer
+from halfseen.cli.impute_request import ImputeRequest
 from halfseen.cli.impute_time import choose_shown
 from halfseen.cli.progress import Reporter
 from halfseen.cli.row_weights import read_weights
 from halfseen.cli.tables import TableFile
+from halfseen.cli.verdict import check_filled
 from halfseen.data.skip_rules import why_empty
 from halfseen.training.time_limit import TimeBudget
 
@@ -35,7 +36,7 @@ class Work:
     method: str
     proper: bool
     rows: NewRows | None = None
-    seconds: float = 0.0  # of fitting
+    check: Any = None  # of how well hidden known values are filled, if the imputer was fitted to the table
 
 
 def make_page(
@@ -56,7 +57,9 @@ def make_page(
         if request.draws is not None:
             filled, draws = imputer.transform(table), [shown.take(one) for one in completed]
     give_back_memory()
-    check = _check_fill(request, reporter, work, budget)
+    check = work.check
+    if work.rows is not None:
+        check = check_filled(request, reporter, imputer, table, work.file.settings, new=False)
     summary = summarize(
         table,
         filled,
@@ -126,34 +129,6 @@ def _structure(imputer: Any) -> dict[str, Any] | None:
     if structure is None:
         return None
     return summarize_structure(structure, [column.name for column in imputer.schema_ if column.modelled])
-
-
-def _check_fill(request: ImputeRequest, reporter: Reporter, work: Work, budget: TimeBudget) -> Any:
-    """Return how well hidden known values are filled.
-
-    If values were hidden to choose the method, the check is made of these. A saved model is not fitted again.
-    """
-    from halfseen.cli.known_values import MAX_SECONDS, check_known_values
-    from halfseen.report.fill_check import check_hidden
-
-    hidden = getattr(work.imputer, "hidden_cells_", None)
-    if work.rows is None and hidden is not None and hidden.n_rows:
-        incomplete = [name for name in work.table.column_names if work.table[name].null_count]
-        return check_hidden(hidden, incomplete, level=request.level)
-
-    def build(settings: dict[str, Any]) -> Any:
-        return build_imputer(request, settings or None, _ignore)
-
-    with reporter.progress("checking", "hidden known values"):
-        return check_known_values(
-            work.table, work.imputer.schema_.columns, build if work.rows is None else None, work.imputer,
-            seconds=work.seconds, max_seconds=min(MAX_SECONDS, budget.left / 2),
-            settings=work.file.settings, seed=request.seed, level=request.level,
-        )  # fmt: skip
-
-
-def _ignore(step: Any) -> None:
-    """Take no notice of a step of fitting."""
 
 
 def _evaluate(request: ImputeRequest, reporter: Reporter, file: TableFile) -> tuple[dict[str, Any], Any]:

@@ -1,7 +1,7 @@
 """What ``halfseen impute`` was asked for: the request, its imputer, and the settings of columns."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import halfseen
@@ -35,9 +35,14 @@ class ImputeRequest:
     derived: tuple[str, ...] = ()
     weights: str | None = None
     skip_rules: bool = True
+    leave_unreliable: bool = False
     command: str = ""
     saved: str | None = None
     new_seed: bool = False
+
+    def for_check(self, method: str) -> "ImputeRequest":
+        """Return the request for the imputer that fills hidden values: a single table, by this method."""
+        return replace(self, method=method, draws=None, checkpoint=None)
 
     @property
     def named_method(self) -> str:

@@ -1,4 +1,4 @@
-"""The check behind the verdicts of a report: known values are hidden and filled, within a bounded time."""
+"""The check behind verdicts: known values are hidden in a bounded number of rows, and filled."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -8,9 +8,6 @@ import pyarrow as pa
 
 from halfseen.data.columns import LEVELLED, NUMERIC
 from halfseen.report.fill_check import FillCheck, check_fill, choose_rows
-
-MAX_SECONDS = 30.0
-"""By default, the method is fitted again for the check if that is expected to take no longer than this."""
 
 CHECKED = (*NUMERIC, *LEVELLED, "datetime", "duration")
 
@@ -24,8 +21,7 @@ def check_known_values(
     build: Build | None,
     fitted: Any = None,
     *,
-    seconds: float = 0.0,
-    max_seconds: float = MAX_SECONDS,
+    intervals: bool = True,
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     level: float = 0.9,
@@ -42,12 +38,10 @@ def check_known_values(
     build : callable or None
         Builds an imputer, to be fitted without the hidden values.
     fitted : imputer, optional
-        An imputer like it that is fitted. It fills the hidden values if `build` is None or fitting takes too
-        long; the check is then optimistic if the imputer was fitted to this table.
-    seconds : float
-        How long it took to fit it to the table.
-    max_seconds : float
-        The method is fitted again if that is expected to take no longer than this.
+        An imputer like it that is fitted. It fills the hidden values if `build` is None; the check is then
+        optimistic if the imputer was fitted to this table.
+    intervals : bool
+        Whether the intervals of hidden numbers are checked too.
     settings : mapping, optional
         The settings of columns that the user gave.
     seed : int
@@ -66,17 +60,18 @@ def check_known_values(
     kinds = {column.name: column.kind for column in columns if column.kind in CHECKED}
     settings = _with_kinds(kinds, settings)
     incomplete = {name: kind for name, kind in kinds.items() if table[name].null_count}
-    expected = seconds * rows.num_rows / max(table.num_rows, 1)
-    refit = build is not None and (fitted is None or expected <= max_seconds)
 
-    def fill(shown: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
-        imputer = build(settings).fit(shown) if build is not None and refit else fitted
-        return (imputer.transform(shown), *imputer.interval(shown, level=level))
+    def fill(shown: pa.Table) -> tuple[pa.Table, pa.Table | None, pa.Table | None]:
+        imputer = fitted if build is None else build(settings).fit(shown)
+        low, high = imputer.interval(shown, level=level) if intervals else (None, None)
+        return imputer.transform(shown), low, high
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to the whole table has given its warnings
         try:
-            return check_fill(rows, incomplete, fill, refitted=refit, seed=seed, level=level, method=method)
+            return check_fill(
+                rows, incomplete, fill, refitted=build is not None, seed=seed, level=level, method=method
+            )
         except ValueError:  # a sample, with values hidden, may leave too little to fit; the page shows this
             return None
 

@@ -25,7 +25,7 @@ MAX_SPAN = 999_999_999 * DAY  # the longest duration of Python
 MAX_MOMENT = 2.0**63  # the largest number of microseconds since 1970 that numpy can represent
 UNMODELLED = ("constant", "all-missing", "identifier", "text", "unsupported")
 
-Cause = Literal["empty", "single", "identifier", "text", "unsupported", "asked"]
+Cause = Literal["empty", "single", "identifier", "text", "unsupported", "asked", "unreliable"]
 """Why the missing cells of a column are left empty."""
 
 
@@ -59,6 +59,7 @@ class Column:
     fill_code: Any = None  # the code that fills a column which no model sees; the only level that was seen
     fill: bool | None = None  # whether missing cells are filled, where the user specifies it
     left: Cause | None = None  # why missing cells are left empty, None if they are filled
+    evidence: str = ""  # that the column would be filled unreliably, if it is left empty for that reason
     skip: SkipRule | bool | None = None  # where the column does not apply; False if rules are not looked for
     firm: bool = False  # the bounds are the user's or natural ones, which distributions keep to
     censored_below: float | None = None  # of a code below, only that it is below is known

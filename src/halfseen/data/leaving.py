@@ -14,6 +14,7 @@ _HAVE: dict[Cause, str] = {
     "identifier": "look like identifiers",
     "text": "look like free text",
     "unsupported": "hold values that no model can see",
+    "unreliable": "are filled too unreliably, judged by hidden known values",
 }
 _HAS: dict[Cause, str] = {
     "empty": "has no observed value",
@@ -66,6 +67,8 @@ def _has(column: Column, cause: Cause) -> str:
         return f"has one observed value, {column.show(column.levels[int(column.fill_code)])}{of}"
     if cause == "unsupported":
         return f"has the type {column.dtype}, which is not supported"
+    if cause == "unreliable":
+        return column.evidence
     if cause == "identifier" and column.n_groups is not None:
         return f"is a repeated identifier, of {column.n_groups:,} groups of rows"
     if column.format is not None:
@@ -110,6 +113,8 @@ def _announce(column: Column, cause: Cause, how: str) -> str:
 def _hint(columns: Sequence[Column]) -> str:
     if columns[0].format is not None and columns[0].left is not None:
         return f' (to impute them, {ADVICE[columns[0].format]}, or use "kind": "categorical" in the schema)'
+    if columns[0].left == "unreliable":
+        return ' (--fill-all, or "fill": true in the schema, imputes them)'
     fillable = all(column.left is not None and column.fill_code is not None for column in columns)
     return ' ("fill": true in the schema imputes them)' if fillable else ""
 

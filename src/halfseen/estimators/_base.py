@@ -1,6 +1,6 @@
 """The base class of all imputers: everything except the model."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from halfseen.data.features import MAX_INDICATORS
 from halfseen.data.grouping import group_announcements
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.leaving import announcements, explain_left
+from halfseen.data.reliability import ColumnCheck, leave_unreliable
 from halfseen.data.schema import Schema
 from halfseen.data.skip_rules import Applicability, FoundRules, find_rules, rule_announcements
 from halfseen.errors import warn_user
@@ -409,6 +410,18 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         cells = [derive(self.schema_.columns, read, one, rules.empty_cells(one)) for one in drawn]
         point = self._point(read)
         return enclose(derive(self.schema_.columns, read, point, rules.empty_cells(point)), cells, ends)
+
+    def _leave_unreliable(
+        self, checks: Mapping[str, ColumnCheck], min_skill: float | None, at_chance: Collection[str] = ()
+    ) -> None:
+        """Leaves columns empty from now on that are filled unreliably, and warns; see `leave_unreliable`."""
+        before = self.schema_
+        self.schema_ = Schema(leave_unreliable(before.columns, checks, min_skill, at_chance))
+        for member in getattr(self, "members_", ()):
+            member.schema_ = self.schema_
+        changed = [now for now, old in zip(self.schema_, before, strict=True) if now.left != old.left]
+        for sentence in announcements(changed, named=True):
+            warn_user(sentence)
 
     def _rules(self, read: ReadTable) -> Applicability:
         return Applicability.of(self.schema_.columns, read.table, read.missing)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from scipy.special import betainc
 
+from halfseen.data.reliability import ColumnCheck
 from halfseen.data.schema import Column
 from halfseen.estimators._race import Race
 from halfseen.estimators._race_task import RaceTask
@@ -32,6 +33,10 @@ class ColumnLosses:
     baseline: Floats
     below: Floats | None = None
     up_to: Floats | None = None
+
+    def check(self, name: str) -> ColumnCheck | None:
+        """Returns how well the column is filled; None if that cannot be judged."""
+        return ColumnCheck.of(name, "accuracy" if self.below is None else "error", self.loss, self.baseline)
 
     def covered(self, level: float) -> npt.NDArray[np.bool_]:
         """Returns which numbers (N) are within their central intervals of a level."""

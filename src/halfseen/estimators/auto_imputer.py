@@ -73,6 +73,12 @@ class AutoImputer(WithMembers, BaseImputer):
     candidates : {"auto"} or list of str, default="auto"
         The names of the candidates on the command line, simplest first. ``"auto"`` is mean and Gaussian;
         trees, mixture, circuit and MIWAE from 150 rows on.
+    min_skill : float, optional
+        Columns whose hidden values were predicted with a skill below this, or with one that may be zero, are
+        left empty. The skill is the relative reduction of the squared error of the mean, or of the number of
+        wrong levels of the most frequent level; 0.1 is what ``halfseen impute --leave-unreliable`` uses. By
+        default all columns are filled, and so are columns with fewer than 20 hidden values or without a
+        comparison.
     n_posterior_draws : int, default=0
         If positive, draws are meant for pooling and must include the uncertainty of the parameters. No
         comparison takes place, and a `GaussianImputer` with this parameter is used. For draws by another
@@ -146,6 +152,7 @@ class AutoImputer(WithMembers, BaseImputer):
     max_seconds: float = 120.0
     _: KW_ONLY
     candidates: str | Sequence[str] = "auto"
+    min_skill: float | None = None
     n_posterior_draws: int = 0
     add_indicator: bool = False
     schema: Any = None
@@ -178,6 +185,9 @@ class AutoImputer(WithMembers, BaseImputer):
         with time_limit(math.inf) as limit:  # which learns whether one of those within it was met
             self._fit_within(budget, codes)
         self.time_limit_met_ = limit.met
+        if self.min_skill is not None:
+            checks = {name: losses.check(name) for name, losses in self.hidden_cells_.columns.items()}
+            self._leave_unreliable({k: one for k, one in checks.items() if one is not None}, self.min_skill)
         if limit.met:
             self.reason_ += (
                 " The time limit was reached, so that the speed of the computer decided how much was done: "
@@ -395,6 +405,8 @@ class AutoImputer(WithMembers, BaseImputer):
     def _checked_seconds(self) -> float:
         check_number("max_seconds", self.max_seconds, lambda v: 0 < v < np.inf, "positive and finite")
         check_whole("n_posterior_draws", self.n_posterior_draws, 0)
+        if self.min_skill is not None:
+            check_number("min_skill", self.min_skill, lambda v: -np.inf < v <= 1, "at most 1, or None")
         return float(self.max_seconds)
 
     def _sized(self, imputer: BaseImputer) -> Any:

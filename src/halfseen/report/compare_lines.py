@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from halfseen.data.reliability import baseline_words, grade
 from halfseen.diagnosis.wording import names_words, plural
-from halfseen.report.verdicts import baseline_words, grade
 
 LABELS = {
     "good": "can be filled well",

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen.data.reliability import MIN_CELLS, ColumnCheck
 from halfseen.estimators._hidden_cells import HiddenCells
 from halfseen.missingness.nulls import put_nulls
 from halfseen.report.fills import LEVEL_KINDS, NUMBER_KINDS, numbers_of
@@ -20,44 +21,10 @@ MAX_ROWS, MAX_CELLS = 2_000, 400_000
 HIDDEN_SHARE, HIDDEN_CELLS, MOST_HIDDEN = 0.1, 100, 0.3
 """A tenth of the known values of a column is hidden, or 100 values, but never more than 30 per cent."""
 
-MIN_CELLS = 20
-"""With fewer hidden values, a column has no verdict."""
-
 Booleans = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Fill = Callable[[pa.Table], tuple[pa.Table, pa.Table | None, pa.Table | None]]
 """Completes a table: the single values, and the ends of an interval for each cell."""
-
-
-@dataclass(frozen=True)
-class ColumnCheck:
-    """The hidden values of one column, compared with the values imputed for them.
-
-    Attributes
-    ----------
-    name : str
-        The column.
-    measure : {"error", "accuracy"}
-        Root mean squared error in standard deviations of the shown values, or the share of levels that were
-        filled right.
-    n_cells : int
-        The number of hidden values.
-    value, baseline : float
-        The measure of the filled values, and of the mean or the most frequent level of the shown values.
-    skill : float
-        The relative reduction of the baseline's squared error, or of its number of wrong levels: 1 is
-        perfect, and 0 is no better than the baseline.
-    skill_low : float
-        The lower end of an approximate 95% interval of the skill.
-    """
-
-    name: str
-    measure: str
-    n_cells: int
-    value: float
-    baseline: float
-    skill: float
-    skill_low: float
 
 
 @dataclass(frozen=True)
@@ -182,16 +149,11 @@ def check_hidden(hidden: HiddenCells, names: Collection[str], *, level: float = 
     checks: dict[str, ColumnCheck] = {}
     inside: list[Booleans] = []
     for name, losses in hidden.columns.items():
-        finite = bool(np.isfinite([losses.loss, losses.baseline]).all())
-        if name not in names or len(losses.loss) < MIN_CELLS or not finite or losses.baseline.mean() == 0:
-            continue
-        skill, low = _skill(losses.loss, losses.baseline)
-        value, baseline = float(losses.loss.mean()), float(losses.baseline.mean())
-        measure, means = "accuracy", (1 - value, 1 - baseline)
-        if losses.below is not None:
-            measure, means = "error", (value**0.5, baseline**0.5)
-            inside.append(losses.covered(level))
-        checks[name] = ColumnCheck(name, measure, len(losses.loss), *means, skill, low)
+        check = losses.check(name) if name in names else None
+        if check is not None:
+            checks[name] = check
+            if losses.below is not None:
+                inside.append(losses.covered(level))
     covered = float(np.concatenate(inside).mean()) if inside else None
     return FillCheck(checks, hidden.n_rows, True, covered, level)
 
@@ -222,11 +184,7 @@ def _check_numbers(
         mean, scale = seen.mean(), seen.std()
         error = ((_values(filled, cells) - _values(truth, cells)) / scale) ** 2 if scale > 0 else seen[:0]
         baseline = ((mean - _values(truth, cells)) / scale) ** 2 if scale > 0 else seen[:0]
-    if len(error) == 0 or not np.isfinite([error, baseline]).all() or baseline.mean() == 0:
-        return None  # constant, or too large for squares
-    skill, low = _skill(error, baseline)
-    rms = float(np.sqrt(error.mean())), float(np.sqrt(baseline.mean()))
-    return ColumnCheck(name, "error", len(error), *rms, skill, low)
+    return ColumnCheck.of(name, "error", error, baseline)  # None if constant, or too large for squares
 
 
 def _check_levels(
@@ -235,10 +193,7 @@ def _check_levels(
     right = np.array(_texts(truth, cells)) == np.array(_texts(filled, cells))
     levels, counts = np.unique(_texts(shown, shown.is_valid().to_numpy()), return_counts=True)
     usual = np.array(_texts(truth, cells)) == levels[counts.argmax()]
-    if usual.all():
-        return None  # the most frequent level is always right: there is nothing to win
-    skill, low = _skill((~right).astype(float), (~usual).astype(float))
-    return ColumnCheck(name, "accuracy", len(right), float(right.mean()), float(usual.mean()), skill, low)
+    return ColumnCheck.of(name, "accuracy", (~right).astype(np.float64), (~usual).astype(np.float64))
 
 
 def _texts(column: pa.ChunkedArray, cells: Booleans) -> list[str]:
@@ -247,18 +202,6 @@ def _texts(column: pa.ChunkedArray, cells: Booleans) -> list[str]:
     plain = plain.cast(pa.string()) if pa.types.is_string_view(plain.type) else plain
     texts: list[str] = plain.filter(pa.array(cells)).cast(pa.string()).to_pylist()
     return texts
-
-
-def _skill(loss: Floats, baseline: Floats) -> tuple[float, float]:
-    """Return 1 minus the ratio of mean losses, and the lower end of its approximate 95% interval.
-
-    The interval is that of the logarithm of the ratio, whose distribution is nearly symmetric.
-    """
-    ratio = loss.mean() / baseline.mean()
-    if ratio == 0:
-        return 1.0, 1.0
-    error = (loss - ratio * baseline).std(ddof=1) / np.sqrt(len(loss)) / loss.mean()
-    return float(1 - ratio), float(1 - ratio * np.exp(1.96 * error))
 
 
 def _is_inside(

@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
 
+from halfseen.data.reliability import baseline_words, evidence_words, grade
 from halfseen.diagnosis.wording import names_words, plural
 from halfseen.report import svg
-
-GOOD_SKILL, SOME_SKILL = 0.5, 0.1
-"""Relative reductions of the mean's error from which a column counts as filled well, or roughly."""
 
 NARROW = 0.05
 """Intervals are called too narrow if their coverage falls short of their level by more than this."""
@@ -28,29 +26,11 @@ NOTICE = (
 Summary = dict[str, Any]
 
 
-def grade(skill: float, skill_low: float) -> str:
-    """Return the verdict on a column, given its measured skill and the lower limit of the skill."""
-    if skill >= GOOD_SKILL and skill_low >= SOME_SKILL:
-        return "good"
-    return "fair" if skill >= SOME_SKILL and skill_low > 0 else "poor"
-
-
-def baseline_words(measure: str) -> str:
-    """Return what a column is compared with, by its measure."""
-    return "the mean" if measure == "error" else "the most frequent level"
-
-
 def judge_check(check: Mapping[str, Any], labels: Mapping[str, str] = LABELS) -> Summary:
     """Return verdict, label and evidence of a column from its check on hidden known values."""
     verdict = grade(check["skill"], check["skill_low"])
     baseline = baseline_words(check["measure"])
-    if check["measure"] == "error":
-        evidence = (
-            f"Typical error {check['value']:.2f} standard deviations, compared with "
-            f"{check['baseline']:.2f} for {baseline}"
-        )
-    else:
-        evidence = f"{check['value']:.0%} correct, compared with {check['baseline']:.0%} for {baseline}"
+    evidence = sentence(evidence_words(check["measure"], check["value"], check["baseline"])).rstrip(".")
     return {
         "verdict": verdict,
         "label": labels[verdict].format(baseline=baseline),

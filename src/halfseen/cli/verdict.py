@@ -1,0 +1,100 @@
+"""The verdict of ``halfseen impute`` on what it fills, and the columns that are left empty by it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from halfseen.cli.impute_request import ImputeRequest, build_imputer
+from halfseen.cli.progress import Reporter
+from halfseen.data.reliability import SOME_SKILL, ColumnCheck, Grade
+from halfseen.diagnosis.wording import names_words
+from halfseen.estimators.catalogue import find_method
+
+MAX_COLUMNS = 2_000
+"""Wider tables are not checked: fewer than 200 rows would say little, and more would take long."""
+
+AT_CHANCE = ("binary",)
+"""Kinds that are left empty by default if they are filled no better than by the most frequent level."""
+
+CLASSES: dict[Grade, str] = {"good": "reliable", "fair": "weak", "poor": "no better than chance"}
+_SHOWN = 6
+
+
+def check_filled(
+    request: ImputeRequest, reporter: Reporter, imputer: Any, table: pa.Table, settings: Any, *, new: bool
+) -> Any:
+    """Return how well hidden known values are filled, None if that cannot be checked.
+
+    If values were hidden to choose the method, the check is made of these. Otherwise the method is fitted
+    again without the hidden values, unless it is trained by gradients, which takes long, or was loaded; the
+    fitted imputer then fills them, and the check is optimistic.
+
+    Parameters
+    ----------
+    request : ImputeRequest
+        The method, the seed, and whether there is a report, which shows intervals too.
+    reporter : Reporter
+        Shows progress.
+    imputer : imputer
+        Fitted.
+    table : pyarrow.Table
+        The incomplete table.
+    settings : mapping
+        The settings of columns that the user gave.
+    new : bool
+        Whether the imputer was fitted to this table, rather than loaded.
+    """
+    from halfseen.cli.known_values import check_known_values
+    from halfseen.report.fill_check import check_hidden
+
+    filled = [column for column in imputer.schema_ if column.modelled and column.left is None]
+    incomplete = [column.name for column in filled if table[column.name].null_count]
+    if not incomplete or table.num_columns > MAX_COLUMNS:
+        return None
+    hidden = getattr(imputer, "hidden_cells_", None)
+    if new and hidden is not None and hidden.n_rows:
+        return check_hidden(hidden, incomplete, level=request.level)
+    method = "gaussian" if request.method == "auto" else request.method  # auto without a choice is Gaussian
+    again = new and find_method(method).steps != "epoch"
+
+    def build(settings: dict[str, Any]) -> Any:
+        return build_imputer(request.for_check(method), settings or None, _ignore)
+
+    with reporter.progress("checking", "hidden known values"):
+        return check_known_values(
+            table, filled, build if again else None, imputer, settings=settings, seed=request.seed,
+            level=request.level, intervals=request.report is not None,
+        )  # fmt: skip
+
+
+def act_on(check: Any, request: ImputeRequest, reporter: Reporter, imputer: Any) -> None:
+    """Show the verdicts, and leave columns empty by them.
+
+    By default these are columns with two levels that are filled no better than by the most frequent level.
+    Draws fill them too, because these differ as much as the values that are not known.
+    """
+    if check is None:
+        return
+    show_verdicts(list(check.columns.values()), reporter)
+    min_skill = SOME_SKILL if request.leave_unreliable else None
+    imputer._leave_unreliable(check.columns, min_skill, AT_CHANCE if request.draws is None else ())
+
+
+def show_verdicts(checks: Sequence[ColumnCheck], reporter: Reporter) -> None:
+    """Print a line for each class of columns, the least reliable columns of a class first."""
+    for grade, label in CLASSES.items():
+        members = sorted((one for one in checks if one.grade == grade), key=lambda one: one.skill)
+        if members:
+            names = names_words([f"{one.name} ({_brief(one)})" for one in members], _SHOWN)
+            reporter.show("verdict", f"{label}: {names}", "yellow" if grade == "poor" else "bold")
+
+
+def _brief(check: ColumnCheck) -> str:
+    if check.measure == "error":
+        return f"error {check.value:.2f} sd"
+    return f"{check.value:.0%} correct"
+
+
+def _ignore(step: Any) -> None:
+    """Take no notice of a step of fitting."""
