@@ -104,6 +104,7 @@ def test_options_and_the_schema_file_switch_off_skip_rules(tmp_path, capsys):
     [
         (("--fill-all",), {"zip": 0, "consent": 0, "income": 0}),
         (("--leave-unreliable",), {"zip": 53, "consent": 134, "income": 0}),
+        (("--method", "mean"), {"zip": 0, "consent": 0, "income": 0}),
         (("--method", "mean", "--leave-unreliable"), {"zip": 53, "consent": 134, "income": 40}),
         (("--draws", "2"), {"zip": 0, "consent": 0, "income": 0}),
         (("--draws", "2", "--leave-unreliable"), {"zip": 106, "consent": 268, "income": 0}),

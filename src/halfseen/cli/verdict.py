@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from halfseen.cli.impute_request import ImputeRequest, build_imputer
 from halfseen.cli.progress import Reporter
-from halfseen.data.reliability import SOME_SKILL, ColumnCheck, Grade
+from halfseen.data.reliability import MIN_CELLS, SOME_SKILL, ColumnCheck, Grade
 from halfseen.diagnosis.wording import names_words
 from halfseen.estimators.catalogue import find_method
 
@@ -45,12 +45,13 @@ def check_filled(
     new : bool
         Whether the imputer was fitted to this table, rather than loaded.
     """
-    from halfseen.cli.known_values import check_known_values
-    from halfseen.report.fill_check import check_hidden
+    from halfseen.cli.known_values import CHECKED, check_known_values
+    from halfseen.report.fill_check import MOST_HIDDEN, check_hidden
 
-    filled = [column for column in imputer.schema_ if column.modelled and column.left is None]
+    filled = [column for column in imputer.schema_.columns if column.kind in CHECKED and column.left is None]
     incomplete = [column.name for column in filled if table[column.name].null_count]
-    if not incomplete or table.num_columns > MAX_COLUMNS:
+    most_known = max((table.num_rows - table[name].null_count for name in incomplete), default=0)
+    if MOST_HIDDEN * most_known < MIN_CELLS or table.num_columns > MAX_COLUMNS:
         return None
     hidden = getattr(imputer, "hidden_cells_", None)
     if new and hidden is not None and hidden.n_rows:
@@ -72,13 +73,15 @@ def act_on(check: Any, request: ImputeRequest, reporter: Reporter, imputer: Any)
     """Show the verdicts, and leave columns empty by them.
 
     By default these are columns with two levels that are filled no better than by the most frequent level.
-    Draws fill them too, because these differ as much as the values that are not known.
+    Draws fill them too, because draws vary as the observed values do; and so does the method that fills with
+    the most frequent level, which nobody expects to do better.
     """
     if check is None:
         return
     show_verdicts(list(check.columns.values()), reporter)
     min_skill = SOME_SKILL if request.leave_unreliable else None
-    imputer._leave_unreliable(check.columns, min_skill, AT_CHANCE if request.draws is None else ())
+    guesses = request.draws is None and request.method != "mean"
+    imputer._leave_unreliable(check.columns, min_skill, AT_CHANCE if guesses else ())
 
 
 def show_verdicts(checks: Sequence[ColumnCheck], reporter: Reporter) -> None:
