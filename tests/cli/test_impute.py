@@ -437,7 +437,7 @@ def test_a_report_asks_for_draws_and_intervals_of_some_rows_only(run, tmp_path, 
     rows = "\n".join(f"{i % 7 if i % 4 else ''},{i if i % 4 != 1 else ''}" for i in range(12_000))
     (tmp_path / "long.csv").write_text(f"a,b\n{rows}\n")
     assert run("impute", "long.csv", "-o", "out.csv", "--report", "r.html")[0] == 0
-    assert asked == [50, 4_000, 2_000]  # to see how long it takes; of 6,000 rows; to check hidden values
+    assert asked == [2_000, 50, 4_000]  # to check hidden values; to see how long it takes; of 6,000 rows
     assert "a random sample of 2\N{NARROW NO-BREAK SPACE}000 is shown" in (tmp_path / "r.html").read_text()
 
 
