@@ -64,9 +64,11 @@ class ColumnCheck:
         """
         if len(loss) < MIN_CELLS or not np.isfinite([loss, baseline]).all() or baseline.mean() == 0:
             return None
-        means = float(loss.mean()), float(baseline.mean())
-        shown = (1 - means[0], 1 - means[1]) if measure == "accuracy" else (means[0] ** 0.5, means[1] ** 0.5)
-        return cls(name, measure, len(loss), *shown, *estimate_skill(loss, baseline))
+        value, usual = float(loss.mean()), float(baseline.mean())
+        skill, low = estimate_skill(loss, baseline)
+        if measure == "accuracy":
+            return cls(name, measure, len(loss), 1 - value, 1 - usual, skill, low)
+        return cls(name, measure, len(loss), value**0.5, usual**0.5, skill, low)
 
     @property
     def grade(self) -> Grade:
