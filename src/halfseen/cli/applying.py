@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import halfseen
-from halfseen.cli.cells import kind_of, style_of
 from halfseen.cli.errors import TableError
+from halfseen.cli.matching import match_names
 from halfseen.cli.progress import Reporter
-from halfseen.cli.reading import read_like_training
+from halfseen.cli.reading import ColumnFormats, read_like_training, training_rules
 from halfseen.cli.tables import TableFile
 from halfseen.data.columns import Column
 from halfseen.diagnosis.training_drift import TrainingDrift, compare_with_training
@@ -22,7 +22,6 @@ from halfseen.errors import SchemaError
 
 SIMILAR = 0.7  # of the letters and digits of two names that are taken for one
 _SHOWN_LEVELS = 3
-_TYPES = {"label": pa.large_string(), "boolean": pa.bool_(), "duration": pa.duration("us")}
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,9 @@ class NewRows:
     file : TableFile
         The file as it was read, and after its columns those that it lacks, all missing.
     inputs : pyarrow.Table
-        The columns of the model, in its order.
+        The columns of the model, by its names and in its order.
+    names : dict of str to str
+        The columns of the model and, if the file has it, the target, with their names in the file.
     dropped, extra : tuple of str
         Columns of the model that the file lacks, and columns of the file that the model does not know.
     drift : TrainingDrift
@@ -43,16 +44,23 @@ class NewRows:
 
     file: TableFile
     inputs: pa.Table
+    names: dict[str, str]
     dropped: tuple[str, ...]
     extra: tuple[str, ...]
     drift: TrainingDrift
 
+    @property
+    def kept(self) -> dict[str, pa.Array]:
+        """The cells of the columns of the model that no model sees, by its names; see `TableFile`."""
+        return {known: self.file.kept[name] for known, name in self.names.items() if name in self.file.kept}
+
     def completed(self, inputs: pa.Table) -> pa.Table:
         """Return the table of the file with the columns of the model replaced."""
         whole = self.file.table
-        for place, name in enumerate(whole.column_names):
-            if name in inputs.column_names:
-                whole = whole.set_column(place, name, inputs[name])
+        places = {name: place for place, name in enumerate(whole.column_names)}
+        for known in inputs.column_names:
+            name = self.names[known]
+            whole = whole.set_column(places[name], name, inputs[known])
         return whole
 
 
@@ -106,27 +114,40 @@ def read_new_rows(
     reporter.show("read", f"{file.source}: {plural(n_rows, 'row')}, {plural(n_columns, 'column')}")
     for note in file.notes:
         reporter.note(note)
-    names = [str(name) for name in model.feature_names_in_]
-    extra = tuple(name for name in file.table.column_names if name not in (*names, target))
-    file, dropped = with_dropped_columns(file, model, reporter)
+    matched = match_columns(file, model, reporter, target)
+    file, names, dropped = matched.file, matched.names, matched.dropped
+    of_model = set(names.values())
+    extra = tuple(name for name in file.table.column_names if name not in of_model)
     if extra:
         what = "column" if len(extra) == 1 else "columns"
         reporter.note(f"{what} {_quoted(extra)}: not known to the model, copied to the output unchanged")
         _note_renamed(dropped, extra, reporter)
-    inputs = file.table.select(names)
+    inputs = matched.inputs
     for column in model.schema_:
         _note_unknown_levels(column, inputs[column.name], reporter)
     drift = compare_with_training(
-        model.schema_, {name: inputs[name].null_count for name in names}, inputs.num_rows
+        model.schema_, {name: inputs[name].null_count for name in inputs.column_names}, inputs.num_rows
     )
     reporter.show("drift", drift.sentence, "yellow" if drift.changed else "bold")
-    return NewRows(file, inputs, dropped, extra, drift)
+    return NewRows(file, inputs, names, dropped, extra, drift)
 
 
-def with_dropped_columns(
-    file: TableFile, model: Any, reporter: Reporter
-) -> tuple[TableFile, tuple[str, ...]]:
-    """Return a file with the columns of a model that it lacks, missing in every row, and their names.
+@dataclass(frozen=True)
+class MatchedColumns:
+    """A file with the columns of a model that it lacks, and the names of its columns; see `NewRows`."""
+
+    file: TableFile
+    inputs: pa.Table
+    names: dict[str, str]
+    dropped: tuple[str, ...]
+
+
+def match_columns(
+    file: TableFile, model: Any, reporter: Reporter, target: str | None = None
+) -> MatchedColumns:
+    """Match the columns of a file with those of a model by name.
+
+    Names may differ in blanks and case. Columns that the file lacks are missing in every row.
 
     Parameters
     ----------
@@ -135,19 +156,27 @@ def with_dropped_columns(
     model : fitted estimator of tables
         The model.
     reporter : Reporter
-        Reports which columns are lacking.
+        Reports which columns are lacking, and which have another name.
+    target : str, optional
+        The name of the target in training, which the file may have.
     """
-    names = [str(name) for name in model.feature_names_in_]
-    dropped = tuple(name for name in names if name not in file.table.column_names)
-    if len(dropped) == len(names):
+    known = [str(name) for name in model.feature_names_in_]
+    names = match_names(file.table.column_names, [*known, *([] if target is None else [target])])
+    for one, name in names.items():
+        if one != name:
+            reporter.note(f"column {name!r} is taken for the column {one!r} of the model")
+    dropped = tuple(name for name in known if name not in names)
+    if len(dropped) == len(known):
         raise TableError(
-            f"{file.source} has none of the columns of the model, which are {names_words(names, 8)}"
+            f"{file.source} has none of the columns of the model, which are {names_words(known, 8)}"
         )
     if dropped:
         subject = f"column {dropped[0]!r} is" if len(dropped) == 1 else f"columns {_quoted(dropped)} are"
         reporter.note(f"{subject} not in {file.source}: treated as missing in every row")
-    columns = {column.name: column for column in model.schema_}
-    return _with_missing(file, [columns[name] for name in dropped]), dropped
+    file = _with_missing(file, dropped, ColumnFormats(file, training_rules(model), model))
+    names |= {name: name for name in dropped}
+    inputs = file.table.select([names[name] for name in known]).rename_columns(known)
+    return MatchedColumns(file, inputs, names, dropped)
 
 
 @contextmanager
@@ -180,26 +209,16 @@ def _quoted(names: Sequence[str]) -> str:
     return names_words([repr(name) for name in names], 6)
 
 
-def _with_missing(file: TableFile, columns: Sequence[Column]) -> TableFile:
-    """Return a file with further columns in which every cell is missing."""
+def _with_missing(file: TableFile, names: Sequence[str], formats: ColumnFormats) -> TableFile:
+    """Return a file with further columns of the model, in which every cell is missing."""
     table, text, styles = file.table, file.text, dict(file.styles)
-    for column in columns:
-        cells = pa.nulls(table.num_rows, _type_of(column))
-        table = table.append_column(column.name, cells)
+    for name in names:
+        dtype, style = formats.of_empty(name)
+        table = table.append_column(name, pa.nulls(table.num_rows, dtype))
         if text is not None:
-            text = text.with_columns({column.name: pa.repeat(pa.scalar("", pa.large_string()), len(cells))})
-            styles[column.name] = style_of(kind_of(cells.type), pa.array([], pa.large_string()))
+            blank = pa.repeat(pa.scalar("", pa.large_string()), table.num_rows)
+            text, styles[name] = text.with_columns({name: blank}), style
     return replace(file, table=table, text=text, styles=styles)
-
-
-def _type_of(column: Column) -> pa.DataType:
-    if column.storage == "time":
-        return pa.date32() if "date" in column.dtype.lower() and "time" not in column.dtype.lower() else (
-            pa.timestamp("us")
-        )  # fmt: skip
-    if column.storage == "number" and column.integer:
-        return pa.int64()
-    return _TYPES.get(column.storage, pa.float64())
 
 
 def _note_unknown_levels(column: Column, cells: pa.ChunkedArray, reporter: Reporter) -> None:

@@ -63,6 +63,8 @@ class Style:
         The format of dates that are not plain.
     limits : tuple of Limit
         What is written instead of a number beyond a detection limit.
+    ragged : bool
+        Whether some numbers show fewer decimals than others.
     """
 
     kind: CellKind
@@ -75,6 +77,7 @@ class Style:
     date: DateFormat | None = None
     limits: tuple["Limit", ...] = ()
     exponent: str = ""
+    ragged: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,17 +168,17 @@ def _float_style(observed: pa.Array) -> Style:
         if len(observed) and all_match(observed, rf"^[+-]?\d(\.\d+)?{letter}[+-]\d\d$"):
             digits = pc.utf8_length(pc.replace_substring_regex(observed, rf"^[+-]?\d\.?|{letter}.*$", ""))
             return Style("float", decimals=int(pc.max(digits).as_py()), exponent=letter)
-    return Style("float", decimals=_count_decimals(observed))
-
-
-def _count_decimals(observed: pa.Array) -> int | None:
-    """Return the decimals that all cells show; else the most, at most those that a spread of 1e-5 needs."""
     if len(observed) == 0 or any_match(observed, "[eE]"):
-        return None
+        return Style("float")
     tails = pc.replace_substring_regex(observed, r"^[^.]*\.?", "")
     ends = pc.min_max(pc.utf8_length(tails)).as_py()
-    shown = int(ends["max"])
-    if ends["min"] == shown <= _USUAL_DECIMALS:
+    ragged = ends["min"] < ends["max"]
+    return Style("float", decimals=_count_decimals(observed, ends["max"], ragged=ragged), ragged=ragged)
+
+
+def _count_decimals(observed: pa.Array, shown: int, *, ragged: bool) -> int:
+    """Return the decimals that all cells show; else the most, at most those that a spread of 1e-5 needs."""
+    if not ragged and shown <= _USUAL_DECIMALS:
         return shown
     numbers = observed.cast(pa.float64()).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):  # infinite cells are refused later, with a sentence

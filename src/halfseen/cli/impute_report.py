@@ -38,6 +38,11 @@ class Work:
     rows: NewRows | None = None
     check: Any = None  # of how well hidden known values are filled, if the imputer was fitted to the table
 
+    @property
+    def kept(self) -> dict[str, pa.Array]:
+        """The cells of the table that are kept and that no model sees; see `TableFile`."""
+        return self.file.kept if self.rows is None else self.rows.kept
+
 
 def make_page(
     request: ImputeRequest,
@@ -70,7 +75,7 @@ def make_page(
         shown=shown,
         probabilities=answers.probabilities,
         left=why_empty(imputer.schema_.columns),
-        kept=work.file.kept,
+        kept=work.kept,
         method=work.method,
         seed=getattr(imputer, "seed_", request.seed),
         level=request.level,
@@ -117,7 +122,7 @@ def _ask_for_pictures(request: ImputeRequest, work: Work, budget: TimeBudget) ->
         low, high = imputer.interval(some, level=request.level)
         return _Pictured(draws, low, high, imputer.top_probabilities(some))
 
-    shown = choose_shown(table, ask, budget, request.seed, work.file.kept)
+    shown = choose_shown(table, ask, budget, request.seed, work.kept)
     return shown, ask(shown.take(table))
 
 

@@ -45,9 +45,12 @@ class Limited:
 
 
 def replace_limits(
-    name: str, numbers: Numbers, marks: Marks, values: pa.Array, texts: pa.Array
+    name: str, numbers: Numbers, marks: Marks, values: pa.Array, texts: pa.Array, *, forced: bool = False
 ) -> Limited | None:
-    """Replace detection limits by numbers beyond them; None if the column holds hardly any exact number."""
+    """Replace detection limits by numbers beyond them.
+
+    None if the column holds hardly any exact number, unless it is known (`forced`) that it holds numbers.
+    """
     fits = numbers.fits[marks]
     sides = {
         side: as_mask(pc.match_substring_regex(numbers.parts["limit"], sign)) & fits
@@ -60,7 +63,7 @@ def replace_limits(
     whole = pa.types.is_integer(values.type)
     found = pc.fill_null(values.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False).copy()
     exact = fits & ~limited
-    if len(np.unique(found[exact])) < MIN_EXACT:
+    if not forced and len(np.unique(found[exact])) < MIN_EXACT:
         return None
     limits, settings, notes = [], {}, []
     for side, held in sides.items():

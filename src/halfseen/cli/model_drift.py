@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import halfseen
-from halfseen.cli.applying import with_dropped_columns
+from halfseen.cli.applying import match_columns
 from halfseen.cli.progress import Reporter
 from halfseen.cli.tables import TableError, TableFile
 from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
@@ -38,7 +38,7 @@ def measure_model(path: str, file: TableFile, label: str | None, seed: int, repo
     seed : int
         Seeds rows and subsets.
     reporter : Reporter
-        Reports columns that the table lacks.
+        Reports columns that the table lacks, or that have another name.
     """
     model = halfseen.load(path)
     if not all(hasattr(model, name) for name in ("predict", "feature_names_in_", "schema_")):
@@ -46,9 +46,8 @@ def measure_model(path: str, file: TableFile, label: str | None, seed: int, repo
             f"{path} holds a {type(model).__name__}; --model needs a regressor or classifier that was fitted "
             "to a table with column names"
         )
-    file, _ = with_dropped_columns(file, model, reporter)
+    table = match_columns(file, model, reporter).inputs
     output, followed = _output(model, label)
-    table = file.table.select(list(model.feature_names_in_))
     curve = vsp_curve(model, table, output=output, random_state=seed)
     return ModelDrift(type(model).__name__, followed, curve)
 

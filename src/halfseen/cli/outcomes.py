@@ -178,7 +178,7 @@ def _finish_numbers(draft: Draft, numbers: Numbers, decision: Decision) -> Outco
     form = number_format(numbers, marks)
     style = replace(style_of(kind, held), number=form if form != type(form)() else None)
     assert draft.texts is not None
-    limited = replace_limits(draft.name, numbers, marks, values, draft.texts.dictionary)
+    limited = replace_limits(draft.name, numbers, marks, values, draft.texts.dictionary, forced=forced)
     if limited is None:
         return _text(draft)
     formats = (form.format_note(whole=kind == "integer"),) if style.number is not None else ()

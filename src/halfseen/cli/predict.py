@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 import halfseen
 from halfseen.cli.applying import NewRows, check_model, naming, read_new_rows
 from halfseen.cli.atomic import check_apart, check_report, write_atomically
-from halfseen.cli.cells import format_cells, kind_of, style_of
+from halfseen.cli.cells import Style, format_cells, kind_of, style_of
 from halfseen.cli.errors import TableError
-from halfseen.cli.numbers import NumberFormat
 from halfseen.cli.progress import Reporter
 from halfseen.cli.ratings import predict_pairs
+from halfseen.cli.reading import ColumnFormats, training_rules
 from halfseen.cli.sources import plan_outputs
+from halfseen.cli.styles import NUMBERS, decimal_of, with_decimal
 from halfseen.cli.tables import (
     EXTENSIONS,
     TableFile,
@@ -101,7 +102,7 @@ def predict_ratings(request: PredictRequest, model: Recommender, reporter: Repor
     reporter.show("read", f"{read.source}: {read.table.num_rows:,} pairs")
     check_cells(read.table, request.output, request.output_format)
     columns = {PREDICTION: predict_pairs(model, read, reporter)}
-    file = _with_columns(read, columns, _decimal_mark(request, read, model))
+    file = _with_columns(read, columns, _styles(request, read, columns, None))
     _write(request, file, 1, reporter)
 
 
@@ -114,11 +115,12 @@ def predict_file(request: PredictRequest, model: Any, reporter: Reporter) -> Non
         columns = predicted_columns(model, rows.inputs, request.level)
         if request.next_measurement:
             columns |= next_measurements(model, rows.inputs)
-    file = _with_columns(_without_dropped(rows), columns, _decimal_mark(request, rows.file, model))
+    styles = _styles(request, rows.file, columns, _target_style(rows, model, target))
+    file = _with_columns(_without_dropped(rows), columns, styles)
     _write(request, file, len(columns), reporter)
     score = ""
-    if target is not None and target in rows.file.table.column_names:
-        score = _score(model, rows, target)
+    if target is not None and target in rows.names:
+        score = _score(model, rows, rows.names[target])
         if score:
             reporter.show("score", score)
     if request.report is not None:
@@ -246,17 +248,48 @@ def _without_dropped(rows: NewRows) -> TableFile:
     return replace(file, table=file.table.drop_columns(dropped), text=text)
 
 
-def _decimal_mark(request: PredictRequest, file: TableFile, model: Any) -> str:
-    """Return the decimal mark of new columns: that of the file in a csv, else that of the training target."""
-    if find_format(request.output, request.output_format, "--to") != "csv":
-        return "."
-    reading = getattr(model, "reading_", None) or {}
-    target = reading.get("columns", {}).get(reading.get("target"), {}).get("number_format", "")
-    return file.decimal_mark or (target[-3] if target[-3:-2] == "," else ".")
+def _target_style(rows: NewRows, model: Any, target: str | None) -> Style | None:
+    """Return how the target is written: in the new file if it has values there, else in the training file."""
+    if target is None:
+        return None
+    if target in rows.names and rows.file.table[rows.names[target]].null_count < rows.file.table.num_rows:
+        return rows.file.styles.get(rows.names[target])
+    return ColumnFormats(rows.file, training_rules(model), model).learned_style(target)
 
 
-def _with_columns(file: TableFile, columns: Mapping[str, pa.Array], decimal: str) -> TableFile:
-    """Return a file with further columns; names that are taken get a number."""
+def _styles(
+    request: PredictRequest, file: TableFile, columns: Mapping[str, pa.Array], target: Style | None
+) -> dict[str, Style]:
+    """Return how new columns are written: predictions like the target, with its unit, and others plainly.
+
+    Numbers have six significant digits, unless the target is written with a unit or separated thousands.
+    The decimal mark is that of the file, else that of the target.
+    """
+    is_csv = find_format(request.output, request.output_format, "--to") == "csv"
+    decimal = (file.decimal_mark or (target and decimal_of(target)) or ".") if is_csv else "."
+    styles = {}
+    for name, cells in columns.items():
+        style = with_decimal(style_of(kind_of(cells.type), pa.array([], pa.large_string())), decimal)
+        if target is not None and is_csv and name.startswith(PREDICTION):
+            style = _like_target(style, target)
+        styles[name] = style
+    return styles
+
+
+def _like_target(style: Style, target: Style) -> Style:
+    if style.kind == target.kind == "boolean":
+        return target
+    if style.kind not in NUMBERS or target.kind not in NUMBERS or target.number is None:
+        return style
+    form = target.number
+    if not (form.group or form.before or form.after):
+        return style
+    decimals = target.decimals if target.kind == "float" else None
+    return replace(style, number=form, decimals=decimals, exponent=target.exponent)
+
+
+def _with_columns(file: TableFile, columns: Mapping[str, pa.Array], new: Mapping[str, Style]) -> TableFile:
+    """Return a file with further columns in given styles; names that are taken get a number."""
     table, text, styles = file.table, file.text, dict(file.styles)
     for name, cells in columns.items():
         taken = table.column_names
@@ -265,9 +298,6 @@ def _with_columns(file: TableFile, columns: Mapping[str, pa.Array], decimal: str
         )
         table = table.append_column(free, cells)
         if text is not None:
-            style = style_of(kind_of(cells.type), pa.array([], pa.large_string()))
-            if decimal != ".":
-                style = replace(style, number=NumberFormat(decimal))
-            styles[free] = style
-            text = text.with_columns({free: format_cells(cells, style)})
+            styles[free] = new[name]
+            text = text.with_columns({free: format_cells(cells, new[name])})
     return replace(file, table=table, text=text, styles=styles)

@@ -7,7 +7,7 @@ or dates remains text and is not imputed.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.cli.cells import find_kind
+from halfseen.cli.cells import CellKind, Style, find_kind
 from halfseen.cli.codes import is_missing_word, is_never_value
 from halfseen.cli.dates import Order, split_dates
 from halfseen.cli.distinct import any_match
 from halfseen.cli.drafts import Decision, Draft, Outcome, line_below
-from halfseen.cli.numbers import split_numbers
+from halfseen.cli.numbers import Numbers, plain_texts, split_numbers
 from halfseen.cli.outcomes import MOSTLY, finish, has_three_decimals
 from halfseen.cli.rules import Rules
+from halfseen.cli.styles import NUMBERS, decimal_of, order_of
 
 _SAMPLE = 500
 _LIKELY = 0.5
@@ -55,23 +56,26 @@ def read_columns(
     waiting: dict[str, Draft] = {}
     outcomes: dict[str, Outcome] = {}
     decimals: set[str | None] = set()
+    learned = [style for name in cells.column_names if (style := rules.of(name).learned) is not None]
     for name in cells.column_names:
-        draft = _draft(name, cells[name].combine_chunks(), rules)
-        decimals.add(_vote_decimal(draft))
+        draft = _draft(name, cells[name].combine_chunks(), rules, as_written=as_written)
+        decimals.add(_vote_decimal(draft) if _may_vote(draft, learned) else None)
         if _is_settled(draft, undecided):  # at once, so that no copy of its texts is kept
             outcomes[name] = finish(draft, undecided)
         else:
             waiting[name] = draft
-    orders = {name: _prove_orders(draft) for name, draft in waiting.items()}
+    orders = {name: _prove_orders(draft) for name, draft in waiting.items() if _may_vote(draft, learned)}
     decision = _decide(decimals, orders, rules, undecided)
-    outcomes |= {name: finish(draft, decision) for name, draft in waiting.items()}
+    outcomes |= {
+        name: finish(draft, _apply_training(draft, decision, learned)) for name, draft in waiting.items()
+    }
     return {name: outcomes[name] for name in cells.column_names}
 
 
 # ------------------------------------------------------------------------------------------ one column
 
 
-def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
+def _draft(name: str, cells: pa.Array, rules: Rules, *, as_written: bool) -> Draft:
     own = rules.of(name)
     trimmed = pc.utf8_trim_whitespace(cells)
     missing = pc.is_in(trimmed, value_set=pa.array([*rules.nulls, *own.nulls], trimmed.type))
@@ -82,7 +86,8 @@ def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
     observed = draft.trimmed.drop_null()
     if len(observed) == 0 or own.wanted == "text":
         return draft
-    if own.marks is None and (kind := find_kind(observed)) != "text":
+    kind = find_kind(observed) if own.marks is None else "text"
+    if kind != "text" and _is_expected(kind, own.learned if as_written else None):
         return replace(draft, kind=kind)
     wanted = own.wanted if own.wanted is not None else _find_likely(observed)
     if wanted not in ("number", "date"):
@@ -90,7 +95,8 @@ def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
     if rules.words:
         draft = _set_words_aside(draft)
         observed = draft.trimmed.drop_null()
-        if draft.words and own.marks is None and (kind := find_kind(observed)) not in ("text", "boolean"):
+        kind = find_kind(observed) if draft.words and own.marks is None else "text"
+        if kind not in ("text", "boolean") and _is_expected(kind, own.learned if as_written else None):
             return replace(draft, kind=kind)
     texts = draft.trimmed.dictionary_encode()
     counts = np.bincount(texts.indices.drop_null().to_numpy(zero_copy_only=False))
@@ -100,6 +106,11 @@ def _draft(name: str, cells: pa.Array, rules: Rules) -> Draft:
     if wanted == "date":
         return replace(draft, dates=split_dates(texts.dictionary, counts, own.first_year))
     return replace(draft, numbers=split_numbers(texts.dictionary, counts, own.marks))
+
+
+def _is_expected(kind: CellKind, learned: Style | None) -> bool:
+    """Return whether plain cells are what they seem: not the points of 1.234 where a model knows commas."""
+    return learned is None or kind != "float" or decimal_of(learned) == "." or learned.kind not in NUMBERS
 
 
 def _find_likely(observed: pa.Array) -> str | None:
@@ -157,6 +168,43 @@ def _decide(
         declared_decimal=rules.marks is not None,
         orders=orders,
     )
+
+
+def _may_vote(draft: Draft, learned: Sequence[Style]) -> bool:
+    """Return whether a column helps to decide others: of a model, those of which it knows the format."""
+    return not learned or draft.rules.learned is not None
+
+
+def _apply_training(draft: Draft, decision: Decision, learned: Sequence[Style]) -> Decision:
+    """Return the decision for a column of which a model knows the format.
+
+    If all columns of the training file had the same decimal mark, and those of the new file show another one,
+    it is that of the new file; if columns differed, each keeps its own. The same holds for orders of dates.
+    Columns of whole numbers are read as whole numbers if they can be.
+    """
+    style = draft.rules.learned
+    if style is None:
+        return decision
+    decimal, order = decision.decimal, decision.order
+    if not decision.declared_decimal:
+        marks, own_mark = {decimal_of(one) for one in learned} - {None}, decimal_of(style)
+        decimal = (decimal or _agree(marks)) if len(marks) <= 1 or own_mark is None else own_mark
+        if style.kind == "integer" and draft.numbers is not None:
+            decimal = _agree(_whole_decimals(draft.numbers)) or decimal
+    if order is None and not decision.orders.get(draft.name):  # neither the user nor the cells say it
+        orders, own_order = {order_of(one) for one in learned} - {None}, order_of(style)
+        agreed = len(orders) <= 1 or own_order is None
+        order = (decision.order_beside(draft.name) or _agree(orders)) if agreed else own_order
+    return replace(decision, decimal=decimal, order=order, declared_decimal=decimal is not None)
+
+
+def _whole_decimals(numbers: Numbers) -> set[str]:
+    """Return the decimal marks under which the cells of a column are whole numbers."""
+    return {
+        marks.decimal
+        for marks in numbers.readings
+        if not any_match(plain_texts(numbers, marks).drop_null(), r"\.")
+    }
 
 
 def _agree(votes: set[Any]) -> Any:

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from halfseen.cli.cells import Style
 from halfseen.cli.dates import Order, parse_date_order
 from halfseen.cli.errors import TableError
+from halfseen.cli.matching import match_names
 from halfseen.cli.numbers import Marks, parse_number_format
 
 DEFAULT_NULLS = (
@@ -40,6 +42,9 @@ class ColumnRules:
     wanted : {"text", "levels", "number", "date"} or None
         What it is: text even if every cell is a number, levels unless every cell is a plain number, or
         numbers or dates even if some cells are none.
+    learned : Style or None
+        How its cells are written in the file that a model was fitted to, if the file is read for a model. It
+        decides what the cells of the column and the other columns leave open.
     """
 
     nulls: tuple[str, ...] = ()
@@ -48,6 +53,31 @@ class ColumnRules:
     first_year: int | None = None
     placeholders: tuple[float, ...] | None = None
     wanted: Literal["text", "levels", "number", "date"] | None = None
+    learned: Style | None = None
+
+
+@dataclass(frozen=True)
+class TrainingRules:
+    """How the file was read that a model was fitted to.
+
+    Parameters
+    ----------
+    settings : dict of str to dict
+        The settings for reading each column, as in a schema file.
+    styles : dict of str to Style
+        How the cells of each column are written.
+    """
+
+    settings: dict[str, dict[str, Any]]
+    styles: dict[str, Style]
+
+    def of(self, names: Sequence[str]) -> dict[str, ColumnRules]:
+        """Return the rules for the columns of another file that match a column of the model."""
+        matched = match_names(names, self.settings)
+        return {
+            name: replace(_from_schema(name, self.settings[known]), learned=self.styles.get(known))
+            for known, name in matched.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -91,14 +121,16 @@ def make_rules(
     number_formats: Iterable[str] = (),
     date_orders: Iterable[str] = (),
     overrides: Mapping[str, Any] | None = None,
+    training: TrainingRules | None = None,
 ) -> Rules:
     """Return the rules for a table with these columns.
 
     A null text that begins with the name of a column and ``=`` holds for that column, any other for all.
-    Options take precedence over the schema file.
+    Options take precedence over the schema file and the file that a model was fitted to.
     """
     rules = Rules(nulls=("", *(DEFAULT_NULLS if default_nulls else ())), words=default_nulls)
     columns = {name: _from_schema(name, overrides[name]) for name in names if overrides and name in overrides}
+    columns |= {} if training is None else training.of(names)
     everywhere: list[str] = []
     notes: list[str] = []
     for given in nulls:

@@ -30,7 +30,7 @@ from halfseen.cli.nulls import blank_codes, spell_nulls
 from halfseen.cli.outcomes import describe_outcomes
 from halfseen.cli.placeholders import hide_placeholders
 from halfseen.cli.recognition import read_columns
-from halfseen.cli.rules import DEFAULT_NULLS, make_rules, merge_settings
+from halfseen.cli.rules import DEFAULT_NULLS, TrainingRules, make_rules, merge_settings
 from halfseen.cli.spreadsheet import parse_spreadsheet, write_spreadsheet
 from halfseen.cli.table_file import Format, TableFile
 from halfseen.cli.texts import CellTexts
@@ -85,6 +85,7 @@ def read_table(
     date_orders: Sequence[str] = (),
     overrides: Mapping[str, Any] | None = None,
     max_expansion: str | int | None = None,
+    training: TrainingRules | None = None,
 ) -> TableFile:
     """Read a table file.
 
@@ -109,6 +110,8 @@ def read_table(
     max_expansion : str or int, optional
         The memory that the content of a compressed file may take: bytes, or a size such as ``"8 GB"``. By
         default, an eighth of the memory of the machine.
+    training : TrainingRules, optional
+        How the file was read that a model was fitted to, if the new file is read for this model.
 
     Returns
     -------
@@ -129,7 +132,7 @@ def read_table(
         raise TableError(f"{source}: the file is empty")
     given: dict[str, Any] = {
         "nulls": nulls, "default_nulls": default_nulls, "number_formats": number_formats,
-        "date_orders": date_orders, "overrides": overrides,
+        "date_orders": date_orders, "overrides": overrides, "training": training,
     }  # fmt: skip
     if kind == "csv":
         file = read_csv(data, source, delimiter, encoding, given)

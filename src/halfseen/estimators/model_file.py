@@ -40,7 +40,7 @@ from halfseen.errors import ModelFileError
 from halfseen.estimators.model_checks import BoundedTensors, check_tensors
 from halfseen.training.progress import History
 
-FORMAT = 3
+FORMAT = 4
 KEY, DIGEST = "halfseen", "sha256"
 ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_", "history_", "reading_")
 ENTRIES = ("class", "parameters", "attributes")  # of every manifest, besides the format
