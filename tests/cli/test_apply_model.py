@@ -247,6 +247,27 @@ def test_what_a_model_wrote_is_read_again_as_the_same_values(saved, call, name, 
     assert (tmp_path / "again.csv").read_bytes() == (tmp_path / f"{name}.csv").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("header", "row", "filled"),
+    [
+        # Decimal commas elsewhere in the file show that 3.4xx is a whole number ...
+        ("Rabatt;Menge", "12,0 %;", COUNT),
+        # ... but commas separate the cells here, and a reader takes 3.4xx for a decimal number.
+        ("Rabatt,Menge", '"12,0 %",', r"3[345]\d\d"),
+    ],
+)
+def test_thousands_are_separated_only_if_the_file_shows_that_they_are(
+    saved, call, tmp_path, header, row, filled
+):
+    (tmp_path / "new.csv").write_text(f"{header}\n{row}\n")
+    code, _, err = call("impute", "new.csv", "--model", saved / "orders.half", "-o", "x.csv")
+    assert code == 0, err
+    with open(tmp_path / "x.csv", newline="", encoding="utf-8") as file:
+        cell = list(csv.reader(file, delimiter=header[6]))[1][1]
+    assert re.fullmatch(filled, cell)
+    assert 3000 < read_table(str(tmp_path / "x.csv")).table["Menge"][0].as_py() < 4000
+
+
 def check_equal_when_rounded(values, again):
     """Numbers differ by the rounding to the decimals of their column, times by that to a second or minute."""
     if pa.types.is_floating(again.type) and not pa.types.is_floating(values.type):

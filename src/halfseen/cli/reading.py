@@ -153,7 +153,8 @@ class ColumnFormats:
 
     A column with values is written in the format that they show, completed by that of the training file. A
     column without values is written in the format of the training file; if other columns show that the new
-    file has another decimal mark or other dates than the training file, so has this one.
+    file has another decimal mark or other dates than the training file, so has this one. Thousands of whole
+    numbers are not separated if the file would then not show that ``3.452`` is a whole number.
 
     Parameters
     ----------
@@ -180,6 +181,9 @@ class ColumnFormats:
             {decimal_of(style) for style in self.learned.values()},
             {decimal_of(style) for style in shown.values()},
         )
+        new = {known: with_decimal(style, self.decimal) for known, style in self.learned.items()} | shown
+        self.marks = {decimal_of(style) for style in new.values() if style.kind == "float"}
+        self.delimiter = file.dialect.delimiter
         self.dates: dict[Style, set[Style]] = {}
         for known, style in shown.items():
             if style.kind == self.learned[known].kind and style.kind not in NUMBERS:
@@ -194,7 +198,7 @@ class ColumnFormats:
         """Return the style of a column in the training file, as it is in a file like the new one."""
         style = self.learned.get(known)
         if style is None or style.kind in NUMBERS:
-            return None if style is None else with_decimal(style, self.decimal)
+            return None if style is None else self._adapted(style)
         others = self.dates.get(style, set())
         return next(iter(others)) if len(others) == 1 else style
 
@@ -205,7 +209,17 @@ class ColumnFormats:
             return own
         observed = cells.is_valid()
         spelt = pc.utf8_trim_whitespace(texts.filter(observed))
-        return combine_styles(own, with_decimal(learned, self.decimal), spelt, cells.filter(observed))
+        return combine_styles(own, self._adapted(learned), spelt, cells.filter(observed))
+
+    def _adapted(self, learned: Style) -> Style:
+        """Return a style with the decimal mark of the new file, and separators that can be told from it."""
+        style = with_decimal(learned, self.decimal)
+        if style.kind != "integer" or style.number is None or style.number.group not in (".", ","):
+            return style
+        seems_decimal = style.number.group == "." and self.delimiter == "," and not unit_of(style)
+        if self.marks == {style.number.decimal} and not seems_decimal:
+            return style
+        return replace(style, number=replace(style.number, group=""))
 
 
 def _changed(before: set[str | None], now: set[str | None]) -> str | None:
@@ -248,7 +262,11 @@ def _note_changed(
         return []
     if (own.kind in NUMBERS) != (learned.kind in NUMBERS) or is_written_alike(style, learned):
         return []
-    here, there = (format_cells(cells.drop_null()[:1], one)[0].as_py() for one in (own, learned))
+    value = cells.drop_null()[:1]
+    here = format_cells(value, own)[0].as_py()
+    there = format_cells(value.cast(pa.timestamp("us")) if learned.kind == "timestamp" else value, learned)[
+        0
+    ].as_py()
     text = (
         f"column {name!r} is not written as in the training file, {here!r} instead of {there!r}: read and "
         "filled as in this file"
