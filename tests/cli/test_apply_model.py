@@ -247,25 +247,28 @@ def test_what_a_model_wrote_is_read_again_as_the_same_values(saved, call, name, 
     assert (tmp_path / "again.csv").read_bytes() == (tmp_path / f"{name}.csv").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("header", "row", "filled"),
-    [
-        # Decimal commas elsewhere in the file show that 3.4xx is a whole number ...
-        ("Rabatt;Menge", "12,0 %;", COUNT),
-        # ... but commas separate the cells here, and a reader takes 3.4xx for a decimal number.
-        ("Rabatt,Menge", '"12,0 %",', r"3[345]\d\d"),
-    ],
-)
-def test_thousands_are_separated_only_if_the_file_shows_that_they_are(
-    saved, call, tmp_path, header, row, filled
-):
-    (tmp_path / "new.csv").write_text(f"{header}\n{row}\n")
+@pytest.mark.parametrize("delimiter", [";", ","])
+def test_thousands_are_separated_if_decimals_of_the_file_show_that_they_are(saved, call, tmp_path, delimiter):
+    (tmp_path / "new.csv").write_text(f'Rabatt{delimiter}Menge\n"12,0 %"{delimiter}\n')
     code, _, err = call("impute", "new.csv", "--model", saved / "orders.half", "-o", "x.csv")
     assert code == 0, err
     with open(tmp_path / "x.csv", newline="", encoding="utf-8") as file:
-        cell = list(csv.reader(file, delimiter=header[6]))[1][1]
-    assert re.fullmatch(filled, cell)
+        assert re.fullmatch(COUNT, list(csv.reader(file, delimiter=delimiter))[1][1])
     assert 3000 < read_table(str(tmp_path / "x.csv")).table["Menge"][0].as_py() < 4000
+
+
+def test_thousands_are_not_separated_if_nothing_in_the_file_shows_it(call, tmp_path):
+    # Without another column, 3.452 would be read again as a number between 3 and 4.
+    numbers = 3000 + np.arange(60) * 20
+    rows = [f"{number:,};{2 * number:,};{number % 7}".replace(",", ".") for number in numbers]
+    (tmp_path / "train.csv").write_text("a;b;c\n" + "\n".join(rows) + "\n")
+    options = ["--number-format", "1.234,56", "--method", "gaussian", "--save-model", "m.half"]
+    assert call("impute", "train.csv", "-o", "done.csv", *options)[0] == 0
+    (tmp_path / "new.csv").write_text("a;c\n;2\n")
+    code, _, err = call("impute", "new.csv", "--model", "m.half", "-o", "x.csv")
+    assert code == 0, err
+    assert re.fullmatch(r"a;c;b\n3\d{3};2;7\d{3}\n", (tmp_path / "x.csv").read_text())
+    assert 3000 < read_table(str(tmp_path / "x.csv")).table["a"][0].as_py() < 5000
 
 
 def check_equal_when_rounded(values, again):
@@ -337,6 +340,14 @@ def test_another_currency_is_noted_because_values_are_not_converted(saved, call,
     assert "'$64.870,50' instead of '64.870,50 €'" in err
     assert "values are not converted to another unit" in err
     assert re.match(r"\$5\d\.\d{3},\d\d$", read_rows(tmp_path / "x.csv")[2][1])
+
+
+def test_points_in_the_numbers_of_json_are_decimal_points_whatever_the_training_file(saved, tmp_path):
+    (tmp_path / "new.jsonl").write_text(
+        '{"Gewicht": 9.125, "Menge": 3.452, "Umsatz Vorjahr": "61.234,50 €"}\n'
+    )
+    table = read_like_training(str(tmp_path / "new.jsonl"), halfseen.load(saved / "orders.half")).table
+    assert table.to_pylist() == [{"Gewicht": 9.125, "Menge": 3.452, "Umsatz Vorjahr": 61234.5}]
 
 
 @pytest.mark.parametrize("name", ["jsonl", "parquet"])

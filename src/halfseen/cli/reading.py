@@ -183,7 +183,6 @@ class ColumnFormats:
         )
         new = {known: with_decimal(style, self.decimal) for known, style in self.learned.items()} | shown
         self.marks = {decimal_of(style) for style in new.values() if style.kind == "float"}
-        self.delimiter = file.dialect.delimiter
         self.dates: dict[Style, set[Style]] = {}
         for known, style in shown.items():
             if style.kind == self.learned[known].kind and style.kind not in NUMBERS:
@@ -216,10 +215,8 @@ class ColumnFormats:
         style = with_decimal(learned, self.decimal)
         if style.kind != "integer" or style.number is None or style.number.group not in (".", ","):
             return style
-        seems_decimal = style.number.group == "." and self.delimiter == "," and not unit_of(style)
-        if self.marks == {style.number.decimal} and not seems_decimal:
-            return style
-        return replace(style, number=replace(style.number, group=""))
+        is_shown = self.marks == {style.number.decimal}
+        return style if is_shown else replace(style, number=replace(style.number, group=""))
 
 
 def _changed(before: set[str | None], now: set[str | None]) -> str | None:
