@@ -368,10 +368,13 @@ def test_a_schema_reads_as_one_line_per_column():
     frame["s"] = frame["t"] - frame["t"][0]
     frame["k"] = "one"
     assert str(Schema.infer(Table(frame), said)).splitlines() == [
-        r"'a\nb': positive [>= 0.75], 1 missing. Numbers, all positive.",
-        "t: datetime [<= 2021-01-01], 1 missing. Dates or times; maximum set by user.",
+        r"'a\nb': positive [>= 0.75], 1 missing. Numbers, all positive. Imputed values may exceed the "
+        "observed range, since many values occur once: 1 to 2.5.",
+        "t: datetime [<= 2021-01-01], 1 missing. Dates or times; maximum set by user. Imputed values lie "
+        "within 2020-01-01 and 2021-01-01.",
         "c: categorical [3 levels: x, y, z], 0 missing. Text with 3 distinct values.",
-        "s: duration [>= 0:00:01], 1 missing. Durations; minimum set by user.",
+        "s: duration [>= 0:00:01], 1 missing. Durations; minimum set by user. Imputed values may exceed the "
+        "observed range, since many values occur once: 0:00:01 to 2 days, 0:00:00.",
         "k: constant [1 level: one], 0 missing. One distinct value.",
     ]
     many = infer([f"level {i % 9}" for i in range(40)]).one_line()
@@ -484,7 +487,8 @@ def test_codes_never_leave_what_the_dtype_can_store(dtype, low, high):
 @pytest.mark.parametrize("unit", ["ns", "us", "s"])
 def test_dates_far_out_are_brought_back_to_what_can_be_written(unit):
     frame = pd.DataFrame({"t": pd.Series([*WEEK, pd.NaT]).astype(f"datetime64[{unit}]")})
-    column = Schema.infer(Table(frame)).columns[0]
+    settings = {"t": {"minimum": "0001-01-01", "maximum": "9999-12-31"}}
+    column = Schema.infer(Table(frame), settings).columns[0]
     for far in (-1e30, 1e30):
         value = column.decode(column.constrain(np.array([far])))
         filled = Table(frame).filled({0: (np.array([7]), value)})

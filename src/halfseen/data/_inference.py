@@ -21,6 +21,7 @@ from halfseen.data.columns import (
     parse_numbers,
 )
 from halfseen.data.frames import Floats, RawColumn
+from halfseen.data.imputed_range import with_imputed_range
 from halfseen.data.leaving import find_cause
 from halfseen.data.text_formats import TextFormat, find_text_format
 from halfseen.errors import SchemaError
@@ -79,13 +80,14 @@ def infer_column(raw: RawColumn, overrides: dict[str, Any], *, named: bool) -> C
     )
     column = _with_values(column, raw, seen, tally, overrides)
     if "derived" in overrides:
+        column = replace(column, derived=overrides["derived"])
         return replace(
-            column,
-            derived=overrides["derived"],
+            with_imputed_range(column, *tally, ()),
             predictor=bool(overrides.get("predictor")),
             integer="int" in column.dtype.lower(),
             reason=f"Derived: {overrides['derived']}.",
         )
+    column = with_imputed_range(column, *tally, _differing(column, raw, seen, overrides))
     return replace(column, left=find_cause(column, len(tally.distinct), named=named))
 
 
@@ -261,6 +263,12 @@ def _inferred_bounds(column: Column, raw: RawColumn, seen: Floats) -> dict[str, 
     if column.kind == "count":
         changes["minimum"] = 0.0
     return changes | _natural_limits(column, seen)
+
+
+def _differing(column: Column, raw: RawColumn, seen: Floats, overrides: dict[str, Any]) -> list[str]:
+    """Returns the limits that the user set; none if all of them would have been inferred anyway."""
+    inferred, named = _inferred_bounds(column, raw, seen), _limits(overrides)
+    return named if any(getattr(column, name) != inferred.get(name) for name in named) else []
 
 
 def _natural_limits(column: Column, seen: Floats) -> dict[str, Any]:

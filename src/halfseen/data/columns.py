@@ -69,6 +69,12 @@ class Column:
     n_groups: int | None = None  # of rows, if the column groups rows that may not be independent
     set_by_user: bool = False  # whether the user specified what it is: its kind, levels, limits or formula
     format: TextFormat | None = None  # of texts that no model sees, such as 120/80
+    observed_low: float | None = None  # the smallest and largest observed code of a number or time
+    observed_high: float | None = None
+    least: float | None = None  # the limits of imputed codes that follow from the observed ones
+    greatest: float | None = None
+    extrapolated: bool = False  # whether these limits are beyond the observed codes
+    codes: tuple[float, ...] | None = None  # the only codes that are imputed, ascending
 
     @property
     def modelled(self) -> bool:
@@ -89,7 +95,11 @@ class Column:
         return parse_numbers(raw) if raw.storage == "label" else raw.values
 
     def constrain(self, codes: Floats) -> Floats:
-        """Returns the nearest possible values of the column: within bounds, integer, or a valid level."""
+        """Returns the nearest values that may be imputed: observed codes, or within limits, or a level."""
+        if self.codes is not None:
+            known = np.array(self.codes)
+            middles = known[:-1] / 2 + known[1:] / 2
+            return np.where(np.isnan(codes), codes, known[np.searchsorted(middles, codes)])
         low, high = self.code_bounds()
         step = self.code_step
         if step is not None:
@@ -124,12 +134,14 @@ class Column:
         return 1.0 if self.integer or self.levels is not None else self.step
 
     def code_bounds(self) -> tuple[float, float]:
-        """Returns the smallest and largest code that the levels, or the user, kind and dtype, allow."""
+        """Returns the smallest and largest code that levels, user, kind, dtype and observed codes allow."""
         if self.levels is not None:
             return 0.0, len(self.levels) - 1.0
+        if self.codes is not None:
+            return self.codes[0], self.codes[-1]
         low, high = dtype_bounds(self.storage, self.dtype)
-        low = low if self.minimum is None else max(low, self.minimum)
-        return low, high if self.maximum is None else min(high, self.maximum)
+        low = max(end for end in (low, self.minimum, self.least) if end is not None)
+        return low, min(end for end in (high, self.maximum, self.greatest) if end is not None)
 
     def firm_bounds(self) -> tuple[float, float]:
         """Returns the bounds to which distributions are restricted, infinite where there are none."""
@@ -152,15 +164,34 @@ class Column:
             more = ", ..." if len(self.levels) > 6 else ""
             noun = "level" if len(self.levels) == 1 else "levels"
             allowed.append(f"{len(self.levels)} {noun}: {shown}{more}")
-        if self.minimum is not None:
+        if self.minimum is not None and self.codes is None:
             allowed.append(f">= {self._show(self.minimum)}")
-        if self.maximum is not None:
+        if self.maximum is not None and self.codes is None:
             allowed.append(f"<= {self._show(self.maximum)}")
         if self.integer:
             allowed.append("whole numbers")
         bounds = f" [{'; '.join(allowed)}]" if allowed else ""
         name = self.name if self.name.isprintable() else repr(self.name)
-        return f"{name}: {self.kind}{bounds}, {self.n_missing} missing. {self.reason}"
+        return " ".join(
+            filter(
+                None, [f"{name}: {self.kind}{bounds}, {self.n_missing} missing.", self.reason, self.imputed]
+            )
+        )
+
+    @property
+    def imputed(self) -> str:
+        """Which values are imputed, as a sentence; empty if levels, bounds or the kind say it."""
+        if self.codes is not None:
+            shown = [self._show(code) for code in self.codes]
+            if len(shown) <= 6:
+                return f"Imputed values are observed ones: {', '.join(shown)}."
+            return f"Imputed values are among the {len(shown)} observed ones, {shown[0]} to {shown[-1]}."
+        if self.least is None and self.greatest is None:
+            return ""
+        low, high = (self._show(end) for end in self.code_bounds())
+        if not self.extrapolated:
+            return f"Imputed values lie within {low} and {high}."
+        return f"Imputed values may exceed the observed range, since many values occur once: {low} to {high}."
 
     def _storable_levels(self) -> npt.NDArray[Any]:
         """Returns the levels as values of the dtype, which the float of a large integer may not be."""

@@ -116,7 +116,8 @@ class Schema:
         columns = []
         for entry in content["columns"]:
             values = {key: value for key, value in entry.items() if key in known}
-            values["levels"] = None if values.get("levels") is None else tuple(values["levels"])
+            for name in ("levels", "codes"):
+                values[name] = None if values.get(name) is None else tuple(values[name])
             if isinstance(values.get("skip"), Mapping):
                 values["skip"] = SkipRule(values["skip"]["column"], tuple(values["skip"]["values"]))
             columns.append(Column(**values))

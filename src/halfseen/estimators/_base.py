@@ -28,6 +28,7 @@ from halfseen.data.skip_rules import Applicability, FoundRules, find_rules, rule
 from halfseen.errors import warn_user
 from halfseen.estimators._completed import fill_cells
 from halfseen.estimators._derived import derive, enclose
+from halfseen.estimators._far_values import FarValues
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import COPIES, ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators._transaction import all_or_nothing
@@ -130,7 +131,9 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         empty = self._rules(read).empty_cells(point)
         derived = derive(self.schema_.columns, read, point, empty)
         read = read.without_codes()
-        filled = fill_cells(self.schema_.columns, read, point, empty, derived)
+        far = FarValues(self.schema_.columns)
+        filled = fill_cells(self.schema_.columns, read, point, empty, derived, far=far)
+        far.warn()
         if not self.add_indicator:
             return read.restored(filled)
         marked = self._indicated
@@ -189,14 +192,18 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         )
         rules = self._rules(read)
         reservations = [*group_announcements(self.schema_.columns), *self._pooling_reservations(n_draws)]
+        far = FarValues(self.schema_.columns)
+        completed_tables = (
+            fill_cells(self.schema_.columns, read, one, rules.empty_cells(one), far=far) for one in drawn
+        )
         if read.table.named:
-            completed_tables = (
-                fill_cells(self.schema_.columns, read, one, rules.empty_cells(one)) for one in drawn
-            )
-            return DrawnTables(completed_tables, reservations)
+            drawn_tables = DrawnTables(completed_tables, reservations)
+            far.warn()
+            return drawn_tables
         tables = np.empty((n_draws, *read.missing.shape), dtype=read.table.native.dtype)
-        for s, completed in enumerate(drawn):
-            tables[s] = fill_cells(self.schema_.columns, read, completed, rules.empty_cells(completed))
+        for s, completed in enumerate(completed_tables):
+            tables[s] = completed
+        far.warn()
         return DrawnArray.of(read.restored(tables), reservations)
 
     def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
@@ -227,10 +234,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         derived: Sequence[Any] = (None, None)
         if any(column.derived is not None for column in self.schema_):
             derived = self._derived_ends(read, ends)
+        far = FarValues(self.schema_.columns)
         low, high = (
-            read.restored(fill_cells(self.schema_.columns, read, completed, empty, cells))
+            read.restored(fill_cells(self.schema_.columns, read, completed, empty, cells, far=far))
             for completed, cells in zip(quantiles, derived, strict=True)
         )
+        far.warn()
         return low, high
 
     @task_threads()

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from halfseen.data.columns import Column
 from halfseen.estimators._derived import DerivedCells, derive
+from halfseen.estimators._far_values import FarValues
 from halfseen.estimators._table import ReadTable
 
 
@@ -17,6 +18,8 @@ def fill_cells(
     completed: Sequence[npt.NDArray[np.float64]],
     empty: Mapping[int, npt.NDArray[np.bool_]],
     derived: Mapping[int, DerivedCells] | None = None,
+    *,
+    far: FarValues,
 ) -> Any:
     """Returns the table with decoded values in its missing cells.
 
@@ -32,6 +35,8 @@ def fill_cells(
         The rows that stay empty, by position of the column.
     derived : mapping of int to tuple of arrays, optional
         The missing cells of derived columns; computed from the completed columns if not given.
+    far : FarValues
+        Counts values that lie far outside the observed ones.
 
     Returns
     -------
@@ -49,11 +54,15 @@ def fill_cells(
         if j in empty:
             applies = ~empty[j][rows]
             rows, codes = rows[applies], codes[applies]
+        if column.modelled:
+            far.add(j, codes)
+            codes = column.constrain(codes)
         if len(rows):
-            cells[j] = rows, column.decode(column.constrain(codes) if column.modelled else codes)
+            cells[j] = rows, column.decode(codes)
     given = derive(columns, read, completed, empty) if derived is None else derived
     for j, (rows, values) in given.items():
         known = ~np.isnan(values)
         if known.any():
+            far.add(j, values[known])
             cells[j] = rows[known], columns[j].decode(values[known])
     return read.table.filled(cells)

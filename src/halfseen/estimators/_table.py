@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
@@ -205,7 +206,15 @@ def _check_schema(schema: Schema, n_features: Any) -> None:
         for level in column.levels or ():
             if not isinstance(level, str | int | float):
                 raise TypeError(f"column {column.name!r:.60} has the level {level!r:.60}")
-        for name in ("minimum", "maximum", "step"):
+        for name in ("minimum", "maximum", "step", "observed_low", "observed_high", "least", "greatest"):
             value = getattr(column, name)
             if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
                 raise ValueError(f"column {column.name!r:.60} has the {name} {value!r:.60}")
+        if column.codes is not None and not _are_ascending(column.codes):
+            raise ValueError(f"column {column.name!r:.60} has the codes {column.codes!r:.60}")
+
+
+def _are_ascending(codes: tuple[Any, ...]) -> bool:
+    """Returns whether there are codes, and all are finite numbers in ascending order."""
+    numbers = all(isinstance(code, int | float) and math.isfinite(code) for code in codes)
+    return bool(codes) and numbers and all(one < other for one, other in pairwise(codes))
