@@ -276,6 +276,12 @@ def test_fixed_decimals_agree_with_python(value, decimals):
         assert len(text.partition(".")[2]) == decimals
 
 
+@pytest.mark.parametrize("value", [5e-324, 1.23e-320, 4.5678e-310, 2.2e-308, -1e-315])
+def test_the_smallest_numbers_do_not_become_zero_by_rounding(value):
+    for style in (Style("float"), Style("float", decimals=2)):
+        assert float(format_cells(pa.array([value]), style)[0].as_py()) == pytest.approx(value, rel=0.1)
+
+
 @given(st.floats(allow_nan=False, allow_infinity=False), st.none() | st.integers(0, 12))
 def test_no_float_is_written_with_many_digits_or_loses_its_sign(value, decimals):
     text = format_cells(pa.array([value]), Style("float", decimals=decimals))[0].as_py()

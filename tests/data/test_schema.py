@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from data.round_trip import fill
 from hypothesis import given
@@ -584,3 +585,17 @@ def test_names_and_codes_are_not_taken_for_numbers(cells, overrides):
     with warnings.catch_warnings():
         warnings.simplefilter("error", HalfseenWarning)
         Schema.infer(Table(pd.DataFrame({"x": cells})), overrides)
+
+
+def test_a_dictionary_with_infinity_as_a_level_is_refused_by_the_name_of_its_column():
+    cells = pd.Categorical([1.0, 2.0, None] * 5, categories=[1.0, 2.0, np.inf])
+    with pytest.raises(SchemaError, match="Column 'c' has the category infinity"):
+        Schema.infer(Table(pd.DataFrame({"c": cells})))
+
+
+def test_nan_in_a_dictionary_is_missing():
+    codes, levels = pa.array([0, 1, 2, None]), pa.array([1.0, 2.0, float("nan")])
+    table = Table(pa.table({"c": pa.DictionaryArray.from_arrays(codes, levels)}))
+    column = Schema.infer(table).columns[0]
+    assert column.levels == (1.0, 2.0)
+    assert column.n_missing == 2

@@ -262,9 +262,12 @@ def _fixed(numbers: np.ndarray, decimals: int) -> pa.Array:
 
 def _significant(numbers: np.ndarray, digits: int) -> pa.Array:
     magnitude = np.floor(np.log10(np.abs(numbers), where=numbers != 0, out=np.zeros_like(numbers)))
-    places = np.clip(digits - 1 - magnitude, -300, 300).astype(int)  # the powers of ten that exist
-    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
-    rounded = np.where(places > 0, np.round(numbers * up) / up, np.round(numbers / down) * down)
+    places = (digits - 1 - magnitude).astype(int)
+    first, rest = 10.0 ** np.clip(places, 0, 300), 10.0 ** np.maximum(places - 300, 0)  # of what floats hold
+    down = 10.0 ** np.maximum(-places, 0)
+    rounded = np.where(
+        places > 0, np.round(numbers * first * rest) / rest / first, np.round(numbers / down) * down
+    )
     return pa.array(rounded).cast(pa.large_string())
 
 

@@ -235,8 +235,11 @@ def _factorize_pyarrow(native: Any) -> Factors:
     encoded = _one_array(native if declared else native.dictionary_encode())
     indices = encoded.indices.cast(pa.int64())  # those of polars are unsigned
     codes = indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    labels: dict[Any, int] = {}  # a dictionary may hold null, or a value twice
-    new = [-1 if v is None else labels.setdefault(v, len(labels)) for v in encoded.dictionary.to_pylist()]
+    labels: dict[Any, int] = {}  # a dictionary may hold null or NaN, or a value twice
+    new = [
+        -1 if v is None or v != v else labels.setdefault(v, len(labels))
+        for v in encoded.dictionary.to_pylist()
+    ]
     codes = np.array([*new, -1], dtype=np.int64)[codes]
     return (codes, list(labels), True, ordered) if declared else _sorted(codes, list(labels))
 
