@@ -285,7 +285,7 @@ def test_the_smallest_numbers_do_not_become_zero_by_rounding(value):
 @given(st.floats(allow_nan=False, allow_infinity=False), st.none() | st.integers(0, 12))
 def test_no_float_is_written_with_many_digits_or_loses_its_sign(value, decimals):
     text = format_cells(pa.array([value]), Style("float", decimals=decimals))[0].as_py()
-    if value and abs(value) > 1e-300:
+    if value:
         assert np.sign(float(text)) == np.sign(value)
     mantissa = text.lower().partition("e")[0].lstrip("-").replace(".", "").strip("0")
     assert len(mantissa) <= 17
