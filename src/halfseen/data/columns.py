@@ -100,7 +100,7 @@ class Column:
             known = np.array(self.codes)
             middles = known[:-1] / 2 + known[1:] / 2
             return np.where(np.isnan(codes), codes, known[np.searchsorted(middles, codes)])
-        low, high = self.code_bounds()
+        low, high = self.imputed_bounds()
         step = self.code_step
         if step is not None:
             with np.errstate(over="ignore"):
@@ -134,14 +134,23 @@ class Column:
         return 1.0 if self.integer or self.levels is not None else self.step
 
     def code_bounds(self) -> tuple[float, float]:
-        """Returns the smallest and largest code that levels, user, kind, dtype and observed codes allow."""
+        """Returns the smallest and largest code that the levels, or the user, kind and dtype, allow."""
         if self.levels is not None:
             return 0.0, len(self.levels) - 1.0
+        low, high = dtype_bounds(self.storage, self.dtype)
+        low = low if self.minimum is None else max(low, self.minimum)
+        return low, high if self.maximum is None else min(high, self.maximum)
+
+    def imputed_bounds(self) -> tuple[float, float]:
+        """Returns the smallest and largest code that is imputed, given what was observed.
+
+        Distributions have probability beyond them, for the values of new rows.
+        """
         if self.codes is not None:
             return self.codes[0], self.codes[-1]
-        low, high = dtype_bounds(self.storage, self.dtype)
-        low = max(end for end in (low, self.minimum, self.least) if end is not None)
-        return low, min(end for end in (high, self.maximum, self.greatest) if end is not None)
+        low, high = self.code_bounds()
+        low = low if self.least is None else max(low, self.least)
+        return low, high if self.greatest is None else min(high, self.greatest)
 
     def firm_bounds(self) -> tuple[float, float]:
         """Returns the bounds to which distributions are restricted, infinite where there are none."""
@@ -188,7 +197,7 @@ class Column:
             return f"Imputed values are among the {len(shown)} observed ones, {shown[0]} to {shown[-1]}."
         if self.least is None and self.greatest is None:
             return ""
-        low, high = (self._show(end) for end in self.code_bounds())
+        low, high = (self._show(end) for end in self.imputed_bounds())
         if not self.extrapolated:
             return f"Imputed values lie within {low} and {high}."
         return f"Imputed values may exceed the observed range, since many values occur once: {low} to {high}."

@@ -49,7 +49,7 @@ def _sentence(column: Column, count: int) -> str:
     limited = column.codes is not None or column.least is not None or column.greatest is not None
     done = (
         "They are limited to the range from {} to {}".format(
-            *(column.show(end) for end in column.code_bounds())
+            *(column.show(end) for end in column.imputed_bounds())
         )
         if limited
         else "They are not limited, because of the bounds in the schema"
