@@ -1,11 +1,14 @@
 """The Gaussian copula of `GaussianImputer`: skewed and discrete columns keep their distribution."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import integrate, stats
 
-from halfseen import GaussianImputer, load
+from halfseen import GaussianImputer, HalfseenWarning, load
 from halfseen._random import row_keys
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
@@ -226,3 +229,19 @@ def test_a_column_with_a_tiny_spread_about_a_large_value_is_imputed_like_any_oth
     draws = (imputer.sample(table, 3)[:, missing, 1] - centre) / spread
     assert draws.std() == pytest.approx(1, abs=0.15)
     assert np.corrcoef((imputer.transform(table)[missing, 1] - centre) / spread, z[missing])[0, 1] > 0.8
+
+
+@pytest.mark.parametrize("first", [2**52, 2**53 + 10, 10**17])
+@pytest.mark.parametrize("n_values", [3, 20, 200])
+def test_whole_numbers_that_floats_hardly_distinguish_are_imputed_by_their_like(first, n_values):
+    """Thresholds between such numbers would coincide."""
+    rng = np.random.default_rng(0)
+    numbers = first + 8 * (first > 2**53) * rng.integers(0, n_values, 300) + rng.integers(0, n_values, 300)
+    frame = pd.DataFrame({"n": pd.array(numbers, dtype="Int64"), "x": rng.normal(size=300)})
+    frame.loc[::5, "n"] = pd.NA
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HalfseenWarning)  # of numbers that cannot be distinguished
+        imputer = GaussianImputer(n_posterior_draws=2, random_state=0).fit(frame)
+    low, high = frame["n"].min(), frame["n"].max()
+    for completed in (imputer.transform(frame), *imputer.sample(frame, 2), *imputer.interval(frame)):
+        assert completed["n"].between(low - (high - low), high + (high - low)).all()

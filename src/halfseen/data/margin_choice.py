@@ -23,6 +23,7 @@ SAMPLES = 2 ** (
     np.arange(5 * 4, 10 * 4 + 1) / 4
 )  # sizes of samples of real numbers, on which a choice is based
 MOST_LEVELS = 40  # maximum number of integers modelled by thresholds; more are nearly continuous
+MOST_EXACT = 2.0**51  # steps from zero up to which floats resolve halves of a step
 ATOM_SHARE, ATOM_COUNT = 0.05, 10  # minimum share and number of equal values that make an atom
 NOT_NORMAL = 4.0  # standard errors of skewness or kurtosis beyond which a column is not normal
 TOUCH = 0.03  # shift of a bound that values touch, relative to the scale
@@ -51,7 +52,7 @@ def choose_margins(columns: Sequence[Column], values: Sequence[Floats]) -> list[
             margins[i] = _censored_margin(column, x, censored)
         elif len(x) < FEWEST_VALUES or not _has_inner(x):
             margins[i] = bounded_margin(column, x)
-        elif (step := column.code_step) and (x.max() - x.min()) / step < MOST_LEVELS:
+        elif (step := column.code_step) and _is_lattice(x, step):
             margins[i] = _lattice_margin(column, x, step)
         else:
             real.append(i)
@@ -59,6 +60,12 @@ def choose_margins(columns: Sequence[Column], values: Sequence[Floats]) -> list[
     for i, margin in zip(real, found, strict=True):
         margins[i] = margin
     return margins
+
+
+def _is_lattice(values: Floats, step: float) -> bool:
+    """Returns whether multiples of a step are few, and floats can represent the thresholds between them."""
+    low, high = float(values.min()), float(values.max())
+    return (high - low) / step < MOST_LEVELS and max(abs(low), abs(high)) / step < MOST_EXACT
 
 
 def _has_inner(values: Floats) -> bool:

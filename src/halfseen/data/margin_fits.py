@@ -52,7 +52,12 @@ def line(link: Link, values: Floats, weights: Floats | None = None) -> Margin:
 
 
 def through(link: Link, centre: float, slope: float) -> Margin:
-    """Returns the margin whose scores are a linear function of the linked values; the centre has score 0."""
+    """Returns the margin whose scores are a linear function of the linked values; the centre has score 0.
+
+    A slope that floats do not resolve, or that is not positive because of rounding, is raised.
+    """
+    centre = float(centre)
+    slope = max(float(slope), ROUNDING * abs(centre)) or 1.0
     places = torch.tensor([centre - slope, centre + slope], dtype=torch.float64)
     scores = torch.tensor([-1.0, 1.0], dtype=torch.float64)
     return Margin(link, places, scores, link.inverse(places), (slope, slope))
@@ -64,8 +69,7 @@ def _centre_and_spread(link: Link, values: Floats, weights: Floats | None) -> tu
     centre = float(np.average(u, weights=weights))
     with np.errstate(over="ignore"):
         spread = sqrt(np.average((u - centre) ** 2, weights=weights))
-    largest = float(np.abs(u).max())
-    return centre, max(spread, ROUNDING * largest) or 1.0
+    return centre, spread
 
 
 def fit_exponent(link: Link, values: Floats, weights: Floats | None = None) -> Link:

@@ -140,7 +140,8 @@ class Margin:
 
     @cached_property
     def _forward(self) -> "PiecewiseLinear":
-        return PiecewiseLinear(self.places, self.scores, (1 / self.tails[0], 1 / self.tails[1]))
+        before, after = (1 / tail if tail > 0 else inf for tail in self.tails)
+        return PiecewiseLinear(self.places, self.scores, (before, after))
 
     @cached_property
     def _backward(self) -> "PiecewiseLinear":
