@@ -255,8 +255,8 @@ def check_finite(raw: RawColumn) -> None:
     """Raises an error that names the first infinite value, or an infinite level, if there is one."""
     if any(isinstance(label, float) and np.isinf(label) for label in raw.labels):
         raise SchemaError(
-            f"Column {raw.name!r} has the category infinity. Replace it by a number or by missing values, and "
-            "remove it from the categories of the column."
+            f"Column {raw.name!r} has the category infinity. Replace it by a number or by missing values, "
+            "and remove it from the categories of the column."
         )
     infinite = np.flatnonzero(np.isinf(raw.values))
     if len(infinite):

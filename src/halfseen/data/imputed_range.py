@@ -12,6 +12,7 @@ from collections.abc import Container
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from halfseen.data.columns import NUMERIC, Column
 from halfseen.data.frames import Floats
@@ -22,7 +23,9 @@ ROOM = 1.0  # observed ranges beyond the observed values within which values are
 # model of values that are missing because they are large can reach the half of a distribution that it misses
 
 
-def with_imputed_range(column: Column, distinct: Floats, counts: Floats, given: Container[str]) -> Column:
+def with_imputed_range(
+    column: Column, distinct: Floats, counts: npt.NDArray[np.int64], given: Container[str]
+) -> Column:
     """Returns a column of numbers, dates or durations with limits of its imputed values; others unchanged.
 
     Parameters
