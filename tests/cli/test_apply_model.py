@@ -320,6 +320,34 @@ def test_the_new_file_shows_its_own_decimal_mark_or_that_of_training_is_used(
     assert table.column(0)[0].as_py() == expected
 
 
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["4/3/2020"], datetime.date(2020, 4, 3)),  # by the training file, in which the month comes first
+        (["4/3/2020", "25/3/2020"], datetime.date(2020, 3, 4)),  # there is no month 25
+        (["2020-04-03"], datetime.date(2020, 4, 3)),
+        (["4 Mar 2020"], datetime.date(2020, 3, 4)),
+    ],
+)
+def test_the_new_file_shows_its_own_order_of_dates_or_that_of_training_is_used(
+    saved, tmp_path, cells, expected
+):
+    path = tmp_path / "new.csv"
+    path.write_text("visit,share\n" + "".join(f"{cell},40.0%\n" for cell in cells))
+    table = read_like_training(str(path), halfseen.load(saved / "visits.half")).table
+    assert table["visit"][0].as_py() == expected
+
+
+def test_options_take_precedence_over_the_formats_of_training(saved, call, tmp_path):
+    (tmp_path / "new.csv").write_text('visit,charge,share\n4/3/2020,,\n,"1,234",\n')
+    options = ["--date-order", "dmy", "--number-format", "charge=1.234,56", "-o", "x.parquet"]
+    code, _, err = call("impute", "new.csv", "--model", saved / "visits.half", *options)
+    assert code == 0, err
+    table = pa.parquet.read_table(tmp_path / "x.parquet")
+    assert table["visit"][0].as_py() == datetime.date(2020, 3, 4)
+    assert table["charge"][1].as_py() == 1.234
+
+
 def test_a_format_that_is_not_that_of_training_is_noted_with_an_example(saved, call):
     code, _, err = call(
         "impute", saved / "orders.english.csv", "--model", saved / "orders.half", "-o", "x.csv"
