@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from halfseen.cli.cells import Style, format_cells
 from halfseen.cli.codes import MISSING_WORDS
-from halfseen.cli.dialect import parse_delimiter, sniff_delimiter
+from halfseen.cli.dialect import cut_rows, parse_delimiter, sniff_delimiter
 from halfseen.cli.recognition import read_columns
 from halfseen.cli.rules import Rules
 from halfseen.cli.tables import DEFAULT_NULLS, TableError, check_output, read_table, write_tables
@@ -182,6 +182,72 @@ def test_delimiters_are_found(tmp_path, delimiter):
 )
 def test_the_sniffer_is_not_fooled(text, delimiter):
     assert sniff_delimiter(text) == delimiter
+
+
+LONG = 140_000  # characters: more than the csv module accepts in a cell, and than the sample of a file has
+ROWS = ["1{d}2", "{d}3", "4{d}5", "3{d}3"]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize(
+    ("name", "above"),
+    [("b" * LONG, ""), ("b" * LONG, "# made by a program{n}"), ('"b{d} ""' + "c{n}" * LONG + '"', "")],
+    ids=["one name", "below a comment", "quoted with line ends"],
+)
+def test_a_header_of_any_length_comes_back_as_it_was(tmp_path, name, above, delimiter, newline):
+    lines = [f"a{{d}}{name}", *ROWS, ""]
+    text = (above + newline.join(lines)).replace("{d}", delimiter).replace("{n}", newline)
+    source, target = tmp_path / "a.csv", tmp_path / "b.csv"
+    source.write_bytes(text.encode())
+    file = read_table(str(source))
+    assert file.table.shape == (4, 2)
+    assert file.table.columns[0].to_pylist() == [1, None, 4, 3]
+    write_tables([file.table], str(target), file)
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_a_header_with_many_names_comes_back_as_it_was(tmp_path):
+    names = [f"{'column ' * 40}{place:05d}" for place in range(500)]
+    rows = [",".join(str(place * row % 7) for place in range(500)) for row in (1, 2, 3)]
+    source, target = tmp_path / "a.csv", tmp_path / "b.csv"
+    source.write_text("\n".join([",".join(names), *rows, ""]))
+    file = read_table(str(source))
+    assert file.table.column_names == names
+    write_tables([file.table], str(target), file)
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_a_row_of_the_wrong_width_below_a_long_header_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text(f"a,{'b' * LONG}\n1,2\n,3,4\n4,5\n")
+    with pytest.raises(TableError, match=r"line 3 has 3 cells, the header has 2 \(delimiter: comma\)"):
+        read_table(str(tmp_path / "a.csv"))
+
+
+def test_a_row_that_is_longer_than_a_block_of_the_parser_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("halfseen.cli.delimited.BLOCK", 1 << 12)
+    (tmp_path / "a.csv").write_text(f"a,{'b' * LONG}\n1,2\n,3\n4,{'c' * LONG}\n")
+    assert read_table(str(tmp_path / "a.csv")).table["a"].to_pylist() == [1, None, 4]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    rows=st.lists(
+        st.lists(st.text('ab",; \n\r', max_size=5), min_size=1, max_size=4), min_size=1, max_size=4
+    ),
+    delimiter=st.sampled_from(",;"),
+    newline=st.sampled_from(["\n", "\r\n"]),
+)
+def test_rows_with_long_cells_are_cut_as_the_csv_module_cuts_others(rows, delimiter, newline):
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, delimiter=delimiter, lineterminator=newline).writerows(rows)
+    text = buffer.getvalue()
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    expected = [(reader.line_num, row) for row in reader]
+    ends = [line for line, _ in expected]
+    cut = list(cut_rows(text, delimiter))
+    assert [row for _, row in cut] == [row for _, row in expected]
+    assert [line for line, _ in cut] == [1, *(end + 1 for end in ends[:-1])]
 
 
 def test_words_for_delimiters():

@@ -14,6 +14,8 @@ BLOCK = 1 << 24
 """Bytes that a thread parses. A text of one block is parsed without threads, because a process that ends
 while Arrow starts its threads, as after an error, may be aborted."""
 
+_LARGEST_BLOCK = (1 << 31) - 1  # Arrow counts the bytes of a block by 32 bits
+
 
 def check_single(source: str, header: list[str], chosen: str, sniffed: str | None) -> None:
     """Raise an error if a delimiter does not split any line although another one would."""
@@ -27,18 +29,8 @@ def check_single(source: str, header: list[str], chosen: str, sniffed: str | Non
 
 def parse_text(text: bytes, source: str, layout: Dialect, header: list[str], n_above: int = 0) -> pa.Table:
     """Return the cells below the header as they are written; `n_above` lines of the file were cut off."""
-    places = [str(place) for place in range(len(header))]  # positions: names may be empty
     try:
-        table = pa.csv.read_csv(
-            pa.BufferReader(text),
-            pa.csv.ReadOptions(use_threads=len(text) > BLOCK, column_names=places, block_size=BLOCK),
-            pa.csv.ParseOptions(
-                delimiter=layout.delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
-            ),
-            pa.csv.ConvertOptions(
-                column_types=dict.fromkeys(places, pa.large_string()), strings_can_be_null=False
-            ),
-        )
+        table = _parse(text, layout, len(header), BLOCK)
     except pa.ArrowInvalid as error:
         raise _explain_ragged(text, source, layout, len(header), n_above, str(error)) from None
     table = table.slice(1).rename_columns(
@@ -47,6 +39,25 @@ def parse_text(text: bytes, source: str, layout: Dialect, header: list[str], n_a
     if table.num_rows:
         _check_last_quote(text, source, str(table[-1][-1]), n_above)
     return table
+
+
+def _parse(text: bytes, layout: Dialect, width: int, block: int) -> pa.Table:
+    places = [str(place) for place in range(width)]  # positions: names may be empty
+    try:
+        return pa.csv.read_csv(
+            pa.BufferReader(text),
+            pa.csv.ReadOptions(use_threads=len(text) > block, column_names=places, block_size=block),
+            pa.csv.ParseOptions(
+                delimiter=layout.delimiter, newlines_in_values=True, ignore_empty_lines=width > 1
+            ),
+            pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(places, pa.large_string()), strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        if "straddling" not in str(error) or block >= min(len(text), _LARGEST_BLOCK):
+            raise
+        return _parse(text, layout, width, min(8 * block, _LARGEST_BLOCK))  # a row is longer than the block
 
 
 def _explain_ragged(

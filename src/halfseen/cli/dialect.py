@@ -3,7 +3,9 @@
 import codecs
 import csv
 import io
+import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,8 +14,11 @@ from halfseen.cli.errors import TableError
 DELIMITERS = (",", "\t", ";", "|", "\x1f", "^", "~", ":")
 """Delimiters that are tried, the likelier first; a blank is tried when none of them fits."""
 
-_SAMPLE_CHARACTERS = 1 << 17
+_SAMPLE_BYTES = 1 << 17
 _SAMPLE_ROWS = 200
+_LINES_BEYOND = 3  # so that rows follow a header that is longer than the sample
+_LONGEST_ROW = 1 << 26  # bytes in which a row beyond the sample must end, or its quotes are no quotes
+_LINE_END = re.compile(rb"\r\n|\r|\n")
 _MARKS = (  # UTF-32 before UTF-16: the little-endian mark of one begins with that of the other
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -107,7 +112,7 @@ def decode(data: bytes, source: str, encoding: str | None = None) -> tuple[bytes
 
 
 def _control_share(text: bytes) -> float:
-    sample = text[:_SAMPLE_CHARACTERS]
+    sample = text[:_SAMPLE_BYTES]
     return 1 - len(sample.translate(None, _CONTROL)) / max(len(sample), 1)
 
 
@@ -153,11 +158,24 @@ def _count_encodings(data: bytes) -> tuple[int, int]:
 
 
 def first_lines(text: bytes) -> str:
-    """Return the first part of the text, cut at a line end if there is one."""
-    sample = text[:_SAMPLE_CHARACTERS]
-    if len(sample) < len(text):
-        sample = sample[: sample.rfind(b"\n") + 1] or sample
-    return sample.decode("utf-8", errors="ignore")
+    """Return the first part of the text: whole rows, the first of which may be of any length."""
+    return text[: _end_of_sample(text)].decode("utf-8")
+
+
+def _end_of_sample(text: bytes) -> int:
+    """Return the end of the row in which the sample ends, and of a few more; quoted line ends do not count."""
+    at, n_beyond, first_end = _SAMPLE_BYTES, 0, None
+    inside = text.count(b'"', 0, at) % 2
+    for found in _LINE_END.finditer(text, at):
+        inside ^= text.count(b'"', at, found.end()) % 2
+        at = found.end()
+        first_end = first_end or at
+        n_beyond += not inside
+        if n_beyond > _LINES_BEYOND:
+            return at
+        if inside and at > _SAMPLE_BYTES + _LONGEST_ROW:
+            return first_end
+    return len(text)
 
 
 def find_newline(sample: str) -> str:
@@ -173,8 +191,28 @@ def read_rows(text: str, delimiter: str) -> list[list[str]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         return [row for row in islice(reader, _SAMPLE_ROWS) if row]
-    except csv.Error:  # a lone quote can swallow the sample and pass the reader's limit on field size
-        return []
+    except csv.Error:  # a cell is longer than the limit of that module, which holds for the whole process
+        return [row for _, row in islice(cut_rows(text, delimiter), _SAMPLE_ROWS) if row]
+
+
+def cut_rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line in which a row begins, and its cells of any length; an empty line has none."""
+    mark = re.escape(delimiter)
+    cell = re.compile(rf'(?:"([^"]*(?:""[^"]*)*)(?:"|\Z))?([^{mark}\r\n]*)({mark}|\r\n|\r|\n|\Z)')
+    line, place, row = 1, 0, list[str]()
+    start = line
+    while place < len(text):
+        found = cell.match(text, place)
+        assert found is not None  # every part of the pattern may be empty
+        quoted, rest, end = found.groups()
+        row.append((quoted or "").replace('""', '"') + rest)
+        line += len(re.findall(r"\r\n|\r|\n", found[0]))
+        place = found.end()
+        if end != delimiter:
+            yield start, row if row != [""] or quoted is not None else []
+            start, row = line, []
+    if row:  # the text ends with a delimiter
+        yield start, [*row, ""]
 
 
 def _fit(sample: str, delimiter: str) -> tuple[float, int]:
@@ -212,6 +250,8 @@ def find_ragged_row(text: bytes, delimiter: str, width: int) -> tuple[int, int, 
             if row and len(row) != width:
                 return previous + 1, len(row), delimiter.join(row)
             previous = reader.line_num
-    except csv.Error:
-        return previous + 1, 1, ""
+    except csv.Error:  # see read_rows
+        for line, row in cut_rows(text.decode("utf-8"), delimiter):
+            if row and len(row) != width:
+                return line, len(row), delimiter.join(row)
     return None
