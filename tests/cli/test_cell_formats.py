@@ -561,6 +561,63 @@ def test_a_null_text_with_an_equals_sign_and_no_such_column_is_a_plain_one(read)
     assert "no column has a name before '='" in file.notes[0]
 
 
+SPELLINGS = ["k.A."] * 78 + ["k.a."] * 2 + ["KEINE ANGABE"] * 3
+
+
+def test_spellings_of_a_code_are_counted_together_and_the_options_of_the_note_remove_all(read):
+    cells = [["Koch", "Maler", "Lehrer"][k % 3] for k in range(120)]
+    text = "job;x\n" + "".join(f"{cell};{k}\n" for k, cell in enumerate([*cells, *SPELLINGS]))
+    (note,) = read(text).notes
+    assert "80 cells contain 'k.A.' (78) or 'k.a.' (2), 3 contain 'KEINE ANGABE'; if this means" in note
+    options = re.findall(r"--null '?(job=[^']+?)'?(?= --null|$)", note)
+    assert options == ["job=k.A.", "job=KEINE ANGABE"]
+    file = read(text, nulls=options)
+    assert file.table["job"].to_pylist() == [*cells, *[None] * 83]
+    assert file.notes == ("column 'job': 2 cells contain 'k.a.', missing by --null, which ignores case",)
+
+
+def test_spellings_of_a_code_among_numbers_are_counted_together(read):
+    text = "x;y\n" + "".join(f"{cell};1\n" for cell in [*[f"{k}.5" for k in range(100)], *SPELLINGS])
+    file = read(text)
+    assert file.table["x"].null_count == 83
+    assert file.notes == (
+        "column 'x': 80 cells contain 'k.A.' (78) or 'k.a.' (2), 3 contain 'KEINE ANGABE', read as missing",
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{"nulls": ["weiß nicht"]}, {"overrides": {"s": {"null": ["Weiss Nicht"]}}}]
+)
+def test_declared_codes_are_compared_without_regard_to_case(read, tmp_path, options):
+    cells = ["a", "weiß nicht", "WEISS NICHT", "Weiß Nicht", "b"]
+    assert read("s,x\n" + "".join(f"{cell},1\n" for cell in cells), **options).table["s"].to_pylist() == [
+        "a", None, None, None, "b",
+    ]  # fmt: skip
+    pyarrow.parquet.write_table(pa.table({"s": cells}), tmp_path / "a.parquet")
+    file = read_table(str(tmp_path / "a.parquet"), **options)
+    assert file.table["s"].to_pylist() == ["a", None, None, None, "b"]
+
+
+def test_a_declared_code_is_missing_beside_words_that_are_levels(read):
+    cells = ["1 kg", "2 kg", "unknown", "unknown", "tiny", "small", "-"]
+    file = read("s,x\n" + "".join(f"{cell},1\n" for cell in cells), nulls=["s=UNKNOWN"])
+    assert file.table["s"].to_pylist() == ["1 kg", "2 kg", None, None, "tiny", "small", "-"]
+
+
+@pytest.mark.parametrize("code", ["1900-01-01", "9999-12-31"])
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%d.%m.%Y 00:00"])
+def test_the_option_of_a_note_on_dates_removes_them(read, tmp_path, code, form):
+    days = [datetime.date(2021, 1, 1 + k % 28) for k in range(60)]
+    codes = [datetime.date.fromisoformat(code)] * 3
+    text = "d;x\n" + "".join(f"{day.strftime(form)};1\n" for day in [*days, *codes])
+    notes = " ".join(read(text).notes)
+    (option,) = re.findall(r"--null '?(d=[^;']+?)'?(?= makes|$)", notes)
+    assert read(text, nulls=[option]).table["d"].null_count == 3
+    stamps = pa.table({"d": pa.array([*days, *codes]).cast(pa.timestamp("us"))})
+    pyarrow.parquet.write_table(stamps, tmp_path / "a.parquet")
+    assert read_table(str(tmp_path / "a.parquet"), nulls=[f"d={code}"]).table["d"].null_count == 3
+
+
 def test_the_longest_name_before_an_equals_sign_counts(read):
     file = read("a,a=b\nb=1,1\n2,2\n", nulls=["a=b=1"])
     assert file.table["a=b"].to_pylist() == [None, 2]

@@ -347,5 +347,5 @@ EXPECTED: dict[str, dict[str, Expected]] = {
     },
 }
 
-PENDING: frozenset[str] = frozenset(["mixed_case_codes.csv"])
+PENDING: frozenset[str] = frozenset()
 """Files whose outcome is written down and not yet reached."""

@@ -43,19 +43,26 @@ _FIRST_DAYS = (
     date(1753, 1, 1), date(1800, 1, 1), date(1899, 12, 30), date(1899, 12, 31), date(1900, 1, 1),
     date(1901, 1, 1), date(1970, 1, 1),
 )  # fmt: skip
-_SPELLINGS = sorted(
-    {spelt for word in MISSING_WORDS for spelt in (word, word.upper(), word.capitalize(), word.title())}
-)
+
+
+def fold(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return texts without the difference of upper and lower case."""
+    return pc.replace_substring(pc.utf8_lower(texts), "ß", "ss")
+
+
+def is_any_of(texts: pa.Array | pa.ChunkedArray, words: Sequence[str]) -> pa.Array | pa.ChunkedArray:
+    """Return which texts are one of some words, in upper or lower case; null is none of them."""
+    return pc.is_in(fold(texts), value_set=fold(pa.array(words, texts.type)))
 
 
 def is_missing_word(texts: pa.Array) -> pa.Array:
     """Return which texts mean missing in a column of numbers."""
-    return pc.is_in(pc.utf8_lower(texts), value_set=pa.array(MISSING_WORDS, texts.type))
+    return is_any_of(texts, MISSING_WORDS)
 
 
 def is_never_value(texts: pa.Array) -> pa.Array:
     """Return which texts mean missing in every column."""
-    return pc.is_in(texts, value_set=pa.array(NEVER_VALUES, texts.type))
+    return is_any_of(texts, NEVER_VALUES)
 
 
 def is_number(text: str) -> bool:
@@ -75,16 +82,46 @@ def say_counts(counts: list[tuple[str, int]]) -> str:
     return ", ".join([start, *more])
 
 
+def group_spellings(counts: Sequence[tuple[str, int]]) -> list[list[tuple[str, int]]]:
+    """Return texts with their counts, those together that differ in case only; the most frequent first."""
+    folded = fold(pa.array([text for text, _ in counts], pa.large_string())).to_pylist()
+    alike: dict[str, list[tuple[str, int]]] = {}
+    for key, entry in zip(folded, counts, strict=True):
+        alike.setdefault(key, []).append(entry)
+    groups = [sorted(group, key=lambda entry: -entry[1]) for group in alike.values()]
+    return sorted(groups, key=lambda group: -sum(count for _, count in group))
+
+
+def say_spellings(counts: Sequence[tuple[str, int]]) -> str:
+    """Return how many cells hold each text, in words; texts that differ in case only are counted together.
+
+    Examples
+    --------
+    >>> say_spellings([("k.A.", 78), ("none", 1), ("k.a.", 2)])
+    "80 cells contain 'k.A.' (78) or 'k.a.' (2), 1 contains 'none'"
+    """
+    said = []
+    for group in group_spellings(counts):
+        shown = [f"{text!r} ({count:,})" for text, count in group]
+        one = f"{', '.join(shown[:-1])} or {shown[-1]}" if len(group) > 1 else repr(group[0][0])
+        said.append((one, sum(count for _, count in group)))
+    return say_counts(said)
+
+
+def null_options(name: str, texts: Sequence[str]) -> str:
+    """Return the options by which some texts of a column are read as missing."""
+    return " ".join(f"--null {shlex.quote(f'{name}={text}')}" for text in texts)
+
+
 def suspect_words(name: str, texts: pa.Array) -> str | None:
     """Return a sentence about words in a column of text that may mean missing."""
-    held = texts.filter(pc.is_in(texts, value_set=pa.array(_SPELLINGS, texts.type)))
+    trimmed = pc.utf8_trim_whitespace(texts)
+    held = trimmed.filter(is_missing_word(trimmed))
     if len(held) == 0:
         return None
     counts = [(entry["values"], entry["counts"]) for entry in pc.value_counts(held).to_pylist()]
-    text = say_counts([(repr(word), count) for word, count in counts])
-    return (
-        f"column {name!r}: {text}; if this means missing, use --null {shlex.quote(f'{name}={counts[0][0]}')}"
-    )
+    options = null_options(name, [group[0][0] for group in group_spellings(counts)])
+    return f"column {name!r}: {say_spellings(counts)}; if this means missing, use {options}"
 
 
 def suspect_spellings(name: str, texts: pa.Array) -> str | None:
@@ -93,10 +130,15 @@ def suspect_spellings(name: str, texts: pa.Array) -> str | None:
     if len(distinct) > min(_MANY_LEVELS, max(2, len(texts) // 2)):
         return None
     counts = {entry["values"]: entry["counts"] for entry in distinct.to_pylist()}
+    words = {word.casefold() for word in MISSING_WORDS}  # which have a note of their own
     alike: dict[str, list[str]] = {}
     for text in counts:
         alike.setdefault(" ".join(text.casefold().split()), []).append(text)
-    groups = [sorted(group, key=lambda text: -counts[text]) for group in alike.values() if len(group) > 1]
+    groups = [
+        sorted(group, key=lambda text: -counts[text])
+        for folded, group in alike.items()
+        if len(group) > 1 and folded not in words
+    ]
     if len(alike) > 2 and set(alike) <= _YES_AND_NO:
         shown = ", ".join(map(repr, sorted(counts, key=lambda text: -counts[text])[:8]))
         return f"column {name!r}: {shown} are different levels; write yes and no in one way if they mean that"
@@ -261,8 +303,8 @@ def suspect_dates(name: str, values: pa.Array | pa.ChunkedArray) -> str | None:
         return None
     counts = pc.value_counts(days.filter(held)).to_pylist()
     text = say_counts([(str(entry["values"]), entry["counts"]) for entry in counts])
-    option = shlex.quote(f"{name}={counts[0]['values']}")
-    return f"column {name!r}: {text}, far from the other dates; if this means missing, use --null {option}"
+    options = null_options(name, [str(entry["values"]) for entry in counts])
+    return f"column {name!r}: {text}, far from the other dates; if this means missing, use {options}"
 
 
 def _is_first_day(days: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

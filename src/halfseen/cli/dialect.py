@@ -163,7 +163,7 @@ def first_lines(text: bytes) -> str:
 
 
 def _end_of_sample(text: bytes) -> int:
-    """Return the end of the row in which the sample ends, and of a few more; quoted line ends do not count."""
+    """Return the end of the row in which the sample ends, and of a few more; line ends in quotes are none."""
     at, n_beyond, first_end = _SAMPLE_BYTES, 0, None
     inside = text.count(b'"', 0, at) % 2
     for found in _LINE_END.finditer(text, at):

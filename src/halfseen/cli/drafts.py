@@ -30,6 +30,8 @@ class Draft:
         What it is if it is written the plain way.
     words : tuple
         Texts that mean missing, with their counts.
+    spellings : tuple
+        Texts that the user declared as missing in other spellings, with their counts.
     texts : pyarrow.DictionaryArray or None
         The cells as distinct texts, if they may be numbers or dates in disguise.
     counts : numpy.ndarray
@@ -46,6 +48,7 @@ class Draft:
     rules: ColumnRules
     kind: CellKind = "text"
     words: tuple[tuple[str, int], ...] = ()
+    spellings: tuple[tuple[str, int], ...] = ()
     texts: pa.DictionaryArray | None = None
     counts: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     numbers: Numbers | None = None

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import Style, format_cells
-from halfseen.cli.codes import is_number, say_counts
+from halfseen.cli.codes import is_any_of, is_number, say_counts
 from halfseen.cli.csv_tables import decode_cells, find_filled, splice
 from halfseen.cli.drafts import Outcome
 from halfseen.cli.errors import TableError
@@ -229,10 +229,11 @@ def _keep_strings(outcome: Outcome, cells: pa.Array, name: str, rules: Rules) ->
     counts = {one["values"]: one["counts"] for one in pc.value_counts(texts).to_pylist()}
     asked = {*rules.declared, *rules.of(name).nulls}
     numbers = {float(text) for text in asked if is_number(text)}
+    meant = set(texts.filter(is_any_of(pc.utf8_trim_whitespace(texts), sorted(asked))).to_pylist())
     held = {
         text: count
         for text, count in counts.items()
-        if text.strip() not in asked and not (is_number(text.strip()) and float(text) in numbers)
+        if text not in meant and not (is_number(text.strip()) and float(text) in numbers)
     }
     outcome = replace(outcome, words=())
     if not held:

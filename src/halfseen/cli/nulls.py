@@ -1,11 +1,15 @@
 """One representation of missing cells: NaN, and nulls within dictionaries, are converted to plain nulls."""
 
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import kind_of
-from halfseen.cli.codes import is_number
+from halfseen.cli.codes import is_any_of, is_number
 from halfseen.cli.rules import Rules
 
 
@@ -53,8 +57,31 @@ def blank_codes(table: pa.Table, rules: Rules) -> pa.Table:
 
 
 def _is_coded(column: pa.ChunkedArray, texts: list[str]) -> pa.ChunkedArray:
-    """Return which cells hold one of the values: numbers by value, others by their text."""
-    if kind_of(column.type) in ("integer", "float"):
+    """Return which cells hold one of the values: numbers and dates by value, others by their text."""
+    by_value = equals_codes(column, texts)
+    if by_value is not None and kind_of(column.type) in ("integer", "float"):
+        return by_value
+    by_text = is_any_of(column.cast(pa.large_string()), texts)
+    return by_text if by_value is None else pc.or_(by_text, by_value)
+
+
+def equals_codes(values: Any, texts: Sequence[str]) -> Any:
+    """Return which numbers or dates equal one that a user gave as text; None if they are neither.
+
+    A date such as 1900-01-01 stands for all times of the day.
+    """
+    kind = kind_of(values.type)
+    if kind in ("integer", "float"):
         codes = pa.array([float(text) for text in texts if is_number(text)], pa.float64())
-        return pc.is_in(column.cast(pa.float64(), safe=False), value_set=codes)
-    return pc.is_in(column.cast(pa.large_string()), value_set=pa.array(texts, pa.large_string()))
+        return pc.is_in(values.cast(pa.float64(), safe=False), value_set=codes)
+    if kind in ("date", "timestamp"):
+        days = pa.array([day for text in texts if (day := _parse_day(text)) is not None], pa.date32())
+        return pc.is_in(values.cast(pa.date32(), safe=False), value_set=days)
+    return None
+
+
+def _parse_day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None

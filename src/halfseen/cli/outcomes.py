@@ -10,19 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import CODE, CellKind, Style, as_text, cast_cells, style_of
-from halfseen.cli.codes import (
-    NEVER_VALUES,
-    is_missing_word,
-    is_number,
-    say_counts,
-    suspect_spellings,
-    suspect_words,
-)
+from halfseen.cli.codes import is_never_value, say_spellings, suspect_spellings, suspect_words
 from halfseen.cli.dates import ORDER_WORDS, ORDERS, Dates, Order
 from halfseen.cli.distinct import Mask, all_match, any_match, as_mask
 from halfseen.cli.drafts import Decision, Draft, Outcome
 from halfseen.cli.limits import replace_limits
 from halfseen.cli.notes import shorten_notes
+from halfseen.cli.nulls import equals_codes
 from halfseen.cli.numbers import Numbers, number_format, plain_texts, split_numbers
 from halfseen.cli.placeholders import find_placeholders, split_placeholders
 from halfseen.cli.separators import choose_marks
@@ -64,7 +58,11 @@ def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
 
 def finish(draft: Draft, decision: Decision) -> Outcome:
     """Return the result for a column, given the decisions of the whole file."""
-    return _suspect(draft, _finish(draft, decision))
+    outcome = _suspect(draft, _finish(draft, decision))
+    if not draft.spellings:
+        return outcome
+    said = f"column {draft.name!r}: {say_spellings(draft.spellings)}, missing by --null, which ignores case"
+    return replace(outcome, notes=(*outcome.notes, said))
 
 
 def has_three_decimals(draft: Draft) -> bool:
@@ -88,9 +86,8 @@ def _finish(draft: Draft, decision: Decision) -> Outcome:
 
 
 def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
-    codes = [float(text) for text in draft.rules.nulls if is_number(text)]
-    if codes and style.kind in ("integer", "float"):
-        equal = pc.is_in(typed.cast(pa.float64(), safe=False), value_set=pa.array(codes))
+    equal = equals_codes(typed, draft.rules.nulls) if draft.rules.nulls else None
+    if equal is not None:
         typed = pc.if_else(equal, pa.scalar(None, typed.type), typed)
     return Outcome(typed, style, words=draft.words, **more)
 
@@ -98,20 +95,20 @@ def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
 def _note_missing(name: str, words: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     if not words:
         return ()
-    text = say_counts([(repr(word), count) for word, count in words])
-    return (f"column {name!r}: {text}, read as missing",)
+    return (f"column {name!r}: {say_spellings(words)}, read as missing",)
 
 
 def _text(draft: Draft, note: str | None = None, settings: dict[str, Any] | None = None) -> Outcome:
     """Return the column as text, words for missing values with it."""
-    errors = [(word, count) for word, count in draft.words if word in NEVER_VALUES]
+    found = is_never_value(pa.array([word for word, _ in draft.words], pa.large_string())).to_pylist()
+    errors = [word for word, never in zip(draft.words, found, strict=True) if never]
     if len(draft.trimmed) == draft.trimmed.null_count and len(errors) == len(draft.words):
         nothing = pa.nulls(len(draft.cells), pa.float64())
         return Outcome(nothing, Style("text"), words=tuple(errors))
     missing = draft.trimmed.is_null()
-    if draft.words:  # in a column of text they are levels
-        words = pc.fill_null(is_missing_word(pc.utf8_trim_whitespace(draft.cells)), False)
-        missing = pc.and_not(missing, words)
+    if levels := [word for word, _ in draft.words if (word, _) not in errors]:  # in a column of text
+        trimmed = pc.utf8_trim_whitespace(draft.cells)
+        missing = pc.and_not(missing, pc.is_in(trimmed, value_set=pa.array(levels, trimmed.type)))
     if note is None and draft.rules.wanted is None and _is_coded(draft):
         note = "has numbers that begin with 0, kept as text codes"
     notes = () if note is None else (f"column {draft.name!r} {note}",)

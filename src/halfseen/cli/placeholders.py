@@ -1,6 +1,5 @@
 """Values that stand for something else, such as 999 or 9999-12-31: written again, and seen by no model."""
 
-import shlex
 from collections import Counter
 from typing import Any
 
@@ -8,7 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import kind_of
-from halfseen.cli.codes import find_date_codes, find_number_codes, say_counts, show_number, suspect_dates
+from halfseen.cli.codes import (
+    find_date_codes,
+    find_number_codes,
+    null_options,
+    say_spellings,
+    show_number,
+    suspect_dates,
+)
 from halfseen.cli.notes import shorten_notes
 from halfseen.cli.rules import ColumnRules, Rules
 
@@ -81,7 +87,7 @@ def _find_numbers(name: str, values: Any, rules: ColumnRules) -> tuple[Any, list
     codes = find_number_codes(values)
     if codes is None:
         return None, []
-    options = " ".join(f"--null {shlex.quote(f'{name}={show_number(value)}')}" for value in codes.counts)
+    options = null_options(name, [show_number(value) for value in codes.counts])
     if not codes.certain:
         return None, [f"{codes.describe(name)}; if this means missing, use {options}"]
     return _is_one_of(values, codes.counts), [
@@ -102,10 +108,9 @@ def _find_dates(name: str, values: Any, texts: pa.Array | None) -> tuple[Any, li
     if not pc.any(held).as_py():
         return None, others
     written = values.cast(pa.date32(), safe=False) if texts is None else texts
-    counts = Counter(map(str, written.filter(held).to_pylist())).most_common(_SHOWN)
-    text = say_counts([(repr(word), count) for word, count in counts])
+    counts = Counter(str(text).strip() for text in written.filter(held).to_pylist()).most_common(_SHOWN)
     note = (
-        f"column {name!r}: {text}, far from the other dates: kept and not used by the model; "
-        f"--null {shlex.quote(f'{name}={counts[0][0]}')} makes them missing"
+        f"column {name!r}: {say_spellings(counts)}, far from the other dates: kept and not used by the "
+        f"model; {null_options(name, [text for text, _ in counts])} makes them missing"
     )
     return held, [note, *others]

@@ -14,7 +14,7 @@ from halfseen.cli.cells import Style, format_cells, kind_of, style_of
 from halfseen.cli.errors import TableError
 from halfseen.cli.matching import match_names
 from halfseen.cli.notes import shorten_notes
-from halfseen.cli.rules import DEFAULT_NULLS, TrainingRules
+from halfseen.cli.rules import TrainingRules
 from halfseen.cli.styles import (
     NUMBERS,
     combine_styles,
@@ -39,7 +39,7 @@ def describe_reading(file: TableFile) -> dict[str, Any]:
     These are the null codes of all columns and, for each column, its own null codes, its placeholders and, if
     the file is not typed, the format of its cells.
     """
-    everywhere = [text for text in file.rules.nulls if text and text not in DEFAULT_NULLS]
+    everywhere = [text for text in file.rules.declared if text]
     columns: dict[str, dict[str, Any]] = {}
     for name in file.table.column_names:
         entry: dict[str, Any] = {}

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.cli.cells import CellKind, Style, find_kind
-from halfseen.cli.codes import is_missing_word, is_never_value
+from halfseen.cli.codes import is_any_of, is_missing_word, is_never_value
 from halfseen.cli.dates import Order, split_dates
 from halfseen.cli.distinct import any_match
 from halfseen.cli.drafts import Decision, Draft, Outcome, line_below
@@ -78,9 +78,15 @@ def read_columns(
 def _draft(name: str, cells: pa.Array, rules: Rules, *, as_written: bool) -> Draft:
     own = rules.of(name)
     trimmed = pc.utf8_trim_whitespace(cells)
-    missing = pc.is_in(trimmed, value_set=pa.array([*rules.nulls, *own.nulls], trimmed.type))
+    missing = pc.is_in(trimmed, value_set=pa.array(rules.nulls, trimmed.type))
+    spellings: dict[str, int] = {}
+    if declared := [text for text in (*rules.declared, *own.nulls) if text]:
+        meant = is_any_of(trimmed, declared)
+        exact = pc.is_in(trimmed, value_set=pa.array([*rules.nulls, *declared], trimmed.type))
+        spellings = Counter(trimmed.filter(pc.and_not(meant, exact)).to_pylist())
+        missing = pc.or_(missing, meant)
     trimmed = pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
-    draft = Draft(name, cells, trimmed, own)
+    draft = Draft(name, cells, trimmed, own, spellings=tuple(spellings.items()))
     if rules.words:
         draft = _set_aside(draft, is_never_value(trimmed))
     observed = draft.trimmed.drop_null()
