@@ -101,9 +101,10 @@ def _without_text(file: TableFile, table: pa.Table) -> TableFile:
         name: pc.and_(file.table[name].is_valid(), table[name].is_null()).combine_chunks()
         for name in table.column_names
     }
-    return replace(
-        file, table=table, text=_blank(file.text, lost, ""), literals=_blank(file.literals, lost, "null")
-    )
+    # Cells are removed, so the output is not a copy of a workbook in which some cells are filled.
+    sheet = None if file.sheet is None else replace(file.sheet, workbook=None)
+    text, literals = _blank(file.text, lost, ""), _blank(file.literals, lost, "null")
+    return replace(file, table=table, text=text, literals=literals, sheet=sheet)
 
 
 def _blank(texts: CellTexts | None, lost: dict[str, pa.Array], nothing: str) -> CellTexts | None:

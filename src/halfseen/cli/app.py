@@ -330,6 +330,7 @@ def recommend_command(
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     source_format: options.SourceFormat = None,
+    sheet: options.SheetName = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Recommend items to a user, based on the ratings of all users, and print their predicted ratings.
@@ -338,7 +339,7 @@ def recommend_command(
     """
     from halfseen.cli.recommend import RecommendRequest, recommend
 
-    reading = {"delimiter": delimiter, "encoding": encoding, "format": source_format}
+    reading = {"delimiter": delimiter, "encoding": encoding, "format": source_format, "sheet": sheet}
     request = RecommendRequest(source, user, k, rows.value, seed, model, save_model, reading)
     recommend(request, Reporter(quiet=quiet))
 

@@ -7,7 +7,6 @@ EXTRAS = {
     "typer": "cli",
     "rich": "cli",
     "pyarrow": "cli",
-    "openpyxl": "xlsx",
     "jinja2": "report",
     "markupsafe": "report",
     "matplotlib": "report",

@@ -123,7 +123,7 @@ def _fit_together(
 def _fit(request: ImputeRequest, reporter: Reporter, budget: TimeBudget) -> Work:
     """Read a file and fit an imputer to it; if nothing is missing and no model is saved, the simplest one."""
     file = _read(request, read_overrides(request), reporter)
-    check_cells(file.table, request.output, request.output_format)
+    check_cells(file.table, request.output, request.output_format, request.draws or 1)
     if not file.n_missing and request.model is None and not request.evaluate:
         reporter.note("no cell is missing: nothing is imputed, so methods are not compared")
         request = replace(request, method="mean", missingness=None, checkpoint=None)
@@ -158,7 +158,7 @@ def _load_imputer(request: ImputeRequest, reporter: Reporter) -> Any:
 def _apply(request: ImputeRequest, imputer: Any, reporter: Reporter) -> Work:
     method = method_of(imputer)
     rows = read_new_rows(request.source, imputer, reporter, **request.reading)
-    check_cells(rows.file.table, request.output, request.output_format)
+    check_cells(rows.file.table, request.output, request.output_format, request.draws or 1)
     if request.weights is not None:
         weights = read_weights(rows.file.table, request.weights, rows.file.source)
         reporter.show("weights", describe_weights(request.weights, weights))

@@ -108,6 +108,12 @@ OutputFormat = Annotated[
     Format | None,
     typer.Option("--to", help="The format of OUT, if it cannot be inferred from the file name."),
 ]
+SheetName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The sheet of an xlsx file. By default, the only one that holds a table."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except errors.")]
 
 
@@ -147,6 +153,7 @@ class ReadingOptions:
         ),
     ] = None
     source_format: SourceFormat = None
+    sheet: SheetName = None
     max_expansion: Annotated[
         str | None,
         typer.Option(
@@ -166,5 +173,6 @@ class ReadingOptions:
             "default_nulls": not self.no_default_nulls,
             "number_formats": tuple(self.number_format or ()),
             "date_orders": tuple(self.date_order or ()),
+            "sheet": self.sheet,
             "max_expansion": self.max_expansion,
         }

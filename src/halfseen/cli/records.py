@@ -105,7 +105,7 @@ def _find_others(text: pa.Table, header: Sequence[str], keep_empty: bool) -> Ite
     last = text.num_rows - 1 - int(blank.sum())
     yield "holds a total", _only(text, last, _holds_total(text, last)) | _holds_subtotals(text)
     if not keep_empty:
-        yield "has no values", blank & _is_no_accident(text, blank)
+        yield "has no values", blank & is_no_accident(text, blank)
 
 
 def _only(text: pa.Table, row: int, found: bool) -> Mask:
@@ -216,7 +216,7 @@ def _blank(column: pa.ChunkedArray) -> Mask:
     return as_mask(pc.equal(pc.utf8_trim_whitespace(column), "").combine_chunks())
 
 
-def _is_no_accident(text: pa.Table, blank: Mask) -> bool:
+def is_no_accident(text: pa.Table, blank: Mask) -> bool:
     """Return whether empty rows are unlikely by chance, given the empty cells; never for one column."""
     if text.num_columns == 1 or not blank.any() or blank.all():
         return False

@@ -108,7 +108,7 @@ def read_all(sources: Sequence[str], read: Callable[[str], TableFile]) -> TableF
     return replace(
         first, table=table, source=named, styles=styles, notes=notes, settings=settings, text=None,
         kept={name: cells.is_valid() for name, cells in placeholders.items()}, placeholders=placeholders,
-        surroundings=None, literals=None,
+        surroundings=None, literals=None, sheet=None, held={},
     )  # fmt: skip
 
 

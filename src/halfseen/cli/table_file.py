@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,6 +34,34 @@ class Surroundings:
     header: tuple[str, ...]
     preamble: Preamble = field(default_factory=Preamble)
     footer: str = ""
+
+
+@dataclass(frozen=True)
+class SheetOrigin:
+    """Where a table was in a workbook.
+
+    Parameters
+    ----------
+    workbook : bytes or None
+        The content of the file, of which an output is a copy; None if it cannot be.
+    title : str
+        The name of the sheet.
+    header_row : int
+        The row of the names, counted from 1; the rows of the table follow it.
+    columns : dict of str to int
+        The columns of the sheet, counted from 1.
+    kinds : dict of str to numpy.ndarray
+        What each cell is, as in `halfseen.cli.sheet_cells`.
+    texts : frozenset of str
+        The columns whose cells are mostly text, even if it can be read as numbers or dates.
+    """
+
+    workbook: bytes | None
+    title: str
+    header_row: int
+    columns: dict[str, int]
+    kinds: dict[str, npt.NDArray[np.int8]]
+    texts: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -66,6 +96,10 @@ class TableFile:
         Values that are kept and that no model sees, such as 999 or 9999-12-31; null elsewhere.
     literals : CellTexts or None
         The values of JSON lines as they are written in JSON; null where a key is absent.
+    sheet : SheetOrigin or None
+        Where the table was in a workbook.
+    held : dict of str to pyarrow.Array
+        Missing cells that stay empty whatever a model says: results of formulas, merged cells, blank rows.
     """
 
     table: pa.Table
@@ -81,11 +115,13 @@ class TableFile:
     surroundings: Surroundings | None = None
     placeholders: dict[str, pa.Array] = field(default_factory=dict)
     literals: CellTexts | None = None
+    sheet: SheetOrigin | None = None
+    held: dict[str, pa.Array] = field(default_factory=dict)
 
     @property
     def n_missing(self) -> int:
         """The number of missing cells."""
-        n_kept = sum(kept.true_count for kept in self.kept.values())
+        n_kept = sum(cells.true_count for cells in (*self.kept.values(), *self.held.values()))
         return sum(column.null_count for column in self.table.columns) - n_kept
 
     @property
@@ -94,6 +130,14 @@ class TableFile:
         styles = [style for style in self.styles.values() if style.kind == "float"]
         marks = {"." if style.number is None else style.number.decimal for style in styles}
         return "," if marks == {","} else "." if marks else None
+
+    def to_write(self, table: pa.Table) -> pa.Table:
+        """Return a completed table with the values that no model sees, and without those that stay empty."""
+        for name, cells in self.held.items():
+            place = table.column_names.index(name)
+            values = pc.if_else(cells, pa.scalar(None, table[name].type), table[name])
+            table = table.set_column(place, name, values)
+        return self.with_placeholders(table)
 
     def with_placeholders(self, table: pa.Table) -> pa.Table:
         """Return a table of these columns with the values that no model sees."""
@@ -104,6 +148,8 @@ class TableFile:
 
     def keeps_texts(self, name: str) -> bool:
         """Return whether a column has cells to keep that only text can hold."""
+        if self.sheet is not None and name in self.sheet.texts:
+            return True
         kept, values = self.kept.get(name), self.placeholders.get(name)
         if kept is None:
             return False

@@ -5,7 +5,7 @@ import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from importlib import import_module
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -22,7 +22,6 @@ from halfseen.cli.expansion import (
     check_arrow,
     check_parquet,
     check_values,
-    check_workbook,
     unpack_gzip,
 )
 from halfseen.cli.json_lines import parse_json_lines, read_json_columns, write_json_lines
@@ -31,7 +30,9 @@ from halfseen.cli.outcomes import describe_outcomes
 from halfseen.cli.placeholders import hide_placeholders
 from halfseen.cli.recognition import read_columns
 from halfseen.cli.rules import DEFAULT_NULLS, TrainingRules, make_rules, merge_settings
-from halfseen.cli.spreadsheet import parse_spreadsheet, write_spreadsheet
+from halfseen.cli.sheet_markup import check_sheet
+from halfseen.cli.spreadsheet import SheetTable, parse_spreadsheet
+from halfseen.cli.spreadsheet_output import write_spreadsheet
 from halfseen.cli.table_file import Format, TableFile
 from halfseen.cli.texts import CellTexts
 
@@ -86,6 +87,7 @@ def read_table(
     overrides: Mapping[str, Any] | None = None,
     max_expansion: str | int | None = None,
     training: TrainingRules | None = None,
+    sheet: str | None = None,
 ) -> TableFile:
     """Read a table file.
 
@@ -112,6 +114,8 @@ def read_table(
         default, an eighth of the memory of the machine.
     training : TrainingRules, optional
         How the file was read that a model was fitted to, if the new file is read for this model.
+    sheet : str, optional
+        The sheet of a workbook to read; by default, the only one that holds a table.
 
     Returns
     -------
@@ -126,6 +130,10 @@ def read_table(
     if path != "-" and not Path(path).is_dir() and not Path(path).exists():
         raise TableError(f"{path}: no such file")
     kind = "csv" if Path(path).is_dir() else find_format(path, format, "--from")
+    if sheet is not None and kind != "xlsx":
+        raise TableError(
+            f"{source}: --sheet {sheet!r} names a sheet of an xlsx file, and this is a {kind} file"
+        )
     bound = Expansion.of(source, max_expansion)
     data = _unpack(_read_bytes(path, source), bound)
     if not data.strip():
@@ -137,7 +145,7 @@ def read_table(
     if kind == "csv":
         file = read_csv(data, source, delimiter, encoding, given)
     elif kind in ("jsonl", "xlsx"):
-        file = _read_cells(data, bound, kind, given)
+        file = _read_cells(data, bound, kind, given, sheet)
     else:
         table = spell_nulls(_read_binary(data, kind, bound))
         check_names(table.column_names, source)
@@ -158,16 +166,20 @@ def read_table(
     return file
 
 
-def _read_cells(data: bytes, bound: Expansion, kind: Format, given: dict[str, Any]) -> TableFile:
+def _read_cells(
+    data: bytes, bound: Expansion, kind: Format, given: dict[str, Any], title: str | None
+) -> TableFile:
     """Return the table of a format whose cells are recognised as those of a text file are."""
     source = bound.source
-    notes: list[str] = []
+    sheet: SheetTable | None = None
     literals: CellTexts | None = None
     if kind == "xlsx":
-        check_workbook(data, bound)
-        cells, notes = parse_spreadsheet(data, source)
+        every = (given["overrides"] or {}).get("*")
+        keep_empty = isinstance(every, dict) and bool(every.get("fill"))
+        sheet = parse_spreadsheet(data, bound, title, keep_empty=keep_empty)
+        cells, first = sheet.cells, sheet.origin.header_row + 1
         rules = make_rules(cells.column_names, **given)
-        outcomes = read_columns(cells, rules, ",", lambda record: record + 2)
+        outcomes = read_columns(cells, rules, ",", lambda record: record + first)
     else:
         parsed = parse_json_lines(data, bound)
         cells, literals = parsed.cells, CellTexts.of(parsed.literals)
@@ -175,19 +187,23 @@ def _read_cells(data: bytes, bound: Expansion, kind: Format, given: dict[str, An
         outcomes = read_json_columns(parsed, rules)
     found = {name: one.settings for name, one in outcomes.items() if one.settings}
     placeholders = {name: one.placeholders for name, one in outcomes.items()}
-    return TableFile(
+    file = TableFile(
         pa.table([one.typed for one in outcomes.values()], names=cells.column_names),
         source,
         kind,
         text=CellTexts.of(cells),
         styles={name: one.style for name, one in outcomes.items()},
-        notes=(*notes, *rules.notes, *describe_outcomes(outcomes)),
+        notes=(*rules.notes, *describe_outcomes(outcomes)),
         kept={name: one.kept for name, one in outcomes.items() if one.kept is not None},
         settings=merge_settings(found, given["overrides"]),
         rules=rules,
         placeholders={name: values for name, values in placeholders.items() if values is not None},
         literals=literals,
     )
+    if sheet is None:
+        return file
+    origin, held, more = sheet.hold(file.table, file.kept)
+    return replace(file, sheet=origin, held=held, notes=(*sheet.notes, *file.notes, *more))
 
 
 def _read_bytes(path: str, source: str) -> bytes:
@@ -231,14 +247,24 @@ def check_output(path: str, format: str | None = None) -> None:
     kind = find_format(path, format, "--to")
     if kind not in ("csv", "jsonl") and path.lower().endswith(".gz"):
         raise TableError(f"{path}: only csv is written through gzip; {kind} files are compressed already")
-    if kind == "xlsx":
-        import_module("openpyxl")  # of an extra; if it is missing, `main` names what to install
     if path != "-":
         check_writable(path)
 
 
-def check_cells(table: pa.Table, path: str, format: str | None = None) -> None:
-    """Refuse a table with cells that the output cannot hold, before the work begins."""
+def check_cells(table: pa.Table, path: str, format: str | None = None, n_tables: int = 1) -> None:
+    """Refuse a table with cells that the output cannot hold, before the work begins.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table.
+    path : str
+        The file to write.
+    format : str, optional
+        Its format, if not by its name.
+    n_tables : int
+        How many such tables are written below each other.
+    """
     kind = find_format(path, format, "--to")
     if kind in ("parquet", "feather"):
         return
@@ -249,6 +275,8 @@ def check_cells(table: pa.Table, path: str, format: str | None = None) -> None:
                 f"{'an xlsx' if kind == 'xlsx' else f'a {kind}'} file cannot store; "
                 "write parquet or feather instead"
             )
+    if kind == "xlsx":
+        check_sheet(table, path, n_tables)
 
 
 def _is_bytes(dtype: pa.DataType) -> bool:
@@ -282,7 +310,7 @@ def write_tables(
     check_output(path, format)
     check_cells(like.table, path, format)
     kind = find_format(path, format, "--to")
-    tables = (like.with_placeholders(table) for table in tables)
+    tables = (like.to_write(table) for table in tables)
     with ExitStack() as stack:
         file: BinaryIO = stack.enter_context(write_atomically(path))
         if path.lower().endswith(".gz"):
