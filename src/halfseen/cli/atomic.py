@@ -101,3 +101,9 @@ def write_atomically(path: str) -> Iterator[BinaryIO]:
         raise  # nobody reads on
     except OSError as error:
         raise TableError(f"{name}: cannot write: {(error.strerror or str(error)).lower()}") from error
+
+
+def write_page(path: str, page: str) -> None:
+    """Write a report; characters of file names that are not UTF-8 become question marks."""
+    with write_atomically(path) as file:
+        file.write(page.encode("utf-8", errors="replace"))

@@ -15,7 +15,7 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import halfseen
-from halfseen.cli.atomic import check_apart, check_report, write_atomically
+from halfseen.cli.atomic import check_apart, check_report, write_page
 from halfseen.cli.methods import QUICK, build
 from halfseen.cli.progress import Reporter, Step
 from halfseen.cli.tables import TableError, read_table
@@ -250,6 +250,5 @@ def _write(
             raise TableError(f"{request.output}: cannot write: {(error.strerror or '').lower()}") from error
         reporter.show("wrote", ", ".join(str(path) for path in written))
     if request.report is not None:
-        with write_atomically(request.report) as target:
-            target.write(render_comparison(summary).encode("utf-8"))
+        write_page(request.report, render_comparison(summary))
         reporter.show("report", request.report)

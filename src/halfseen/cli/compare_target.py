@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from halfseen._files import plain_json
-from halfseen.cli.atomic import check_apart, check_report, check_writable, write_atomically
+from halfseen.cli.atomic import check_apart, check_report, check_writable, write_atomically, write_page
 from halfseen.cli.errors import TableError
 from halfseen.cli.predictors import BASELINE, COMPARED, build_compared, treatments
 from halfseen.cli.progress import Reporter, Step
@@ -233,6 +233,5 @@ def _write(request: CompareTargetRequest, reporter: Reporter, summary: dict[str,
     if request.report is not None:
         from halfseen.report.prediction import render_prediction
 
-        with write_atomically(request.report) as file:
-            file.write(render_prediction(summary).encode("utf-8"))
+        write_page(request.report, render_prediction(summary))
         reporter.show("report", request.report)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import halfseen
-from halfseen.cli.atomic import check_apart, check_report, write_atomically
+from halfseen.cli.atomic import check_apart, check_report, write_page
 from halfseen.cli.errors import one_line
 from halfseen.cli.model_drift import ModelDrift, measure_model
 from halfseen.cli.progress import Reporter
@@ -81,8 +81,7 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
             check=check,
             run=reporter.run_info(file.source, request.command),
         )
-        with write_atomically(request.report) as target:
-            target.write(render_diagnosis(summary).encode("utf-8"))
+        write_page(request.report, render_diagnosis(summary))
         reporter.show("report", request.report)
     if request.json:
         content = diagnosis.to_dict() | ({} if drift is None else {"model": drift.to_dict()})

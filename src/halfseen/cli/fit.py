@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 import halfseen
-from halfseen.cli.atomic import check_apart, check_report, check_writable, write_atomically
+from halfseen.cli.atomic import check_apart, check_report, check_writable, write_page
 from halfseen.cli.compare_target import compare_on, describe_comparison
 from halfseen.cli.options import Predictor
 from halfseen.cli.predictors import BASELINE, SAVED, build_predictor, unit_of_progress
@@ -209,6 +209,5 @@ def _report(
         comparison, training.inputs, training.target,
         reporter.run_info(training.file.source, request.command),
     )  # fmt: skip
-    with write_atomically(request.report) as file:
-        file.write(render_prediction(summary).encode("utf-8"))
+    write_page(request.report, render_prediction(summary))
     reporter.show("report", request.report)

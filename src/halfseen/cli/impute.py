@@ -10,7 +10,7 @@ import pyarrow as pa
 import halfseen
 from halfseen._freed import give_back_memory
 from halfseen.cli.applying import load_model, naming, read_new_rows
-from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_atomically
+from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_page
 from halfseen.cli.errors import debugging, explain_error, is_expected
 from halfseen.cli.impute_report import Work, make_page
 from halfseen.cli.impute_request import ImputeRequest, build_imputer, read_overrides
@@ -66,8 +66,7 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
             give_back_memory()
             with _after_the_table("the report", request):
                 page = make_page(request, reporter, work, completed, budget)
-                with write_atomically(request.report) as target:
-                    target.write(page.encode("utf-8"))
+                write_page(request.report, page)
             reporter.show("report", request.report)
     reporter.done()
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 import halfseen
 from halfseen.cli.applying import NewRows, check_model, naming, read_new_rows
-from halfseen.cli.atomic import check_apart, check_report, write_atomically
+from halfseen.cli.atomic import check_apart, check_report, write_page
 from halfseen.cli.cells import Style, format_cells, kind_of, style_of
 from halfseen.cli.errors import TableError
 from halfseen.cli.progress import Reporter
@@ -125,8 +125,7 @@ def predict_file(request: PredictRequest, model: Any, reporter: Reporter) -> Non
             reporter.show("score", score)
     if request.report is not None:
         page = _make_page(request, model, rows, columns, score, reporter)
-        with write_atomically(request.report) as file_of_page:
-            file_of_page.write(page.encode("utf-8"))
+        write_page(request.report, page)
         reporter.show("report", request.report)
 
 

@@ -1,5 +1,6 @@
 """The user's rules for reading cells: texts that mean missing, formats of numbers, orders of dates."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -134,6 +135,7 @@ def make_rules(
     everywhere: list[str] = []
     notes: list[str] = []
     for given in nulls:
+        _check_text(given, "--null")
         column, text = _split(given, names)
         if column is None:
             everywhere.append(given.strip())
@@ -170,6 +172,12 @@ def make_rules(
     )
 
 
+def _check_text(text: str, option: str) -> None:
+    """Refuse a text that no cell can have, because it is not UTF-8."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise TableError(f"{option} {text!r} is not UTF-8, so no cell contains it")
+
+
 def _split(given: str, names: Sequence[str]) -> tuple[str | None, str]:
     """Return the longest name of a column that the text begins with, before ``=``, and what follows."""
     ends = [end for end, letter in enumerate(given) if letter == "=" and given[:end] in names]
@@ -199,6 +207,8 @@ def _from_schema(name: str, settings: Any) -> ColumnRules:
     nulls = tuple(str(text).strip() for text in (given if isinstance(given, list | tuple) else [given]))
     rules = ColumnRules(nulls=nulls, wanted=wanted)  # type: ignore[arg-type]
     try:
+        for text in nulls:
+            _check_text(text, "null")
         if (text := settings.get("number_format")) is not None:
             marks = None if text == "text" else parse_number_format(str(text))
             rules = replace(rules, marks=marks, wanted="text" if marks is None else "number")
@@ -217,8 +227,11 @@ def _from_schema(name: str, settings: Any) -> ColumnRules:
 
 def _read_placeholders(given: Any) -> tuple[float, ...]:
     numbers = given if isinstance(given, list | tuple) else [given]
-    if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
-        raise TableError(f"placeholder must be a list of numbers such as [999], got {given!r}")
+    if not all(
+        isinstance(number, int | float) and not isinstance(number, bool) and abs(number) <= sys.float_info.max
+        for number in numbers
+    ):
+        raise TableError(f"placeholder must be a list of numbers such as [999], got {given!r:.60}")
     return tuple(map(float, numbers))
 
 

@@ -1,7 +1,6 @@
 """Table files: csv, Parquet, feather, JSON lines and xlsx in and out, files or standard streams."""
 
 import gzip
-import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -10,20 +9,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
-import pyarrow.feather
-import pyarrow.parquet
 
 from halfseen.cli.atomic import check_writable, write_atomically
-from halfseen.cli.csv_tables import check_names, read_csv, spell_limits, write_csv
+from halfseen.cli.binary_tables import find_unstorable, read_binary, write_binary
+from halfseen.cli.csv_tables import check_names, read_csv, write_csv
 from halfseen.cli.dialect import Dialect
 from halfseen.cli.errors import TableError
-from halfseen.cli.expansion import (
-    Expansion,
-    check_arrow,
-    check_parquet,
-    check_values,
-    unpack_gzip,
-)
+from halfseen.cli.expansion import Expansion, unpack_gzip
 from halfseen.cli.json_lines import parse_json_lines, read_json_columns, write_json_lines
 from halfseen.cli.nulls import blank_codes, spell_nulls
 from halfseen.cli.outcomes import describe_outcomes
@@ -147,7 +139,7 @@ def read_table(
     elif kind in ("jsonl", "xlsx"):
         file = _read_cells(data, bound, kind, given, sheet)
     else:
-        table = spell_nulls(_read_binary(data, kind, bound))
+        table = spell_nulls(read_binary(data, kind, bound))
         check_names(table.column_names, source)
         rules = make_rules(table.column_names, **given | {"default_nulls": False})
         table, placeholders, notes = hide_placeholders(blank_codes(table, rules), rules)
@@ -223,25 +215,6 @@ def _unpack(data: bytes, bound: Expansion) -> bytes:
     return data
 
 
-def _read_binary(data: bytes, kind: Format, bound: Expansion) -> pa.Table:
-    buffer = pa.BufferReader(data)
-    try:
-        if kind == "parquet":
-            check_parquet(data, bound)
-            table = pa.parquet.read_table(buffer)
-        elif data.startswith(b"FEA1"):
-            table = pa.feather.read_table(buffer)
-        else:
-            check_arrow(data, bound)
-            is_file = data.startswith(b"ARROW1")
-            table = pa.feather.read_table(buffer) if is_file else pa.ipc.open_stream(buffer).read_all()
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise TableError(f"{bound.source}: not a readable {kind} file ({reason})") from None
-    check_values(table, bound)
-    return table
-
-
 def check_output(path: str, format: str | None = None) -> None:
     """Refuse an output that could not be written, before the work begins."""
     kind = find_format(path, format, "--to")
@@ -266,22 +239,17 @@ def check_cells(table: pa.Table, path: str, format: str | None = None, n_tables:
         How many such tables are written below each other.
     """
     kind = find_format(path, format, "--to")
-    if kind in ("parquet", "feather"):
-        return
-    for column in table.schema:
-        if (pa.types.is_nested(column.type) and kind != "jsonl") or _is_bytes(column.type):
-            raise TableError(
-                f"{path}: column {column.name!r} has the type {column.type}, which "
-                f"{'an xlsx' if kind == 'xlsx' else f'a {kind}'} file cannot store; "
-                "write parquet or feather instead"
-            )
+    column = find_unstorable(table.schema, kind)
+    if column is not None:
+        article = "an" if kind == "xlsx" else "a"
+        formats: tuple[Format, ...] = ("parquet", "feather")
+        others = " or ".join(one for one in formats if find_unstorable(pa.schema([column]), one) is None)
+        raise TableError(
+            f"{path}: column {column.name!r} has the type {column.type}, which {article} {kind} file cannot "
+            f"store; write {others} instead"
+        )
     if kind == "xlsx":
         check_sheet(table, path, n_tables)
-
-
-def _is_bytes(dtype: pa.DataType) -> bool:
-    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
-    return any(is_kind(dtype) for is_kind in (*kinds, pa.types.is_fixed_size_binary))
 
 
 def write_tables(
@@ -322,7 +290,7 @@ def write_tables(
         elif kind == "xlsx":
             write_spreadsheet(tables, file, like, draw)
         else:
-            _write_binary(tables, file, like, kind, draw)
+            write_binary(tables, file, like, kind, draw)
         file.flush()
 
 
@@ -333,24 +301,3 @@ def _output_dialect(path: str, like: TableFile) -> Dialect:
     if suffix == ".csv" and _suffix(like.source) in _TABBED:
         return Dialect(",", layout.encoding, layout.newline)
     return layout
-
-
-def _write_binary(
-    tables: Iterable[pa.Table], file: BinaryIO, like: TableFile, kind: Format, draw: str | None
-) -> None:
-    whole = []
-    for number, table in enumerate(tables, start=1):
-        table = spell_limits(table, like)
-        if draw is not None:
-            table = table.add_column(0, draw, pa.repeat(pa.scalar(number, pa.int32()), table.num_rows))
-        whole.append(table)
-    stacked = pa.concat_tables(whole, promote_options="permissive").unify_dictionaries()
-    if draw is None and like.table.schema.metadata:
-        stacked = stacked.replace_schema_metadata(like.table.schema.metadata)
-    sink = io.BytesIO() if file is sys.stdout.buffer else file  # the writers seek and tell
-    if kind == "parquet":
-        pa.parquet.write_table(stacked, sink, compression="zstd")
-    else:
-        pa.feather.write_feather(stacked, sink, compression="zstd")
-    if isinstance(sink, io.BytesIO):
-        file.write(sink.getvalue())

@@ -360,7 +360,20 @@ def _simplified(native: Any) -> Any:
         return native.cast(pa.date32())
     if pa.types.is_decimal(native.type):  # the direct way multiplies by an inexact 0.1**scale
         return native.cast(pa.string()).cast(pa.float64())
+    if pa.types.is_dictionary(native.type) and not _has_labels(native.type.value_type):
+        chunks = [chunk.dictionary_decode() for chunk in native.chunks]
+        return pa.chunked_array(chunks, native.type.value_type)
     return native.cast(pa.string()) if pa.types.is_string_view(native.type) else native
+
+
+def _has_labels(dtype: Any) -> bool:
+    """Returns whether the values of a pyarrow dictionary can be the levels of a column."""
+    import pyarrow as pa
+
+    binary = (
+        pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary,
+    )  # fmt: skip
+    return not pa.types.is_nested(dtype) and not any(is_kind(dtype) for is_kind in binary)
 
 
 def _is_arrow_backed(native: Any) -> bool:

@@ -245,6 +245,11 @@ def _bounded(column: Column, raw: RawColumn, seen: Floats, overrides: dict[str, 
     bounded = replace(column, reason=reason, **changes)
     if bounded.levels is None:
         _check_range(bounded)
+        if len(seen) and bounded.is_censored(seen).all():
+            limits = " and ".join(f"{key} {overrides[key]}" for key in CENSORED if key in overrides)
+            raise SchemaError(
+                f"Column {column.name!r}: all values are beyond {limits}, so that no exact value is known."
+            )
     return bounded
 
 
@@ -293,6 +298,15 @@ def _check_range(column: Column) -> None:
     low, high = column.code_bounds()
     if low > high:
         raise SchemaError(f"Column {column.name!r}: minimum {low:g} is above maximum {high:g}.")
+    below, above = column.censored_below, column.censored_above
+    for setting, limit in (("censored_below", below), ("censored_above", above)):
+        if limit is not None and not low <= limit <= high:
+            end = f"below minimum {low:g}" if limit < low else f"above maximum {high:g}"
+            raise SchemaError(f"Column {column.name!r}: {setting} {limit:g} is {end}.")
+    if below is not None and above is not None and below > above:
+        raise SchemaError(
+            f"Column {column.name!r}: censored_below {below:g} is above censored_above {above:g}."
+        )
     step = column.code_step
     if step is not None and np.ceil(low / step) > np.floor(high / step):
         raise SchemaError(
@@ -341,11 +355,11 @@ def as_code(value: Any, raw: RawColumn, setting: str) -> Any:
         if setting == "levels":
             return value
         number = float(value) if not isinstance(value, str | bool) else np.nan
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = np.nan
     if not np.isfinite(number):
         wanted = "a number, or a date in ISO form" if raw.storage == "time" else "a number"
-        raise SchemaError(f"Column {raw.name!r}: {setting} must be {wanted}, got {value!r}.")
+        raise SchemaError(f"Column {raw.name!r}: {setting} must be {wanted}, got {value!r:.60}.")
     return number
 
 

@@ -5,6 +5,7 @@ Formulas are parsed, never executed as code: numbers, names of columns, arithmet
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,10 +78,11 @@ class Formula:
             tree = ast.parse(_QUOTED.sub(replace_name, text).strip(), mode="eval").body
             _check(tree)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            reason = "cannot be read" if isinstance(error, SyntaxError) else str(error) or "is too long"
+            unread = isinstance(error, SyntaxError | UnicodeEncodeError)
+            reason = "cannot be read" if unread else str(error) or "is too long"
             raise SchemaError(
-                f"The formula {text!r} {reason}. Formulas have numbers, columns, + - * / **, parentheses and "
-                f"{', '.join(FUNCTIONS)}; other column names are enclosed in backticks."
+                f"The formula {text!r:.100} {reason}. Formulas have numbers, columns, + - * / **, "
+                f"parentheses and {', '.join(FUNCTIONS)}; other column names are enclosed in backticks."
             ) from None
         return cls(text, tree, quoted)
 
@@ -118,7 +120,8 @@ def _check(node: ast.AST) -> None:
     if isinstance(node, ast.Constant):
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
             raise ValueError(f"has the constant {node.value!r:.40}, which is not a number")
-        float(node.value)
+        if not abs(node.value) <= sys.float_info.max:
+            raise ValueError("has a number beyond the range of floating-point numbers")
     elif isinstance(node, ast.BinOp | ast.UnaryOp):
         if type(node.op) not in OPERATORS:
             raise ValueError(f"has the operator {type(node.op).__name__}, which is not available")

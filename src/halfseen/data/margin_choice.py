@@ -28,6 +28,7 @@ ATOM_SHARE, ATOM_COUNT = 0.05, 10  # minimum share and number of equal values th
 NOT_NORMAL = 4.0  # standard errors of skewness or kurtosis beyond which a column is not normal
 TOUCH = 0.03  # shift of a bound that values touch, relative to the scale
 ROOM = 0.25  # how far imputed values may exceed the range of values, relative to the range
+FAR = 1e6  # standard deviations; a link bends by a millionth over the values if a bound is so far away
 FEWEST_KNOWN = 10  # minimum number of uncensored values to choose a link
 LINEAR = 0.995  # correlation of values and scores from which their relation counts as linear
 N_ANSWERS = 50  # number of quantiles that map imputed values into the bounds
@@ -208,11 +209,18 @@ def _looks_normal(values: Floats) -> bool:
 
 
 def _bounded_link(column: Column, values: Floats) -> Link:
-    """Returns the link of the bounds; a bound that values touch is moved outwards a little."""
+    """Returns the link of the bounds; a bound that values touch is moved outwards a little.
+
+    A bound that is very far from the values has no influence: the link would be a line, computed inexactly.
+    """
     low, high = column.firm_bounds()
     step = column.code_step or 0.0
     inside = np.clip(values, low, high)
     scale = float(inside.std()) or 1.0
+    low = low if inside.min() - low < FAR * scale else -inf
+    high = high if high - inside.max() < FAR * scale else inf
+    if low == -inf and high == inf:
+        return Link()
     if low > -inf:
         low -= step / 2 if step else TOUCH * scale * (inside.min() <= low)
     if high < inf:
@@ -244,7 +252,8 @@ def _censored_margin(column: Column, values: Floats, censored: npt.NDArray[np.bo
     }
     known = np.sort(values[~censored])
     if len(known) < FEWEST_KNOWN or known[0] == known[-1]:
-        ends = np.array([*limits.values(), *known, values.min(), values.max()])
+        reached = [limit for limit in limits.values() if values.min() < limit < values.max()]
+        ends = np.array([*reached, *known, values.min(), values.max()])
         return reliable(replace(line(Link(), ends), **limits), values)
     links = [_bounded_link(column, known)] if _is_bounded(column) else [Link()]
     if not _is_bounded(column) and known[0] > 0 and limits.get("censored_below", 1.0) > 0:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ OVERRIDES = (
     "censored_below", "censored_above", "derived", "predictor",
 )  # fmt: skip
 EVERY, FOR_EVERY = "*", ("fill", "skip")  # the entry for all columns, and its settings
+DEEPEST = 10  # lists and objects within each other in a schema file; the settings need five
 MOSTLY_NUMBERS = 0.9  # share of number-like cells of a text column from which the user is warned
 _NUMBER_TEXT = re.compile(
     r"[-+(]?[$€£¥]? ?[-+]?(?:[1-9]\d{0,2}(?:[,.' \u00a0]\d{3})+|0|[1-9]\d*)(?:[.,]\d+)? ?[%$€£¥]?\)?"
@@ -94,9 +96,13 @@ class Schema:
         The output of `to_dict` is accepted too.
         """
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = json.loads(Path(path).read_text(encoding="utf-8"), parse_int=_read_integer)
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise SchemaError(f"The schema file {str(path)!r} cannot be read: {error}") from error
+        except RecursionError:
+            raise SchemaError(f"The schema file {str(path)!r} is nested too deeply.") from None
+        if _depth(content) > DEEPEST:
+            raise SchemaError(f"The schema file {str(path)!r} is nested too deeply.")
         columns = content.get("columns") if isinstance(content, dict) else None
         if isinstance(columns, list) and all(isinstance(c, dict) and "name" in c for c in columns):
             columns = {c["name"]: {k: v for k, v in c.items() if k in OVERRIDES} for c in columns}
@@ -132,6 +138,21 @@ class Schema:
 
     def __len__(self) -> int:
         return len(self.columns)
+
+
+def _read_integer(text: str) -> int | float:
+    """Returns an integer of JSON; infinity if it is beyond the range of floating-point numbers."""
+    number = float(text)
+    return int(text) if isfinite(number) else number
+
+
+def _depth(content: Any) -> int:
+    """Returns how deeply lists and objects of JSON are nested."""
+    depth, level = 0, [content]
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        depth += 1
+        level = [child for one in level for child in (one.values() if isinstance(one, dict) else one)]
+    return depth
 
 
 def _warn_of_merged(raw: RawColumn) -> None:
