@@ -207,8 +207,8 @@ def _from_schema(name: str, settings: Any) -> ColumnRules:
     nulls = tuple(str(text).strip() for text in (given if isinstance(given, list | tuple) else [given]))
     rules = ColumnRules(nulls=nulls, wanted=wanted)  # type: ignore[arg-type]
     try:
-        for text in nulls:
-            _check_text(text, "null")
+        for null in nulls:
+            _check_text(null, "null")
         if (text := settings.get("number_format")) is not None:
             marks = None if text == "text" else parse_number_format(str(text))
             rules = replace(rules, marks=marks, wanted="text" if marks is None else "number")
