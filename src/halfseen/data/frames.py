@@ -127,19 +127,24 @@ class Table:
         """
         if self._frame is None:
             return np.concatenate([native, flags.astype(native.dtype)], axis=1)
-        taken = [name for name in names if name in self.names]
+        taken = sorted(set(names) & set(self.names))
         if taken:
             raise SchemaError(
                 f"The table has a column {taken[0]!r} already. Rename it, or use no indicators."
             )
+        if not names:
+            return native
         if self._frame.implementation.is_pandas_like():
-            return native.assign(**{name: flags[:, k] for k, name in enumerate(names)})
-        frame = nw.from_native(native, eager_only=True)
-        columns = [
-            nw.new_series(name, flags[:, k], nw.Boolean, backend=self._frame.implementation)
-            for k, name in enumerate(names)
+            import pandas as pd
+
+            appended = pd.concat([native, pd.DataFrame(flags, native.index, names)], axis=1)
+            return appended.__finalize__(native)
+        more = {name: flags[:, k] for k, name in enumerate(names)}
+        frames = [
+            nw.from_native(native, eager_only=True),
+            nw.from_dict(more, dict.fromkeys(more, nw.Boolean), backend=self._frame.implementation),
         ]
-        return frame.with_columns(columns).to_native() if columns else native
+        return nw.concat(frames, how="horizontal").to_native()
 
     def replaced(self, values: Floats) -> Any:
         """Returns a frame of the same library, names and index with other numbers (N, P) in all columns."""
