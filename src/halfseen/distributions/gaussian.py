@@ -66,6 +66,15 @@ class Gaussian:
     loc: Tensor
     covariance: Tensor
 
+    @property
+    def variance(self) -> Tensor:
+        """The variances (D)."""
+        return self.covariance.diagonal()
+
+    def covariance_of(self, features: Tensor) -> Tensor:
+        """Returns the covariances (F, D) of some features with all."""
+        return self.covariance[features]
+
     @cached_property
     def cholesky(self) -> Tensor:
         """The lower factor of the covariance."""

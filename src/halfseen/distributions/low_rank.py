@@ -58,6 +58,17 @@ class LowRankGaussian(Gaussian):
         return self.loadings @ self.loadings.T + self.noise.diag()
 
     @cached_property
+    def variance(self) -> Tensor:
+        """The variances (D)."""
+        return self.loadings.square().sum(dim=1) + self.noise
+
+    def covariance_of(self, features: Tensor) -> Tensor:
+        """Returns the covariances (F, D) of some features with all."""
+        covariance = self.loadings[features] @ self.loadings.T
+        covariance[torch.arange(len(features)), features] += self.noise[features]
+        return covariance
+
+    @cached_property
     def weighted(self) -> Tensor:
         r"""The loadings divided by the noise, (D, K): :math:`\Psi^{-1} W`."""
         return self.loadings / self.noise[:, None]

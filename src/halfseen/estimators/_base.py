@@ -265,7 +265,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             probabilities = model.level_probabilities(read.codes[start : start + size])
             for c, answer in found.items():
                 answer[start : start + size] = probabilities[c].dense().numpy()
-        return {self._modelled[c].name: answer for c, answer in found.items()}
+        modelled = self._modelled
+        return {modelled[c].name: answer for c, answer in found.items()}
 
     @task_threads()
     def top_probabilities(self, X: Any) -> dict[str, npt.NDArray[np.float64]]:
@@ -289,7 +290,8 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             probabilities = model.level_probabilities(read.codes[torch.from_numpy(part)])
             for c, answer in found.items():
                 answer[part] = probabilities[c].top().numpy()
-        return {self._modelled[c].name: answer for c, answer in found.items()}
+        modelled = self._modelled
+        return {modelled[c].name: answer for c, answer in found.items()}
 
     @available_if(_has_density)
     @task_threads()

@@ -191,21 +191,20 @@ def _fit_column(
 
 def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
     """Returns the predictors of a column: those with the highest correlation under the Gaussian."""
-    others = np.array([j for j in range(len(model.columns)) if j != c], dtype=np.int64)
-    others = model.limits.get(c, others)
+    others = model.limits.get(c, np.delete(np.arange(len(model.columns)), c))
     if len(others) <= most:
         return others
     features, joint = model.gaussian.features, model.gaussian.gaussian
-    covariance = joint.covariance
-    scale = covariance.diagonal().clamp(min=1e-12).sqrt()
+    scale = joint.variance.clamp(min=1e-12).sqrt()
     owner = np.empty(features.n_features, dtype=np.int64)
     owner[: len(features.numeric)] = features.numeric
     for block in features.blocks:
         owner[block.start : block.stop] = block.column
     own = torch.from_numpy(np.flatnonzero(owner == c))
-    strength = (covariance[own] / scale[own, None] / scale).abs().amax(dim=0).numpy()
-    best = np.array([strength[owner == j].max(initial=0.0) for j in others])
-    return np.sort(others[np.argsort(-best, kind="stable")[:most]])
+    strength = (joint.covariance_of(own) / scale[own, None] / scale).abs().amax(dim=0).numpy()
+    best = np.zeros(len(model.columns))
+    np.maximum.at(best, owner, strength)
+    return np.sort(others[np.argsort(-best[others], kind="stable")[:most]])
 
 
 def _fit_numbers(examples: _Examples, settings: TreeSettings, *, is_last: bool) -> _Grown:

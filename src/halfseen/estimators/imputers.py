@@ -208,7 +208,8 @@ class GaussianImputer(BaseImputer):
         )
         self.__dict__.pop("trace_", None)  # of an earlier fit
         if steps:
-            names = [self._modelled[c].name for c in features.numeric]
+            modelled = self._modelled
+            names = [modelled[c].name for c in features.numeric]
             self.trace_ = Trace.of(names, steps)
         models = (
             TabularGaussian(self._modelled, one, with_room_for_noise(draw, one))
@@ -245,7 +246,8 @@ class GaussianImputer(BaseImputer):
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
         if self.model_ is not None and "trace.mean" in state:
-            names = tuple(self._modelled[c].name for c in self.model_.features.numeric)
+            modelled = self._modelled
+            names = tuple(modelled[c].name for c in self.model_.features.numeric)
             self.trace_ = Trace(names, state["trace.mean"].numpy(), state["trace.std"].numpy())
 
 

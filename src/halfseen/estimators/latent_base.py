@@ -140,7 +140,8 @@ class BaseLatentImputer(BaseImputer):
                 "The model assumes values missing at random, so it has no probabilities of missing values."
             )
         features = self._encoding.features
-        position = next((c for c in features.numeric if self._modelled[c].name == str(column)), None)
+        modelled = self._modelled
+        position = next((c for c in features.numeric if modelled[c].name == str(column)), None)
         if position is None:
             raise ValueError(f"Column {column!r} is not a numeric column that is modelled.")
         given = torch.from_numpy(np.array(values, dtype=np.float64)).reshape(-1)
@@ -291,7 +292,8 @@ class BaseLatentImputer(BaseImputer):
         hidden = hide_cells(some, owners, torch_generator(self.seed_))
         partly = Preimputed.by(preimputer, Incomplete(some.x, some.observed & ~hidden))
         numbers = [int((owners == column).nonzero()[0, 0]) for column in observation.numeric]
-        steps = [self._modelled[column].code_step or 0.0 for column in features.numeric]
+        modelled = self._modelled
+        steps = [modelled[column].code_step or 0.0 for column in features.numeric]
         half = features.half_widths(torch.tensor(steps, dtype=torch.float64))
         sampler = sampler.calibrated(partly, some.x[:, numbers], hidden[:, numbers], half)
         self.interval_inflation_ = list(sampler.interval_inflation)

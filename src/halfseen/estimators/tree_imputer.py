@@ -149,7 +149,8 @@ class TreeImputer(BaseImputer):
     def gaussian_columns_(self) -> list[str]:
         """The names of the columns that are imputed by the Gaussian alone, because no tree was grown."""
         model: TabularTrees | None = self.model_
-        return [] if model is None else [self._modelled[c].name for c in model.left_to_gaussian]
+        modelled = self._modelled
+        return [] if model is None else [modelled[c].name for c in model.left_to_gaussian]
 
     def _limits(self) -> dict[int, npt.NDArray[np.int64]]:
         """Returns the positions of the predictors of limited columns, among the modelled columns."""

@@ -48,7 +48,7 @@ class Trace:
         """Reads the first features of all steps, which are the numeric columns."""
         width = len(names)
         mean = torch.stack([one.loc[:width] for one in steps]).numpy()
-        std = torch.stack([one.covariance.diagonal()[:width].sqrt() for one in steps]).numpy()
+        std = torch.stack([one.variance[:width].sqrt() for one in steps]).numpy()
         return cls(tuple(names), mean, std)
 
 

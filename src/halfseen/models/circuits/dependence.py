@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_LEVELS = 8  # maximum number of levels after discretisation; further levels share the last
+BLOCK = 1 << 22  # counts that are in memory at a time
 MIN_PAIRS = 20  # with fewer rows in which both are observed, a pair is treated as independent
 
 
@@ -27,26 +28,37 @@ def normalised_information(codes: npt.NDArray[np.float64]) -> npt.NDArray[np.flo
            [1.  , 0.  , 0.71],
            [0.71, 0.71, 0.  ]])
     """
-    n_columns = codes.shape[1]
+    n_rows, n_columns = codes.shape
     indicators = np.concatenate([_indicators(column) for column in codes.T], axis=1)  # (N, C * levels)
-    counts = (indicators.T @ indicators).reshape(n_columns, MAX_LEVELS, n_columns, MAX_LEVELS)
-    counts = counts.transpose(0, 2, 1, 3)  # (C, C, levels, levels)
-    total = counts.sum(axis=(2, 3), keepdims=True)
-    joint = counts / np.maximum(total, 1.0)
-    rows, columns = joint.sum(axis=3), joint.sum(axis=2)
-    information = _entropy(rows) + _entropy(columns) - _entropy(joint.reshape(n_columns, n_columns, -1))
-    scale = np.sqrt(_entropy(rows) * _entropy(columns))
-    known = (scale > 0) & (total[..., 0, 0] >= MIN_PAIRS)
-    affinity = np.where(known, information / np.where(known, scale, 1.0), 0.0)
+    observed = (~np.isnan(codes)).astype(np.float32)
+    products = np.arange(n_rows + 1.0)
+    products[1:] *= np.log(products[1:])  # n log n, for every possible count n
+    affinity = np.zeros((n_columns, n_columns))
+    size = max(1, BLOCK // (MAX_LEVELS**2 * n_columns))
+    for start in range(0, n_columns, size):
+        block = slice(start, min(start + size, n_columns))
+        levels = indicators[:, block.start * MAX_LEVELS : block.stop * MAX_LEVELS]
+        total = observed[:, block].T @ observed  # (B, C)
+        joint = (levels.T @ indicators).reshape(-1, MAX_LEVELS, n_columns, MAX_LEVELS)
+        rows = (levels.T @ observed).reshape(-1, MAX_LEVELS, n_columns)
+        columns = (observed[:, block].T @ indicators).reshape(-1, n_columns, MAX_LEVELS)
+        whole = products[total.astype(np.int64)]
+        apart = [
+            whole - products[part.astype(np.int64)].sum(axis=axis) for part, axis in ((rows, 1), (columns, 2))
+        ]
+        together = whole - products[joint.astype(np.int64)].sum(axis=(1, 3))  # n times the entropy
+        scale = np.sqrt(apart[0] * apart[1])
+        known = (scale > 0) & (total >= MIN_PAIRS)
+        affinity[block] = np.where(known, (apart[0] + apart[1] - together) / np.where(known, scale, 1.0), 0.0)
     np.fill_diagonal(affinity, 0.0)
     return np.clip((affinity + affinity.T) / 2, 0.0, 1.0)  # symmetric to the last bit
 
 
-def _indicators(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _indicators(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """Returns 0/1 (N, levels): all zero where the column is missing."""
     observed = ~np.isnan(column)
     values = column[observed]
-    result = np.zeros((len(column), MAX_LEVELS))
+    result = np.zeros((len(column), MAX_LEVELS), dtype=np.float32)  # sums of few rows are exact in it
     if len(values):
         distinct = np.unique(values)
         if len(distinct) > MAX_LEVELS:
@@ -55,9 +67,3 @@ def _indicators(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
             cuts = (distinct[1:] + distinct[:-1]) / 2
         result[np.flatnonzero(observed), np.searchsorted(cuts, values, side="right")] = 1.0
     return result
-
-
-def _entropy(probabilities: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    safe = np.where(probabilities > 0, probabilities, 1.0)
-    entropy: npt.NDArray[np.float64] = -(probabilities * np.log(safe)).sum(axis=-1)
-    return entropy

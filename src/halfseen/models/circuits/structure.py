@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Literal, get_args
 
@@ -47,7 +48,7 @@ class Level:
         if self.sharing == "place" and not self.in_order:
             raise ValueError("Weights shared by place need groups of one size, with regions in order.")
 
-    @property
+    @cached_property
     def n_regions(self) -> int:
         """The number of regions before the product."""
         return sum(len(group) for group in self.groups)
@@ -320,20 +321,25 @@ def pair_columns(affinity: npt.NDArray[np.float64]) -> list[Groups]:
     affinity = np.array(affinity, dtype=np.float64)
     levels: list[Groups] = []
     while len(affinity) > 1:
-        left = set(range(len(affinity)))
-        groups: list[tuple[int, ...]] = []
-        order = np.argsort(-affinity, axis=None, kind="stable")
-        for first, second in zip(*np.unravel_index(order, affinity.shape), strict=True):
-            if first < second and {first, second} <= left:
-                groups.append((int(first), int(second)))
-                left -= {first, second}
-        groups += [(int(region),) for region in sorted(left)]
-        member = np.zeros((len(groups), len(affinity)))
-        for number, group in enumerate(groups):
-            member[number, list(group)] = 1.0 / len(group)
-        affinity = member @ affinity @ member.T
-        levels.append(tuple(groups))
+        groups = _pair(affinity)
+        first = np.array([group[0] for group in groups])
+        last = np.array([group[-1] for group in groups])  # the first, if a region is alone
+        rows = (affinity[first] + affinity[last]) / 2
+        affinity = (rows[:, first] + rows[:, last]) / 2
+        levels.append(groups)
     return levels
+
+
+def _pair(affinity: npt.NDArray[np.float64]) -> Groups:
+    """Returns pairs of regions, the largest affinity first, and then the region that is left over."""
+    first, second = np.triu_indices(len(affinity), k=1)
+    order = np.argsort(-affinity[first, second], kind="stable")
+    pairs, free = [], [True] * len(affinity)
+    for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True):
+        if free[i] and free[j]:
+            free[i] = free[j] = False
+            pairs.append((i, j))
+    return (*pairs, *((region,) for region in np.flatnonzero(free).tolist()))
 
 
 def join_last(levels: Sequence[Groups], n_columns: int, n_more: int) -> list[Groups]:

@@ -13,6 +13,7 @@ from halfseen.data.links import inverse_softplus
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaf import Leaf
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
+from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.model import LatentModel
 from halfseen.nn.residual import LinearWithNetwork, ResidualMLP
@@ -54,7 +55,9 @@ class Factors:
         ----------
         Jöreskog (1967), Some contributions to maximum likelihood factor analysis.
         """
-        variance = gaussian.covariance.diagonal()
+        if isinstance(gaussian, LowRankGaussian):
+            return cls._of_low_rank(gaussian, n_factors)
+        variance = gaussian.variance
         lowest = MIN_UNIQUENESS * variance + torch.finfo(variance.dtype).tiny
         uniqueness = torch.maximum(0.5 * variance, lowest)
         for _ in range(N_STEPS):
@@ -66,6 +69,33 @@ class Factors:
             uniqueness = torch.maximum(variance - loadings.square().sum(dim=1), lowest)
         missing = n_factors - loadings.shape[1]
         return cls(gaussian.loc, functional.pad(loadings, (0, max(0, missing))), uniqueness)
+
+    @classmethod
+    def _of_low_rank(cls, gaussian: LowRankGaussian, n_factors: int) -> "Factors":
+        r"""Returns the leading factors of a covariance that is of low rank plus a diagonal.
+
+        The alternation is the same, with :math:`I + \Psi^{-1/2} W W^T \Psi^{-1/2}` in place of
+        :math:`\Psi^{-1/2} \Sigma \Psi^{-1/2}`, so no D x D matrix is created. They are equal where the factors
+        are no fewer than those of the covariance. Further factors have the smallest loadings.
+        """
+        variance, rank = gaussian.variance, gaussian.loadings.shape[1]
+        lowest = MIN_UNIQUENESS * variance + torch.finfo(variance.dtype).tiny
+        uniqueness = torch.maximum(gaussian.noise, lowest)
+        kept = slice(max(0, rank - n_factors), None)
+        for _ in range(N_STEPS if n_factors < rank else 1):
+            scaled = gaussian.loadings / uniqueness.sqrt()[:, None]
+            values, rotation = torch.linalg.eigh(scaled.T @ scaled)
+            loadings = gaussian.loadings @ rotation[:, kept]
+            weak = MIN_GAIN**2 / values[kept].clamp(min=torch.finfo(values.dtype).tiny)
+            loadings = loadings * weak.clamp(min=1.0).sqrt()
+            uniqueness = torch.maximum(variance - loadings.square().sum(dim=1), lowest)
+        root, n_more = uniqueness.sqrt(), min(n_factors, len(variance)) - loadings.shape[1]
+        axes = torch.eye(len(variance), max(0, n_more), dtype=variance.dtype)
+        basis = torch.linalg.qr(torch.cat([loadings / root[:, None], axes], dim=1)).Q
+        loadings = torch.cat([loadings, MIN_GAIN * root[:, None] * basis[:, loadings.shape[1] :]], dim=1)
+        return cls(
+            gaussian.loc, functional.pad(loadings, (0, n_factors - loadings.shape[1])), uniqueness
+        )  # fmt: skip
 
     def precision(self, observed: Tensor) -> Tensor:
         r"""Returns the posterior precision :math:`I + W_o^T \Psi_o^{-1} W_o` (N, L, L) of rows (N, D)."""
@@ -142,11 +172,18 @@ def _encoder_map(
 def _ridge_regression(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
     """Returns slopes (L, D) and intercepts (L) of outputs (N, L) on inputs (N, D)."""
     centre, middle = inputs.mean(dim=0), outputs.mean(dim=0)
-    left = (inputs - centre).mT @ (inputs - centre) + MASK_RIDGE * torch.eye(
-        inputs.shape[1], dtype=inputs.dtype
-    )
-    slopes = torch.linalg.solve(left, (inputs - centre).mT @ (outputs - middle)).mT
+    slopes = _damped_solution(inputs - centre, outputs - middle, MASK_RIDGE).mT
     return slopes, middle - slopes @ centre
+
+
+def _damped_solution(left: Tensor, right: Tensor, damping: float) -> Tensor:
+    r"""Returns :math:`(A^T A + \delta I)^{-1} A^T B` for A (N, D) and B (N, L), by the smaller of two systems."""
+    if len(left) < left.shape[1]:
+        inner = left @ left.mT + damping * torch.eye(len(left), dtype=left.dtype)
+        return left.mT @ torch.linalg.solve(inner, right)
+    inner = left.mT @ left + damping * torch.eye(left.shape[1], dtype=left.dtype)
+    solution: Tensor = torch.linalg.solve(inner, left.mT @ right)
+    return solution
 
 
 def _decoder_map(observation: ObservationModel, factors: Factors) -> tuple[Tensor, Tensor]:
@@ -157,9 +194,8 @@ def _decoder_map(observation: ObservationModel, factors: Factors) -> tuple[Tenso
     """
     neutral = _with_uniqueness(observation, factors.uniqueness)
     slopes = _mean_slopes(observation, neutral)
-    left = slopes.mT @ slopes + DAMPING * torch.eye(len(neutral), dtype=neutral.dtype)
     step = (factors.loc - observation.mean(neutral))[:, None]
-    solution = torch.linalg.solve(left, slopes.mT @ torch.cat([factors.loadings, step], dim=1))
+    solution = _damped_solution(slopes, torch.cat([factors.loadings, step], dim=1), DAMPING)
     return solution[:, :-1], neutral + solution[:, -1]
 
 
