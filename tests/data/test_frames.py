@@ -1,6 +1,8 @@
 """Tables of every library and dtype: read, filled, and otherwise unchanged to the bit."""
 
 import datetime as dt
+import sys
+from collections import Counter
 from decimal import Decimal
 
 import narwhals as nw
@@ -582,3 +584,46 @@ def test_flags_are_appended_in_the_library_of_the_table(make):
     assert Table(found).column(2).values.tolist() == [1, 0]
     with pytest.raises(SchemaError, match="The table has a column 'b' already"):
         Table(native).appended(native, ["b"], flags)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_many_columns_are_filled_and_appended_at_once(make):
+    """One column after the other, each call would copy what describes all columns."""
+    n = 300
+    native = make({f"c{j}": [1.0, float("nan")] for j in range(n)})
+    cells = {j: (np.array([1]), np.array([float(j)])) for j in range(n)}
+    flags = np.tile([[False], [True]], n)
+    calls = Counter()
+
+    def count(frame, event, function):
+        name = function.__name__ if event == "c_call" else frame.f_code.co_name
+        calls[name] += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    table = Table(native)
+    whole = table.appended(table.filled(cells), [f"m{j}" for j in range(n)], flags)
+    sys.setprofile(None)
+    assert list(Table(whole).names) == [*(f"c{j}" for j in range(n)), *(f"m{j}" for j in range(n))]
+    assert Table(whole).column(n - 1).values.tolist() == [1.0, n - 1.0]
+    assert Table(whole).column(n).values.tolist() == [0, 1]
+    one_by_one = (
+        "set_column",
+        "append_column",
+        "add_column",
+        "isetitem",
+        "_set_item",
+        "_iset_item",
+        "insert",
+    )
+    assert sum(calls[name] for name in one_by_one) < n / 10
+
+
+def test_a_pandas_frame_of_many_columns_keeps_its_attributes_and_shares_no_memory_that_can_be_written():
+    native = pd.DataFrame({"a": [1.0, np.nan], "b": [3.0, 4.0]}, index=[5, 5])
+    native.attrs["source"] = "here"
+    native.columns.name = "columns"
+    filled = Table(native).filled({0: (np.array([1]), np.array([2.0]))})
+    assert filled.attrs == {"source": "here"}
+    assert filled.columns.name == "columns"
+    filled.iloc[0, 1] = 9.0
+    assert native.iloc[0, 1] == 3.0

@@ -6,6 +6,7 @@ import pytest
 import halfseen
 from halfseen import GaussianImputer
 from halfseen.distributions.low_rank import LowRankGaussian
+from halfseen.estimators._tree_fit import _choose_predictors
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +49,59 @@ def test_two_rows_of_many_columns_are_completed(table):
     rows = np.stack([np.nan_to_num(table[0]), table[1]])
     filled = GaussianImputer(random_state=0).fit_transform(np.tile(rows, (1, 6)))
     assert np.isfinite(filled).all()
+
+
+@pytest.fixture
+def no_matrix_of_all_columns(monkeypatch):
+    """Fails where the covariance of all pairs of columns is asked for."""
+
+    def refuse(gaussian):
+        raise AssertionError("a matrix of all columns was created")
+
+    monkeypatch.setattr(LowRankGaussian, "covariance", property(refuse))
+
+
+@pytest.fixture(scope="module")
+def counts(table):
+    return np.where(np.isnan(table), np.nan, np.round(2 * table))
+
+
+@pytest.mark.parametrize("kind", ["numbers", "counts"])
+def test_draws_for_pooling_need_no_matrix_of_all_columns(
+    no_matrix_of_all_columns, table, counts, kind, tmp_path
+):
+    x = table if kind == "numbers" else counts
+    imputer = GaussianImputer(n_posterior_draws=2, random_state=0).fit(x)
+    drawn = imputer.sample(x, n_draws=2)
+    assert np.isfinite(drawn).all()
+    assert (drawn[0] != drawn[1]).any()
+    assert imputer.trace_.std.shape[1] == x.shape[1]
+    imputer.save(tmp_path / "wide")
+    loaded = halfseen.load(tmp_path / "wide")
+    np.testing.assert_allclose(loaded.sample(x, n_draws=2), drawn, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: halfseen.TreeImputer(n_rounds=0, random_state=0),
+        pytest.param(
+            lambda: halfseen.MIWAEImputer(max_epochs=1, n_imputation_draws=10, random_state=0),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["trees", "miwae"],
+)
+def test_models_that_start_from_a_gaussian_need_no_matrix_of_all_columns(
+    no_matrix_of_all_columns, table, make
+):
+    assert np.isfinite(make().fit(table).transform(table[:3])).all()
+
+
+def test_predictors_of_a_column_are_those_with_the_highest_correlation(table):
+    model = halfseen.TreeImputer(n_rounds=0, random_state=0).fit(table).model_
+    covariance = model.gaussian.gaussian.covariance.numpy()
+    scale = np.sqrt(np.diag(covariance))
+    correlation = np.abs(covariance[3] / scale[3] / scale)
+    correlation[3] = 0
+    assert set(_choose_predictors(model, 3, 10)) == set(np.argsort(-correlation)[:10])

@@ -12,6 +12,7 @@ from halfseen.distributions.families import Part
 from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
+from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.models.latent.initialisation import Factors, start_from_factors
 from halfseen.models.latent.mask_term import TiltedCells, integrated_log_prob, log_missing
@@ -267,3 +268,17 @@ def test_training_starts_with_the_likelihood_of_the_factors_and_the_exact_poster
     torch.testing.assert_close(
         observation.variance(parameters), factors.uniqueness.expand(3, -1), rtol=0.01, atol=1e-3
     )
+
+
+@pytest.mark.parametrize("n_factors", [1, 2, 4])
+def test_factors_of_a_covariance_of_low_rank_are_those_of_the_whole_matrix(n_factors, generator):
+    loadings = torch.randn(12, 2, generator=generator, dtype=torch.float64)
+    noise = 0.2 + torch.rand(12, generator=generator, dtype=torch.float64)
+    low_rank = LowRankGaussian(torch.zeros(12).double(), loadings, noise)
+    found = Factors.of(low_rank, n_factors)
+    expected = Factors.of(Gaussian(low_rank.loc, low_rank.covariance), n_factors)
+    products = [one.loadings @ one.loadings.T for one in (found, expected)]
+    largest = float(low_rank.covariance.max())
+    torch.testing.assert_close(*products, rtol=0, atol=1e-6 * largest if n_factors == 2 else 0.1 * largest)
+    assert found.loadings.shape == (12, n_factors)
+    assert (found.loadings.square().sum(dim=0) > 0).all()

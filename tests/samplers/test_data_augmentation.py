@@ -8,9 +8,12 @@ from scipy.stats import t as student_t
 from tolerances import FAILURE_RATE
 
 from halfseen.data.incomplete import Incomplete
+from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.samplers import data_augmentation
 from halfseen.samplers.data_augmentation import sample_posterior
+from halfseen.training.ascent import AscentSettings
 from halfseen.training.em import EMSettings, fit_gaussian
+from halfseen.training.em_factors import fit_low_rank
 
 
 def draw(batch, n_draws, ridge=0.0, seed=0):
@@ -67,3 +70,51 @@ def test_draws_do_not_depend_on_how_many_rows_are_processed_at_once(monkeypatch)
     for one, other in zip(at_once, draw(batch, 3), strict=True):
         np.testing.assert_allclose(one.loc, other.loc, rtol=1e-9)
         np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-8)
+
+
+def draw_low_rank(batch, rank, n_draws, ridge):
+    ones = torch.ones(batch.n_features, dtype=torch.float64)
+    loadings = 0.5 * torch.eye(batch.n_features, rank, dtype=torch.float64)
+    start, generator = LowRankGaussian(0 * ones, loadings, ones), torch.Generator().manual_seed(0)
+    return sample_posterior([batch] * n_draws, start, ridge=ridge, generator=generator)
+
+
+def test_without_factors_each_feature_has_its_textbook_posterior(monkeypatch):
+    monkeypatch.setattr(data_augmentation, "STEPS_BETWEEN", 1)
+    x = np.random.default_rng(1).normal(size=(12, 2))
+    drawn = draw_low_rank(Incomplete.from_array(x), 0, n_draws=1000, ridge=0.0)
+    freedom, scatter = len(x) - 1, len(x) * x[:, 0].var()
+    noise = np.array([one.noise[0] for one in drawn])
+    assert kstest(scatter / noise, chi2(freedom).cdf).pvalue > FAILURE_RATE
+    means = np.array([one.loc[0] for one in drawn]) - x[:, 0].mean()
+    means /= np.sqrt(scatter / (len(x) * freedom))
+    assert kstest(means, student_t(freedom).cdf).pvalue > FAILURE_RATE
+
+
+def test_draws_of_low_rank_vary_about_the_sample_as_much_as_its_size_allows(monkeypatch):
+    monkeypatch.setattr(data_augmentation, "STEPS_BETWEEN", 3)
+    rng, n = np.random.default_rng(2), 400
+    x = rng.normal(size=(n, 2)) @ rng.normal(size=(2, 6)) + 0.7 * rng.normal(size=(n, 6))
+    x /= x.std(axis=0)
+    batch = Incomplete.from_array(x)
+    drawn = draw_low_rank(batch, 2, n_draws=400, ridge=1.0)
+    means = np.stack([one.loc.numpy() for one in drawn])
+    np.testing.assert_allclose(means.mean(axis=0), x.mean(axis=0), atol=0.03)
+    np.testing.assert_allclose(means.std(axis=0) * np.sqrt(n), 1.0, atol=0.25)  # draws are dependent
+    covariance = np.mean([one.covariance.numpy() for one in drawn], axis=0)
+    fitted = fit_low_rank(batch, AscentSettings(), rank=2, ridge=1.0).point.covariance
+    np.testing.assert_allclose(covariance, fitted, atol=0.05)
+    assert all(isinstance(one, LowRankGaussian) for one in drawn)
+
+
+def test_missing_cells_of_a_low_rank_table_widen_the_draws(monkeypatch):
+    monkeypatch.setattr(data_augmentation, "STEPS_BETWEEN", 2)
+    rng, n = np.random.default_rng(3), 200
+    x = rng.normal(size=(n, 1)) @ np.ones((1, 4)) + rng.normal(size=(n, 4))
+    holes = x.copy()
+    holes[: n // 2, 0] = np.nan
+    spread = [
+        np.std([one.loc[0] for one in draw_low_rank(Incomplete.from_array(table), 1, 400, 1.0)])
+        for table in (x, holes)
+    ]
+    assert 1.1 < spread[1] / spread[0] < 1.7

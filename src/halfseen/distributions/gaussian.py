@@ -75,6 +75,14 @@ class Gaussian:
         """Returns the covariances (F, D) of some features with all."""
         return self.covariance[features]
 
+    def without(self, noise: Tensor) -> "Gaussian":
+        """Returns the distribution with independent noise of variances (D) subtracted."""
+        return Gaussian(self.loc, self.covariance - noise.diag())
+
+    def unconditional(self, normals: Tensor) -> Tensor:
+        """Returns draws (*, N, D) about zero, a linear map of as many normals."""
+        return normals @ self.cholesky.T
+
     @cached_property
     def cholesky(self) -> Tensor:
         """The lower factor of the covariance."""

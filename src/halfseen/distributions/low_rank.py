@@ -68,6 +68,10 @@ class LowRankGaussian(Gaussian):
         covariance[torch.arange(len(features)), features] += self.noise[features]
         return covariance
 
+    def without(self, noise: Tensor) -> Gaussian:
+        """Returns the distribution with independent noise of variances (D) subtracted."""
+        return LowRankGaussian(self.loc, self.loadings, self.noise - noise)
+
     @cached_property
     def weighted(self) -> Tensor:
         r"""The loadings divided by the noise, (D, K): :math:`\Psi^{-1} W`."""
@@ -95,7 +99,7 @@ class LowRankGaussian(Gaussian):
         buckets: Iterable[Bucket] | None = None,
     ) -> Tensor:
         """Returns rows (*, N, D) with the missing cells drawn given the observed ones; see `Gaussian`."""
-        joint = torch.zeros_like(x) if normals is None else self._unconditional(normals)
+        joint = torch.zeros_like(x) if normals is None else self.unconditional(normals)
         residual = torch.where(observed, x - self.loc - joint, 0.0)
         right, products = residual @ self.weighted, self.products()
         factors = torch.empty_like(right)  # (*, N, K)
@@ -139,7 +143,7 @@ class LowRankGaussian(Gaussian):
         factor: Tensor = torch.linalg.cholesky(inner)
         return factor
 
-    def _unconditional(self, normals: Tensor) -> Tensor:
+    def unconditional(self, normals: Tensor) -> Tensor:
         """Returns draws (*, N, D) about zero, a linear map of as many normals."""
         vectors, scale = self.root
         return (normals + ((normals @ vectors) * scale) @ vectors.T) * self.noise.sqrt()

@@ -24,6 +24,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.margins import log_mass
 from halfseen.data.schema import Column
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.low_rank import LowRankGaussian
 from halfseen.models.conditional import JointGaussian, joint_from_state, joint_state
 from halfseen.models.tabular import LevelProbabilities, decode_mean, level_probabilities, log_level
 
@@ -159,7 +160,10 @@ class TabularGaussian:
         state = self.features.state() | joint_state(self.gaussian)
         if self.posterior:
             state["posterior.loc"] = torch.stack([draw.gaussian.loc for draw in self.posterior])
-            state["posterior.covariance"] = torch.stack([draw.gaussian.covariance for draw in self.posterior])
+            for name in ("loadings", "noise") if self._posterior_is_low_rank else ("covariance",):
+                state[f"posterior.{name}"] = torch.stack(
+                    [getattr(draw.gaussian, name) for draw in self.posterior]
+                )
             for s, draw in enumerate(self.posterior):
                 state |= draw.features.margin_state(f"posterior.{s}.margin")
         return state
@@ -168,12 +172,18 @@ class TabularGaussian:
     def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "TabularGaussian":
         """Rebuilds the model from its columns and what `state` returned."""
         features = FeatureMap.from_state(columns, state, all_indicators=False)
-        pairs = zip(state.get("posterior.loc", ()), state.get("posterior.covariance", ()), strict=True)
+        names = ("covariance",) if "posterior.covariance" in state else ("loadings", "noise")
+        drawn = [state.get(f"posterior.{name}", ()) for name in ("loc", *names)]
+        make = Gaussian if len(names) == 1 else LowRankGaussian
         posterior = tuple(
-            cls(columns, features.with_margins(state, f"posterior.{s}.margin"), Gaussian(*pair))
-            for s, pair in enumerate(pairs)
+            cls(columns, features.with_margins(state, f"posterior.{s}.margin"), make(*parts))
+            for s, parts in enumerate(zip(*drawn, strict=True))
         )
         return cls(columns, features, joint_from_state(state), posterior)
+
+    @property
+    def _posterior_is_low_rank(self) -> bool:
+        return all(isinstance(draw.gaussian, LowRankGaussian) for draw in self.posterior)
 
     @cached_property
     def _noise(self) -> Tensor | None:
@@ -219,7 +229,7 @@ class TabularGaussian:
         if self._noise is None or not isinstance(gaussian, Gaussian):
             return gaussian.complete(x, observed, normals)
         # Matheron's rule for scores whose observed ones are seen with noise.
-        joint = normals @ torch.linalg.cholesky(gaussian.covariance - self._noise.diag()).T
+        joint = gaussian.without(self._noise).unconditional(normals)
         seen = torch.where(observed, x - joint - self._noise.sqrt() * noises(NOISE_STREAM), 0.0)
         drawn = joint + gaussian.complete(seen, observed)
         # Their variance is raised to the minimum, so that draws are as wide as quantiles.
@@ -309,6 +319,8 @@ def with_room_for_noise(gaussian: Gaussian, features: FeatureMap) -> Gaussian:
     damping = torch.ones_like(noise)
     for i, margin in features.bent():
         damping[i] = DAMPING if margin.reliability < LOW_RELIABILITY else 1.0
+    if isinstance(gaussian, LowRankGaussian):
+        return _with_room_in_low_rank(gaussian, noise, damping)
     covariance = gaussian.covariance * damping * damping[:, None]
     covariance.diagonal().copy_(gaussian.covariance.diagonal())
     noisy = noise > 0
@@ -321,3 +333,10 @@ def with_room_for_noise(gaussian: Gaussian, features: FeatureMap) -> Gaussian:
         block = noisy.nonzero().squeeze(1)
         covariance[block[:, None], block] += lifted @ lifted.T
     return Gaussian(gaussian.loc, covariance)
+
+
+def _with_room_in_low_rank(gaussian: LowRankGaussian, noise: Tensor, damping: Tensor) -> LowRankGaussian:
+    """Returns the same for a covariance of low rank plus a diagonal, whose diagonal makes the room."""
+    damped = damping[:, None] * gaussian.loadings
+    diagonal = gaussian.noise + gaussian.loadings.square().sum(dim=1) - damped.square().sum(dim=1)
+    return LowRankGaussian(gaussian.loc, damped, torch.maximum(diagonal, noise / (1 - LEAST_SHARE)))

@@ -42,7 +42,9 @@ def pool(
           matrices of LinearRegression, LogisticRegression without penalty (two classes), PoissonRegressor and
           GammaRegressor without penalty are those of maximum likelihood; those of other models come from a
           bootstrap of rows;
-        - a formula of statsmodels such as ``"y ~ x + C(group)"``, see `model`;
+        - a formula of statsmodels such as ``"y ~ x + C(group)"``, see `model`. statsmodels evaluates it as
+          Python expressions, so a formula is trusted input: it can run any code, as a function can. Do not
+          pass formulas from a source that you do not trust;
         - a function of a completed table. It returns results with ``params`` and ``cov_params()``, as those
           of statsmodels; or a pair ``(estimates, variances)`` of numbers, arrays, dicts or series, where a
           covariance matrix may take the place of variances; or a dict of such pairs by name;

@@ -14,11 +14,15 @@ from halfseen._threads import task_threads
 from halfseen.config import rows_within_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.gaussian import Gaussian
+from halfseen.distributions.low_rank import LowRankGaussian, pack, unpack
 from halfseen.distributions.patterns import Bucket, plan_buckets
 from halfseen.distributions.ridge import Ridge
 
 BURN_IN = 20  # the chain starts at the maximum of the likelihood, so it need only spread out
 COPIES = 32  # number of arrays of the size of the rows, including buckets, at the peak of a step
+LEAST_FREEDOM = 3.0  # of the variance of a feature of low rank
+LEAST_NOISE = 1e-6  # minimum variance of a standardised feature given the factors, as in the fit
+WORKING_BYTES = 32 * 2**20  # of the systems of features that are solved at once
 STEPS_BETWEEN = 5  # draws correlate as the fraction of missing information to this power
 
 
@@ -73,6 +77,11 @@ def sample_posterior(
     whose variances :math:`\Psi` are those of the fit (see `Ridge`).
     With fewer rows than features the degrees of freedom are raised to D + 2. Valid under MAR.
 
+    If the fit is of low rank plus a diagonal, the factors of each row are drawn given the parameters, then
+    the regression of each feature on them: a step costs :math:`N D K^2 + D K^3` operations, and the draws are
+    of low rank, too. The degrees of freedom of each feature are the rows in which it is observed plus
+    :math:`\lambda`, minus the number of coefficients, but at least 3, as those above are for one feature.
+
     Parameters
     ----------
     batches : iterable of Incomplete
@@ -92,6 +101,13 @@ def sample_posterior(
     """
     gaussian, kept = start, []
     for number, batch in enumerate(batches):
+        if isinstance(gaussian, LowRankGaussian):
+            for _ in range(STEPS_BETWEEN + (0 if number else BURN_IN)):
+                gaussian = _draw_low_rank(gaussian, batch, ridge, generator)
+                if steps is not None:
+                    steps.append(gaussian)
+            kept.append(gaussian)
+            continue
         prior = ridge * Ridge.of(batch, ridge).variances(start)
         size = rows_within_budget(COPIES * batch.n_features)
         parts = [(part, list(plan_buckets(part.observed))) for part in batch.chunks(size)]
@@ -152,3 +168,60 @@ def _draw_parameters(moments: _Moments, ridge: float, prior: Tensor, generator: 
     covariance = factor @ factor.T
     noise = torch.randn(n_features, generator=generator, dtype=dtype)
     return Gaussian(mean + factor @ noise / n_rows**0.5, covariance)
+
+
+def _draw_low_rank(
+    gaussian: LowRankGaussian, batch: Incomplete, ridge: float, generator: torch.Generator
+) -> LowRankGaussian:
+    """Draws the factors of rows (N, D) given the parameters, and the parameters given the factors.
+
+    The pseudo-rows have the factors that are expected given the parameters, as in the fit.
+    """
+    (n_features, rank), dtype = gaussian.loadings.shape, batch.x.dtype
+    triangles = gaussian.products()
+    squares, products = _factor_moments(gaussian, batch, triangles, generator)
+    inner = unpack(triangles.sum(dim=0, keepdim=True), rank)[0] + torch.eye(rank, dtype=dtype)
+    spread = torch.linalg.inv(inner)
+    beta = gaussian.weighted @ spread  # (D, K): the factors that a pseudo-row gives
+    prior = torch.nn.functional.pad(ridge * (spread + beta.T @ beta), (0, 1, 0, 1))
+    products = products + ridge * torch.nn.functional.pad(beta, (0, 1))
+    counts = batch.observed.sum(dim=0).to(dtype)
+    total = (batch.observed * batch.filled().square()).sum(dim=0) + ridge
+    freedom = (counts + ridge - rank - 1).clamp(min=LEAST_FREEDOM)
+    chi_squared = 2 * torch._standard_gamma(freedom / 2, generator=generator)
+    deviates = torch.randn(n_features, rank + 1, generator=generator, dtype=dtype)
+    drawn, noise = torch.empty_like(deviates), torch.empty_like(total)
+    for some in torch.arange(n_features).split(max(1, WORKING_BYTES // (32 * (rank + 1) ** 2))):
+        matrix = unpack(squares[some], rank + 1).add_(prior)
+        matrix[:, -1, -1] += (counts[some] == 0).to(dtype)  # the mean is of no consequence
+        root = torch.linalg.cholesky(matrix)
+        centre = torch.cholesky_solve(products[some, :, None], root)
+        left = total[some] - (centre.squeeze(-1) * products[some]).sum(dim=1)
+        noise[some] = (left / chi_squared[some]).clamp(min=LEAST_NOISE)
+        apart = torch.linalg.solve_triangular(root.mT, deviates[some, :, None], upper=True)
+        drawn[some] = (centre + noise[some, None, None].sqrt() * apart).squeeze(-1)
+    return LowRankGaussian(drawn[:, -1], drawn[:, :-1], noise)
+
+
+def _factor_moments(
+    gaussian: LowRankGaussian, batch: Incomplete, triangles: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Draws the factors of all rows, with a constant after them, and sums them over rows that show a feature.
+
+    Returns the lower triangles of their second moments (D, (K + 1) (K + 2) / 2), and their products with the
+    values (D, K + 1).
+    """
+    (n_features, rank), dtype = gaussian.loadings.shape, batch.x.dtype
+    normals = torch.randn(len(batch), rank, generator=generator, dtype=dtype)
+    squares = torch.zeros(n_features, (rank + 1) * (rank + 2) // 2, dtype=dtype)
+    products = torch.zeros(n_features, rank + 1, dtype=dtype)
+    for part, noise in zip(
+        batch.chunks(gaussian.block_rows), normals.split(gaussian.block_rows), strict=True
+    ):
+        mean, spread, _ = gaussian.factors(part, triangles)
+        factors = mean + (torch.linalg.cholesky(spread) @ noise.unsqueeze(-1)).squeeze(-1)
+        factors = torch.nn.functional.pad(factors, (0, 1), value=1.0)  # (R, K + 1)
+        seen = part.observed.to(dtype)
+        squares += seen.T @ pack(factors[:, :, None] * factors[:, None, :])
+        products += (seen * part.filled()).T @ factors
+    return squares, products

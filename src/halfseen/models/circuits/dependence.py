@@ -43,13 +43,13 @@ def normalised_information(codes: npt.NDArray[np.float64]) -> npt.NDArray[np.flo
         rows = (levels.T @ observed).reshape(-1, MAX_LEVELS, n_columns)
         columns = (observed[:, block].T @ indicators).reshape(-1, n_columns, MAX_LEVELS)
         whole = products[total.astype(np.int64)]
-        apart = [
-            whole - products[part.astype(np.int64)].sum(axis=axis) for part, axis in ((rows, 1), (columns, 2))
-        ]
-        together = whole - products[joint.astype(np.int64)].sum(axis=(1, 3))  # n times the entropy
-        scale = np.sqrt(apart[0] * apart[1])
+        own, other, both = (  # entropies, times the number of rows
+            whole - products[part.astype(np.int64)].sum(axis=axis)
+            for part, axis in ((rows, 1), (columns, 2), (joint, (1, 3)))
+        )
+        scale = np.sqrt(own * other)
         known = (scale > 0) & (total >= MIN_PAIRS)
-        affinity[block] = np.where(known, (apart[0] + apart[1] - together) / np.where(known, scale, 1.0), 0.0)
+        affinity[block] = np.where(known, (own + other - both) / np.where(known, scale, 1.0), 0.0)
     np.fill_diagonal(affinity, 0.0)
     return np.clip((affinity + affinity.T) / 2, 0.0, 1.0)  # symmetric to the last bit
 

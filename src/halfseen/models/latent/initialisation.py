@@ -75,8 +75,8 @@ class Factors:
         r"""Returns the leading factors of a covariance that is of low rank plus a diagonal.
 
         The alternation is the same, with :math:`I + \Psi^{-1/2} W W^T \Psi^{-1/2}` in place of
-        :math:`\Psi^{-1/2} \Sigma \Psi^{-1/2}`, so no D x D matrix is created. They are equal where the factors
-        are no fewer than those of the covariance. Further factors have the smallest loadings.
+        :math:`\Psi^{-1/2} \Sigma \Psi^{-1/2}`, so no D x D matrix is created. The result is the same
+        if the factors are no fewer than those of the covariance. Further factors have the smallest loadings.
         """
         variance, rank = gaussian.variance, gaussian.loadings.shape[1]
         lowest = MIN_UNIQUENESS * variance + torch.finfo(variance.dtype).tiny
@@ -177,7 +177,7 @@ def _ridge_regression(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _damped_solution(left: Tensor, right: Tensor, damping: float) -> Tensor:
-    r"""Returns :math:`(A^T A + \delta I)^{-1} A^T B` for A (N, D) and B (N, L), by the smaller of two systems."""
+    r"""Returns :math:`(A^T A + \delta I)^{-1} A^T B` for A (N, D) and B (N, L), by the smaller system."""
     if len(left) < left.shape[1]:
         inner = left @ left.mT + damping * torch.eye(len(left), dtype=left.dtype)
         return left.mT @ torch.linalg.solve(inner, right)
