@@ -98,9 +98,10 @@ def test_models_that_start_from_a_gaussian_need_no_matrix_of_all_columns(
     assert np.isfinite(make().fit(table).transform(table[:3])).all()
 
 
-def test_predictors_of_a_column_are_those_with_the_highest_correlation(table):
+def test_predictors_of_a_column_are_those_with_the_highest_correlation(no_matrix_of_all_columns, table):
     model = halfseen.TreeImputer(n_rounds=0, random_state=0).fit(table).model_
-    covariance = model.gaussian.gaussian.covariance.numpy()
+    gaussian = model.gaussian.gaussian
+    covariance = (gaussian.loadings @ gaussian.loadings.T + gaussian.noise.diag()).numpy()
     scale = np.sqrt(np.diag(covariance))
     correlation = np.abs(covariance[3] / scale[3] / scale)
     correlation[3] = 0

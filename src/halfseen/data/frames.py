@@ -134,12 +134,11 @@ class Table:
             )
         if not names:
             return native
+        more = {name: flags[:, k] for k, name in enumerate(names)}
         if self._frame.implementation.is_pandas_like():
             import pandas as pd
 
-            appended = pd.concat([native, pd.DataFrame(flags, native.index, names)], axis=1)
-            return appended.__finalize__(native)
-        more = {name: flags[:, k] for k, name in enumerate(names)}
+            return pd.concat([native, pd.DataFrame(more, index=native.index)], axis=1).__finalize__(native)
         frames = [
             nw.from_native(native, eager_only=True),
             nw.from_dict(more, dict.fromkeys(more, nw.Boolean), backend=self._frame.implementation),

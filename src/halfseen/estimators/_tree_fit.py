@@ -20,6 +20,7 @@ import torch
 from halfseen._threads import map_in_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
+from halfseen.distributions.gaussian import Gaussian
 from halfseen.estimators._tree_distribution import HeldOut, find_windows
 from halfseen.estimators._tree_growth import Growth
 from halfseen.models.forest import Forest
@@ -195,6 +196,7 @@ def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
     if len(others) <= most:
         return others
     features, joint = model.gaussian.features, model.gaussian.gaussian
+    assert isinstance(joint, Gaussian)  # values are assumed to be missing at random
     scale = joint.variance.clamp(min=1e-12).sqrt()
     owner = np.empty(features.n_features, dtype=np.int64)
     owner[: len(features.numeric)] = features.numeric

@@ -1,6 +1,6 @@
 r"""Draws of the parameters of a Gaussian given incomplete data, so that multiple imputation is proper."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
@@ -99,30 +99,48 @@ def sample_posterior(
     ----------
     Schafer (1997), Analysis of Incomplete Multivariate Data, section 5.4.
     """
-    gaussian, kept = start, []
+    gaussian, kept = start, list[Gaussian]()
     for number, batch in enumerate(batches):
-        if isinstance(gaussian, LowRankGaussian):
-            for _ in range(STEPS_BETWEEN + (0 if number else BURN_IN)):
-                gaussian = _draw_low_rank(gaussian, batch, ridge, generator)
-                if steps is not None:
-                    steps.append(gaussian)
-            kept.append(gaussian)
-            continue
-        prior = ridge * Ridge.of(batch, ridge).variances(start)
-        size = rows_within_budget(COPIES * batch.n_features)
-        parts = [(part, list(plan_buckets(part.observed))) for part in batch.chunks(size)]
+        step = _low_rank_step if isinstance(start, LowRankGaussian) else _free_step
+        following = step(batch, start, ridge, generator)
         for _ in range(STEPS_BETWEEN + (0 if number else BURN_IN)):
-            # Of all rows at once, so that draws do not depend on the memory budget.
-            normals = torch.randn(batch.x.shape, generator=generator, dtype=batch.x.dtype).split(size)
-            moments = [
-                _completed_moments(gaussian, part, buckets, noise)
-                for (part, buckets), noise in zip(parts, normals, strict=True)
-            ]
-            gaussian = _draw_parameters(reduce(_merge, moments), ridge, prior, generator)
+            gaussian = following(gaussian)
             if steps is not None:
                 steps.append(gaussian)
         kept.append(gaussian)
     return kept
+
+
+def _free_step(
+    batch: Incomplete, start: Gaussian, ridge: float, generator: torch.Generator
+) -> Callable[[Gaussian], Gaussian]:
+    """Returns the step of a covariance without restrictions."""
+    prior = ridge * Ridge.of(batch, ridge).variances(start)
+    size = rows_within_budget(COPIES * batch.n_features)
+    parts = [(part, list(plan_buckets(part.observed))) for part in batch.chunks(size)]
+
+    def step(gaussian: Gaussian) -> Gaussian:
+        # Of all rows at once, so that draws do not depend on the memory budget.
+        normals = torch.randn(batch.x.shape, generator=generator, dtype=batch.x.dtype).split(size)
+        moments = [
+            _completed_moments(gaussian, part, buckets, noise)
+            for (part, buckets), noise in zip(parts, normals, strict=True)
+        ]
+        return _draw_parameters(reduce(_merge, moments), ridge, prior, generator)
+
+    return step
+
+
+def _low_rank_step(
+    batch: Incomplete, start: Gaussian, ridge: float, generator: torch.Generator
+) -> Callable[[Gaussian], Gaussian]:
+    """Returns the step of a covariance of low rank plus a diagonal."""
+
+    def step(gaussian: Gaussian) -> Gaussian:
+        assert isinstance(gaussian, LowRankGaussian)
+        return _draw_low_rank(gaussian, batch, ridge, generator)
+
+    return step
 
 
 class _Moments(NamedTuple):

@@ -180,9 +180,10 @@ def _damped_solution(left: Tensor, right: Tensor, damping: float) -> Tensor:
     r"""Returns :math:`(A^T A + \delta I)^{-1} A^T B` for A (N, D) and B (N, L), by the smaller system."""
     if len(left) < left.shape[1]:
         inner = left @ left.mT + damping * torch.eye(len(left), dtype=left.dtype)
-        return left.mT @ torch.linalg.solve(inner, right)
+        solution: Tensor = left.mT @ torch.linalg.solve(inner, right)
+        return solution
     inner = left.mT @ left + damping * torch.eye(left.shape[1], dtype=left.dtype)
-    solution: Tensor = torch.linalg.solve(inner, left.mT @ right)
+    solution = torch.linalg.solve(inner, left.mT @ right)
     return solution
 
 
