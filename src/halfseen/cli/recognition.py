@@ -66,8 +66,9 @@ def read_columns(
             waiting[name] = draft
     orders = {name: _prove_orders(draft) for name, draft in waiting.items() if _may_vote(draft, learned)}
     decision = _decide(decimals, orders, rules, undecided)
+    formats = [{find(style) for style in learned} - {None} for find in (decimal_of, order_of)]
     outcomes |= {
-        name: finish(draft, _apply_training(draft, decision, learned)) for name, draft in waiting.items()
+        name: finish(draft, _apply_training(draft, decision, *formats)) for name, draft in waiting.items()
     }
     return {name: outcomes[name] for name in cells.column_names}
 
@@ -181,8 +182,8 @@ def _may_vote(draft: Draft, learned: Sequence[Style]) -> bool:
     return not learned or draft.rules.learned is not None
 
 
-def _apply_training(draft: Draft, decision: Decision, learned: Sequence[Style]) -> Decision:
-    """Return the decision for a column of which a model knows the format.
+def _apply_training(draft: Draft, decision: Decision, marks: set[Any], orders: set[Any]) -> Decision:
+    """Return the decision for a column of which a model knows the format, and `marks` and `orders` of all.
 
     If all columns of the training file had the same decimal mark, and those of the new file show another one,
     it is that of the new file; if columns differed, each keeps its own. The same holds for orders of dates.
@@ -193,14 +194,14 @@ def _apply_training(draft: Draft, decision: Decision, learned: Sequence[Style]) 
         return decision
     decimal, order = decision.decimal, decision.order
     if not decision.declared_decimal:
-        marks, own_mark = {decimal_of(one) for one in learned} - {None}, decimal_of(style)
-        decimal = (decimal or _agree(marks)) if len(marks) <= 1 or own_mark is None else own_mark
+        own_mark = decimal_of(style)
+        decimal = (decimal or _agree({*marks})) if len(marks) <= 1 or own_mark is None else own_mark
         if style.kind == "integer" and draft.numbers is not None:
             decimal = _agree(_whole_decimals(draft.numbers)) or decimal
     if order is None and not decision.orders.get(draft.name):  # neither the user nor the cells say it
-        orders, own_order = {order_of(one) for one in learned} - {None}, order_of(style)
+        own_order = order_of(style)
         agreed = len(orders) <= 1 or own_order is None
-        order = (decision.order_beside(draft.name) or _agree(orders)) if agreed else own_order
+        order = (decision.order_beside(draft.name) or _agree({*orders})) if agreed else own_order
     return replace(decision, decimal=decimal, order=order, declared_decimal=decimal is not None)
 
 
