@@ -94,9 +94,10 @@ def show_verdicts(checks: Sequence[ColumnCheck], reporter: Reporter) -> None:
 
 
 def _brief(check: ColumnCheck) -> str:
+    """Return the measure of a column and, after it, that of the mean or the most frequent level."""
     if check.measure == "error":
-        return f"error {check.value:.2f} sd"
-    return f"{check.value:.0%} correct"
+        return f"error {check.value:.2f} against {check.baseline:.2f} sd"
+    return f"{check.value:.0%} correct against {check.baseline:.0%}"
 
 
 def _ignore(step: Any) -> None:
