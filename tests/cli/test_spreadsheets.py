@@ -416,6 +416,18 @@ def test_what_a_workbook_cannot_hold_is_refused_before_the_work(call, tmp_path, 
     assert not (tmp_path / "u.xlsx").exists()
 
 
+@pytest.mark.parametrize(
+    ("word", "message"), [("a\x02", "control character"), ("b" * 40_000, "40,000 characters")]
+)
+def test_an_exception_that_a_workbook_cannot_hold_leaves_no_file(run, tmp_path, word, message):
+    lines = [*(f"{i},{i % 7}" for i in range(100, 160)), f"{word},3", "161,"]
+    (tmp_path / "t.csv").write_text("x,y\n" + "\n".join(lines) + "\n")
+    code, _, err = run("impute", "t.csv", "-o", "u.xlsx", "--number-format", "x=1234.56")
+    assert code == 2, err
+    assert message in err
+    assert not (tmp_path / "u.xlsx").exists()
+
+
 def test_more_rows_than_a_sheet_has_are_refused_before_the_work(call, tmp_path, monkeypatch):
     monkeypatch.setattr("halfseen.cli.sheet_markup.MAX_ROWS", 100)
     pa.parquet.write_table(pa.table({"x": [*np.arange(40.0), None], "y": range(41)}), tmp_path / "t.parquet")

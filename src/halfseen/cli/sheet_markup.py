@@ -83,8 +83,7 @@ class Markup:
 
     def text(self, texts: pa.Array) -> pa.Array:
         """Return cells with texts, which no program reads as formulas."""
-        if pc.any(pc.match_substring_regex(texts, _UNSTORABLE)).as_py():
-            raise TableError("a text contains a control character, which an xlsx file cannot store")
+        _check_texts(texts, "the xlsx output", "a cell")
         for plain, spelt in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\r", "&#13;")):
             texts = pc.replace_substring(texts, plain, spelt)
         texts = pc.replace_substring_regex(texts, "_(x[0-9A-Fa-f]{4}_)", r"_x005F_\1")
