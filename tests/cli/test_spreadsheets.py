@@ -240,6 +240,25 @@ def test_dates_of_a_column_without_any_are_shown_as_dates(call, tmp_path, styled
     assert re.fullmatch(r' s="1"><v>\d{5}</v></c>' if styled else r".*<t .*>20\d\d-\d\d-\d\d</t>.*", cell)
 
 
+@pytest.mark.parametrize("step", [60, 0.25])
+@pytest.mark.parametrize("suffix", ["xlsx", "csv", "parquet"])
+def test_imputed_times_are_times_that_a_sheet_can_hold(tmp_path, suffix, step):
+    start = datetime.datetime(2020, 1, 1, 10)
+    times = [start + datetime.timedelta(seconds=step * i) for i in range(20)]
+    table = pa.table({"when": [None if i == 4 else one for i, one in enumerate(times)], "x": range(20)})
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    file = read_table(str(tmp_path / "t.parquet"))
+    if suffix != "parquet":
+        write_tables([file.table], str(tmp_path / f"t.{suffix}"), file)
+        file = read_table(str(tmp_path / f"t.{suffix}"))
+    imputed = [start.replace(microsecond=750_123) if i == 4 else one for i, one in enumerate(times)]
+    column = pa.array(imputed, file.table["when"].type)
+    write_tables([file.table.set_column(0, "when", column)], str(tmp_path / "u.xlsx"), file)
+    written = openpyxl.load_workbook(tmp_path / "u.xlsx").active["A"][1:]
+    imputed[4] = start.replace(microsecond=0 if step == 60 else 750_000)
+    assert [cell.value for cell in written] == imputed
+
+
 def test_amputed_and_drawn_tables_are_new_workbooks_with_the_same_values(run, tmp_path):
     rows = [["id", "card", "when"]]
     rows += [[number(str(2**60 + i)), text(f"1{i:03d}"), number(43831 + i + 0.25, 2)] for i in range(30)]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen.cli.distinct import Mask, as_mask
 from halfseen.cli.errors import TableError
 from halfseen.cli.sheet_xml import MAX_COLUMNS, MAX_ROWS
 from halfseen.cli.workbook import CellFormat
@@ -25,6 +26,7 @@ DAYS_1900, DAYS_1904 = 25_569, 24_107
 FIRST_DAY, LAST_DAY = 61, 2_958_465
 """1900-03-01, before which the counting of days includes a day that did not exist, and 9999-12-31."""
 
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _MAX_WHOLE = 2**53
 _MAX_DIGITS = 15  # of a decimal number that a double holds
 _UNSTORABLE = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
@@ -135,13 +137,13 @@ class Markup:
         kind = values.type
         if pa.types.is_timestamp(kind) and kind.tz is not None:
             return None
-        unit = {"s": 0.001, "ms": 1, "us": 1000, "ns": 1_000_000}[getattr(kind, "unit", "ms")]
         if kind in (pa.date32(), pa.date64()):
             values = values.cast(pa.timestamp("ms"))
         whole = pc.fill_null(_as_int64(values), 0).to_numpy(zero_copy_only=False)
-        ms = whole * 1000 if unit == 0.001 else whole // int(unit)
-        if unit > 1 and (ms * int(unit) != whole).any():
+        per_second = _PER_SECOND[values.type.unit]
+        if per_second > 1000 and (whole % (per_second // 1000)).any():
             return None
+        ms = whole * 1000 if per_second == 1 else whole // (per_second // 1000)
         numbers = ms / MS_PER_DAY
         is_point = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
         if is_point:
@@ -159,6 +161,29 @@ class Markup:
 
 def _as_int64(values: pa.Array) -> pa.Array:
     return values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64()).cast(pa.int64())
+
+
+def round_times(values: pa.Array, filled: Mask) -> pa.Array:
+    """Return times of which those that were filled have whole seconds or milliseconds, like the others.
+
+    A sheet cannot hold microseconds, which imputed times have and observed ones mostly do not.
+
+    Parameters
+    ----------
+    values : pyarrow.Array
+        The column.
+    filled : numpy.ndarray of bool
+        The cells that were missing.
+    """
+    unit = getattr(values.type, "unit", None)
+    if not pa.types.is_temporal(values.type) or unit not in _PER_SECOND:
+        return values
+    whole = pc.fill_null(_as_int64(values), 0).to_numpy(zero_copy_only=False)
+    for step in (_PER_SECOND[unit], _PER_SECOND[unit] // 1000):
+        if step > 1 and not (whole[~filled] % step).any():
+            new = pa.array(np.where(filled, whole - whole % step, whole), mask=~as_mask(values.is_valid()))
+            return (new.cast(pa.int32()) if values.type.bit_width == 32 else new).cast(values.type)
+    return values
 
 
 def is_exact(values: pa.Array | pa.ChunkedArray) -> bool:
@@ -193,6 +218,11 @@ def check_sheet(table: pa.Table, path: str, n_tables: int = 1) -> None:
         elif pa.types.is_floating(kind) and pc.any(pc.is_inf(column)).as_py():
             raise TableError(
                 f"{path}: column {name!r} contains infinite numbers, which an xlsx file cannot store"
+            )
+        elif pa.types.is_interval(kind):
+            raise TableError(
+                f"{path}: column {name!r} has the type {kind}, which an xlsx file cannot store; write "
+                "parquet or feather instead"
             )
         elif pa.types.is_duration(kind) and Markup()._temporal(column.combine_chunks()) is None:
             raise TableError(

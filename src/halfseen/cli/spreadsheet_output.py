@@ -18,7 +18,7 @@ from halfseen.cli.cells import format_cells
 from halfseen.cli.csv_tables import splice
 from halfseen.cli.distinct import Mask, as_mask
 from halfseen.cli.sheet_cells import NUMBER, TEXT
-from halfseen.cli.sheet_markup import DAYS_1900, DAYS_1904, Markup, Written
+from halfseen.cli.sheet_markup import DAYS_1900, DAYS_1904, Markup, Written, round_times
 from halfseen.cli.sheet_xml import TYPES, NewCell, SheetXml, parse_sheet, replace_cells, spell_column
 from halfseen.cli.spreadsheet import find_sheet
 from halfseen.cli.table_file import SheetOrigin, TableFile
@@ -79,7 +79,7 @@ class _Target:
         rows = np.flatnonzero(empty)
         if len(rows) == 0:
             return
-        values = _decoded(values.combine_chunks().filter(pa.array(empty)))
+        values = _settled(self.like, name, table).filter(pa.array(empty))
         texts = format_cells(values, style)
         if style.kind == "text" or name in self.origin.texts:
             yield from self._levels(name, rows, texts, as_mask(given.is_valid().combine_chunks()))
@@ -160,7 +160,7 @@ class _Target:
         entry = int(self.xml.find(np.array([self.origin.header_row]), np.array([last]))[0])
         title = self.markup.text(pa.array([name], _TEXTS))[0].as_py()
         yield NewCell(self.origin.header_row, column, title, self.xml.styles[entry] if entry >= 0 else -1)
-        values = _decoded(table[name].combine_chunks())
+        values = _settled(self.like, name, table)
         written = self._shown(self.markup.column(values), values.cast(_TEXTS))
         style = self._any_style(written.format) if written.format else -1
         for row, cell in enumerate(written.cells.to_pylist(), start=self.origin.header_row + 1):
@@ -168,8 +168,12 @@ class _Target:
                 yield NewCell(row, column, cell, style)
 
 
-def _decoded(values: pa.Array) -> pa.Array:
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+def _settled(like: TableFile, name: str, table: pa.Table) -> pa.Array:
+    """Return a column with values in place of a dictionary, and with imputed times that a sheet can hold."""
+    values = table[name].combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        return values.dictionary_decode()
+    return round_times(values, as_mask(like.table[name].is_null().combine_chunks()))
 
 
 # ------------------------------------------------------------------------------------------ a new workbook
@@ -245,7 +249,7 @@ def _write_block(part: IO[bytes], columns: Sequence[Written], above: int) -> Non
 
 def _column(table: pa.Table, name: str, like: TableFile) -> Written:
     """Return the cells of a column: values, or texts where the column has texts to keep."""
-    values, markup = _decoded(table[name].combine_chunks()), Markup()
+    values, markup = _settled(like, name, table), Markup()
     if like.text is None or name not in like.styles:
         return markup.column(values)
     kept, style = like.kept.get(name), like.styles[name]
