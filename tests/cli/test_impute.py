@@ -449,3 +449,21 @@ def test_the_report_on_a_circuit_draws_its_tree(tmp_path):
     page = (tmp_path / "r.html").read_text()
     assert 'aria-label="The tree of the circuit"' in page
     assert "circuit over 3 columns, 1 tree" in page
+
+
+@pytest.mark.parametrize("options", [(), ("--draws", "2")])
+def test_values_far_outside_the_observed_ones_are_announced(tmp_path, capsys, monkeypatch, options):
+    from halfseen.estimators._base import BaseImputer
+
+    complete = BaseImputer._by_chunk
+
+    def run_away(*arguments):
+        return [[1e6 + codes for codes in draw] for draw in complete(*arguments)]
+
+    monkeypatch.setattr(BaseImputer, "_by_chunk", run_away)
+    rng = np.random.default_rng(0)
+    path = tmp_path / "in.csv"
+    path.write_text("x,y\n" + "".join(f"{x:.6f},{x + 1:.6f}\n" for x in rng.normal(size=40)) + ",0.5\n")
+    assert main(["impute", str(path), "-o", str(tmp_path / "out.csv"), "--method", "mean", *options]) == 0
+    count = "2 values lie" if options else "1 value lies"
+    assert f"Column 'x': {count} more than 4 observed ranges" in " ".join(capsys.readouterr().err.split())

@@ -48,14 +48,14 @@ def _sentence(column: Column, count: int) -> str:
     what = "1 value lies" if count == 1 else f"{count} values lie"
     limited = column.codes is not None or column.least is not None or column.greatest is not None
     done = (
-        "They are limited to the range from {} to {}".format(
+        "Such values are limited to the range from {} to {}".format(
             *(column.show(end) for end in column.imputed_bounds())
         )
         if limited
-        else "They are not limited, because of the bounds in the schema"
+        else "Such values are not limited, because of the bounds in the schema"
     )
     if column.derived is not None:
-        done = "They follow from the formula of the column"
+        done = "Such values follow from the formula of the column"
     return (
         f"Column {column.name!r}: {what} more than {FAR:g} observed ranges outside the observed values, "
         f"{low} to {high}. {done}. The model does not fit these rows: check them, or choose another method."
