@@ -8,11 +8,13 @@ import torch
 from scipy import integrate, stats
 
 from halfseen.data.columns import Column
+from halfseen.data.frames import Table
 from halfseen.data.links import Link
 from halfseen.data.margin_candidates import N_FOLDS, _bend, _folds, _held_out, fold_numbers
 from halfseen.data.margin_choice import _held_out_lattice, bounded_margin, choose_margin, choose_margins
 from halfseen.data.margin_fits import line, refit_margin, spline, thresholds
 from halfseen.data.margins import Margin, log_mass, truncated_moments
+from halfseen.data.schema import Schema
 
 N = 800
 SCORES = stats.norm.ppf((np.random.default_rng(0).permutation(N) + 0.5) / N)
@@ -298,3 +300,14 @@ def test_a_new_value_beyond_all_others_has_a_score_in_proportion_though_many_val
     margin = spline(Link(), values)
     scores = margin.forward(torch.tensor([0.9, 1.4, float(values[-1]), float(values[-1]) + 1.0]).double())
     assert -8.0 < scores[0] < scores[1] < scores[2] < scores[3] < 8.0
+
+
+def test_whole_numbers_with_a_gap_before_the_last_do_not_reach_far_beyond_it():
+    """The scores between numbers that were not observed are close to each other, so that a tail is steep."""
+    values = np.repeat([1.0, 2.0, 3.0, 5.0, 8.0, 25.0], [20, 20, 20, 10, 5, 3])
+    column = Schema.infer(Table(values[:, None])).columns[0]
+    margin = choose_margin(column, values)
+    assert margin.half
+    reached = margin.inverse(torch.tensor([-8.0, 8.0], dtype=torch.float64))
+    assert reached.min() >= 0
+    assert reached.max() <= 25 + 0.25 * 24

@@ -115,7 +115,8 @@ def _lattice_margin(column: Column, values: Floats, step: float) -> Margin | Non
             return None
     counts = np.bincount(numbers).astype(np.float64)
     seen = counts > 0
-    return reliable(thresholds(column, levels[seen], step, counts[seen]), levels[seen], counts[seen])
+    margin = _with_room(thresholds(column, levels[seen], step, counts[seen]), levels[seen])
+    return reliable(margin, levels[seen], counts[seen])
 
 
 def _held_out_lattice(column: Column, numbers: npt.NDArray[np.int64], levels: Floats, step: float) -> Floats:
