@@ -312,7 +312,11 @@ EXPECTED: dict[str, dict[str, Expected]] = {
             DAY, 5, day(2019, 3, 14), {day(2021, 3, 4): "04.03.2021"}, ("day first", "4 cells .*'unknown'")
         ),
         "risk": Expected(
-            "string", 2, "low", {}, (r"3 cells contain 'none' \(2\) or 'NONE' \(1\).*--null risk=none",)
+            "string",
+            2,
+            "low",
+            {},
+            (r"3 cells contain 'none' \(2\) or 'NONE' \(1\);.*--null risk=none \(1 cell .*'None'",),
         ),
         "ratio": Expected("double", 3, 0.51, {0.5: "0.50"}, ("2 cells contain .*'#Div/0!'.*missing",)),
     },

@@ -113,15 +113,30 @@ def null_options(name: str, texts: Sequence[str]) -> str:
     return " ".join(f"--null {shlex.quote(f'{name}={text}')}" for text in texts)
 
 
-def suspect_words(name: str, texts: pa.Array) -> str | None:
-    """Return a sentence about words in a column of text that may mean missing."""
+def suspect_words(name: str, texts: pa.Array, removed: pa.Array) -> str | None:
+    """Return a sentence about words in a column of text that may mean missing.
+
+    Parameters
+    ----------
+    name : str
+        The name of the column.
+    texts, removed : pyarrow.Array
+        The cells that are levels, and those that are read as missing.
+    """
     trimmed = pc.utf8_trim_whitespace(texts)
     held = trimmed.filter(is_missing_word(trimmed))
     if len(held) == 0:
         return None
     counts = [(entry["values"], entry["counts"]) for entry in pc.value_counts(held).to_pylist()]
-    options = null_options(name, [group[0][0] for group in group_spellings(counts)])
-    return f"column {name!r}: {say_spellings(counts)}; if this means missing, use {options}"
+    words = [group[0][0] for group in group_spellings(counts)]
+    removed = pc.utf8_trim_whitespace(removed)
+    alike = pc.value_counts(removed.filter(is_any_of(removed, words))).to_pylist()
+    already = ""
+    if alike:
+        spelt = say_spellings([(entry["values"], entry["counts"]) for entry in alike])
+        already = f" ({spelt}, which means missing in every column)"
+    options = null_options(name, words)
+    return f"column {name!r}: {say_spellings(counts)}; if this means missing, use {options}{already}"
 
 
 def suspect_spellings(name: str, texts: pa.Array) -> str | None:

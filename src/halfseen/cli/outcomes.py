@@ -133,7 +133,8 @@ def _suspect(draft: Draft, outcome: Outcome) -> Outcome:
             outcome = replace(outcome, typed=typed, kept=kept, placeholders=placeholders)
     elif outcome.style.kind == "text" and pa.types.is_string(outcome.typed.type) and not outcome.settings:
         observed = outcome.typed.drop_null()
-        notes = [suspect_words(draft.name, observed), suspect_spellings(draft.name, observed)]
+        removed = draft.cells.filter(outcome.typed.is_null())
+        notes = [suspect_words(draft.name, observed, removed), suspect_spellings(draft.name, observed)]
     return replace(outcome, notes=(*outcome.notes, *(note for note in notes if note is not None)))
 
 
