@@ -197,9 +197,9 @@ class FeatureMap:
         }
         for c, (group, share) in groups.items():
             _check_groups(columns[c], group, share)
-        scaler = Standardizer(state["features.loc"], state["features.scale"])
+        scaler = Standardizer.checked(state["features.loc"], state["features.scale"])
         features = cls._arranged(columns, groups, scaler, all_indicators)
-        if scaler.loc.shape != (features.n_features,) or scaler.scale.shape != scaler.loc.shape:
+        if scaler.loc.shape != (features.n_features,):
             raise ValueError(f"There are {features.n_features} features and {scaler.loc.numel()} scales.")
         return features.with_margins(state, "features.margin")
 
@@ -363,6 +363,9 @@ def _check_groups(column: Column, group: Tensor, share: Tensor) -> None:
     fits = group.shape == share.shape == (n_levels,) and group.dtype == torch.int64
     if not n_levels or not fits or group.min() < 0 or group.max() >= n_levels:
         raise ValueError(f"The groups of levels of column {column.name!r} do not fit its {n_levels} levels.")
+    total = torch.zeros(n_levels, dtype=torch.float64).index_add_(0, group, share.double())
+    if bool((share <= 0).any()) or not torch.allclose(total[group], torch.ones(n_levels).double()):
+        raise ValueError(f"The shares of levels of column {column.name!r} are not those of their groups.")
 
 
 def _margin_from(state: Mapping[str, Tensor], prefix: str) -> Margin | None:

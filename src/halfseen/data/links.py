@@ -1,6 +1,7 @@
 r"""Smooth, strictly increasing maps between the values of a column and the real line."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, get_args
 
 import torch
@@ -35,6 +36,21 @@ class Link:
     first: float = 0.0
     second: float = 1.0
     third: float = 1.0
+
+    def check(self) -> None:
+        """Raises a ValueError unless the parameters are those of an increasing map."""
+        holds = abs(self.first) < inf and abs(self.second) < inf
+        match self.kind:
+            case "yeo-johnson":
+                holds = holds and self.second > 0 and 0 <= self.third <= 2
+            case "power":
+                holds = holds and self.second > 0 and 0 < self.third < inf
+            case "above" | "below":
+                holds = holds and self.second > 0
+            case "between":
+                holds = holds and self.first < self.second
+        if not holds:
+            raise ValueError(f"The link function {self} of a margin is not an increasing map.")
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the images of values on the real line; values beyond a bound are moved next to it."""

@@ -35,6 +35,8 @@ LOWEST_LOG_MASS = -500.0  # log probability of an interval, beyond which its nea
 NARROW = 1e-6  # intervals of scores: where they lie matters, not how they are filled
 NO_SCORE_BELOW = -8.2  # a standard normal is never there
 STEEP = 1e-6  # an interval of scores narrower than this is a jump
+LARGEST_STEP = 2**53  # whole numbers up to it are exact
+MOST_STEPS = 2**24  # values of a lattice, which are in memory for a mean; no column was seen to have as many
 MAPS = ("has_atoms", "_forward", "_backward", "_atom_moments", "_flat")  # that follow from links and knots
 FIELDS = ("half", "low", "high", "censored_below", "censored_above", "reliability", "least", "greatest")
 
@@ -317,7 +319,24 @@ class Margin:
         fields = dict(zip(FIELDS, rest[2:], strict=True))
         tails = (rest[0], rest[1])
         places, scores, exact = knots
-        return cls(link, places, scores, exact, tails, values=answers[0], answers=answers[1], **fields)
+        link.check()
+        margin = cls(link, places, scores, exact, tails, values=answers[0], answers=answers[1], **fields)
+        margin._check()
+        return margin
+
+    def _check(self) -> None:
+        """Raises a ValueError unless the maps increase and the limits are possible ones."""
+        knots = (self.places, self.scores, self.values, self.answers)
+        falls = any(bool((torch.diff(one) < 0).any()) for one in knots)
+        if falls or not all(0 < slope < inf for slope in self.tails):
+            raise ValueError("A margin does not increase.")
+        ordered = self.low <= self.high and self.least <= self.greatest
+        if not ordered or not 0 < self.reliability <= 1 or not 0 <= self.half < inf:
+            raise ValueError("The limits of a margin contradict each other.")
+        if self.half:
+            ends = self._value(self.scores[[0, -1]]) / (2 * self.half)
+            if not ends.abs().max() < LARGEST_STEP or ends[1] - ends[0] > MOST_STEPS:
+                raise ValueError(f"A margin has more than {MOST_STEPS} values.")
 
     def place(self, x: Tensor) -> Tensor:
         """Returns the score of values; the smallest score of values that have an interval."""

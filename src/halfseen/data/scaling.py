@@ -28,6 +28,13 @@ class Standardizer:
     scale: Tensor
 
     @classmethod
+    def checked(cls, loc: Tensor, scale: Tensor) -> "Standardizer":
+        """Returns the standardisation; raises a ValueError unless all scales are positive."""
+        if loc.ndim != 1 or scale.shape != loc.shape or not bool((scale > 0).all()):
+            raise ValueError("The scales of features or targets are not positive, one for each.")
+        return cls(loc, scale)
+
+    @classmethod
     def fit(cls, batch: Incomplete) -> "Standardizer":
         """Learns location and scale; a feature without spread keeps scale 1."""
         parts = [*batch.chunks(max(1, CELLS_AT_ONCE // max(1, batch.n_features)))]

@@ -66,6 +66,20 @@ class Gaussian:
     loc: Tensor
     covariance: Tensor
 
+    @classmethod
+    def checked(cls, loc: Tensor, covariance: Tensor) -> "Gaussian":
+        """Returns the distribution; raises a ValueError unless the covariance is positive definite."""
+        if loc.ndim != 1 or covariance.shape != (*loc.shape, *loc.shape) or covariance.dtype != loc.dtype:
+            raise ValueError(
+                f"A mean of shape {tuple(loc.shape)} and a covariance of shape {tuple(covariance.shape)} do "
+                "not fit together."
+            )
+        found = cls(loc, covariance)
+        factor, failed = torch.linalg.cholesky_ex(covariance)
+        if bool(failed) or not bool(factor.isfinite().all()) or not torch.allclose(covariance, covariance.T):
+            raise ValueError("A covariance is not positive definite.")
+        return found
+
     @property
     def variance(self) -> Tensor:
         """The variances (D)."""

@@ -52,6 +52,16 @@ class LowRankGaussian(Gaussian):
         for name, value in (("loc", loc), ("loadings", loadings), ("noise", noise)):
             object.__setattr__(self, name, value)
 
+    @classmethod
+    def checked_factors(cls, loc: Tensor, loadings: Tensor, noise: Tensor) -> "LowRankGaussian":
+        """Returns the distribution; raises a ValueError unless tensors fit and variances are positive."""
+        fits = loc.ndim == 1 and loadings.ndim == 2 and loadings.shape[:1] == loc.shape == noise.shape
+        if not fits or not loc.dtype == loadings.dtype == noise.dtype:
+            raise ValueError("The mean, loadings and noise of a Gaussian do not fit together.")
+        if not bool((noise > 0).all()):
+            raise ValueError("The noise of a Gaussian is not positive.")
+        return cls(loc, loadings, noise)
+
     @cached_property
     def covariance(self) -> Tensor:
         """The covariance (D, D)."""

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from halfseen.data.codes import code_settings
 from halfseen.estimators._documented import documented_by
-from halfseen.estimators._members import WithMembers
+from halfseen.estimators._members import WithMembers, check_reads_codes
 from halfseen.estimators._parameters import check_number, check_whole
 from halfseen.estimators._table import TableEstimator
 from halfseen.estimators._transaction import all_or_nothing
@@ -198,4 +198,5 @@ class Averaging(WithMembers, TableEstimator):
             wanted = find_method(catalogue_name(name, self._kind)).estimator
             if type(member) is not wanted or member.n_features_in_ != len(self._modelled):
                 raise ValueError(f"member {name!r:.60} is not a predictor of this table")
+            check_reads_codes(member, self._modelled)
         self.members_ = members

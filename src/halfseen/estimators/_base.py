@@ -33,6 +33,7 @@ from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import COPIES, ReadTable, TableEstimator, rows_at_once
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators._weights import repeat_rows
+from halfseen.estimators.model_checks import BROKEN, check_rows, explained
 from halfseen.models.tabular import TabularCompletion, TabularModel
 
 
@@ -262,9 +263,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             return {}
         size = rows_at_once(self._width + max(answer.shape[1] for answer in found.values()))
         for start in range(0, read.table.n_rows, size):
-            probabilities = model.level_probabilities(read.codes[start : start + size])
+            with explained(self):
+                probabilities = model.level_probabilities(read.codes[start : start + size])
             for c, answer in found.items():
                 answer[start : start + size] = probabilities[c].dense().numpy()
+        for answer in found.values():
+            check_rows(answer, f"{type(self).__name__}.class_probabilities")
         modelled = self._modelled
         return {modelled[c].name: answer for c, answer in found.items()}
 
@@ -311,7 +315,9 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             return np.zeros(read.table.n_rows)
         scores = np.empty(read.table.n_rows)
         for rows in self._parts(np.arange(read.table.n_rows)):
-            scores[rows] = model.log_prob(read.codes[torch.from_numpy(rows)]).numpy()
+            with explained(self):
+                scores[rows] = model.log_prob(read.codes[torch.from_numpy(rows)]).numpy()
+        check_rows(scores, f"{type(self).__name__}.score_samples", log_density=True)
         return scores
 
     @available_if(_has_density)
@@ -396,17 +402,24 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         n_rows = 0
         for rows in parts:
             start, end = n_rows / len(incomplete), (n_rows + len(rows)) / len(incomplete)
-            with part_of_answer(start, end, divisible=self._reports_rows):
+            with part_of_answer(start, end, divisible=self._reports_rows), explained(self):
                 completed = complete(model, read.codes[torch.from_numpy(rows)], rows).numpy()
             n_rows += len(rows)
             for c, values in enumerate(kept):
                 of_column = completed[:, missing[rows, c], c]
+                if np.isnan(of_column).any():  # infinite ones are limited to what the column can hold
+                    raise self._broken_column(modelled[c])
                 values[:, done[c] : done[c] + of_column.shape[1]] = of_column
                 done[c] += of_column.shape[1]
         if len(parts) > 1:
             del completed, of_column
             give_back_memory()  # before the answer is written into a copy of the table
         return [[values[s] for values in kept] for s in range(n_draws)]
+
+    def _broken_column(self, position: int) -> ValueError:
+        """Returns the error of a model that fills a column with NaN."""
+        name = self.schema_.columns[position].name
+        return ValueError(f"{type(self).__name__} has no values for column {name!r}. {BROKEN}")
 
     def _point(self, read: ReadTable) -> list[npt.NDArray[np.float64]]:
         (completed,) = self._by_chunk(read, 1, lambda model, codes, rows: model.point(codes)[None])

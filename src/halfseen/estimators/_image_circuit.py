@@ -76,6 +76,12 @@ class ImageCircuitEstimator(TableEstimator):
 
     def _structure(self, n_classes: int) -> Structure:
         planes, height, width = self.image_planes_
+        for name in ("patch", "shifts"):
+            if getattr(self, name) > max(height, width):
+                raise ValueError(
+                    f"{name} must be at most {max(height, width)}, the side of the images, got "
+                    f"{getattr(self, name)!r}."
+                )
         shape, channels = (planes, height + 2 * self.shifts, width + 2 * self.shifts), self._channels
         if self.structure == "shallow":
             return Structure.shallow_image(

@@ -6,6 +6,8 @@ from typing import Any
 from sklearn.base import clone
 from torch import Tensor
 
+from halfseen.data.codes import code_settings
+from halfseen.data.columns import Column
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators.model_file import Saveable, rebuild
 
@@ -75,6 +77,18 @@ def _rebuild(manifests: Sequence[Mapping[str, Any]], state: Mapping[str, Tensor]
         own = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
         members.append(rebuild(manifest, own))
     return members
+
+
+def check_reads_codes(member: Any, columns: Sequence[Column]) -> None:
+    """Raises a ValueError unless a member reads the codes of these columns, as `code_settings` describes."""
+    own = getattr(member, "schema_", ())
+    wanted = code_settings(columns).values()
+    fits = len(own) == len(columns) and all(
+        column.kind == settings["kind"] and list(column.levels or ()) == settings.get("levels", [])
+        for column, settings in zip(own, wanted, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{type(member).__name__} within it does not read the columns of this table")
 
 
 def check_imputers(owner: BaseImputer, members: Sequence[Any]) -> None:

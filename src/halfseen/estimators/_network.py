@@ -21,6 +21,7 @@ from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._table import TableEstimator, rows_at_once
 from halfseen.estimators._targets import WithClasses, read_numbers, read_weights
 from halfseen.estimators._transaction import all_or_nothing
+from halfseen.estimators.model_checks import finite_answer
 from halfseen.nn.weights import load_module, module_state, module_weights
 from halfseen.objectives.supervised import CrossEntropy, Labelled, SquaredError
 from halfseen.training.loop import TrainingSettings, fit_module
@@ -166,11 +167,13 @@ class NetworkRegressor(ScaledTargetRegressor, NetworkBase):
     _saved = (*NetworkBase._saved, "_one_dimensional", "_n_errors")
     _objective = SquaredError()
 
+    @finite_answer
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the predicted target of each row."""
         outputs = self._outputs(X)
         return self._shaped(self._target_scaler.inverse(outputs))
 
+    @finite_answer
     def predict_interval(
         self, X: Any, level: float = 0.9
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -220,6 +223,7 @@ class NetworkClassifier(WithClasses, ClassifierMixin, NetworkBase):
         """Returns the most probable class of each row."""
         return self._labels_of(self._outputs(X).numpy())
 
+    @finite_answer
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         probabilities: npt.NDArray[np.float64] = self._outputs(X).softmax(dim=1).numpy()

@@ -25,6 +25,7 @@ from halfseen.estimators._ratings import (
     read_ratings,
 )
 from halfseen.estimators._transaction import all_or_nothing
+from halfseen.estimators.model_checks import finite_answer
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.rating_offsets import RatingOffsets
 
@@ -96,6 +97,7 @@ class Recommender(Saveable, BaseEstimator):
 
     @task_threads()
     @torch.no_grad()
+    @finite_answer
     def predict(self, users: Any, items: Any) -> Floats:
         """Returns the predicted rating of each pair of a user and an item.
 

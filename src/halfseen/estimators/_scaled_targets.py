@@ -33,7 +33,7 @@ class ScaledTargetRegressor(RegressorMixin, TableEstimator):
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
-        self._target_scaler = Standardizer(state["target.loc"], state["target.scale"])
+        self._target_scaler = Standardizer.checked(state["target.loc"], state["target.scale"])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from halfseen._random import seed_from
 from halfseen.config import rows_within_budget
 from halfseen.data.codes import infer_codes, read_codes
-from halfseen.data.columns import KINDS
+from halfseen.data.columns import KINDS, LEVELLED
 from halfseen.data.derived import check_derived
 from halfseen.data.frames import Storage, Table, is_frame
 from halfseen.data.grouping import group_announcements
@@ -24,10 +24,16 @@ from halfseen.data.masked import unmask
 from halfseen.data.pixels import ImageLayout, image_planes, pixel_schema, read_images
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError, warn_user
+from halfseen.estimators.model_checks import wrong_type
 from halfseen.estimators.model_file import Saveable
 
 COPIES = 24  # arrays of the size of the features that an operation keeps alive at its peak
 STORAGES = get_args(Storage)
+LIMITS = (
+    "minimum", "maximum", "step", "observed_low", "observed_high", "least", "greatest", "censored_below",
+    "censored_above",
+)  # fmt: skip
+"""The fields of a column that are finite numbers, or None."""
 
 
 @dataclass(frozen=True)
@@ -206,12 +212,34 @@ def _check_schema(schema: Schema, n_features: Any) -> None:
         for level in column.levels or ():
             if not isinstance(level, str | int | float):
                 raise TypeError(f"column {column.name!r:.60} has the level {level!r:.60}")
-        for name in ("minimum", "maximum", "step", "observed_low", "observed_high", "least", "greatest"):
+        for name in LIMITS:
             value = getattr(column, name)
-            if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+            if value is not None and not (type(value) in (int, float) and math.isfinite(value)):
                 raise ValueError(f"column {column.name!r:.60} has the {name} {value!r:.60}")
         if column.codes is not None and not _are_ascending(column.codes):
             raise ValueError(f"column {column.name!r:.60} has the codes {column.codes!r:.60}")
+        wrong = wrong_type(Column, vars(column))
+        if wrong is not None:
+            raise TypeError(f"column {column.name!r:.60} has the {wrong[0]} {wrong[1]!r:.60}")
+        _check_values(column)
+
+
+def _check_values(column: Column) -> None:
+    """Raises a ValueError if limits, levels or counts of a column contradict each other."""
+    for low, high in (("minimum", "maximum"), ("observed_low", "observed_high"), ("least", "greatest")):
+        ends = getattr(column, low), getattr(column, high)
+        if None not in ends and ends[0] > ends[1]:
+            raise ValueError(
+                f"column {column.name!r:.60} has the {low} {ends[0]!r} and the {high} {ends[1]!r}"
+            )
+    if column.step is not None and column.step <= 0:
+        raise ValueError(f"column {column.name!r:.60} has the step {column.step!r}")
+    if column.kind in LEVELLED and not column.levels:
+        raise ValueError(f"column {column.name!r:.60} is {column.kind} and has no levels")
+    if len(set(column.levels or ())) < len(column.levels or ()):
+        raise ValueError(f"column {column.name!r:.60} has a level twice")
+    if min(column.n_observed, column.n_missing) < 0:
+        raise ValueError(f"column {column.name!r:.60} has a negative number of cells")
 
 
 def _are_ascending(codes: tuple[Any, ...]) -> bool:

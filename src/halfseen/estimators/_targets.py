@@ -19,6 +19,7 @@ from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.masked import check_not_masked
+from halfseen.estimators.model_checks import check_rows
 
 TIE = 1e-9
 """Scores of classes that differ by less are equal, because rounding differs between batches by as much.
@@ -80,6 +81,7 @@ class WithClasses:
 
     def _labels_of(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Returns the class with the largest score (N, K); of those within `TIE` of it, the first."""
+        check_rows(scores, f"{type(self).__name__}.predict", log_density=True)
         best = scores.max(axis=1, keepdims=True)
         return self.classes_[(scores >= best - TIE).argmax(axis=1)]
 

@@ -20,6 +20,7 @@ from halfseen.estimators._documented import documented_by
 from halfseen.estimators._parameters import check_number, check_training, check_whole
 from halfseen.estimators._table import rows_at_once
 from halfseen.estimators._transaction import all_or_nothing
+from halfseen.estimators.model_checks import finite_answer
 from halfseen.estimators.model_file import Saveable
 from halfseen.models.autorec import SparseAutoencoder
 from halfseen.nn.weights import load_module, module_state, module_weights
@@ -144,6 +145,7 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
         self.module_ = module.double().requires_grad_(False)
         return self
 
+    @finite_answer
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns expression with predictions, at least 0, instead of zeros; observed values are kept.
 

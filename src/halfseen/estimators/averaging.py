@@ -12,6 +12,7 @@ from torch import Tensor
 from halfseen.distributions.quantiles import lower_quantiles
 from halfseen.estimators._averaging_base import Averaging, Floats, documented
 from halfseen.estimators._targets import WithClasses, read_number_column
+from halfseen.estimators.model_checks import finite_answer
 from halfseen.training.averaging import weigh_classes, weigh_numbers
 
 SMALLEST_PROBABILITY = 1e-6  # no single row decides
@@ -69,10 +70,12 @@ class AveragingRegressor(RegressorMixin, Averaging):
     _calibrates = True
     _n_questions = 3
 
+    @finite_answer
     def predict(self, X: Any) -> Floats:
         """Returns the predicted target of each row."""
         return self._average(self._answers(self._codes(X), "predict"))
 
+    @finite_answer
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
         """Returns the ends of an interval that contains the target of each row with probability `level`.
 
@@ -168,6 +171,7 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
     _kind = "classifier"
     _saved = (*Averaging._saved, "_plain_classes")
 
+    @finite_answer
     def predict_proba(self, X: Any) -> Floats:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         return self._average(self._answers(self._codes(X), "predict_proba"))

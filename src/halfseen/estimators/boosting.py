@@ -23,6 +23,7 @@ from halfseen.estimators._table import TableEstimator
 from halfseen.estimators._targets import WithClasses, read_number_column
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators._tree_growth import Growth
+from halfseen.estimators.model_checks import finite_answer
 from halfseen.models.forest import MAX_LEAVES, Forest
 from halfseen.objectives.supervised import Labelled
 
@@ -158,10 +159,12 @@ class BoostingRegressor(RegressorMixin, _Boosting):
 
     _saved = (*_Boosting._saved, "_n_errors")
 
+    @finite_answer
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the predicted target of each row."""
         return self._scores(X, 1)[:, 0]
 
+    @finite_answer
     def predict_interval(
         self, X: Any, level: float = 0.9
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -232,6 +235,7 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
 
     _saved = (*_Boosting._saved, "_plain_classes")
 
+    @finite_answer
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         logs: npt.NDArray[np.float64] = np.exp(self.predict_log_proba(X))

@@ -21,6 +21,7 @@ from halfseen.estimators._parameters import check_number
 from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._targets import WithClasses, read_partial_classes, read_partial_numbers
 from halfseen.estimators.circuit_parameters import documented
+from halfseen.estimators.model_checks import finite_answer
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.evidence import EvidenceWeight, observed_fraction
 from halfseen.models.circuits.information import information_gain
@@ -82,6 +83,7 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     _: KW_ONLY
     noise: float = 0.15
 
+    @finite_answer
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         check_is_fitted(self)
@@ -204,11 +206,13 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
 
     _saved = ("_one_dimensional",)
 
+    @finite_answer
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the expected target of each row given its observed inputs."""
         check_is_fitted(self)
         return self._shaped(self._answers(X, lambda batch: self._targets(self._mean(batch))))
 
+    @finite_answer
     def predict_interval(
         self, X: Any, level: float = 0.9
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -24,6 +24,7 @@ from halfseen.estimators._table import rows_at_once
 from halfseen.estimators._targets import WithClasses, read_partial_classes
 from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators.circuit_parameters import documented_images
+from halfseen.estimators.model_checks import finite_answer
 from halfseen.models.circuits.evidence import EvidenceWeight
 from halfseen.models.circuits.information import information_gain
 from halfseen.models.circuits.structure import NOTHING
@@ -152,6 +153,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
 
     @task_threads()
     @torch.no_grad()
+    @finite_answer
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each image, in the order of ``classes_``."""
         codes = self._read(X, reset=False).codes

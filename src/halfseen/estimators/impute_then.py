@@ -27,7 +27,7 @@ from halfseen.estimators._complete_rows import (
 from halfseen.estimators._documented import documented_by
 from halfseen.estimators._held_out_errors import HELD_OUT, HeldOutErrors
 from halfseen.estimators._holdout import split_rows
-from halfseen.estimators._members import WithMembers
+from halfseen.estimators._members import WithMembers, check_reads_codes
 from halfseen.estimators._parameters import check_whole
 from halfseen.estimators._table import TableEstimator, rows_at_once
 from halfseen.estimators._targets import WithClasses, read_number_column
@@ -35,6 +35,7 @@ from halfseen.estimators._transaction import all_or_nothing
 from halfseen.estimators._tree_growth import Growth
 from halfseen.estimators.boosting import TREE_PARAMETERS, check_tree_parameters
 from halfseen.estimators.imputers import GaussianImputer
+from halfseen.estimators.model_checks import finite_answer
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -210,6 +211,7 @@ class _ImputeThen(WithMembers, TableEstimator):
         (self.imputer_,) = members
         if not isinstance(self.imputer_, BaseImputer) or self.imputer_.n_features_in_ != len(self._modelled):
             raise ValueError("its imputer is not one of this table")
+        check_reads_codes(self.imputer_, self._modelled)
         if not description["default"]:
             self.imputer = clone(self.imputer_).set_params(schema=None, random_state=None)
 
@@ -273,11 +275,13 @@ class ImputeThenRegressor(RegressorMixin, _ImputeThen):
 
     _saved = (*_ImputeThen._saved, "_n_errors")
 
+    @finite_answer
     def predict(self, X: Any) -> Floats:
         """Returns the predicted target of each row."""
         mean: Floats = np.mean(self._scores(X), axis=0)[:, 0]
         return mean
 
+    @finite_answer
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
         """Returns the ends of an interval that contains the target of each row with probability `level`.
 
@@ -363,6 +367,7 @@ class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
 
     _saved = (*_ImputeThen._saved, "_plain_classes")
 
+    @finite_answer
     def predict_proba(self, X: Any) -> Floats:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         mean: Floats = np.mean([_probabilities(scores) for scores in self._scores(X)], axis=0)

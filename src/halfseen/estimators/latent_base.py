@@ -303,6 +303,7 @@ class BaseLatentImputer(BaseImputer):
         return {} if self.model_ is None else self._encoding.state() | module_state(self.model_)
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
+        check_choices(self)
         self.model_ = self.sampler_ = None
         if not self._modelled:
             return
@@ -311,6 +312,9 @@ class BaseLatentImputer(BaseImputer):
         self.model_ = architecture.restore(
             self._modelled, self._encoding.features, state, self._encoding.dtype
         )
+        n_numbers, factors = len(self.model_.observation.numeric), self.interval_inflation_
+        if len(factors) not in (0, n_numbers):
+            raise ValueError(f"there are {len(factors)} factors of intervals for {n_numbers} numeric columns")
         self.sampler_ = self._chained(self._importance_sampler())
 
     def _chained(self, sampler: ImportanceSampler) -> ImportanceSampler | ChainedSampler:

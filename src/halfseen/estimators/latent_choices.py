@@ -28,6 +28,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "decoder": ("residual", "linear"),
     "chain_kernel": ("mwg", "pseudo-gibbs", "ac-mwg"),
 }
+MOST_DRAWS = 100_000
+"""Latent draws, and steps of chains, for each row: a guess, a hundred times the default."""
 NETWORKS = ("encoder", "decoder")  # which may be factories, too
 
 
@@ -102,6 +104,9 @@ def check_choices(imputer: Any) -> None:
     lowest |= {"n_imputation_draws": 1, "n_chain_steps": 0}
     for name, bound in lowest.items():
         check_whole(name, getattr(imputer, name), bound)
+    for name in ("n_imputation_draws", "n_chain_steps"):
+        if getattr(imputer, name) > MOST_DRAWS:
+            raise ValueError(f"{name} must be at most {MOST_DRAWS:,}, got {getattr(imputer, name)!r}.")
     for name, bound in {"n_latent": 1, "batch_size": 1, "max_epochs": 0}.items():
         check_whole(name, getattr(imputer, name), bound, auto=True)
     check_training(imputer)

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from halfseen._files import write_atomically
 from halfseen.errors import ModelFileError
-from halfseen.estimators.model_checks import BoundedTensors, check_tensors
+from halfseen.estimators.model_checks import BoundedTensors, check_attributes, check_parameters, check_tensors
 from halfseen.training.progress import History
 
 FORMAT = 4
@@ -174,7 +174,9 @@ def rebuild(manifest: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     if cls is None:
         raise ValueError(f"the class {manifest['class']!r} is not known")
     estimator: Any = cls(**{name: _from_plain(value) for name, value in manifest["parameters"].items()})
+    check_parameters(estimator)
     attributes = dict(manifest["attributes"])
+    check_attributes(attributes)
     if "feature_names_in_" in attributes:
         attributes["feature_names_in_"] = np.array(attributes["feature_names_in_"], dtype=object)
     if "history_" in attributes:

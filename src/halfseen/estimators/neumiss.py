@@ -15,6 +15,7 @@ from halfseen.data.scaling import Standardizer
 from halfseen.estimators._neumiss_base import NeuMissBase
 from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._targets import WithClasses, read_numbers
+from halfseen.estimators.model_checks import finite_answer
 from halfseen.estimators.neumiss_parameters import documented
 from halfseen.training.neumiss import Classification, PredictionTask, Regression
 
@@ -67,11 +68,13 @@ class NeuMissRegressor(ScaledTargetRegressor, NeuMissBase):
 
     _saved = (*NeuMissBase._saved, "_one_dimensional")
 
+    @finite_answer
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the expected target of each row, given its observed inputs and its mask."""
         answer, _ = self._predict(X)
         return self._shaped(self._target_scaler.inverse(answer))
 
+    @finite_answer
     def predict_interval(
         self, X: Any, level: float = 0.9
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -147,6 +150,7 @@ class NeuMissClassifier(WithClasses, ClassifierMixin, NeuMissBase):
         """The divisor of the linear scores, chosen on held-out rows."""
         return self.model_.calibration.temperature
 
+    @finite_answer
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         probabilities: npt.NDArray[np.float64] = self._predict(X)[0].softmax(dim=1).numpy()

@@ -18,6 +18,7 @@ from halfseen.data.masked import unmask
 from halfseen.errors import SchemaError
 from halfseen.estimators._parameters import check_number
 from halfseen.estimators._transaction import all_or_nothing
+from halfseen.estimators.model_checks import check_rows
 from halfseen.estimators.model_file import Saveable
 from halfseen.nn.sparsity import count_factor
 
@@ -119,6 +120,7 @@ class SparsityNormalizer(Saveable, OneToOneFeatureMixin, TransformerMixin, BaseE
             float(self.alpha),
             float(self.shrinkage),
         ).numpy()
+        check_rows(factor, "SparsityNormalizer.transform")
         if scipy.sparse.issparse(values):
             return _scaled(values, factor)
         filled = np.where(np.isnan(values), 0.0, values * factor[:, None])
@@ -165,6 +167,8 @@ class SparsityNormalizer(Saveable, OneToOneFeatureMixin, TransformerMixin, BaseE
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._check_parameters()
         self.mean_count_ = float(state["mean_count"][0])
+        if not self.mean_count_ > 0:
+            raise ValueError(f"the mean number of observed values is {self.mean_count_!r}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -21,6 +21,7 @@ from halfseen.estimators._scaled_targets import ScaledTargetRegressor
 from halfseen.estimators._table import rows_at_once
 from halfseen.estimators._targets import read_numbers
 from halfseen.estimators._transaction import all_or_nothing
+from halfseen.estimators.model_checks import finite_answer
 from halfseen.training.em import fit_gaussian
 
 
@@ -105,10 +106,12 @@ class GaussianRegressor(ScaledTargetRegressor):
         self.gaussian_ = result.gaussian
         return self
 
+    @finite_answer
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the expected target of each row, given its observed inputs."""
         return self._predict(X)[0]
 
+    @finite_answer
     def predict_interval(
         self, X: Any, level: float = 0.9
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -150,5 +153,5 @@ class GaussianRegressor(ScaledTargetRegressor):
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
-        self._target_scaler = Standardizer(state["target.loc"], state["target.scale"])
-        self.gaussian_ = Gaussian(state["gaussian.loc"], state["gaussian.covariance"])
+        self._target_scaler = Standardizer.checked(state["target.loc"], state["target.scale"])
+        self.gaussian_ = Gaussian.checked(state["gaussian.loc"], state["gaussian.covariance"])

@@ -145,6 +145,8 @@ class RatingEnsemble(WithMembers, Recommender):
     def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
         if len(members) != len(self.weights_):
             raise ValueError(f"there are {len(self.weights_)} weights of {len(members)} recommenders")
+        if not all(type(weight) in (int, float) and 0 <= weight < np.inf for weight in self.weights_):
+            raise ValueError(f"the weights of recommenders are {self.weights_!r:.60}")
         for position, member in enumerate(members):
             if not isinstance(member, Recommender) or member._shape not in (self._shape, self._shape[::-1]):
                 raise ValueError(f"recommender {position} is not one of these users and items")

@@ -22,6 +22,7 @@ from halfseen.estimators._parameters import check_number, check_training, check_
 from halfseen.estimators._table import rows_at_once
 from halfseen.estimators._targets import Classes, WithClasses, read_class_weights, read_classes
 from halfseen.estimators._transaction import all_or_nothing
+from halfseen.estimators.model_checks import finite_answer
 from halfseen.estimators.model_file import Saveable
 from halfseen.nn.recurrent import CELLS, COUNTED, SequenceNetwork
 from halfseen.nn.weights import load_module, module_state, module_weights
@@ -218,6 +219,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
         # In double precision a prediction does not depend on its batch.
         return module.double().requires_grad_(False)
 
+    @finite_answer
     def predict_proba(self, X: Any, lengths: Any = None) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each sequence, in the order of ``classes_``."""
         probabilities: npt.NDArray[np.float64] = self._logits(X, lengths).softmax(dim=1).numpy()
@@ -332,7 +334,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._check_parameters()
-        self._scaler = Standardizer(state["scaler.loc"], state["scaler.scale"])
+        self._scaler = Standardizer.checked(state["scaler.loc"], state["scaler.scale"])
         self._low, self._high = state["clip.low"], state["clip.high"]
         self._class_weights = state["class_weights"]
         knots, factors, offsets = (state[f"calibration.{name}"] for name in ("knots", "factors", "offsets"))

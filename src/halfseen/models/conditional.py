@@ -94,15 +94,8 @@ def joint_from_state(state: Mapping[str, Tensor]) -> JointGaussian:
 def _gaussian_from_state(state: Mapping[str, Tensor]) -> Gaussian:
     loc = state["joint.loc"]
     if "joint.loadings" in state:
-        loadings, noise = state["joint.loadings"], state["joint.noise"]
-        fits = loadings.ndim == 2 and loadings.shape[:1] == loc.shape == noise.shape
-        if not fits or not loc.dtype == loadings.dtype == noise.dtype:
-            raise ValueError("joint.loc, joint.loadings and joint.noise do not fit together.")
-        return LowRankGaussian(loc, loadings, noise)
-    covariance = state["joint.covariance"]
-    if covariance.shape != (*loc.shape, *loc.shape) or covariance.dtype != loc.dtype:
-        raise ValueError("joint.loc and joint.covariance do not fit together.")
-    return Gaussian(loc, covariance)
+        return LowRankGaussian.checked_factors(loc, state["joint.loadings"], state["joint.noise"])
+    return Gaussian.checked(loc, state["joint.covariance"])
 
 
 def _with_cells(mask: MaskFactor, active: Tensor, coefficients: Tensor) -> MaskFactor:

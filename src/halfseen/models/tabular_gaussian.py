@@ -174,7 +174,7 @@ class TabularGaussian:
         features = FeatureMap.from_state(columns, state, all_indicators=False)
         names = ("covariance",) if "posterior.covariance" in state else ("loadings", "noise")
         drawn = [state.get(f"posterior.{name}", ()) for name in ("loc", *names)]
-        make = Gaussian if len(names) == 1 else LowRankGaussian
+        make = Gaussian.checked if len(names) == 1 else LowRankGaussian.checked_factors
         posterior = tuple(
             cls(columns, features.with_margins(state, f"posterior.{s}.margin"), make(*parts))
             for s, parts in enumerate(zip(*drawn, strict=True))

@@ -105,4 +105,4 @@ class RowEncoding:
         features = FeatureMap.from_state(columns, state, all_indicators=True)
         if "preimputer.loc" not in state:
             return cls(features)
-        return cls(features, Gaussian(state["preimputer.loc"], state["preimputer.covariance"]))
+        return cls(features, Gaussian.checked(state["preimputer.loc"], state["preimputer.covariance"]))
