@@ -9,6 +9,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+_NAME_START = 40  # characters, of at most four bytes each; file systems allow names of 255 bytes
+
 
 def plain_json(value: Any) -> Any:
     """Returns dataclasses as dicts, sequences as lists, and numbers that JSON does not have as None.
@@ -32,10 +34,9 @@ def plain_json(value: Any) -> Any:
 @contextmanager
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Opens a temporary file next to `path`, which is renamed if the block succeeds and removed otherwise."""
-    target = Path(os.path.realpath(path))
-    is_special = target.exists() and not target.is_file()  # a pipe or a device has no name to swap
+    is_special = os.path.exists(path) and not os.path.isfile(path)  # a pipe or a device has no name to swap
     try:
-        with target.open("wb") if is_special else _swapping(target) as file:
+        with open(path, "wb") if is_special else _swapping(Path(os.path.realpath(path))) as file:
             yield file
     except OSError as error:
         if error.filename is None and error.errno is not None:  # as when the disk is full
@@ -45,17 +46,36 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _swapping(target: Path) -> Iterator[BinaryIO]:
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    # A part of the name, as the name of the temporary file must not be longer than the file system allows.
+    start = target.name[:_NAME_START]
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{start}.", suffix=".part")
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else _default_mode())
+        if target.exists():
+            _keep_owner(temporary, target.stat())
+        else:
+            temporary.chmod(_default_mode())
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _keep_owner(temporary: Path, old: os.stat_result) -> None:
+    """Gives a file the permissions of the one that it replaces, and its owner and group if possible."""
+    if can_keep_owner(old) and hasattr(os, "chown"):
+        os.chown(temporary, old.st_uid, old.st_gid)
+    temporary.chmod(old.st_mode & 0o777)
+
+
+def can_keep_owner(old: os.stat_result) -> bool:
+    """Returns whether this process may give a new file the owner and the group of an old one."""
+    if not hasattr(os, "geteuid") or os.geteuid() == 0:
+        return True
+    return old.st_uid == os.geteuid() and old.st_gid in (os.getegid(), *os.getgroups())
 
 
 def _default_mode() -> int:

@@ -12,12 +12,19 @@ from typing import BinaryIO
 from halfseen import _files
 from halfseen.cli.errors import TableError
 
+STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+"""Names of standard output, to which is written as it is, also if it appends to a file."""
+
 
 def check_writable(path: str) -> None:
     """Raise an error if a path cannot be written, before the work begins."""
     target = Path(path)
     if target.is_dir():
         raise TableError(f"{path}: cannot write: this is a directory")
+    if target.exists() and not target.is_file():  # a pipe or a device, which is not replaced by another file
+        if not os.access(target, os.W_OK):
+            raise TableError(f"{path}: cannot write: permission denied")
+        return
     folder = target.parent
     if not folder.exists():
         raise TableError(f"{path}: cannot write: the directory {str(folder)!r} does not exist")
@@ -25,6 +32,25 @@ def check_writable(path: str) -> None:
         raise TableError(f"{path}: cannot write: {str(folder)!r} is not a directory")
     if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
         raise TableError(f"{path}: cannot write: permission denied")
+
+
+def check_in_place(path: str) -> None:
+    """Raise an error if a file would not stay what it is when another one takes its place.
+
+    A file is replaced as a whole, so that it is never half-written. Other names of it would keep the old
+    content, and a file of another user would change its owner.
+    """
+    status = os.stat(path)
+    if status.st_nlink > 1:
+        raise TableError(
+            f"{path}: --in-place: the file has other names (hard links), which would keep the old content; "
+            "use --output"
+        )
+    if not _files.can_keep_owner(status):
+        raise TableError(
+            f"{path}: --in-place: the file belongs to another user or group, which a new file cannot; "
+            "use --output"
+        )
 
 
 def check_report(path: str | None) -> None:
@@ -87,11 +113,11 @@ def _status(path: str, stream: int) -> os.stat_result | None:
 def write_atomically(path: str) -> Iterator[BinaryIO]:
     """Open a temporary file, which is renamed when the block succeeds; failures are TableErrors.
 
-    ``-`` is standard output.
+    ``-`` is standard output, and so is ``/dev/stdout``.
     """
     name = "standard output" if path == "-" else path
     try:
-        if path == "-":
+        if path in STANDARD_OUTPUT:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
             return

@@ -171,7 +171,8 @@ def write_binary(
     stacked = pa.concat_tables(whole, promote_options="permissive").unify_dictionaries()
     if draw is None and like.table.schema.metadata:
         stacked = stacked.replace_schema_metadata(like.table.schema.metadata)
-    sink = io.BytesIO() if file is sys.stdout.buffer else file  # the writers seek and tell
+    whole_file = file is not sys.stdout.buffer and file.seekable()
+    sink = file if whole_file else io.BytesIO()  # the writers seek and tell
     if kind == "parquet":
         pa.parquet.write_table(stacked, sink, compression="zstd")
     else:

@@ -16,6 +16,7 @@ from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import halfseen
 from halfseen.cli.atomic import check_apart, check_report, write_page
+from halfseen.cli.errors import one_line
 from halfseen.cli.methods import QUICK, build
 from halfseen.cli.progress import Reporter, Step
 from halfseen.cli.tables import TableError, read_table
@@ -195,12 +196,13 @@ def print_comparison(summary: dict[str, Any]) -> None:
     )
     console.print(Text(f"Best on {PARTS[summary['main']]}:"))
     for score in summary["scores"]:
-        console.print(Text(f"  {verdict(score)}"), soft_wrap=True, highlight=False)
+        console.print(Text(f"  {one_line(verdict(score))}"), soft_wrap=True, highlight=False)
     for method in summary["methods"]:
         for error, times in method["errors"].items():
             what = "is not applicable" if method["n_skipped"] else f"failed in {times} of "
             what += "" if method["n_skipped"] else f"{summary['settings']['n_repeats']} repetitions"
-            console.print(Text(f"  {method['name']} {what}: {error}", style="red"), soft_wrap=True)
+            text = f"  {method['name']} {what}: {one_line(error)}"
+            console.print(Text(text, style="red"), soft_wrap=True)
 
 
 def comparison_table(summary: dict[str, Any], part: str, *, narrow: bool = False) -> Table:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from halfseen._files import plain_json
 from halfseen.cli.atomic import check_apart, check_report, check_writable, write_atomically, write_page
-from halfseen.cli.errors import TableError
+from halfseen.cli.errors import TableError, one_line
 from halfseen.cli.predictors import BASELINE, COMPARED, build_compared, treatments
 from halfseen.cli.progress import Reporter, Step
 from halfseen.data.target import Target
@@ -173,21 +173,21 @@ def print_prediction(summary: dict[str, Any]) -> None:
         soft_wrap=True,
     )
     for sentence in summary["sentences"]:
-        console.print(Text(sentence), soft_wrap=True, highlight=False)
+        console.print(Text(one_line(sentence)), soft_wrap=True, highlight=False)
     stopped = [method["name"] for method in summary["methods"] if method["n_stopped"]]
     if stopped:
         text = f"Out of time before all folds: {', '.join(stopped)}; --budget gives more."
         console.print(Text(text, style="yellow"), soft_wrap=True)
     for method in summary["methods"]:
         for error, times in method["errors"].items():
-            text = f"  {method['name']} failed in {times} of {method['n_folds']} folds: {error}"
+            text = f"  {method['name']} failed in {times} of {method['n_folds']} folds: {one_line(error)}"
             console.print(Text(text, style="red"), soft_wrap=True)
 
 
 def prediction_table(summary: dict[str, Any]) -> Table:
     """Return the table: a line per method, the scores, the main score with more values missing, the cost."""
     main = next((score for score in summary["scores"] if score["main"]), None)
-    title = f"Predicting {summary['target']} ({summary['task']})"
+    title = f"Predicting {one_line(summary['target'])} ({summary['task']})"
     times = f"{summary['n_repeats']} repetitions of " if summary["n_repeats"] > 1 else ""
     title += f": mean and 95% CI over {times}{summary['n_splits']} folds"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")

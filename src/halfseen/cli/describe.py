@@ -15,7 +15,7 @@ from rich.text import Text
 
 import halfseen
 from halfseen.cli.atomic import check_apart, check_report, write_page
-from halfseen.cli.errors import one_line
+from halfseen.cli.errors import escape_json, one_line, printable
 from halfseen.cli.model_drift import ModelDrift, measure_model
 from halfseen.cli.progress import Reporter
 from halfseen.cli.sources import expand, read_all
@@ -86,7 +86,7 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
     if request.json:
         content = diagnosis.to_dict() | ({} if drift is None else {"model": drift.to_dict()})
         content |= {"sensitivities": [found.to_dict() for found in what_if]} if what_if else {}
-        print(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+        print(escape_json(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)))
     elif not reporter.quiet:
         show_diagnosis(diagnosis, Console(file=sys.stdout))
         if drift is not None:
@@ -191,7 +191,7 @@ def _check_paths(request: DescribeRequest) -> None:
 def show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     """Print a diagnosis: with tables and bars in a terminal, as plain text elsewhere."""
     if not console.is_terminal:
-        print(diagnosis, file=console.file)
+        print(printable(str(diagnosis)), file=console.file)
         return
     parts: list[tuple[str, RenderableType | None]] = [
         (one_line(headline(diagnosis)), Text("")),

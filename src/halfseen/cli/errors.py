@@ -1,5 +1,6 @@
 """Errors of the command line: the error of table files, and one line with an exit code for every error."""
 
+import json
 import os
 import sys
 
@@ -75,6 +76,20 @@ def one_line(text: str) -> str:
     """Return a text as one printable line, whatever a file or column name holds."""
     return "".join(
         letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in " ".join(text.split())
+    )
+
+
+def printable(text: str) -> str:
+    """Return lines of text without control characters, such as those that change the state of a terminal."""
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
+
+
+def escape_json(text: str) -> str:
+    """Return JSON in which characters that are not printable are escaped: those that it allows in strings."""
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\r\t" else json.dumps(letter)[1:-1] for letter in text
     )
 
 

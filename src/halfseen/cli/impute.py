@@ -10,7 +10,14 @@ import pyarrow as pa
 import halfseen
 from halfseen._freed import give_back_memory
 from halfseen.cli.applying import load_model, naming, read_new_rows
-from halfseen.cli.atomic import check_apart, check_report, check_writable, is_same_file, write_page
+from halfseen.cli.atomic import (
+    check_apart,
+    check_in_place,
+    check_report,
+    check_writable,
+    is_same_file,
+    write_page,
+)
 from halfseen.cli.errors import debugging, explain_error, is_expected
 from halfseen.cli.impute_report import Work, make_page
 from halfseen.cli.impute_request import ImputeRequest, build_imputer, read_overrides
@@ -219,6 +226,8 @@ def _check_targets(request: ImputeRequest) -> None:
         {"--output": request.output, "--report": request.report, "--save-model": request.model},
         in_place=request.in_place,
     )
+    if request.in_place:
+        check_in_place(request.source)
 
 
 def _read(request: ImputeRequest, overrides: dict[str, Any] | None, reporter: Reporter) -> TableFile:

@@ -52,7 +52,11 @@ Checkpoint = Annotated[
 ]
 InPlace = Annotated[
     bool,
-    typer.Option("--in-place", help="Replace the input file; without this option it is never overwritten."),
+    typer.Option(
+        "--in-place",
+        help="Replace the input file, which keeps its owner and permissions; without this option it is never "
+        "overwritten. Files with hard links are refused.",
+    ),
 ]
 Derived = Annotated[
     list[str] | None,
