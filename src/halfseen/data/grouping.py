@@ -20,7 +20,7 @@ speakers, users) and their quantities are not.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,7 +42,8 @@ ALIKE = 0.2  # intraclass correlation from which rows of a group count as alike
 MANY = 1 / 3  # of the other columns, in which they must be so if the name is no evidence
 UNORDERED = 0.3  # mean excess of von Neumann's ratio from which numbers are codes
 CHANCE = 1e-4  # probability that one of the tests of a table is passed by chance
-MAX_ROWS = 20_000  # that are compared
+MAX_ROWS = 5_000  # that are compared
+ROWS_TO_SHOW = 20  # of each group, in which a sample of rows shows all groups
 MAX_RESPONSES = 30  # other columns that are compared
 MAX_CATEGORIES = (
     50  # numbers with more distinct values are left out of models; with fewer, they are a category
@@ -127,9 +128,12 @@ def find_groupings(columns: Sequence[Column], values: Floats, observed: Bools) -
             compared = [
                 _compare(values[groups.rows, j], observed[groups.rows, j], groups, chance) for j in others
             ]
-            found = _judge(columns, c, groups, dict(zip(others, compared, strict=True)))
+            found = _judge(columns, dict(zip(others, compared, strict=True)), c)
             if found is not None:
-                yield found
+                n_groups = len(np.unique(values[observed[:, c], c]))
+                many = n_groups > MAX_CATEGORIES and columns[c].levels is None
+                kind: Kind = "identifier" if many or IDENTIFIER.search(columns[c].name) else "categorical"
+                yield Grouping(c, n_groups, *found, kind)
 
 
 def _may_group(column: Column) -> bool:
@@ -146,12 +150,11 @@ class _Groups:
     rows: Integers
     of_row: Integers
     sizes: Integers
-    n_groups: int
 
 
 def _read_groups(column: Column, codes: Floats, observed: Bools) -> _Groups | None:
     """Returns the groups of a column; None if there are too few, or most rows are in few of them."""
-    rows = np.flatnonzero(observed)
+    rows = _enough_rows(codes, np.flatnonzero(observed))
     values, of_row, sizes = np.unique(codes[rows], return_inverse=True, return_counts=True)
     n_groups, n_rows = len(values), len(rows)
     fewest = MIN_TEXTS if column.levels is not None else MIN_GROUPS
@@ -164,41 +167,41 @@ def _read_groups(column: Column, codes: Floats, observed: Bools) -> _Groups | No
     effective = n_rows**2 / float((sizes.astype(np.float64) ** 2).sum())
     if effective < (fewest if IDENTIFIER.search(column.name) else BALANCE * n_groups):
         return None
-    if n_rows > MAX_ROWS:  # whole groups are kept, or some rows of each if groups are few and large
+    if n_rows > MAX_ROWS:  # some groups are kept, with all their rows
         order = np.random.default_rng(0).permutation(n_groups)
-        n_kept = max(min(n_groups, 10 * MIN_GROUPS), int(np.searchsorted(np.cumsum(sizes[order]), MAX_ROWS)))
+        n_kept = max(fewest, int(np.searchsorted(np.cumsum(sizes[order]), MAX_ROWS)))
         kept = np.zeros(n_groups, dtype=bool)
         kept[order[:n_kept]] = True
-        inside = np.flatnonzero(kept[of_row])
-        inside = inside[:: max(1, len(inside) // MAX_ROWS)]
-        rows, of_row = rows[inside], (np.cumsum(kept) - 1)[of_row[inside]]
-        sizes = np.bincount(of_row, minlength=n_kept)
-    return _Groups(rows, of_row, sizes, n_groups)
+        inside = kept[of_row]
+        rows, of_row, sizes = rows[inside], (np.cumsum(kept) - 1)[of_row[inside]], sizes[kept]
+    return _Groups(rows, of_row, sizes)
+
+
+def _enough_rows(codes: Floats, rows: Integers) -> Integers:
+    """Returns some of the rows if the values of a column are so few that these show all groups, else all."""
+    if len(rows) <= MAX_ROWS:
+        return rows
+    some: Integers = rows[np.unique(np.random.default_rng(0).integers(len(rows), size=MAX_ROWS))]
+    return some if len(np.unique(codes[some])) * ROWS_TO_SHOW <= len(some) else rows
 
 
 def _judge(
-    columns: Sequence[Column], c: int, groups: _Groups, compared: dict[int, tuple[float, float] | None]
-) -> Grouping | None:
-    """Returns how a column is to be used, None if there is too little evidence that it groups rows."""
+    columns: Sequence[Column], compared: Mapping[int, tuple[float, float] | None], c: int
+) -> tuple[float, str] | None:
+    """Returns the largest correlation and its column, None if there is too little evidence of groups."""
     column = columns[c]
     found = {j: one for j, one in compared.items() if one is not None}
     alike = {j: one for j, one in found.items() if one[0] >= ALIKE}
-    is_identifier = IDENTIFIER.search(column.name) is not None
-    enough = is_identifier or (bool(alike) and UNIT.search(column.name) is not None)
-    if not enough:
-        if not alike or len(alike) < MANY * len(found):
+    best = max(alike, key=lambda j: alike[j][0], default=None)
+    if IDENTIFIER.search(column.name) and best is None:
+        return 0.0, ""
+    if best is None:
+        return None
+    if not IDENTIFIER.search(column.name) and not UNIT.search(column.name):
+        ordered = column.levels is None and np.mean([excess for _, excess in alike.values()]) < UNORDERED
+        if ordered or len(alike) < MANY * len(found):
             return None
-        if column.levels is None and np.mean([excess for _, excess in alike.values()]) < UNORDERED:
-            return None
-    of = max(alike, key=lambda j: alike[j][0], default=None)
-    many = groups.n_groups > MAX_CATEGORIES and column.levels is None
-    return Grouping(
-        c,
-        groups.n_groups,
-        0.0 if of is None else alike[of][0],
-        "" if of is None else columns[of].name,
-        "identifier" if is_identifier or many else "categorical",
-    )
+    return alike[best][0], columns[best].name
 
 
 def _compare(response: Floats, seen: Bools, groups: _Groups, chance: float) -> tuple[float, float] | None:
