@@ -197,6 +197,7 @@ CORPUS: dict[str, File] = {
             "CompHrsDay": Outcome(110, 110, where={"SurveyYr": ("2009_10",)}),
         },
         says=(
+            r"verdict .*: TVHrsDay \(error [^,]*\)$",  # CompHrsDay is not filled anywhere
             r"note  Column 'TVHrsDay' is missing wherever 'SurveyYr' is '2009_10' \(110 rows\) .* Was it not "
             r"asked or measured there\? .* left empty; if the values exist, --no-skip-rules",
             r"note  Column 'CompHrsDay' is missing wherever 'SurveyYr' is '2009_10' \(110 rows\)",

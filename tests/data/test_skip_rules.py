@@ -9,7 +9,7 @@ import halfseen
 from halfseen import GaussianImputer, HalfseenWarning, MeanImputer, Schema, SchemaError
 from halfseen.data.columns import SkipRule
 from halfseen.data.frames import Table
-from halfseen.data.skip_rules import COINCIDENCE, FAILURES, MIN_ROWS, why_empty
+from halfseen.data.skip_rules import COINCIDENCE, FAILURES, MIN_ROWS, never_filled, why_empty
 
 quiet = pytest.mark.filterwarnings("ignore::halfseen.HalfseenWarning")
 RULE = {"column": "sex", "values": ["m"]}
@@ -46,6 +46,15 @@ def test_a_column_that_does_not_apply_is_recognised_and_announced():
     with pytest.warns(HalfseenWarning, match=message) as warnings:
         assert found(clinic()) == {"pregnant": SkipRule("sex", ("m",))}
     assert len(warnings) == 1
+
+
+@quiet
+def test_a_column_that_is_missing_only_where_it_does_not_apply_is_never_filled():
+    frame = clinic()
+    columns = MeanImputer().fit(frame).schema_.columns
+    assert never_filled(columns, Table(frame)) == {"pregnant"}
+    frame.loc[frame.index[frame["sex"] == "f"][0], "pregnant"] = None
+    assert never_filled(columns, Table(frame)) == set()
 
 
 def laboratory(n_rows=160, **columns):

@@ -7,7 +7,9 @@ import pyarrow as pa
 
 from halfseen.cli.impute_request import ImputeRequest, build_imputer
 from halfseen.cli.progress import Reporter
+from halfseen.data.frames import Table
 from halfseen.data.reliability import MIN_CELLS, SOME_SKILL, ColumnCheck, Grade
+from halfseen.data.skip_rules import never_filled
 from halfseen.diagnosis.wording import names_words
 from halfseen.estimators.catalogue import find_method
 
@@ -48,7 +50,9 @@ def check_filled(
     from halfseen.cli.known_values import CHECKED, check_known_values
     from halfseen.report.fill_check import MOST_HIDDEN, check_hidden
 
-    filled = [column for column in imputer.schema_.columns if column.kind in CHECKED and column.left is None]
+    columns = imputer.schema_.columns
+    empty = never_filled(columns, Table(table))
+    filled = [one for one in columns if one.kind in CHECKED and one.left is None and one.name not in empty]
     incomplete = [column.name for column in filled if table[column.name].null_count]
     most_known = max((table.num_rows - table[name].null_count for name in incomplete), default=0)
     if MOST_HIDDEN * most_known < MIN_CELLS or table.num_columns > MAX_COLUMNS:

@@ -407,6 +407,19 @@ def describe_rule(rule: SkipRule, columns: Sequence[Column]) -> str:
     return f"{rule.column!r} is {' or '.join(values[:SEPARATE])}{more}"
 
 
+def never_filled(columns: Sequence[Column], table: Table) -> set[str]:
+    """Returns the names of columns that do not apply in any row in which they are missing."""
+    position = {column.name: j for j, column in enumerate(columns)}
+    found = set()
+    for j, column in enumerate(columns):
+        if isinstance(column.skip, SkipRule):
+            k = position[column.skip.column]
+            holds = _matches(column.skip, columns[k], table.column(k))
+            if not (np.isnan(table.column(j).values) & ~holds).any():
+                found.add(column.name)
+    return found
+
+
 def why_empty(columns: Sequence[Column]) -> dict[str, str]:
     """Returns, by name, why columns stay empty, entirely or in some rows."""
     whole = {column.name: explain_left(column) for column in columns if column.left is not None}
