@@ -8,6 +8,7 @@ from models.circuits.cases import gaussian
 import halfseen
 from halfseen import CircuitClassifier, CircuitImputer, CircuitRegressor
 from halfseen.data.incomplete import Incomplete
+from halfseen.estimators import _circuit_fit
 from halfseen.models.circuits.circuit import Circuit
 from halfseen.models.circuits.dependence import normalised_information
 from halfseen.models.circuits.initialisation import resemble_rows, spread_leaves
@@ -162,3 +163,17 @@ def test_targets_that_teach_nothing_are_refused():
 def test_a_table_of_constants_is_refused_by_predictors():
     with pytest.raises(ValueError, match="needs a column that varies"):
         CircuitRegressor().fit(np.ones((20, 2)), np.arange(20.0))
+
+
+def test_trees_over_too_many_columns_are_refused_and_are_no_candidates(monkeypatch):
+    monkeypatch.setattr(_circuit_fit, "MOST_TREE_COLUMNS", 2)
+    X = np.random.default_rng(0).normal(size=(160, 3))
+    X[::5, 0] = np.nan
+    with pytest.raises(ValueError, match=r"limited to 2 columns, got 3\. Use structure='shallow'"):
+        CircuitImputer().fit(X)
+    assert np.isfinite(CircuitImputer(structure="shallow", max_epochs=1).fit_transform(X)).all()
+    chosen = halfseen.AutoImputer(random_state=0)
+    chosen.schema_ = halfseen.MeanImputer().fit(X).schema_
+    assert "circuit" not in chosen._named(len(X))
+    chosen.schema_ = halfseen.MeanImputer().fit(X[:, :2]).schema_
+    assert "circuit" in chosen._named(len(X))

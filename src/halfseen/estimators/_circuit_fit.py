@@ -22,6 +22,7 @@ Algorithm = Literal["gradient", "em"]
 
 ROWS_PER_UNIT = 16  # rows for each component of a leaf and each channel of a region
 MIN_BATCHES, MIN_BATCH = 16, 16  # into which a small table is cut, and the fewest rows of a batch
+MOST_TREE_COLUMNS = 5_000  # all pairs are compared: measured, 3,000 columns of 50 rows take 9 s
 MOST_DEPENDENCE_ROWS = 20_000  # from which the dependence of columns is measured
 EM_GAIN = 1e-4  # of the log-likelihood of a row, below which EM stops
 TREE_NOISE = 0.3  # added to the dependence of columns, so that further trees differ
@@ -101,6 +102,11 @@ class CircuitSettings:
         if self.structure == "shallow" or n_columns == 1:
             n_all = n_columns + n_targets
             return Structure.shallow(n_all, self.n_leaves, self.n_channels[-1], n_classes=n_classes)
+        if n_columns > MOST_TREE_COLUMNS:
+            raise ValueError(
+                f"structure='tree' compares all pairs of columns, so it is limited to {MOST_TREE_COLUMNS:,} "
+                f"columns, got {n_columns:,}. Use structure='shallow', another method, or fewer columns."
+            )
         generator = np.random.default_rng(seed)
         affinity = normalised_information(codes[:: 1 + len(codes) // MOST_DEPENDENCE_ROWS])
         pairings = [pair_columns(affinity)]

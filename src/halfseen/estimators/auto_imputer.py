@@ -14,7 +14,7 @@ from halfseen import config
 from halfseen._freed import give_back_memory
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.leaving import shortened
-from halfseen.estimators import _race, _race_task
+from halfseen.estimators import _circuit_fit, _race, _race_task
 from halfseen.estimators._base import BaseImputer
 from halfseen.estimators._costs import too_costly
 from halfseen.estimators._hidden_cells import HiddenCells, compare_hidden
@@ -72,7 +72,7 @@ class AutoImputer(WithMembers, BaseImputer):
         Results depend on the speed of the computer only then.
     candidates : {"auto"} or list of str, default="auto"
         The names of the candidates on the command line, simplest first. ``"auto"`` is mean and Gaussian;
-        trees, mixture, circuit and MIWAE from 150 rows on.
+        trees, mixture, circuit (up to 5,000 columns) and MIWAE from 150 rows on.
     min_skill : float, optional
         Columns whose hidden values were predicted with a skill below this, or with one that may be zero, are
         left empty. The skill is the relative reduction of the squared error of the mean, or of the number of
@@ -394,6 +394,8 @@ class AutoImputer(WithMembers, BaseImputer):
         given = self.candidates
         if isinstance(given, str) and given == "auto":
             given = [name for name, least in CANDIDATES.items() if n_rows >= least]
+            if len(self._modelled) > _circuit_fit.MOST_TREE_COLUMNS and "circuit" in given:
+                given.remove("circuit")
         if not isinstance(given, list | tuple) or not given:
             raise ValueError(f"candidates must be 'auto' or a list of names, got {given!r}.")
         methods = [find_method(str(name)) for name in given]

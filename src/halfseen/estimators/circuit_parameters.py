@@ -12,7 +12,8 @@ DESCRIPTIONS = {
     ),
     "structure": (
         '{"tree", "shallow"}',
-        "A tree over the columns by their mutual information, or a single product of all columns.",
+        "A tree over the columns, at most 5,000, by the mutual information of all pairs; or a single product "
+        "of all columns.",
     ),
     "n_trees": (
         "int",
