@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from halfseen._processors import count_memory
-from halfseen.cli import tables
+from halfseen.cli import spreadsheet, tables
 from halfseen.cli.errors import TableError
 from halfseen.cli.expansion import SHARE, Expansion
 from halfseen.cli.tables import read_table
@@ -96,6 +96,18 @@ def test_a_workbook_is_refused_by_the_directory_of_its_archive(tmp_path):
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/worksheets/sheet1.xml", b"<c/>" * 1_000_000)
     (tmp_path / "t.xlsx").write_bytes(packed.getvalue())
+    with pytest.raises(TableError, match=f"t.xlsx: {REFUSED}"):
+        read_table(str(tmp_path / "t.xlsx"), max_expansion="20 MB")
+
+
+def test_a_workbook_whose_cells_share_a_long_text_is_refused_before_it_is_copied(tmp_path, monkeypatch):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet()
+    for row in [["x", "s"], *([number, "x" * 30_000] for number in range(800))]:
+        sheet.append(row)
+    book.save(tmp_path / "t.xlsx")
+    monkeypatch.setattr(spreadsheet, "read_cells", lambda *arguments: pytest.fail("it was copied"))
     with pytest.raises(TableError, match=f"t.xlsx: {REFUSED}"):
         read_table(str(tmp_path / "t.xlsx"), max_expansion="20 MB")
 

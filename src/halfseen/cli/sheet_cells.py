@@ -18,6 +18,7 @@ BLANK, NUMBER, TEXT, BOOLEAN, ERROR, DATE, TIME = range(7)
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _WHOLE = r"^(0|-?[1-9]\d*)$"
+_PLACE = r"^\d{1,9}$"  # of a shared text
 _FORMATS = ("", "date", "time", "duration")
 _AT_ONCE = 1 << 17  # cells that are read together
 _TEXTS = pa.large_string()
@@ -97,6 +98,15 @@ def read_cells(sheet: SheetXml, book: Workbook, where: str) -> SheetCells:
     )
 
 
+def count_shared(sheet: SheetXml, book: Workbook) -> int:
+    """Return the bytes of shared texts in a worksheet, in which each is counted as often as it occurs."""
+    shared = sheet.values.filter(pa.array(np.asarray(sheet.types) == 1))
+    places = shared.filter(pc.match_substring_regex(shared, _PLACE)).cast(pa.int64()).to_numpy()
+    lengths = pc.binary_length(book.strings).to_numpy(zero_copy_only=False)
+    counts = np.bincount(places[places < len(lengths)], minlength=len(lengths))
+    return int(counts @ lengths.astype(np.int64))
+
+
 def _read_block(
     sheet: SheetXml, some: slice, book: Workbook, formats: npt.NDArray[np.int8], where: str
 ) -> SheetCells:
@@ -172,7 +182,7 @@ class _Reading:
         return as_mask(pc.is_in(self.raw, value_set=pa.array(words, _TEXTS)))
 
     def _shared(self, chosen: Mask) -> pa.Array:
-        wrong = chosen & ~as_mask(pc.match_substring_regex(self.raw, r"^\d{1,9}$"))
+        wrong = chosen & ~as_mask(pc.match_substring_regex(self.raw, _PLACE))
         self.refuse(wrong, "not the number of a text")
         places = self.raw.filter(pa.array(chosen)).cast(pa.int64())
         beyond = np.zeros(len(chosen), dtype=bool)

@@ -18,6 +18,7 @@ from halfseen.cli.sheet_cells import (
     TEXT,
     Integers,
     SheetCells,
+    count_shared,
     read_cells,
     refuse_without_results,
 )
@@ -115,7 +116,9 @@ def parse_spreadsheet(
     book = open_workbook(data, source, bound)
     sheet, notes = _choose_sheet(book, title)
     where = f"{source}: sheet {sheet.title!r}"
-    cells = read_cells(_parse(book, sheet), book, where)
+    written = _parse(book, sheet)
+    bound.check(count_shared(written, book))
+    cells = read_cells(written, book, where)
     if len(cells.rows) == 0:
         raise TableError(f"{where} is empty")
     header_row = _find_header(cells.rows, cells.kinds == TEXT)
