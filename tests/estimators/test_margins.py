@@ -13,6 +13,8 @@ from halfseen._random import row_keys
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margins import Margin
+from halfseen.distributions.gaussian import Gaussian
+from halfseen.models.tabular_gaussian import with_room_for_noise
 
 MARGINS = {
     "log-normal": lambda u: np.exp(1 + stats.norm.ppf(u)),
@@ -245,3 +247,21 @@ def test_whole_numbers_that_floats_hardly_distinguish_are_imputed_by_their_like(
     low, high = frame["n"].min(), frame["n"].max()
     for completed in (imputer.transform(frame), *imputer.sample(frame, 2), *imputer.interval(frame)):
         assert completed["n"].between(low - (high - low), high + (high - low)).all()
+
+
+def test_scores_keep_some_variance_where_features_with_noise_are_copies_of_each_other():
+    """What is left of the variance of a count, given its copies, is much less than its noise."""
+    rng = np.random.default_rng(0)
+    table = np.column_stack([rng.poisson(0.7, size=(300, 3)), rng.normal(size=(300, 2))])
+    features = GaussianImputer(random_state=0).fit(table).model_.features
+    noise = features.noise()
+    assert (noise > 0).tolist() == [True] * 3 + [False] * 2
+    covariance = torch.full((5, 5), 1 - 1e-10, dtype=torch.float64)
+    covariance.diagonal().fill_(1.0)
+    roomy = with_room_for_noise(
+        Gaussian(torch.zeros(5, dtype=torch.float64), covariance), features
+    ).covariance
+    assert torch.linalg.cholesky_ex(roomy - noise.diag()).info == 0
+    assert torch.equal(roomy[:, 3:], covariance[:, 3:])
+    given_others = torch.linalg.inv(torch.linalg.inv(roomy - noise.diag())[:3, :3])
+    assert torch.linalg.eigvalsh(given_others).min() > 5e-4

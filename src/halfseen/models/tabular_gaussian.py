@@ -33,8 +33,8 @@ SPREAD_STREAM = NOISE_STREAM + 1  # and for the variance that scores have at lea
 CATEGORY_STREAM = 1  # separate streams of noise for categories and for numbers
 LOW_RELIABILITY, DAMPING = 0.5, 0.8
 LEAST_OF_NOISE = 0.2  # minimum variance of a score relative to its noise, since intervals are not Gaussian
-LEAST_VARIANCE = 1e-3  # of a missing score that is observed with noise elsewhere
-LEAST_SHARE = 1e-3  # of the variance of features in any direction, after the noise of intervals is subtracted
+LEAST_VARIANCE = 1e-3  # of scores that are observed with noise, given all other features
+LEAST_SHARE = 1e-3  # of the diagonal of a covariance of low rank, after the noise of intervals is subtracted
 
 
 @dataclass(frozen=True)
@@ -305,13 +305,12 @@ class TabularGaussian:
 
 
 def with_room_for_noise(gaussian: Gaussian, features: FeatureMap) -> Gaussian:
-    r"""Returns a Gaussian whose covariance stays positive definite when the noise of features is subtracted.
+    """Returns a Gaussian whose covariance stays positive definite when the noise of features is subtracted.
 
     Covariances of features that mostly have a single value are damped, because dividing features that are not
-    Gaussian by a low reliability would exaggerate them. With :math:`C = L L^\top` and the noise variances N,
-    :math:`C - N = L (I - M) L^\top`; the eigenvalues of :math:`I - M` are raised where they are small. The
-    eigenvectors of M with positive eigenvalues are columns of :math:`L^{-1} N^{1/2}` combined, so that this
-    only changes covariances between features with noise. Others may be near-copies of each other.
+    Gaussian by a low reliability would exaggerate them. The covariance of the scores of features with noise,
+    given all other features, has no eigenvalue below a minimum. This changes only covariances between
+    features with noise; others may be near-copies of each other.
     """
     noise = features.noise()
     if not bool((noise > 0).any()):
@@ -323,15 +322,15 @@ def with_room_for_noise(gaussian: Gaussian, features: FeatureMap) -> Gaussian:
         return _with_room_in_low_rank(gaussian, noise, damping)
     covariance = gaussian.covariance * damping * damping[:, None]
     covariance.diagonal().copy_(gaussian.covariance.diagonal())
-    noisy = noise > 0
-    root = torch.linalg.cholesky(covariance)
-    share = torch.linalg.solve_triangular(root, noise.sqrt().diag()[:, noisy], upper=False)  # (D, noisy)
-    vectors, lengths, _ = torch.linalg.svd(share, full_matrices=False)
-    lacking = (lengths.square() - (1 - LEAST_SHARE)).clamp(min=0.0)
-    if bool((lacking > 0).any()):
-        lifted = (root @ vectors)[noisy] * lacking.sqrt()
-        block = noisy.nonzero().squeeze(1)
-        covariance[block[:, None], block] += lifted @ lifted.T
+    noisy, rest = (noise > 0).nonzero().squeeze(1), (noise == 0).nonzero().squeeze(1)
+    across = covariance[rest[:, None], noisy]
+    root = torch.linalg.cholesky(covariance[rest[:, None], rest])
+    explained = torch.linalg.solve_triangular(root, across, upper=False)
+    left = covariance[noisy[:, None], noisy] - explained.T @ explained - noise[noisy].diag()
+    values, vectors = torch.linalg.eigh(left)
+    if values[0] < LEAST_VARIANCE:
+        lacking = (LEAST_VARIANCE - values).clamp(min=0.0)
+        covariance[noisy[:, None], noisy] += (vectors * lacking) @ vectors.T
     return Gaussian(gaussian.loc, covariance)
 
 
