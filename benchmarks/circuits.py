@@ -30,20 +30,19 @@ import torch
 from harness import clock, cpu_milliseconds, find_commit, print_results, store
 from torch import Tensor
 
+from halfseen.circuits import layers
+from halfseen.circuits.circuit import Circuit
+from halfseen.circuits.convac import ConvACClassifier
+from halfseen.circuits.imputer import CircuitImputer
+from halfseen.circuits.initialisation import random_weights
+from halfseen.circuits.objectives import HybridLikelihood
+from halfseen.circuits.structure import Structure
 from halfseen.data.incomplete import Incomplete
-from halfseen.datasets.loaders import is_present, load
-from halfseen.datasets.registry import describe_dataset
+from halfseen.datasets.loaders import describe_dataset, is_present, load
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation_model import ObservationModel, Part
-from halfseen.estimators.circuit_imputer import CircuitImputer
-from halfseen.estimators.convac import ConvACClassifier
-from halfseen.models.circuits import layers
-from halfseen.models.circuits.circuit import Circuit
-from halfseen.models.circuits.initialisation import random_weights
-from halfseen.models.circuits.structure import Structure
-from halfseen.objectives.circuits import HybridLikelihood
-from halfseen.objectives.supervised import Labelled
 from halfseen.training.step import Optimiser
+from halfseen.training.supervised import Labelled
 
 BATCH, N_IMAGES, CHANNELS = 128, 10_000, (64, 128, 256, 512)
 BETA = 8.0

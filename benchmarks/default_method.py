@@ -21,7 +21,7 @@ from statistics import median
 from harness import ROOT, find_commit, store_with_table
 from memory import PROGRAM, wait_for
 
-from halfseen.cli.tables import read_table
+from halfseen.files.tables import read_table
 
 PAGE = ROOT / "docs" / "guide" / "auto.md"
 BUDGET, PATIENCE = 120.0, 600.0  # seconds: of the command by default, and after which a run is ended

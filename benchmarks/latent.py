@@ -28,10 +28,9 @@ import torch
 from harness import clock, find_commit, print_results, store
 
 from halfseen._random import torch_generator
-from halfseen.datasets.loaders import is_present, load
-from halfseen.datasets.registry import describe_dataset
-from halfseen.estimators.latent import MIWAEImputer
-from halfseen.samplers.importance import ImportanceSampler
+from halfseen.datasets.loaders import describe_dataset, is_present, load
+from halfseen.latent.importance import ImportanceSampler
+from halfseen.latent.presets import MIWAEImputer
 from halfseen.training.step import Optimiser
 from papers.missvae.methods import LatentMethod, build, rows_of
 from papers.missvae.mixtures import DEMISSVAE, METHODS, MIWAE, MVAE, PLANS, Task, make_task

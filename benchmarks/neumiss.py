@@ -21,8 +21,8 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 from halfseen.errors import HalfseenWarning, TrainingError
-from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
 from halfseen.evaluation.scores import expected_calibration_error
+from halfseen.neumiss.likelihood import NeuMissClassifier, NeuMissRegressor
 from papers.neumiss.networks import AUTHORS_EPOCHS, TrainedNeuMiss
 from papers.neumiss.task import GAP, Task, gap, make_task
 from papers.problems.classification import GaussianClassificationProblem

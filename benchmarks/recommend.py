@@ -39,9 +39,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from halfseen import AutoRec
 from halfseen.data.sparse import SparseRows
-from halfseen.estimators._rating_network import find_batch_size
-from halfseen.models.autorec import SparseAutoencoder
-from halfseen.objectives.ratings import PartialRatingError, RatedRows, RatingError
+from halfseen.ratings.autorec import SparseAutoencoder
+from halfseen.ratings.network import find_batch_size
+from halfseen.ratings.objective import PartialRatingError, RatedRows, RatingError
 from halfseen.training.step import Optimiser
 
 SIZES = {

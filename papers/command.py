@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from halfseen._files import write_atomically
-from halfseen.cli.errors import TableError
 from halfseen.cli.progress import Reporter, Step
+from halfseen.errors import TableError
 from halfseen.report.figure_style import to_svg
 from papers import EXPERIMENTS, SCALES, Cell, Experiment, Results, Row, run
 from papers.claims import show_setting

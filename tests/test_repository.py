@@ -172,11 +172,11 @@ def test_lines_of_docstrings_are_not_counted():
     assert count_code_lines(function) == 2
 
 
-def test_no_two_modules_define_a_class_of_the_same_name(modules):
+def test_no_two_modules_define_a_public_class_of_the_same_name(modules):
     places = defaultdict(list)
     for path, module in modules.items():
         for node in module.body:
-            if isinstance(node, ast.ClassDef) and ROOT / "src" in path.parents:
+            if isinstance(node, ast.ClassDef) and ROOT / "src" in path.parents and node.name[0] != "_":
                 places[node.name].append(str(path.relative_to(ROOT)))
-    assert len(places) > 300
+    assert len(places) > 250
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

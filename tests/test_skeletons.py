@@ -14,7 +14,7 @@ import halfseen
 from skeletons.imputer import DiagonalImputer
 
 ROOT = Path(__file__).resolve().parents[1]
-OF_TABLES = ("halfseen.estimators._table", "halfseen.data.schema", "halfseen.data.features")
+OF_TABLES = ("halfseen.base.table", "halfseen.data.schema", "halfseen.data.features")
 
 
 @pytest.fixture(scope="module")

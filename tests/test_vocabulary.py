@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import halfseen
+from halfseen.base.catalogue import CATALOGUE, Family
 from halfseen.cli.ampute import MECHANISMS
 from halfseen.cli.methods import build, offered
-from halfseen.estimators.catalogue import CATALOGUE, Family
-from halfseen.models.latent.architecture import OFFERED as LATENT
-from halfseen.training.em_self_masked import OFFERED as GAUSSIAN
+from halfseen.gaussian.em_self_masked import OFFERED as GAUSSIAN
+from halfseen.latent.architecture import OFFERED as LATENT
 from halfseen.vocabulary import Missingness, check_missingness
 
 SOURCE = Path(halfseen.__file__).parent

@@ -26,8 +26,8 @@ import scvi
 import torch
 
 from halfseen import AutoImpute
-from halfseen.data.expression import normalise_counts
 from halfseen.datasets import load
+from halfseen.ratings.expression import normalise_counts
 from papers.sparsity.cells import FILES, gene_means, smooth
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -1,4 +1,4 @@
-"""The imputer: its parameters and its model. Copy it to src/halfseen/estimators/imputers.py."""
+"""The imputer: its parameters and its model. Copy it to src/halfseen/<family>/imputer.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 from torch import Tensor
 
 from halfseen._random import torch_generator
+from halfseen.base.density import NegativeLogLikelihood
+from halfseen.base.imputer import BaseImputer
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.estimators._base import BaseImputer
-from halfseen.objectives.likelihood import NegativeLogLikelihood
 from halfseen.training.loop import TrainingSettings, fit_module
-from skeletons.tabular_model import TabularDiagonal  # in the library: from halfseen.models.tabular_<name>
+from skeletons.tabular_model import TabularDiagonal  # in the library: in the same file
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -1,4 +1,4 @@
-r"""The smallest density over incomplete vectors. Copy it to src/halfseen/models/<name>.py."""
+r"""The smallest density over incomplete vectors. Copy it to src/halfseen/<family>/model.py."""
 
 import math
 

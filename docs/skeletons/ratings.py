@@ -16,9 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from halfseen.estimators._parameters import check_number
-from halfseen.estimators._transaction import all_or_nothing
-from halfseen.estimators.model_file import Saveable
+from halfseen.base.model_file import Saveable
+from halfseen.base.parameters import all_or_nothing, check_number
 
 
 @dataclass(eq=False, repr=False)

@@ -18,16 +18,15 @@ from torch import Tensor, nn
 
 from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
+from halfseen.base.model_file import Saveable
+from halfseen.base.parameters import all_or_nothing, check_whole
+from halfseen.base.targets import Classes, read_classes, read_weights
 from halfseen.data.scaling import Standardizer
 from halfseen.data.sequences import Sequences, read_sequences
-from halfseen.estimators._holdout import split_rows
-from halfseen.estimators._parameters import check_whole
-from halfseen.estimators._targets import Classes, read_classes, read_weights
-from halfseen.estimators._transaction import all_or_nothing
-from halfseen.estimators.model_file import Saveable
 from halfseen.nn.weights import load_module, module_state
-from halfseen.objectives.supervised import CrossEntropy, Labelled
+from halfseen.training.holdout import split_rows
 from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.supervised import CrossEntropy, Labelled
 
 
 class MaskedRecurrence(nn.Module):

@@ -1,4 +1,4 @@
-"""The model over the columns of a mixed table. Copy it to src/halfseen/models/tabular_<name>.py."""
+"""The model over the columns of a mixed table. Copy it to src/halfseen/<family>/imputer.py."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.special import ndtr
 
 from halfseen._random import Keys, row_uniforms
+from halfseen.base.completion import LevelProbabilities, level_probabilities, log_level
+from halfseen.base.density import TabularDensity
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
-from halfseen.models.tabular import LevelProbabilities, level_probabilities, log_level
-from halfseen.models.tabular_density import TabularDensity
 from halfseen.nn.weights import load_module
-from skeletons.model import DiagonalGaussian  # in the library: from halfseen.models.<name> import ...
+from skeletons.model import DiagonalGaussian  # in the library: from halfseen.<family>.model import ...
 
 LEVEL_STREAM = 1  # noise that chooses levels is kept apart from noise for numbers
 

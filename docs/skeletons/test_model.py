@@ -1,4 +1,4 @@
-"""The model compared with a slow, obvious implementation. Copy it to tests/models/test_<name>.py."""
+"""The model compared with a slow, obvious implementation. Copy it to tests/<family>/test_model.py."""
 
 import math
 

@@ -26,9 +26,9 @@ import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
+from halfseen.circuits.convac import ConvACClassifier
 from halfseen.datasets.loaders import load
-from halfseen.estimators.convac import ConvACClassifier
-from halfseen.missingness.deletion import FeatureDeletion
+from halfseen.missingness.mcar import FeatureDeletion
 from papers.claims import AtLeast, Better, Published, Setting
 from papers.spec import Budget, Experiment
 

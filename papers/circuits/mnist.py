@@ -45,11 +45,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfseen.circuits.convac import ConvAC, ConvACClassifier
 from halfseen.datasets.loaders import load
-from halfseen.estimators.convac import ConvAC, ConvACClassifier
-from halfseen.estimators.latent import MIWAEImputer
-from halfseen.missingness.image_base import ImageMechanism
-from halfseen.missingness.images import IIDPixels, Rectangles
+from halfseen.latent.presets import MIWAEImputer
+from halfseen.missingness.images import IIDPixels, ImageMechanism, Rectangles
 from papers.circuits.rivals import (
     SIDE,
     Classifier,

@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
-from halfseen.objectives.supervised import Labelled
 from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.supervised import Labelled
 
 SIDE = 28
 N_NEIGHBOURS = 5

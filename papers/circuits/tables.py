@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from halfseen.circuits.predictors import CircuitClassifier
 from halfseen.datasets.loaders import load
-from halfseen.estimators.circuit_predictors import CircuitClassifier
 from halfseen.evaluation.scores import expected_calibration_error
 from papers.claims import AtLeast, Better, Setting
 from papers.spec import Budget, Experiment

@@ -15,15 +15,15 @@ import numpy as np
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed before the next import
 from sklearn.impute import IterativeImputer, KNNImputer
 
-from halfseen.estimators.auto_imputer import AutoImputer
-from halfseen.estimators.circuit_imputer import CircuitImputer
-from halfseen.estimators.imputers import GaussianImputer, MeanImputer
-from halfseen.estimators.latent import MIWAEImputer
-from halfseen.estimators.mixture_imputer import MixtureImputer
-from halfseen.estimators.tree_imputer import TreeImputer
+from halfseen.auto.imputer import AutoImputer
+from halfseen.circuits.imputer import CircuitImputer
 from halfseen.evaluation.candidates import enter
 from halfseen.evaluation.scores import Scale
+from halfseen.gaussian.imputer import GaussianImputer, MeanImputer
+from halfseen.latent.presets import MIWAEImputer
 from halfseen.missingness import MCAR, LogisticSelfMasking, MARLogistic
+from halfseen.mixtures.imputer import MixtureImputer
+from halfseen.trees.imputer import TreeImputer
 from papers.amputed_table import LEVEL, AmputedTable, read_source
 from papers.claims import Better, Setting, Within
 from papers.spec import Budget, Experiment

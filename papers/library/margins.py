@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from halfseen.estimators.imputers import GaussianImputer
 from halfseen.evaluation.scores import crps_draws
+from halfseen.gaussian.imputer import GaussianImputer
 from papers.claims import Better, Setting, Within
 from papers.spec import Budget, Experiment
 

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import LinearRegression
 
+from halfseen.auto.imputer import AutoImputer
 from halfseen.errors import HalfseenWarning
-from halfseen.estimators.auto_imputer import AutoImputer
-from halfseen.estimators.multiple import multiple_imputation
 from halfseen.pooling import pool
+from halfseen.pooling.multiple import multiple_imputation
 from papers.claims import Setting, Within
 from papers.spec import Budget, Experiment
 

@@ -28,13 +28,13 @@ import numpy.typing as npt
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed before the next import
 from sklearn.impute import IterativeImputer, KNNImputer
 
+from halfseen.circuits.imputer import CircuitImputer
 from halfseen.diagnosis.cells import thin
-from halfseen.estimators.circuit_imputer import CircuitImputer
-from halfseen.estimators.imputers import GaussianImputer, MeanImputer
-from halfseen.estimators.latent import LatentImputer, MIWAEImputer
-from halfseen.estimators.mixture_imputer import MixtureImputer
 from halfseen.evaluation.candidates import Candidate, enter
 from halfseen.evaluation.scores import Scale
+from halfseen.gaussian.imputer import GaussianImputer, MeanImputer
+from halfseen.latent.presets import LatentImputer, MIWAEImputer
+from halfseen.mixtures.imputer import MixtureImputer
 from papers.amputed_table import LEVEL, AmputedTable, read_source
 from papers.claims import Better, Setting, Within
 from papers.spec import Budget, Experiment

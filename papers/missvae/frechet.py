@@ -5,11 +5,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from halfseen.data.incomplete import Incomplete
-from halfseen.data.masked import unmask
-from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import Preimputed
-from halfseen.nn.fill import encoder_input
+from halfseen.data.incomplete import Incomplete, unmask
+from halfseen.latent.model import LatentModel, Preimputed, encoder_input
 
 Floats = npt.NDArray[np.float64]
 

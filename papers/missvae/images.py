@@ -51,12 +51,11 @@ from halfseen._random import row_keys, torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.datasets.loaders import load
 from halfseen.distributions.observation_model import ObservationModel
+from halfseen.latent.convolutional import ConvDecoder, ConvEncoder
+from halfseen.latent.importance import ImportanceSampler
+from halfseen.latent.initialisation import start_images
+from halfseen.latent.model import LatentModel, Preimputed
 from halfseen.missingness.images import Quadrants
-from halfseen.models.latent.initialisation import start_images
-from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import Preimputed
-from halfseen.nn.convolutional import ConvDecoder, ConvEncoder
-from halfseen.samplers.importance import ImportanceSampler
 from halfseen.training.loop import TrainingSettings, fit_module
 from papers.claims import Better, Published, Setting
 from papers.missvae.frechet import draw_rows, encoder_features, frechet_distance

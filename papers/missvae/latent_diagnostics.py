@@ -8,9 +8,9 @@ from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import warn_user
-from halfseen.models.latent.model import LatentModel
-from halfseen.objectives.latent import LatentObjective
-from halfseen.objectives.protocols import Objective
+from halfseen.latent.bounds import LatentObjective
+from halfseen.latent.model import LatentModel
+from halfseen.training.protocols import Objective
 from papers.missvae.latent_likelihood import MAX_BORDER, LatentGrid, log_joint
 
 IN_USE = 0.2

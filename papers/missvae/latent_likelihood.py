@@ -17,9 +17,9 @@ from torch import Tensor
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.mixture import GaussianMixture
 from halfseen.errors import warn_user
-from halfseen.models.latent.mask_term import N_NODES
-from halfseen.models.latent.model import LatentModel
-from halfseen.objectives.latent import LatentObjective
+from halfseen.latent.bounds import LatentObjective
+from halfseen.latent.mask_term import N_NODES
+from halfseen.latent.model import LatentModel
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Progress
 

@@ -9,11 +9,11 @@ from torch import Tensor
 from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation_model import ObservationModel
-from halfseen.models.latent.completions import CompletedRows, Completions
-from halfseen.models.latent.model import LatentModel
+from halfseen.latent.bounds import BoundName, LatentObjective, Sampling
+from halfseen.latent.completions import CompletedRows, Completions
+from halfseen.latent.decomposed import DecomposedObjective, Variant
+from halfseen.latent.model import LatentModel
 from halfseen.nn.residual import ResidualMLP
-from halfseen.objectives.decomposed import DecomposedObjective, Variant
-from halfseen.objectives.latent import BoundName, LatentObjective, Sampling
 from halfseen.training.loop import TrainingSettings, fit_module
 from papers.missvae.latent_diagnostics import gradient_snr, mixture_usage
 from papers.missvae.latent_likelihood import estimate_iwelbo, refit_encoder

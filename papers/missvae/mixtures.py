@@ -49,11 +49,10 @@ import torch
 
 from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
-from halfseen.datasets.loaders import is_present, load
-from halfseen.datasets.registry import describe_dataset
+from halfseen.datasets.loaders import describe_dataset, is_present, load
 from halfseen.errors import warn_user
-from halfseen.models.latent.model import LatentModel
-from halfseen.training.em import EMSettings, fit_gaussian
+from halfseen.gaussian.em import EMSettings, fit_gaussian
+from halfseen.latent.model import LatentModel
 from halfseen.training.loop import TrainingSettings
 from papers.claims import Better, Setting
 from papers.missvae.latent_diagnostics import posterior_on_grid

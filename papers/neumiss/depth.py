@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from halfseen.estimators.neumiss import NeuMissRegressor
+from halfseen.neumiss.likelihood import NeuMissRegressor
 from papers.claims import AtLeast, Better, Published, Setting
 from papers.neumiss.linear import NEUMISS, score
 from papers.neumiss.networks import TrainedNeuMiss

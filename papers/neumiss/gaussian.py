@@ -16,8 +16,8 @@ from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
-from halfseen.estimators.imputers import GaussianImputer
-from halfseen.estimators.predictors import GaussianRegressor
+from halfseen.gaussian.imputer import GaussianImputer
+from halfseen.gaussian.regressor import GaussianRegressor
 from papers.claims import AsPublished, Better, Published, Setting, Within
 from papers.neumiss.published import published_gap
 from papers.neumiss.task import GAP, make_task, score

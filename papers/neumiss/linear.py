@@ -24,8 +24,8 @@ from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
-from halfseen.estimators.neumiss import NeuMissRegressor
-from halfseen.estimators.predictors import GaussianRegressor
+from halfseen.gaussian.regressor import GaussianRegressor
+from halfseen.neumiss.likelihood import NeuMissRegressor
 from halfseen.vocabulary import Missingness
 from papers.claims import AsPublished, AtLeast, Better, Published, Setting
 from papers.neumiss.networks import TrainedNeuMiss

@@ -16,10 +16,10 @@ from halfseen._threads import task_threads
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.scaling import Standardizer
 from halfseen.errors import TrainingError
-from halfseen.nn.gaussian_block import GaussianBlock
-from halfseen.nn.masked_solve import Solver
-from halfseen.nn.neumiss import NeuMissBlock, NeuMissNetwork
-from halfseen.training.em import EMSettings, fit_gaussian
+from halfseen.gaussian.em import EMSettings, fit_gaussian
+from halfseen.neumiss.gaussian_block import GaussianBlock
+from halfseen.neumiss.masked_solve import Solver
+from halfseen.neumiss.network import NeuMissBlock, NeuMissNetwork
 from halfseen.training.loop import TrainingSettings, fit_module
 
 ARCHITECTURES = ("2020", "2021", "ours")

@@ -28,8 +28,8 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed 
 from sklearn.impute import IterativeImputer
 
 from halfseen.datasets.loaders import load
-from halfseen.estimators.imputers import GaussianImputer, MeanImputer
-from halfseen.estimators.latent import MIWAEImputer, NotMIWAEImputer
+from halfseen.gaussian.imputer import GaussianImputer, MeanImputer
+from halfseen.latent.presets import MIWAEImputer, NotMIWAEImputer
 from halfseen.vocabulary import Missingness
 from papers.amputed_table import AmputedArray
 from papers.claims import AsPublished, AtLeast, Better, Published, Setting

@@ -50,9 +50,9 @@ import torch
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401, needed before the next import
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
-from halfseen.estimators.imputers import GaussianImputer, MeanImputer
-from halfseen.estimators.latent import MissIWAEImputer, MIWAEImputer, NotMIWAEImputer
 from halfseen.evaluation.energy import energy_distance
+from halfseen.gaussian.imputer import GaussianImputer, MeanImputer
+from halfseen.latent.presets import MissIWAEImputer, MIWAEImputer, NotMIWAEImputer
 from halfseen.vocabulary import Missingness
 from papers.amputed_table import AmputedArray
 from papers.claims import AtLeast, Better, Published, Setting

@@ -10,8 +10,8 @@ from scipy.special import log_ndtr, ndtri_exp
 from scipy.stats import invwishart
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.gaussian import Gaussian
-from halfseen.distributions.patterns import plan_buckets
+from halfseen.gaussian.distribution import Gaussian
+from halfseen.gaussian.patterns import plan_buckets
 from papers.problems.problem import (
     Bools,
     Floats,

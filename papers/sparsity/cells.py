@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data.expression import normalise_counts
 from halfseen.datasets import load
-from halfseen.estimators.autoimpute import AutoImpute
 from halfseen.evaluation.sparsity import vsp_curve
+from halfseen.ratings.autoimpute import AutoImpute
+from halfseen.ratings.expression import normalise_counts
 from papers.claims import AtMostShare, Better, Setting
 from papers.sparsity.series import DRIFT, drift_scores
 from papers.spec import Budget, Experiment

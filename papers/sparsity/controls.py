@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.data.sparse import SparseRows
-from halfseen.estimators.recommenders import AutoRec
-from halfseen.models.autorec import SparseAutoencoder
-from halfseen.nn.sparse import sparse_linear
+from halfseen.ratings.autorec import AutoRec, SparseAutoencoder
+from halfseen.ratings.sparse_layers import sparse_linear
 from halfseen.training.loop import TrainingSettings
 
 

@@ -21,8 +21,8 @@ from halfseen._random import torch_generator
 from halfseen.datasets import describe_dataset, load
 from halfseen.nn.residual import empty_linear, reset_layers
 from halfseen.nn.sparsity import sn_dropout
-from halfseen.objectives.supervised import Labelled, SquaredError, WithDropout
 from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.supervised import Labelled, SquaredError, WithDropout
 from papers.claims import Better, Setting
 from papers.spec import Budget, Experiment
 

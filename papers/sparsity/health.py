@@ -27,12 +27,12 @@ from torch import Tensor
 
 from halfseen._random import torch_generator
 from halfseen.data.incomplete import Incomplete
-from halfseen.estimators.sparsity_networks import SparsityNormClassifier
 from halfseen.evaluation.sparsity import vsp_curve
 from halfseen.nn.sparsity import SparsityNormMLP
-from halfseen.objectives.supervised import CrossEntropy, Labelled, WithDropout
+from halfseen.sparsity.networks import SparsityNormClassifier
 from halfseen.training.logistic import fit_scaling
 from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.supervised import CrossEntropy, Labelled, WithDropout
 from papers.claims import AtMostShare, Better, Setting
 from papers.problems.health import HealthScreening
 from papers.sparsity.series import DRIFT, drift_scores

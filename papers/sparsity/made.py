@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from halfseen.datasets import load
 from halfseen.errors import HalfseenWarning
-from halfseen.estimators.made import MADE
+from halfseen.sparsity.made import MADE
 from papers.claims import AtLeast, Better, Setting
 from papers.spec import Budget, Experiment
 

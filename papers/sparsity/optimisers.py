@@ -20,10 +20,9 @@ import torch
 from torch import Tensor
 
 from halfseen.data.sparse import SparseRows
-from halfseen.estimators._recommender import hold_out
-from halfseen.estimators.recommenders import AutoRec
-from halfseen.models.autorec import SparseAutoencoder
-from halfseen.objectives.ratings import RatedRows, RatingError
+from halfseen.ratings.autorec import AutoRec, SparseAutoencoder
+from halfseen.ratings.objective import RatedRows, RatingError
+from halfseen.ratings.recommender import hold_out
 from papers.claims import Better, Published, Setting
 from papers.sparsity.ratings import FILES, LARGE, SMALL, make_task, score
 from papers.spec import Budget, Experiment

@@ -55,12 +55,12 @@ import torch
 from halfseen._random import torch_generator
 from halfseen.data.sparse import SparseRows
 from halfseen.datasets import load
-from halfseen.estimators.cfnade import CFNADE
-from halfseen.estimators.matrix_factorization import MatrixFactorization
-from halfseen.estimators.rating_ensemble import RatingEnsemble
-from halfseen.estimators.recommenders import AutoRec
-from halfseen.models.rating_offsets import RatingOffsets
-from halfseen.objectives.ratings import choose_shown
+from halfseen.ratings.autorec import AutoRec
+from halfseen.ratings.cfnade import CFNADE
+from halfseen.ratings.ensemble import RatingEnsemble
+from halfseen.ratings.matrix_factorization import MatrixFactorization
+from halfseen.ratings.objective import choose_shown
+from halfseen.ratings.recommender import RatingOffsets
 from papers.claims import AtLeast, AtMostShare, Better, Published, Setting
 from papers.sparsity.controls import (
     ControlledAutoRec,

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from sklearn.metrics import roc_auc_score
 
 from halfseen.datasets.physionet import Stays, load_physionet2012
-from halfseen.estimators.sequence_classifier import SequenceClassifier
 from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
+from halfseen.sequences.classifier import SequenceClassifier
 from papers.claims import AtLeast, AtMostShare, Published, Setting
 from papers.spec import Budget, Experiment
 

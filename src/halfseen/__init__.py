@@ -5,28 +5,24 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from halfseen.base.catalogue import CATALOGUE
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
-from halfseen.estimators.catalogue import CATALOGUE
 
 if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch alone takes seconds
-    from halfseen import config, datasets, missingness, nn
-    from halfseen.data.expression import normalise_counts
+    from halfseen.auto.averaging import AveragingClassifier, AveragingRegressor
+    from halfseen.auto.impute_then import ImputeThenClassifier, ImputeThenRegressor
+    from halfseen.auto.imputer import AutoImputer
+    from halfseen.base.model_file import load
+    from halfseen.circuits.convac import ConvAC, ConvACClassifier
+    from halfseen.circuits.imputer import CircuitImputer
+    from halfseen.circuits.predictors import CircuitClassifier, CircuitRegressor
     from halfseen.data.schema import Column, Schema
-    from halfseen.departures.result import Sensitivity
-    from halfseen.departures.sweep import sensitivity
     from halfseen.diagnosis.summary import Diagnosis, describe
-    from halfseen.estimators.auto_imputer import AutoImputer
-    from halfseen.estimators.autoimpute import AutoImpute
-    from halfseen.estimators.averaging import AveragingClassifier, AveragingRegressor
-    from halfseen.estimators.boosting import BoostingClassifier, BoostingRegressor
-    from halfseen.estimators.bootstrap import BootstrapImputer
-    from halfseen.estimators.cfnade import CFNADE
-    from halfseen.estimators.circuit_imputer import CircuitImputer
-    from halfseen.estimators.circuit_predictors import CircuitClassifier, CircuitRegressor
-    from halfseen.estimators.convac import ConvAC, ConvACClassifier
-    from halfseen.estimators.impute_then import ImputeThenClassifier, ImputeThenRegressor
-    from halfseen.estimators.imputers import GaussianImputer, MeanImputer
-    from halfseen.estimators.latent import (
+    from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
+    from halfseen.gaussian.bootstrap import BootstrapImputer
+    from halfseen.gaussian.imputer import GaussianImputer, MeanImputer
+    from halfseen.gaussian.regressor import GaussianRegressor
+    from halfseen.latent.presets import (
         DeMissVAEImputer,
         LatentImputer,
         MissIWAEImputer,
@@ -37,21 +33,9 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
         MVAEImputer,
         NotMIWAEImputer,
     )
-    from halfseen.estimators.made import MADE
-    from halfseen.estimators.matrix_factorization import MatrixFactorization
-    from halfseen.estimators.mixture_imputer import MixtureImputer
-    from halfseen.estimators.model_file import load
-    from halfseen.estimators.multiple import MultipleImputation, multiple_imputation
-    from halfseen.estimators.neumiss import NeuMissClassifier, NeuMissRegressor
-    from halfseen.estimators.neumiss_networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
-    from halfseen.estimators.normalizer import SparsityNormalizer
-    from halfseen.estimators.predictors import GaussianRegressor
-    from halfseen.estimators.rating_ensemble import RatingEnsemble
-    from halfseen.estimators.recommenders import AutoRec
-    from halfseen.estimators.sequence_classifier import SequenceClassifier
-    from halfseen.estimators.sparsity_networks import SparsityNormClassifier, SparsityNormRegressor
-    from halfseen.estimators.tree_imputer import TreeImputer
-    from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
+    from halfseen.mixtures.imputer import MixtureImputer
+    from halfseen.neumiss.likelihood import NeuMissClassifier, NeuMissRegressor
+    from halfseen.neumiss.networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
     from halfseen.pooling import (
         Pooled,
         PooledTest,
@@ -60,8 +44,22 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
         pool_chi_squares,
         pool_estimates,
     )
+    from halfseen.pooling.multiple import MultipleImputation, multiple_imputation
+    from halfseen.pooling.sensitivity import Sensitivity, sensitivity
+    from halfseen.ratings.autoimpute import AutoImpute
+    from halfseen.ratings.autorec import AutoRec
+    from halfseen.ratings.cfnade import CFNADE
+    from halfseen.ratings.ensemble import RatingEnsemble
+    from halfseen.ratings.expression import normalise_counts
+    from halfseen.ratings.matrix_factorization import MatrixFactorization
     from halfseen.report.imputation_plot import plot_imputed, plot_trace
+    from halfseen.sequences.classifier import SequenceClassifier
+    from halfseen.sparsity.made import MADE
+    from halfseen.sparsity.networks import SparsityNormClassifier, SparsityNormRegressor
+    from halfseen.sparsity.normalizer import SparsityNormalizer
     from halfseen.training.checkpoint import checkpoints
+    from halfseen.trees.boosting import BoostingClassifier, BoostingRegressor
+    from halfseen.trees.imputer import TreeImputer
 
 __version__ = version("halfseen")
 __all__ = [
@@ -138,12 +136,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "data.expression": ("normalise_counts",),
+    "ratings.expression": ("normalise_counts",),
     "data.schema": ("Column", "Schema"),
-    "estimators.model_file": ("load",),
-    "estimators.multiple": ("MultipleImputation", "multiple_imputation"),
-    "departures.result": ("Sensitivity",),
-    "departures.sweep": ("sensitivity",),
+    "base.model_file": ("load",),
+    "pooling.multiple": ("MultipleImputation", "multiple_imputation"),
+    "pooling.sensitivity": ("Sensitivity", "sensitivity"),
     "diagnosis.summary": ("Diagnosis", "describe"),
     "evaluation.sparsity": ("VSPCurve", "vsp_curve"),
     "pooling": (
@@ -158,11 +155,12 @@ _MODULES = {
     "training.checkpoint": ("checkpoints",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names} | {
-    method.class_name: f"estimators.{method.module}" for method in CATALOGUE
+    method.class_name: method.module for method in CATALOGUE
 }
 _PACKAGES = (
-    "config", "data", "datasets", "diagnosis", "distributions", "estimators", "evaluation",
-    "missingness", "models", "nn", "objectives", "report", "samplers", "training",
+    "auto", "base", "circuits", "cli", "config", "data", "datasets", "diagnosis", "distributions",
+    "evaluation", "files", "gaussian", "latent", "missingness", "mixtures", "neumiss", "nn", "pooling",
+    "ratings", "report", "sequences", "sparsity", "training", "trees",
 )  # fmt: skip
 
 

@@ -35,3 +35,7 @@ def warn_user(message: str) -> None:
 def _is_inside(file: str) -> bool:
     path = Path(file)
     return path.is_relative_to(_HERE) or "sklearn" in path.parts or file == contextlib.__file__
+
+
+class TableError(ValueError):
+    """A table file cannot be read or written; the message is one line that names the file."""

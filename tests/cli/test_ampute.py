@@ -13,7 +13,7 @@ import pytest
 from halfseen.cli.ampute import MECHANISMS
 from halfseen.cli.main import main
 from halfseen.cli.options import MechanismName
-from halfseen.cli.tables import read_table
+from halfseen.files.tables import read_table
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
 

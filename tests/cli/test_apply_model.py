@@ -15,7 +15,7 @@ import pytest
 import halfseen
 from halfseen.cli.main import main
 from halfseen.cli.reading import read_like_training
-from halfseen.cli.tables import read_table
+from halfseen.files.tables import read_table
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from halfseen.cli.cells import format_cells
-from halfseen.cli.codes import find_number_codes
 from halfseen.cli.main import main
-from halfseen.cli.recognition import read_columns
-from halfseen.cli.rules import Rules
-from halfseen.cli.tables import TableError, read_table, write_tables
+from halfseen.files.cells import format_cells
+from halfseen.files.recognition import read_columns
+from halfseen.files.rules import Rules
+from halfseen.files.sentinels import find_number_codes
+from halfseen.files.tables import TableError, read_table, write_tables
 
 
 def parse(cells, delimiter=","):

@@ -12,7 +12,7 @@ from corpus.expected import CORPUS, PENDING
 
 import halfseen
 from halfseen.cli.main import main
-from halfseen.cli.tables import read_table
+from halfseen.files.tables import read_table
 
 FOLDER = Path(__file__).parent.parent / "corpus"
 

@@ -11,11 +11,11 @@ import pyarrow.parquet
 import pytest
 
 from halfseen._processors import count_memory
-from halfseen.cli import spreadsheet, tables
-from halfseen.cli.errors import TableError
-from halfseen.cli.expansion import SHARE, Expansion
-from halfseen.cli.tables import read_table
 from halfseen.config import read_size, show_size
+from halfseen.errors import TableError
+from halfseen.files import spreadsheet, tables
+from halfseen.files.expansion import SHARE, Expansion
+from halfseen.files.tables import read_table
 
 REFUSED = r"its content takes .* of memory or more, and 20 MB are allowed; .* raise this by --max-expansion"
 LONG = "x" * 1_000_000

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from halfseen.cli.codes import find_date_codes, find_number_codes
 from halfseen.cli.main import main
-from halfseen.cli.preamble import find_preamble
-from halfseen.cli.tables import read_table
+from halfseen.files.preamble import find_preamble
+from halfseen.files.sentinels import find_date_codes, find_number_codes
+from halfseen.files.tables import read_table
 
 N = 40
 RNG = np.random.default_rng(0)

@@ -12,11 +12,11 @@ from corpus.workbooks import MAIN, formula, number, pack, sheet, text, unpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from halfseen.cli.expansion import Expansion
-from halfseen.cli.sheet_xml import NewCell, parse_sheet, replace_cells, spell_address
-from halfseen.cli.spreadsheet import parse_spreadsheet
-from halfseen.cli.tables import TableError, read_table, write_tables
-from halfseen.cli.workbook import classify_format
+from halfseen.files.expansion import Expansion
+from halfseen.files.sheet_xml import NewCell, parse_sheet, replace_cells, spell_address
+from halfseen.files.spreadsheet import parse_spreadsheet
+from halfseen.files.tables import TableError, read_table, write_tables
+from halfseen.files.workbook import classify_format
 
 ROWS = [["a", "b"], *([i, 2 * i] for i in range(1, 13))]
 GOOD = pack({"data": sheet(ROWS)})

@@ -26,8 +26,8 @@ from halfseen.cli import progress
 from halfseen.cli.errors import one_line
 from halfseen.cli.main import main
 from halfseen.cli.progress import BEATS, Reporter
-from halfseen.cli.tables import read_table
 from halfseen.errors import HalfseenWarning
+from halfseen.files.tables import read_table
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
 TABLE = "name,x,y\nann,1.50,4\nbob,,5\ncat,2.25,\n"
@@ -453,7 +453,7 @@ def test_the_report_on_a_circuit_draws_its_tree(tmp_path):
 
 @pytest.mark.parametrize("options", [(), ("--draws", "2")])
 def test_values_far_outside_the_observed_ones_are_announced(tmp_path, capsys, monkeypatch, options):
-    from halfseen.estimators._base import BaseImputer
+    from halfseen.base.imputer import BaseImputer
 
     complete = BaseImputer._by_chunk
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from halfseen.cli import known_values
-from halfseen.cli.impute_time import TRIED_ROWS, choose_shown, seconds_for_fit
+from halfseen.cli.impute_request import TRIED_ROWS, choose_shown, seconds_for_fit
 from halfseen.training.time_limit import TimeBudget
 
 

@@ -11,7 +11,7 @@ from corpus.expected_json_lines import JSON_LINES
 
 import halfseen
 from halfseen.cli.main import main
-from halfseen.cli.tables import read_table, write_tables
+from halfseen.files.tables import read_table, write_tables
 
 FOLDER = Path(__file__).parent.parent / "corpus" / "json_lines"
 

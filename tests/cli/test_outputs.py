@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from halfseen import _files
-from halfseen.cli import atomic
-from halfseen.cli.atomic import check_in_place
+from halfseen.files import atomic
+from halfseen.files.atomic import check_in_place
 
 TABLE = "x,y\n" + "".join(f"{i % 7 or ''},{i * 3 % 11}\n" for i in range(30))
 posix = pytest.mark.skipif(os.name == "nt", reason="there are no such files")

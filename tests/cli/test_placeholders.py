@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from halfseen.cli.main import main
-from halfseen.cli.placeholders import find_placeholders
-from halfseen.cli.rules import ColumnRules
-from halfseen.cli.tables import read_table
+from halfseen.files.placeholders import find_placeholders
+from halfseen.files.rules import ColumnRules
+from halfseen.files.tables import read_table
 
 AGES = [str(20 + 7 * k % 60) for k in range(45)] + ["999"] * 5 + [""] * 5
 TEXT = "age,x\n" + "".join(f"{age},{k}\n" for k, age in enumerate(AGES))

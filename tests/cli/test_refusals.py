@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import halfseen
-from halfseen.cli.tables import read_table
+from halfseen.files.tables import read_table
 
 N = 40
 X = np.random.default_rng(0).normal(size=N).round(3)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from halfseen.cli.tables import read_table, write_tables
+from halfseen.files.tables import read_table, write_tables
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 import halfseen
 from halfseen.cli.main import main
-from halfseen.cli.tables import read_table
 from halfseen.errors import HalfseenWarning
+from halfseen.files.tables import read_table
 
 FOLDER = Path(os.environ.get("HALFSEEN_DATA", "/nowhere"))
 

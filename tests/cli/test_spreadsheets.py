@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 from corpus.workbooks import formula, number, pack, sheet, text, unpack
 
-from halfseen.cli.tables import TableError, read_table, write_tables
+from halfseen.files.tables import TableError, read_table, write_tables
 
 PLAIN = sheet([["x", "y", "s"], *([i / 2, None if i == 3 else i, "ab"[i % 2]] for i in range(30))])
 NOTES = sheet([["Explanations"], ["Measured by hand"], ["Not for publication"]])
@@ -448,7 +448,7 @@ def test_an_exception_that_a_workbook_cannot_hold_leaves_no_file(run, tmp_path, 
 
 
 def test_more_rows_than_a_sheet_has_are_refused_before_the_work(call, tmp_path, monkeypatch):
-    monkeypatch.setattr("halfseen.cli.sheet_markup.MAX_ROWS", 100)
+    monkeypatch.setattr("halfseen.files.sheet_markup.MAX_ROWS", 100)
     pa.parquet.write_table(pa.table({"x": [*np.arange(40.0), None], "y": range(41)}), tmp_path / "t.parquet")
     code, _, err = call("impute", "t.parquet", "-o", "u.xlsx", "--draws", "3")
     assert code == 2

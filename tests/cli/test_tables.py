@@ -15,12 +15,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from halfseen.cli.cells import Style, format_cells
-from halfseen.cli.codes import MISSING_WORDS
-from halfseen.cli.dialect import cut_rows, parse_delimiter, sniff_delimiter
-from halfseen.cli.recognition import read_columns
-from halfseen.cli.rules import Rules
-from halfseen.cli.tables import DEFAULT_NULLS, TableError, check_output, read_table, write_tables
+from halfseen.files.cells import Style, format_cells
+from halfseen.files.dialect import cut_rows, parse_delimiter, sniff_delimiter
+from halfseen.files.recognition import read_columns
+from halfseen.files.rules import Rules
+from halfseen.files.sentinels import MISSING_WORDS
+from halfseen.files.tables import DEFAULT_NULLS, TableError, check_output, read_table, write_tables
 
 
 def write(path, content):
@@ -225,7 +225,7 @@ def test_a_row_of_the_wrong_width_below_a_long_header_is_named(tmp_path):
 
 
 def test_a_row_that_is_longer_than_a_block_of_the_parser_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("halfseen.cli.delimited.BLOCK", 1 << 12)
+    monkeypatch.setattr("halfseen.files.csv_tables.BLOCK", 1 << 12)
     (tmp_path / "a.csv").write_text(f"a,{'b' * LONG}\n1,2\n,3\n4,{'c' * LONG}\n")
     assert read_table(str(tmp_path / "a.csv")).table["a"].to_pylist() == [1, None, 4]
 

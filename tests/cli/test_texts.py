@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from halfseen.cli import texts
-from halfseen.cli.tables import read_table, write_tables
-from halfseen.cli.texts import CellTexts
+from halfseen.files import texts
+from halfseen.files.tables import read_table, write_tables
+from halfseen.files.texts import CellTexts
 
 
 def strings(*cells):

@@ -12,18 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfseen.circuits.circuit import Circuit
+from halfseen.circuits.structure import Structure, pair_columns
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.families import Part
-from halfseen.distributions.gaussian import Gaussian
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf
-from halfseen.distributions.low_rank import LowRankGaussian
-from halfseen.distributions.mask_factors import GaussianMaskFactor
 from halfseen.distributions.observation_model import ObservationModel
-from halfseen.distributions.self_masked import SelfMaskedGaussian
-from halfseen.models.circuits.circuit import Circuit
-from halfseen.models.circuits.structure import Structure, pair_columns
-from halfseen.models.mixture import DiagonalMixture
+from halfseen.gaussian.distribution import Gaussian
+from halfseen.gaussian.low_rank import LowRankGaussian
+from halfseen.gaussian.mask_factors import GaussianMaskFactor
+from halfseen.gaussian.self_masked import SelfMaskedGaussian
+from halfseen.mixtures.model import DiagonalMixture
 from skeletons.model import DiagonalGaussian
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from halfseen.estimators.catalogue import Family
+from halfseen.base.catalogue import Family
 
 QUESTIONS = ("predict", "predict_proba", "transform", "score_samples")
 

@@ -20,8 +20,8 @@ from conformance.registry import ESTIMATORS, OTHERS, PREDICTORS
 from conformance.tables import gaussian_array
 
 import halfseen
-from halfseen.estimators.catalogue import Family
-from halfseen.estimators.latent_base import BaseLatentImputer
+from halfseen.base.catalogue import Family
+from halfseen.latent.imputer import BaseLatentImputer
 
 N_COLUMNS, N_DRAWS = 12, 10
 LIBRARY = ctypes.CDLL(None)

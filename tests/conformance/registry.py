@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from halfseen.estimators.catalogue import Family, find_method
-from halfseen.estimators.matrix_factorization import MatrixFactorization
-from halfseen.estimators.recommenders import AutoRec
+from halfseen.base.catalogue import Family, find_method
+from halfseen.ratings.autorec import AutoRec
+from halfseen.ratings.matrix_factorization import MatrixFactorization
 from skeletons.imputer import DiagonalImputer
 from skeletons.ratings import RatingMeans
 from skeletons.sequences import RecurrentClassifier
@@ -60,7 +60,7 @@ class ImputerRow(Row):
         distribution.
     scores_the_mask : `score_samples` is the joint log density of what was seen *and* of which numbers are
         missing. Then showing nothing has a log probability, and hiding a number is not integrating it out;
-        what holds instead is that all masks together make one, which tests/estimators/test_imputers.py shows.
+        what holds instead is that all masks together make one, which tests/gaussian/test_imputer.py shows.
     """
 
     levels_sum: bool = True

@@ -145,7 +145,7 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was(any_row, frame, target,
     states = [dict(vars(one)) for one in (unfitted, before)]
     answer = ask(before, frame)
     with monkeypatch.context() as patch:
-        patch.setattr("halfseen.estimators._table.ReadTable", stop)
+        patch.setattr("halfseen.base.table.ReadTable", stop)
         for one in (unfitted, before):
             with pytest.raises(error, match="stopped"):
                 one.fit(frame[["c", "a"]].abs().round(), target)

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import halfseen
-from halfseen.estimators.catalogue import Family
+from halfseen.base.catalogue import Family
 
 ARRAYS = [row for row in OTHERS if row.family in (Family.IMAGES, Family.SEQUENCES)]
 IMAGES = [row for row in OTHERS if row.family == Family.IMAGES]

@@ -6,7 +6,7 @@ import pytest
 from conformance.peaks import peak_of, peaks
 from conformance.registry import ESTIMATORS, IMPUTERS, OTHERS
 
-from halfseen.estimators.latent_base import BaseLatentImputer
+from halfseen.latent.imputer import BaseLatentImputer
 
 BUDGET = 128 * 2**20
 N_ROWS = 5_000

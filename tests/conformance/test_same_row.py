@@ -15,7 +15,7 @@ from conformance.fitted import fitted_to_frame, frame
 from conformance.registry import OTHERS, PREDICTORS, TRANSFORMERS
 from conformance.tables import ARRAY, assert_close, bits, hide, missing, names, take
 
-from halfseen.estimators._targets import Classes, WithClasses
+from halfseen.base.targets import Classes, WithClasses
 
 N_ROWS = 30
 ROUNDING = 2.5e-7

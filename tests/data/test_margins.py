@@ -10,8 +10,17 @@ from scipy import integrate, stats
 from halfseen.data.columns import Column
 from halfseen.data.frames import Table
 from halfseen.data.links import Link
-from halfseen.data.margin_candidates import N_FOLDS, _bend, _folds, _held_out, fold_numbers
-from halfseen.data.margin_choice import _held_out_lattice, bounded_margin, choose_margin, choose_margins
+from halfseen.data.margin_choice import (
+    N_FOLDS,
+    _bend,
+    _folds,
+    _held_out,
+    _held_out_lattice,
+    bounded_margin,
+    choose_margin,
+    choose_margins,
+    fold_numbers,
+)
 from halfseen.data.margin_fits import line, refit_margin, spline, thresholds
 from halfseen.data.margins import Margin, log_mass, truncated_moments
 from halfseen.data.schema import Schema

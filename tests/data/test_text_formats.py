@@ -2,7 +2,7 @@
 
 import pytest
 
-from halfseen.data.text_formats import find_text_format
+from halfseen.files.text_formats import find_text_format
 
 DURATIONS, UNITS = "times or durations", "numbers with different units"
 

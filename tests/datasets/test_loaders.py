@@ -12,7 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from halfseen.datasets import DataSet, DataSetError, describe_dataset, load, loaders, names, registry
+from halfseen.datasets import DataSet, DataSetError, describe_dataset, load, loaders, names
+from halfseen.datasets import loaders as registry
 from halfseen.datasets.loaders import is_present
 
 TABLE = "number,text,whole\n1.5,NA,1\n,None,2\n2.5,,3\n"

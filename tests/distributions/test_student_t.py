@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import special
 
-from halfseen.distributions.student_t import student_t_cdf
+from halfseen.distributions.leaves import student_t_cdf
 
 
 @pytest.mark.parametrize(("df", "tolerance"), [(3.0, 1.1e-5), (5.0, 2e-7), (7.0, 1e-8), (1e6, 1e-12)])

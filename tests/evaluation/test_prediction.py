@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
 from halfseen import GaussianImputer, ImputeThenRegressor, MeanImputer
+from halfseen.auto.mixing_weights import weigh_numbers
 from halfseen.data.target import read_target
 from halfseen.errors import SchemaError
 from halfseen.evaluation.averaging import average_folds, choose_method
@@ -27,7 +28,6 @@ from halfseen.evaluation.prediction_words import (
     say_whether_to_impute,
 )
 from halfseen.evaluation.repetitions import compare_predictors
-from halfseen.training.averaging import weigh_numbers
 
 
 def make_table(n_rows=200, missing=0.2):

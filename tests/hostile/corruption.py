@@ -7,7 +7,7 @@ import struct
 import safetensors.torch
 import torch
 
-from halfseen.estimators.model_file import DIGEST, KEY, _digest
+from halfseen.base.model_file import DIGEST, KEY, _digest
 
 ODD_VALUES = (
     None, True, False, 0, -1, 1, 2, 60_000, 10**9, 10**18, 10**400, -(10**9), 0.5, 1e308, float("nan"),

@@ -15,8 +15,8 @@ from hostile.generator import MARKUP, make_table
 
 from halfseen import GaussianImputer, HalfseenWarning, MeanImputer
 from halfseen.cli.main import main
-from halfseen.cli.tables import read_table
 from halfseen.errors import SchemaError
+from halfseen.files.tables import read_table
 
 N_FAST, CHUNK = 24, 20
 STARTS = range(1000, 2000, CHUNK)

@@ -7,7 +7,7 @@ from conformance.tables import scores as row_scores
 from sklearn.linear_model import LinearRegression
 
 from halfseen import missingness, pool
-from halfseen.data.masked import unmask
+from halfseen.data.incomplete import unmask
 from halfseen.diagnosis.little import little_test
 from halfseen.evaluation import scores
 

@@ -12,7 +12,7 @@ from conformance.tables import nasty_pandas, nasty_polars, nasty_pyarrow
 
 from halfseen import missingness as ms
 from halfseen.datasets import load_penguins
-from halfseen.missingness.nulls import put_nulls
+from halfseen.missingness.reading import put_nulls
 
 NASTY = {"pandas": nasty_pandas, "polars": nasty_polars, "pyarrow": nasty_pyarrow}
 

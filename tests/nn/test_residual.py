@@ -10,7 +10,7 @@ from scipy import special, stats
 from tolerances import EXACT, FAILURE_RATE
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.nn.fill import LearnedFill, ZeroFill, encoder_input
+from halfseen.latent.model import LearnedFill, ZeroFill, encoder_input
 from halfseen.nn.residual import ACTIVATIONS, ResidualMLP, drop
 
 FUNCTIONS = {

@@ -5,7 +5,7 @@ from itertools import product
 
 import torch
 
-from halfseen.models.circuits.layers import SumLayer
+from halfseen.circuits.layers import SumLayer
 
 
 def component_tensor(circuit, of_class):

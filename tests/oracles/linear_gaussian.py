@@ -6,7 +6,7 @@ import torch
 from halfseen.data.links import inverse_softplus
 from halfseen.distributions.leaves import STD_FLOOR
 from halfseen.distributions.observation_model import ObservationModel
-from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
+from halfseen.latent.model import POSTERIOR_FLOOR, LatentModel
 from halfseen.nn.residual import ResidualMLP
 from oracles import gaussian
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from halfseen import CircuitImputer
-from halfseen.models.circuits.structure import Structure, pair_columns
+from halfseen.circuits.structure import Structure, pair_columns
 from halfseen.report.circuit_tree import MOST_COLUMNS, draw_tree, summarize_structure
 
 PAIRS = pair_columns(np.array([[0, 1, 9, 0], [1, 0, 2, 0], [9, 2, 0.0, 0], [0, 0, 0, 0]]))

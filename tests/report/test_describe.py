@@ -14,10 +14,8 @@ import halfseen
 from halfseen.diagnosis import predictability
 from halfseen.diagnosis.association import Association
 from halfseen.diagnosis.wording import share_words
-from halfseen.report.curve_svg import drift_curve
-from halfseen.report.describe import render_diagnosis, summarize_diagnosis
-from halfseen.report.describe_lines import explain_missingness
-from halfseen.report.describe_svg import heat_map, log_ratio, mark, shade_of, squeeze
+from halfseen.report.describe import explain_missingness, render_diagnosis, summarize_diagnosis
+from halfseen.report.describe_svg import drift_curve, heat_map, log_ratio, mark, shade_of, squeeze
 from halfseen.report.run_info import RunInfo
 
 HOSTILE = "<script>alert(1)</script>\"'&"

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from report.pages import assert_self_contained
 
-from halfseen.diagnosis.drift import compare_rates
-from halfseen.diagnosis.training_drift import TrainingDrift
+from halfseen.diagnosis.drift import TrainingDrift, compare_rates
 from halfseen.report.predictions import render_predictions, summarize_predictions, treatment_words
 from halfseen.report.run_info import RunInfo
 

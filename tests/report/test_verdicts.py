@@ -3,8 +3,8 @@
 import pytest
 
 from halfseen.data.reliability import grade
-from halfseen.report.compare_lines import compare_lines, judge_compared
-from halfseen.report.describe_lines import describe_lines, judge_missingness
+from halfseen.report.compare import compare_lines, judge_compared
+from halfseen.report.describe import describe_lines, judge_missingness
 from halfseen.report.verdicts import impute_lines, judge_columns
 
 

@@ -7,8 +7,7 @@ from scipy import integrate, special, stats
 from sklearn.linear_model import LogisticRegression
 from tolerances import EXACT
 
-from halfseen.models.logistic_link import LogisticLink
-from halfseen.training.logistic import BLEND_ROWS, SHYEST, fit_blend, fit_logistic
+from halfseen.training.logistic import BLEND_ROWS, SHYEST, LogisticLink, fit_blend, fit_logistic
 
 MACKAY_ERROR = 0.02
 """The largest error of MacKay's probability, found on a fine grid of means and variances."""

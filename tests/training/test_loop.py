@@ -12,10 +12,10 @@ from safetensors import safe_open
 from tolerances import EXACT
 from torch import Tensor, nn
 
+from halfseen.base.density import NegativeLogLikelihood
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import HalfseenWarning, ModelFileError, TrainingError
-from halfseen.models.mixture import DiagonalMixture
-from halfseen.objectives.likelihood import NegativeLogLikelihood
+from halfseen.mixtures.model import DiagonalMixture
 from halfseen.training import loop
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Backoff, History

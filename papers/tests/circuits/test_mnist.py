@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from halfseen.objectives.supervised import Labelled
+from halfseen.training.supervised import Labelled
 from papers import run
 from papers.circuits import mnist as convac_mnist
 from papers.circuits.mnist import (

@@ -9,8 +9,7 @@ from tolerances import EXACT, FAILURE_RATE
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.observation_model import ObservationModel
-from halfseen.models.latent.model import LatentModel
-from halfseen.models.latent.rows import PreimputedFill
+from halfseen.latent.model import LatentModel, PreimputedFill
 from halfseen.nn.residual import ResidualMLP
 from papers.missvae import frechet
 from papers.missvae.frechet import (

@@ -9,7 +9,7 @@ import torch
 from tolerances import EXACT
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.models.latent.model import POSTERIOR_FLOOR
+from halfseen.latent.model import POSTERIOR_FLOOR
 from halfseen.report.figure_style import to_svg
 from papers import EXPERIMENTS, run
 from papers.figures.latent import FIGURES

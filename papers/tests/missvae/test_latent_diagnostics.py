@@ -12,11 +12,10 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.links import inverse_softplus
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.errors import HalfseenWarning
-from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
-from halfseen.nn.fill import LearnedFill
+from halfseen.latent.bounds import LatentObjective
+from halfseen.latent.model import POSTERIOR_FLOOR, LatentModel, LearnedFill
+from halfseen.latent.self_masking import LinearSelfMask
 from halfseen.nn.residual import ResidualMLP
-from halfseen.nn.self_masking import LinearSelfMask
-from halfseen.objectives.latent import LatentObjective
 from papers.missvae.latent_diagnostics import Divergences, gradient_snr, mixture_usage, posterior_on_grid
 from papers.missvae.latent_likelihood import LatentGrid
 

@@ -14,13 +14,11 @@ from halfseen.data.links import inverse_softplus
 from halfseen.distributions.leaves import STD_FLOOR
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.errors import HalfseenWarning
-from halfseen.models.latent.model import POSTERIOR_FLOOR, LatentModel
-from halfseen.nn.fill import LearnedFill
-from halfseen.nn.mask_models import LinearMask
+from halfseen.latent.bounds import LatentObjective, iwelbo
+from halfseen.latent.mask_models import LinearMask
+from halfseen.latent.model import POSTERIOR_FLOOR, LatentModel, LearnedFill
+from halfseen.latent.self_masking import LinearSelfMask
 from halfseen.nn.residual import ResidualMLP
-from halfseen.nn.self_masking import LinearSelfMask
-from halfseen.objectives.bounds import iwelbo
-from halfseen.objectives.latent import LatentObjective
 from halfseen.training.loop import TrainingSettings
 from papers.missvae.latent_likelihood import (
     LatentGrid,

@@ -6,7 +6,7 @@ import torch
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.errors import TrainingError
-from halfseen.estimators.predictors import GaussianRegressor
+from halfseen.gaussian.regressor import GaussianRegressor
 from papers.neumiss import networks as neumiss_networks
 from papers.neumiss.networks import GaussianPredictor, TargetRows, TrainedNeuMiss, descend
 from papers.problems.gaussian import GaussianProblem

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from halfseen.estimators.latent import NotMIWAEImputer
+from halfseen.latent.presets import NotMIWAEImputer
 from papers import EXPERIMENTS, SCALES, AsPublished, AtLeast, Better, Cell, Results
 from papers.amputed_table import AmputedArray
 from papers.notmiwae.tables import (

@@ -6,8 +6,8 @@ import scipy.sparse
 import torch
 
 from halfseen.data.sparse import SparseRows
-from halfseen.models.autorec import SparseAutoencoder
-from halfseen.objectives.ratings import RatedRows
+from halfseen.ratings.autorec import SparseAutoencoder
+from halfseen.ratings.objective import RatedRows
 from papers.sparsity import optimisers as sparsity_optimisers
 from papers.sparsity.optimisers import ADAM, RATE, RPROP, FullBatchAutoRec, descend
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen import missingness
-from halfseen.cli.atomic import check_apart
 from halfseen.cli.progress import Reporter
-from halfseen.cli.tables import TableError, TableFile, check_output, read_table, write_tables
-from halfseen.cli.texts import CellTexts
+from halfseen.files.atomic import check_apart
+from halfseen.files.tables import TableError, TableFile, check_output, read_table, write_tables
+from halfseen.files.texts import CellTexts
 from halfseen.vocabulary import Missingness
 
 _SHOWN_COLUMNS = 12

@@ -9,10 +9,8 @@ import typer
 
 import halfseen
 from halfseen.cli import impute_options, options
-from halfseen.cli.compare_options import CompareOptions, parse_rates
-from halfseen.cli.describe_options import DescribeOptions
 from halfseen.cli.methods import DEFAULT_METHOD, QUICK, parse_methods
-from halfseen.cli.option_groups import expand_groups
+from halfseen.cli.options import CompareOptions, DescribeOptions, expand_groups, parse_rates
 from halfseen.cli.progress import Reporter
 
 app = typer.Typer(
@@ -337,7 +335,7 @@ def recommend_command(
 
     AutoRec is fitted to the ratings; --model uses another recommender, saved by fit --recommender.
     """
-    from halfseen.cli.recommend import RecommendRequest, recommend
+    from halfseen.cli.ratings import RecommendRequest, recommend
 
     reading = {"delimiter": delimiter, "encoding": encoding, "format": source_format, "sheet": sheet}
     request = RecommendRequest(source, user, k, rows.value, seed, model, save_model, reading)

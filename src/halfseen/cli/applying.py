@@ -10,15 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import halfseen
-from halfseen.cli.errors import TableError
-from halfseen.cli.matching import match_names
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import ColumnFormats, read_like_training, training_rules
-from halfseen.cli.tables import TableFile
 from halfseen.data.columns import Column
-from halfseen.diagnosis.training_drift import TrainingDrift, compare_with_training
-from halfseen.diagnosis.wording import names_words, plural
-from halfseen.errors import SchemaError
+from halfseen.diagnosis.drift import TrainingDrift, compare_with_training
+from halfseen.errors import SchemaError, TableError
+from halfseen.files.matching import match_names
+from halfseen.files.tables import TableFile
+from halfseen.words import names_words, plural
 
 SIMILAR = 0.7  # of the letters and digits of two names that are taken for one
 _SHOWN_LEVELS = 3

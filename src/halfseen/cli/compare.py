@@ -15,15 +15,15 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import halfseen
-from halfseen.cli.atomic import check_apart, check_report, write_page
 from halfseen.cli.errors import one_line
 from halfseen.cli.methods import QUICK, build
 from halfseen.cli.progress import Reporter, Step
-from halfseen.cli.tables import TableError, read_table
 from halfseen.evaluation.candidates import OnNumbers
 from halfseen.evaluation.comparison import RESULT_FILES, Comparison
 from halfseen.evaluation.protocol import compare
 from halfseen.evaluation.trial import Record
+from halfseen.files.atomic import check_apart, check_report, write_page
+from halfseen.files.tables import TableError, read_table
 from halfseen.missingness import MCAR, Learned
 from halfseen.report.compare import render_comparison, show, summarize_comparison, verdict
 from halfseen.report.shown_cells import take_rows

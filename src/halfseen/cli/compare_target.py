@@ -14,16 +14,17 @@ from rich.table import Table
 from rich.text import Text
 
 from halfseen._files import plain_json
-from halfseen.cli.atomic import check_apart, check_report, check_writable, write_atomically, write_page
-from halfseen.cli.errors import TableError, one_line
+from halfseen.cli.errors import one_line
 from halfseen.cli.predictors import BASELINE, COMPARED, build_compared, treatments
 from halfseen.cli.progress import Reporter, Step
 from halfseen.data.target import Target
+from halfseen.errors import TableError
 from halfseen.evaluation.averaging import AVERAGE
 from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.prediction import PredictionRecord
 from halfseen.evaluation.prediction_result import PredictionComparison
 from halfseen.evaluation.repetitions import MAX_REPEATS, compare_predictors
+from halfseen.files.atomic import check_apart, check_report, check_writable, write_atomically, write_page
 from halfseen.report.prediction import show_score, summarize_prediction
 from halfseen.report.run_info import RunInfo
 from halfseen.report.shown_cells import take_rows

@@ -7,9 +7,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from halfseen.cli.errors import TableError
-from halfseen.datasets.loaders import VARIABLE, is_present, locate, verify
-from halfseen.datasets.registry import DataSet, DataSetError, describe_dataset, names
+from halfseen.datasets.loaders import (
+    VARIABLE,
+    DataSet,
+    DataSetError,
+    describe_dataset,
+    is_present,
+    locate,
+    names,
+    verify,
+)
+from halfseen.errors import TableError
 
 _WIDTH = 136  # of a listing that goes into a file
 

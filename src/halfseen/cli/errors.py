@@ -1,4 +1,4 @@
-"""Errors of the command line: the error of table files, and one line with an exit code for every error."""
+"""Errors of the command line: one line with an exit code for every error."""
 
 import json
 import os
@@ -18,10 +18,6 @@ FAILED, INTERNAL = 2, 70
 """Exit codes: for what a user can mend, and for a defect of this program."""
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory")  # torch raises a RuntimeError
-
-
-class TableError(ValueError):
-    """A table file cannot be read or written; the message is one line that names the file."""
 
 
 def debugging() -> bool:

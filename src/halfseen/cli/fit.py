@@ -8,21 +8,21 @@ import numpy as np
 import pyarrow as pa
 
 import halfseen
-from halfseen.cli.atomic import check_apart, check_report, check_writable, write_page
 from halfseen.cli.compare_target import compare_on, describe_comparison
 from halfseen.cli.options import Predictor
 from halfseen.cli.predictors import BASELINE, SAVED, build_predictor, unit_of_progress
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
 from halfseen.cli.sources import expand, read_all
-from halfseen.cli.tables import TableError, TableFile, read_table
 from halfseen.data.target import Target, read_target
-from halfseen.diagnosis.wording import plural
 from halfseen.evaluation.averaging import AVERAGE, choose_method
 from halfseen.evaluation.prediction_result import PredictionComparison
 from halfseen.evaluation.prediction_words import say_average, say_best, say_expected, say_repeats
 from halfseen.evaluation.repetitions import MAX_REPEATS
+from halfseen.files.atomic import check_apart, check_report, check_writable, write_page
+from halfseen.files.tables import TableError, TableFile, read_table
 from halfseen.report.shown_cells import take_rows
+from halfseen.words import plural
 
 MAX_ROWS = 5_000
 """Longer tables are subsampled to choose a predictor; it is then fitted to all rows."""

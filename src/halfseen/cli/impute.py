@@ -9,8 +9,18 @@ import pyarrow as pa
 
 import halfseen
 from halfseen._freed import give_back_memory
+from halfseen.base.catalogue import find_method
 from halfseen.cli.applying import load_model, naming, read_new_rows
-from halfseen.cli.atomic import (
+from halfseen.cli.errors import debugging, explain_error, is_expected
+from halfseen.cli.impute_report import Work, make_page
+from halfseen.cli.impute_request import ImputeRequest, build_imputer, read_overrides, seconds_for_fit
+from halfseen.cli.methods import method_of
+from halfseen.cli.progress import Reporter
+from halfseen.cli.reading import describe_reading
+from halfseen.cli.row_weights import describe_weights, read_weights
+from halfseen.cli.sources import plan_outputs, read_all
+from halfseen.cli.verdict import act_on, check_filled
+from halfseen.files.atomic import (
     check_apart,
     check_in_place,
     check_report,
@@ -18,18 +28,7 @@ from halfseen.cli.atomic import (
     is_same_file,
     write_page,
 )
-from halfseen.cli.errors import debugging, explain_error, is_expected
-from halfseen.cli.impute_report import Work, make_page
-from halfseen.cli.impute_request import ImputeRequest, build_imputer, read_overrides
-from halfseen.cli.impute_time import seconds_for_fit
-from halfseen.cli.methods import method_of
-from halfseen.cli.progress import Reporter
-from halfseen.cli.reading import describe_reading
-from halfseen.cli.row_weights import describe_weights, read_weights
-from halfseen.cli.sources import plan_outputs, read_all
-from halfseen.cli.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
-from halfseen.cli.verdict import act_on, check_filled
-from halfseen.estimators.catalogue import find_method
+from halfseen.files.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
 from halfseen.training.time_limit import TimeBudget, time_limit
 
 _SHOWN_NAMES = 6

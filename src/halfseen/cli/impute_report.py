@@ -8,13 +8,12 @@ import pyarrow as pa
 
 from halfseen._freed import give_back_memory
 from halfseen.cli.applying import NewRows
-from halfseen.cli.impute_request import ImputeRequest
-from halfseen.cli.impute_time import choose_shown
+from halfseen.cli.impute_request import ImputeRequest, choose_shown
 from halfseen.cli.progress import Reporter
 from halfseen.cli.row_weights import read_weights
-from halfseen.cli.tables import TableFile
 from halfseen.cli.verdict import check_filled
 from halfseen.data.skip_rules import why_empty
+from halfseen.files.tables import TableFile
 from halfseen.training.time_limit import TimeBudget
 
 EVALUATED_ROWS, EVALUATED_RATE, EVALUATION_REPEATS = 1000, 0.1, 3

@@ -3,8 +3,8 @@
 from enum import StrEnum
 from typing import Any
 
-from halfseen.cli.errors import TableError
-from halfseen.estimators.catalogue import CATALOGUE, Family, find_method
+from halfseen.base.catalogue import CATALOGUE, Family, find_method
+from halfseen.errors import TableError
 from halfseen.vocabulary import Missingness, check_missingness
 
 OFFERED = {

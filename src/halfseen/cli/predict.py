@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 
 import halfseen
 from halfseen.cli.applying import NewRows, check_model, naming, read_new_rows
-from halfseen.cli.atomic import check_apart, check_report, write_page
-from halfseen.cli.cells import Style, format_cells, kind_of, style_of
-from halfseen.cli.errors import TableError
 from halfseen.cli.progress import Reporter
 from halfseen.cli.ratings import predict_pairs
 from halfseen.cli.reading import ColumnFormats, training_rules
 from halfseen.cli.sources import plan_outputs
-from halfseen.cli.styles import NUMBERS, decimal_of, with_decimal
-from halfseen.cli.tables import (
+from halfseen.errors import TableError
+from halfseen.files.atomic import check_apart, check_report, write_page
+from halfseen.files.cells import Style, format_cells, kind_of, style_of
+from halfseen.files.styles import NUMBERS, decimal_of, with_decimal
+from halfseen.files.tables import (
     EXTENSIONS,
     TableFile,
     check_cells,
@@ -28,8 +28,8 @@ from halfseen.cli.tables import (
     read_table,
     write_tables,
 )
-from halfseen.diagnosis.wording import plural
-from halfseen.estimators._recommender import Recommender
+from halfseen.ratings.recommender import Recommender
+from halfseen.words import plural
 
 PREDICTION = "prediction"
 """The name of the first new column; the others begin with it, or with ``probability``."""

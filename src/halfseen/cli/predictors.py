@@ -6,11 +6,10 @@ from typing import Any
 
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
-from halfseen.cli.errors import TableError
+from halfseen.base.catalogue import N_DRAWS, build_named, catalogue_name, find_method
 from halfseen.cli.options import COMPARED_PREDICTORS, Predictor
 from halfseen.data.target import Task
-from halfseen.estimators.catalogue import find_method
-from halfseen.estimators.predictor_names import N_DRAWS, build_named, catalogue_name
+from halfseen.errors import TableError
 from halfseen.evaluation.averaging import AVERAGE
 from halfseen.evaluation.prediction_words import Treatment
 

@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.cli.cells import Style, format_cells, kind_of, style_of
-from halfseen.cli.errors import TableError
-from halfseen.cli.matching import match_names
-from halfseen.cli.notes import shorten_notes
-from halfseen.cli.rules import TrainingRules
-from halfseen.cli.styles import (
+from halfseen.data.columns import DAY, Column
+from halfseen.errors import TableError
+from halfseen.files.cells import Style, format_cells, kind_of, style_of
+from halfseen.files.matching import match_names
+from halfseen.files.placeholders import shorten_notes
+from halfseen.files.rules import TrainingRules
+from halfseen.files.styles import (
     NUMBERS,
     combine_styles,
     decimal_of,
@@ -25,8 +26,7 @@ from halfseen.cli.styles import (
     unit_of,
     with_decimal,
 )
-from halfseen.cli.tables import TableFile, read_table
-from halfseen.data.columns import DAY, Column
+from halfseen.files.tables import TableFile, read_table
 
 _NOTED = (*NUMBERS, "date", "timestamp")
 _KEYS = {"style": dict, "null": list, "placeholder": list}

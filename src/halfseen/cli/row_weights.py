@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.cli.errors import TableError
-from halfseen.diagnosis.wording import names_words, plural
+from halfseen.errors import TableError
+from halfseen.words import names_words, plural
 
 
 def read_weights(table: pa.Table, name: str, source: str) -> npt.NDArray[np.float64]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from halfseen.cli.atomic import is_same_file
-from halfseen.cli.errors import TableError
-from halfseen.cli.placeholders import hide_placeholders
-from halfseen.cli.table_file import TableFile
-from halfseen.cli.tables import EXTENSIONS
+from halfseen.errors import TableError
+from halfseen.files.atomic import is_same_file
+from halfseen.files.placeholders import hide_placeholders
+from halfseen.files.table_file import TableFile
+from halfseen.files.tables import EXTENSIONS
 
 
 def expand(source: str) -> list[str]:

@@ -5,13 +5,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from halfseen.base.catalogue import find_method
 from halfseen.cli.impute_request import ImputeRequest, build_imputer
 from halfseen.cli.progress import Reporter
 from halfseen.data.frames import Table
 from halfseen.data.reliability import MIN_CELLS, SOME_SKILL, ColumnCheck, Grade
 from halfseen.data.skip_rules import never_filled
-from halfseen.diagnosis.wording import names_words
-from halfseen.estimators.catalogue import find_method
+from halfseen.words import names_words
 
 MAX_COLUMNS = 2_000
 """Wider tables are not checked: fewer than 200 rows would say little, and more would take long."""

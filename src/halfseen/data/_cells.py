@@ -10,8 +10,7 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data._dtypes import storable
-from halfseen.data._objects import objects_like
+from halfseen.data._objects import objects_like, storable
 from halfseen.errors import SchemaError
 
 Codes = npt.NDArray[np.int64]

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen.data._cells import EXACT_INTEGERS, plain
-from halfseen.data._dtypes import dtype_bounds, smallest_positive
-from halfseen.data._validation import check_kind
+from halfseen.data._objects import dtype_bounds, smallest_positive
 from halfseen.data.columns import (
     DAY,
     LEVELLED,
@@ -19,12 +18,51 @@ from halfseen.data.columns import (
     Kind,
     check_finite,
     parse_numbers,
+    show_moment,
 )
 from halfseen.data.frames import Floats, RawColumn
 from halfseen.data.imputed_range import with_imputed_range
 from halfseen.data.leaving import find_cause
-from halfseen.data.text_formats import TextFormat, find_text_format
 from halfseen.errors import SchemaError
+from halfseen.files.text_formats import TextFormat, find_text_format
+
+
+def check_kind(raw: RawColumn, kind: Kind, overrides: dict[str, Any]) -> None:
+    """Raises if an observed value contradicts the kind that the user declared."""
+    values = raw.values
+    if kind == "constant":
+        first = values[~np.isnan(values)][0]
+        others = ~np.isnan(values) & (values != first)
+        _reject(raw, others, "be constant", besides=f"besides {_shown(first, raw)} ")
+    elif kind == "positive":
+        _reject(raw, values <= 0, "be positive")
+    elif kind == "count":
+        _reject(raw, values < 0, "be a count")
+        if overrides.get("integer") is not False:
+            _reject(raw, _fractional(values), "be a count")
+
+
+def _reject(raw: RawColumn, broken: npt.NDArray[np.bool_], what: str, besides: str = "") -> None:
+    rows = np.flatnonzero(broken)
+    if len(rows):
+        value, n_seen = _shown(raw.values[rows[0]], raw), (~np.isnan(raw.values)).sum()
+        raise SchemaError(
+            f"Column {raw.name!r} cannot {what}, as the schema requires: {besides}it contains {value} in row "
+            f"{rows[0]} ({len(rows)} of {n_seen} values do not fit). Change the schema or the values."
+        )
+
+
+def _fractional(values: Floats) -> npt.NDArray[np.bool_]:
+    return values % 1 > 0  # false of NaN
+
+
+def _shown(code: float, raw: RawColumn) -> str:
+    if raw.labels:
+        return repr(plain(raw.labels[int(code)]))
+    if raw.storage in ("time", "duration"):
+        return show_moment(code, raw.storage)
+    return repr(float(code)).removesuffix(".0")
+
 
 IDENTIFIER_NAME = re.compile(r"((^|[_\W])(id|uuid|guid)|^(index|rownames?|unnamed: ?0))$", re.IGNORECASE)
 CAMEL_IDENTIFIER = re.compile(r"[a-z]I[dD]$")  # PassengerId, customerID

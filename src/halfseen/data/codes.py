@@ -13,7 +13,7 @@ import numpy.typing as npt
 from halfseen.data.columns import NUMERIC
 from halfseen.data.frames import Floats, RawColumn, Table, is_frame
 from halfseen.data.grouping import find_groupings
-from halfseen.data.masked import unmask
+from halfseen.data.incomplete import unmask
 from halfseen.data.schema import Column, Schema, infer_columns
 from halfseen.errors import SchemaError
 

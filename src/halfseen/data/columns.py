@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen.data._cells import plain
-from halfseen.data._dtypes import dtype_bounds
+from halfseen.data._objects import dtype_bounds
 from halfseen.data.frames import Floats, RawColumn, Storage
-from halfseen.data.text_formats import TextFormat
 from halfseen.errors import SchemaError
+from halfseen.files.text_formats import TextFormat
 
 Kind = Literal[
     "continuous", "positive", "count", "binary", "categorical", "ordinal",

@@ -24,8 +24,7 @@ from halfseen.data._cells import (
     show_dtype,
     write_cells,
 )
-from halfseen.data._dtypes import storable
-from halfseen.data._objects import read_objects, type_name
+from halfseen.data._objects import read_objects, storable, type_name
 from halfseen.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from halfseen.data.columns import LEVELLED, Cause, Column
-from halfseen.data.text_formats import ADVICE, TextFormat
+from halfseen.files.text_formats import ADVICE, TextFormat
 
 SEPARATE = 5  # up to this number, columns with the same cause are announced separately
 NAMED = 3  # otherwise, this number of columns is named

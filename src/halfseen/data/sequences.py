@@ -8,8 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from halfseen.data.incomplete import Incomplete
-from halfseen.data.masked import unmask
+from halfseen.data.incomplete import Incomplete, unmask
 
 PAD = "Pad all sequences with NaN to one number of steps, and pass the number of steps of each as lengths."
 

@@ -4,10 +4,17 @@ from importlib.resources import as_file, files
 from importlib.util import find_spec
 from typing import Any
 
-from halfseen.datasets.loaders import load
+from halfseen.datasets.loaders import (
+    BACKENDS,
+    DataSet,
+    DataSetError,
+    choose_backend,
+    describe_dataset,
+    load,
+    names,
+    read_csv,
+)
 from halfseen.datasets.physionet import Stays, load_physionet2012
-from halfseen.datasets.registry import DataSet, DataSetError, describe_dataset, names
-from halfseen.datasets.tables import BACKENDS, choose_backend, read_csv
 
 __all__ = [
     "BACKENDS",

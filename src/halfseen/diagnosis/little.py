@@ -16,8 +16,8 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.diagnosis.cells import Cells, Integers, thin
 from halfseen.diagnosis.effects import Floats
 from halfseen.diagnosis.pattern_table import Patterns, group_patterns, missing_names
-from halfseen.distributions.gaussian import Gaussian
-from halfseen.training.em import EMSettings, fit_gaussian
+from halfseen.gaussian.distribution import Gaussian
+from halfseen.gaussian.em import EMSettings, fit_gaussian
 
 MAX_ROWS = 20_000  # with more rows, the covariance is estimated from this many, drawn at random
 MAX_FEATURES = 150

@@ -5,14 +5,8 @@ from typing import TYPE_CHECKING
 
 from halfseen.diagnosis.pattern_table import PatternTable
 from halfseen.diagnosis.predictability import Predictability
-from halfseen.diagnosis.wording import (
-    effect_words,
-    names_words,
-    p_words,
-    pair_words,
-    plural,
-    share_words,
-)
+from halfseen.diagnosis.wording import effect_words, p_words, pair_words, share_words
+from halfseen.words import names_words, plural
 
 if TYPE_CHECKING:
     from halfseen.diagnosis.summary import Diagnosis

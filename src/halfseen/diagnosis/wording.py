@@ -10,6 +10,7 @@ from halfseen.diagnosis.association import Association
 from halfseen.diagnosis.little import LittleTest
 from halfseen.diagnosis.pattern_table import PatternTable
 from halfseen.diagnosis.predictability import Predictability
+from halfseen.words import names_words, plural
 
 if TYPE_CHECKING:
     from halfseen.diagnosis.summary import Diagnosis
@@ -32,27 +33,9 @@ def p_words(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
-def names_words(names: Sequence[str], at_most: int = 4) -> str:
-    """Returns names in a list that stays short.
-
-    Examples
-    --------
-    >>> names_words(["a", "b", "c"]), names_words(list("abcdef"))
-    ('a, b and c', 'a, b, c and 3 more')
-    """
-    if len(names) > at_most:
-        return f"{', '.join(names[: at_most - 1])} and {len(names) - at_most + 1} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
-
-
 def size_words(effect: float) -> str:
     """Returns what to call a shift of means in standard deviations."""
     return next(words for limit, words in SIZES if effect < limit)
-
-
-def plural(number: int, noun: str) -> str:
-    """Returns a count with its noun."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def ratio_words(ratio: float) -> str:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from halfseen.data.columns import Column
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.data.pixels import n_shades
 from halfseen.distributions.families import Part, PixelFamily, RealFamily, real_leaf, table_parts
 from halfseen.distributions.leaf import Leaf, NumericLeaf
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
@@ -268,3 +269,13 @@ def _order(index: Tensor) -> Tensor | None:
 
 def _arranged(x: Tensor, order: Tensor | None) -> Tensor:
     return x if order is None else x.index_select(-1, order)
+
+
+def pixel_observation_model(columns: Sequence[Column], numeric: RealFamily) -> ObservationModel:
+    """Returns the likelihood of pixels as `pixel_features` maps them: of two values, shades, or numbers."""
+    size, shades = len(columns), n_shades(columns[0])
+    if shades is None:
+        return ObservationModel.for_pixels(size, numeric)
+    if columns[0].levels is not None:
+        return ObservationModel.for_pixels(size, "bernoulli", low=-1.0)
+    return ObservationModel.for_pixels(size, "discretised-logistic", low=-1.0, n_bins=shades)

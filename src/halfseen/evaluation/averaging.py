@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfseen.auto.mixing_weights import weigh_classes, weigh_numbers
 from halfseen.data.target import Target
 from halfseen.evaluation.prediction import (
     PredictionRecord,
@@ -15,7 +16,6 @@ from halfseen.evaluation.prediction import (
     true_class_probabilities,
 )
 from halfseen.evaluation.prediction_result import PredictionComparison
-from halfseen.training.averaging import weigh_classes, weigh_numbers
 
 Floats = npt.NDArray[np.float64]
 

@@ -11,11 +11,11 @@ import torch
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from halfseen.base.completion import decode_mean
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.evaluation.coded import CodedTable
-from halfseen.models.tabular import decode_mean
 
 Floats = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from halfseen.data.codes import code_settings, infer_codes, open_table
 from halfseen.data.frames import is_frame
-from halfseen.data.masked import unmask
+from halfseen.data.incomplete import unmask
 from halfseen.data.schema import Column
 from halfseen.errors import SchemaError
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from halfseen._random import seed_from
-from halfseen.data.masked import unmask
+from halfseen.data.incomplete import unmask
 from halfseen.evaluation.scores import Scale
 
 Floats = npt.NDArray[np.float64]

@@ -21,7 +21,7 @@ from joblib import Parallel, delayed
 
 from halfseen._processors import count_processors
 from halfseen._random import seed_from
-from halfseen.data.masked import unmask
+from halfseen.data.incomplete import unmask
 from halfseen.errors import SchemaError
 from halfseen.evaluation.coded import CodedTable
 from halfseen.evaluation.comparison import Comparison

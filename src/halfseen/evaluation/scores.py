@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from halfseen.data.masked import unmask
+from halfseen.data.incomplete import unmask
 
 Floats = npt.NDArray[np.float64]
 

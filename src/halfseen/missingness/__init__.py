@@ -8,11 +8,10 @@ given the values.
 from halfseen.missingness.base import Mechanism
 from halfseen.missingness.censoring import AngularSector, DetectionLimit, QuantileCensoring, Threshold
 from halfseen.missingness.compose import ByColumn, Compose
-from halfseen.missingness.deletion import FeatureDeletion
 from halfseen.missingness.images import Disc, IIDPixels, Quadrants, Rectangles
 from halfseen.missingness.learned import Learned, learn
 from halfseen.missingness.logistic import MARLogistic
-from halfseen.missingness.mcar import MCAR
+from halfseen.missingness.mcar import MCAR, FeatureDeletion
 from halfseen.missingness.self_masking import GaussianSelfMasking, LogisticSelfMasking, ProbitSelfMasking
 from halfseen.missingness.structured import MonotoneDropout, SkipPattern
 

@@ -9,16 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfseen.missingness.base import CellMechanism, like, log_bernoulli
-from halfseen.missingness.calibration import split_at_quantile, standardizer
-from halfseen.missingness.parameters import (
+from halfseen.missingness.base import (
+    CellMechanism,
     Rate,
     check_choice,
     check_number,
     check_numbers,
     check_rate,
+    like,
+    log_bernoulli,
     per_column,
 )
+from halfseen.missingness.calibration import split_at_quantile, standardizer
 from halfseen.missingness.reading import Columns, OpenTable, Positions
 from halfseen.missingness.self_masking import column_cells
 

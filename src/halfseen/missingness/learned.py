@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from halfseen.errors import SchemaError
-from halfseen.missingness.base import Mechanism, like
+from halfseen.missingness.base import Mechanism, check_number, like
 from halfseen.missingness.calibration import standardizer
-from halfseen.missingness.parameters import check_number
 from halfseen.missingness.reading import Columns, OpenTable, Positions
 
 Floats = npt.NDArray[np.float64]

@@ -9,9 +9,16 @@ import torch
 from torch import Tensor
 
 from halfseen._random import seed_from, torch_generator
-from halfseen.missingness.base import CellMechanism, like
+from halfseen.missingness.base import (
+    CellMechanism,
+    Rate,
+    check_number,
+    check_numbers,
+    check_rate,
+    like,
+    per_column,
+)
 from halfseen.missingness.calibration import solve_intercept, standardizer
-from halfseen.missingness.parameters import Rate, check_number, check_numbers, check_rate, per_column
 from halfseen.missingness.reading import Columns, OpenTable, Positions
 
 Floats = npt.NDArray[np.float64]

@@ -9,21 +9,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from halfseen.missingness.base import CellMechanism, like
+from halfseen.missingness.base import (
+    CellMechanism,
+    Rate,
+    check_choice,
+    check_number,
+    check_numbers,
+    check_rate,
+    like,
+    per_column,
+)
 from halfseen.missingness.calibration import (
     data_variance,
     gaussian_variance,
     probit_threshold,
     solve_intercept,
     standardizer,
-)
-from halfseen.missingness.parameters import (
-    Rate,
-    check_choice,
-    check_number,
-    check_numbers,
-    check_rate,
-    per_column,
 )
 from halfseen.missingness.reading import Columns
 

@@ -9,10 +9,9 @@ from scipy.special import expit
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from halfseen.missingness.base import Mechanism, like
+from halfseen.missingness.base import Mechanism, Rate, check_number, check_rate, like
 from halfseen.missingness.calibration import solve_intercept, standardizer
 from halfseen.missingness.censoring import RegionMechanism
-from halfseen.missingness.parameters import Rate, check_number, check_rate
 from halfseen.missingness.reading import Columns, OpenTable, Positions
 
 

@@ -6,8 +6,6 @@ are never read, neither in the forward nor in the backward pass.
 """
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.nn.gaussian_block import GaussianBlock
-from halfseen.nn.neumiss import NeuMissBlock, NeuMissLayers, NeuMissNetwork, NeuMissPredictor
 from halfseen.nn.sparsity import (
     CausalSparsityLinear,
     SNDropout,
@@ -19,12 +17,7 @@ from halfseen.nn.sparsity import (
 
 __all__ = [
     "CausalSparsityLinear",
-    "GaussianBlock",
     "Incomplete",
-    "NeuMissBlock",
-    "NeuMissLayers",
-    "NeuMissNetwork",
-    "NeuMissPredictor",
     "SNDropout",
     "SparsityNorm",
     "SparsityNormMLP",

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen.data.frames import is_frame
-from halfseen.data.masked import check_not_masked
+from halfseen.data.incomplete import check_not_masked
 from halfseen.pooling.analysis import Analysis
 
 Floats = npt.NDArray[np.float64]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from halfseen.models.circuits.structure import Structure
+from halfseen.circuits.structure import Structure
 from halfseen.report.describe_svg import squeeze
 
 MOST_COLUMNS = 60

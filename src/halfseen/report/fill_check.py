@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halfseen.auto.scoring import HiddenCells
 from halfseen.data.reliability import MIN_CELLS, ColumnCheck
-from halfseen.estimators._hidden_cells import HiddenCells
-from halfseen.missingness.nulls import put_nulls
+from halfseen.missingness.reading import put_nulls
 from halfseen.report.fills import LEVEL_KINDS, NUMBER_KINDS, numbers_of
 from halfseen.report.shown_cells import take_rows
 

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from halfseen.diagnosis.wording import names_words, plural
 from halfseen.report import svg
 from halfseen.report.fills import choose_edges
 from halfseen.report.render import _environment
 from halfseen.report.run_info import UNKNOWN_RUN, RunInfo
 from halfseen.report.verdicts import sentence
+from halfseen.words import names_words, plural
 
 MAX_CLASSES = 12
 """Classes that are drawn; the others are gathered in one bar."""

@@ -5,7 +5,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from halfseen.estimators.catalogue import find_method
+from halfseen.base.catalogue import find_method
 from halfseen.report import svg
 from halfseen.report.circuit_tree import draw_tree
 from halfseen.report.verdicts import impute_lines, judge_columns, sentence

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.missingness.nulls import takeable_type
+from halfseen.missingness.reading import takeable_type
 
 MAX_SHOWN = 2_000
 """Missing cells of a column that its picture shows; more take time and hardly change the picture."""

@@ -5,8 +5,8 @@ from statistics import NormalDist
 from typing import Any
 
 from halfseen.data.reliability import baseline_words, evidence_words, grade
-from halfseen.diagnosis.wording import names_words, plural
 from halfseen.report import svg
+from halfseen.words import names_words, plural
 
 NARROW = 0.05
 """Intervals are called too narrow if their coverage falls short of their level by more than this."""

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.errors import TrainingError, warn_user
-from halfseen.objectives.protocols import Objective, Rows
 from halfseen.training.checkpoint import (
     Checkpoint,
     Tensors,
@@ -23,10 +22,81 @@ from halfseen.training.checkpoint import (
     write_checkpoint,
 )
 from halfseen.training.progress import Backoff, History, Progress, Stopped
-from halfseen.training.schedule import Schedule, rate_factor
+from halfseen.training.protocols import Objective, Rows
 from halfseen.training.step import Optimiser
-from halfseen.training.stopping import EarlyStopping
 from halfseen.training.time_limit import is_over, seconds_left
+
+Schedule = Literal["constant", "cosine", "linear", "step"]
+
+LATE = 0.8
+"""The share of the steps after which the schedules "linear" and "step" change the learning rate."""
+
+
+def rate_factor(schedule: Schedule, share: float) -> float:
+    """Returns by what the learning rate is multiplied after a share of the steps.
+
+    Examples
+    --------
+    >>> [round(rate_factor("linear", share), 2) for share in (0.0, 0.8, 0.9, 1.0)]
+    [1.0, 1.0, 0.5, 0.0]
+    >>> [rate_factor("step", share) for share in (0.79, 0.8)]
+    [1.0, 0.1]
+    """
+    if schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * share))
+    if schedule == "constant" or share < LATE:
+        return 1.0
+    return 0.1 if schedule == "step" else (1.0 - share) / (1.0 - LATE)
+
+
+class EarlyStopping:
+    """Monitors a loss and decides when to stop.
+
+    The best epoch is that with the lowest loss; patience is renewed only by an improvement of at least
+    `min_improvement`. The state depends on the losses alone, so that a resumed run can replay them.
+
+    Parameters
+    ----------
+    patience : int
+        Epochs without such an improvement after which to stop.
+    min_improvement : float
+        How much lower the loss must be to renew the patience.
+
+    Examples
+    --------
+    >>> stopping = EarlyStopping(patience=2, min_improvement=0.1)
+    >>> [stopping.update(loss) for loss in (1.0, 0.5, 0.45, 0.6)]
+    [True, True, True, False]
+    >>> stopping.best_epoch, stopping.best_loss, stopping.exhausted
+    (2, 0.45, True)
+    """
+
+    def __init__(self, patience: int, min_improvement: float) -> None:
+        self.patience = patience
+        self.min_improvement = min_improvement
+        self.n_epochs = 0
+        self.best_loss = math.inf
+        self.best_epoch: int | None = None
+        self._reference = math.inf
+        self._waited = 0
+
+    def update(self, loss: float) -> bool:
+        """Takes the loss of the next epoch; returns whether it is the lowest so far."""
+        is_best = loss < self.best_loss
+        if is_best:
+            self.best_loss, self.best_epoch = loss, self.n_epochs
+        if loss < self._reference - self.min_improvement:
+            self._reference, self._waited = loss, 0
+        else:
+            self._waited += 1
+        self.n_epochs += 1
+        return is_best
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the patience has run out."""
+        return self._waited >= self.patience
+
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 RowsT = TypeVar("RowsT", bound=Rows)
@@ -161,8 +231,8 @@ def fit_module(
     Examples
     --------
     >>> from halfseen.data.incomplete import Incomplete
-    >>> from halfseen.models.mixture import DiagonalMixture
-    >>> from halfseen.objectives.likelihood import NegativeLogLikelihood
+    >>> from halfseen.mixtures.model import DiagonalMixture
+    >>> from halfseen.base.density import NegativeLogLikelihood
     >>> generator = torch.Generator().manual_seed(0)
     >>> x = torch.randn(100, 2, generator=generator, dtype=torch.float64)
     >>> batch = Incomplete(x, torch.rand(100, 2, generator=generator) < 0.7)

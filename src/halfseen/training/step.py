@@ -10,7 +10,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from halfseen.errors import warn_user
-from halfseen.objectives.protocols import Objective, Rows
+from halfseen.training.protocols import Objective, Rows
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 RowsT = TypeVar("RowsT", bound=Rows)

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from halfseen.models.circuits import dependence
-from halfseen.models.circuits.structure import pair_columns
+from halfseen.circuits import fitting as dependence
+from halfseen.circuits.structure import pair_columns
 
 
 def obvious_information(codes):

@@ -1,0 +1,541 @@
+"""Prediction after imputation: an imputer, then a predictor of complete rows, in one model."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from halfseen._random import torch_generator
+from halfseen._threads import map_in_threads, task_threads
+from halfseen.base.conformal import HELD_OUT, HeldOutErrors
+from halfseen.base.imputer import BaseImputer
+from halfseen.base.members import WithMembers, check_reads_codes
+from halfseen.base.model_file import finite_answer
+from halfseen.base.parameters import all_or_nothing, check_whole, documented_by
+from halfseen.base.table import TableEstimator, rows_at_once
+from halfseen.base.targets import WithClasses, read_number_column
+from halfseen.data.codes import code_settings
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.gaussian.imputer import GaussianImputer
+from halfseen.training.holdout import split_rows
+from halfseen.trees.boosting import TREE_PARAMETERS, check_tree_parameters
+from halfseen.trees.forest import Forest
+from halfseen.trees.growth import Growth
+
+Floats = npt.NDArray[np.float64]
+
+
+Integers = npt.NDArray[np.int64]
+
+PENALTIES = np.logspace(-2, 4, 7)
+INVERSE_PENALTIES = (0.01, 0.1, 1.0, 10.0)
+MAX_ITERATIONS = 500
+N_SPLITS = 3  # by which the penalty of a classifier is chosen
+
+
+class RowScores(Protocol):
+    """A fitted predictor of complete rows: a number, or the scores of classes.
+
+    For two classes there is one score, the logit of the second class.
+    """
+
+    @property
+    def constants(self) -> Floats:
+        """The constants (K) of the scores."""
+        ...
+
+    @property
+    def n_iter(self) -> int:
+        """The number of trees of each score; 1 for a linear model."""
+        ...
+
+    def scores(self, rows: Floats) -> Floats:
+        """Returns the scores (N, K) of rows (N, D)."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns all arrays as tensors."""
+        ...
+
+
+@dataclass(frozen=True)
+class LinearScores:
+    """A linear model.
+
+    Shapes
+    ------
+    slopes : (D, K)
+    constants : (K)
+    """
+
+    slopes: Floats
+    constants: Floats
+    n_iter: ClassVar[int] = 1
+
+    @classmethod
+    def regress(cls, rows: Floats, y: Floats) -> "LinearScores":
+        """Returns a ridge regression whose penalty has the lowest leave-one-out error."""
+        centre = float(y.mean())
+        spread = float(np.abs(y - centre).max()) or 1.0  # squares of the largest floats overflow
+        fitted = RidgeCV(alphas=PENALTIES).fit(rows, (y - centre) / spread)
+        return cls(spread * fitted.coef_[:, None], np.array([centre + spread * float(fitted.intercept_)]))
+
+    @classmethod
+    def classify(cls, rows: Floats, y: Integers, inverse_penalty: float) -> "LinearScores":
+        """Returns a penalised logistic regression of the classes y (N)."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the optimum need not be exact
+            fitted = _logistic(inverse_penalty).fit(rows, y)
+        return cls(np.ascontiguousarray(fitted.coef_.T), fitted.intercept_)
+
+    def scores(self, rows: Floats) -> Floats:
+        """Returns the scores (N, K) of rows (N, D)."""
+        found: Floats = rows @ self.slopes + self.constants
+        return found
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns all arrays as tensors."""
+        return {"slopes": torch.from_numpy(self.slopes), "constants": torch.from_numpy(self.constants)}
+
+
+@dataclass(frozen=True)
+class TreeScores:
+    """Boosted trees and the constants (K) to add to their sums."""
+
+    forest: Forest
+    constants: Floats
+
+    @property
+    def n_iter(self) -> int:
+        """The number of trees of each score."""
+        return self.forest.n_trees // len(self.constants)
+
+    def scores(self, rows: Floats) -> Floats:
+        """Returns the scores (N, K) of rows (N, D)."""
+        return self.forest.sums(rows, len(self.constants)) + self.constants
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns all arrays as tensors."""
+        trees = {f"trees.{name}": tensor for name, tensor in self.forest.state().items()}
+        return trees | {"constants": torch.from_numpy(self.constants)}
+
+
+def choose_inverse_penalty(rows: Floats, y: Integers) -> float:
+    """Returns the inverse penalty of a logistic regression with the lowest log-loss by cross-validation.
+
+    If a class has fewer rows than there are folds, it is 1.
+    """
+    if np.bincount(y).min() < N_SPLITS:
+        return 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search = GridSearchCV(
+            _logistic(1.0), {"C": INVERSE_PENALTIES}, scoring="neg_log_loss", cv=N_SPLITS, refit=False
+        ).fit(rows, y)
+    return float(search.best_params_["C"])
+
+
+def scores_from_state(state: Mapping[str, Tensor], n_features: int) -> RowScores:
+    """Rebuilds a predictor from what `state` returned; raises a ValueError if it is not one of such rows."""
+    constants = state["constants"].numpy()
+    if constants.ndim != 1 or constants.dtype != np.float64:
+        raise ValueError(f"the constants have the type {constants.dtype} and the shape {constants.shape}")
+    if "slopes" in state:
+        slopes = state["slopes"].numpy()
+        if slopes.shape != (n_features, len(constants)) or slopes.dtype != np.float64:
+            raise ValueError(f"slopes of the shape {slopes.shape} do not fit {n_features} features")
+        return LinearScores(slopes, constants)
+    prefix = "trees."
+    forest = Forest.from_state(
+        {name.removeprefix(prefix): one for name, one in state.items() if name.startswith(prefix)}
+    )
+    if forest.feature.max(initial=-1) >= n_features or forest.n_trees % max(1, len(constants)):
+        raise ValueError(f"the trees do not fit {n_features} features and {len(constants)} scores")
+    return TreeScores(forest, constants)
+
+
+def _logistic(inverse_penalty: float) -> LogisticRegression:
+    return LogisticRegression(C=inverse_penalty, max_iter=MAX_ITERATIONS)
+
+
+Rows = npt.NDArray[np.int64]
+
+PREDICTORS = ("boosting", "linear")
+POSTERIOR_ROWS = 20_000  # with more, the parameters of the default imputer are taken as known in draws
+
+documented = documented_by(
+    {
+        "imputer": (
+            "imputer",
+            "An imputer of halfseen, which completes the rows; by default ``GaussianImputer()``, with "
+            f"parameters drawn from their posterior if there are draws and at most {POSTERIOR_ROWS:,} rows. "
+            "It is cloned and fitted to the inputs alone. Its `schema` and `random_state` are replaced by "
+            "those of this estimator.",
+        ),
+        "predictor": (
+            '{"boosting", "linear"}',
+            "What is fitted to the completed rows: boosted trees, or a linear model whose penalty is chosen "
+            "by cross-validation.",
+        ),
+        "n_draws": (
+            "int",
+            "The number of draws of multiple imputation. For each draw, a predictor is fitted to the drawn "
+            "training rows, and predictions for the drawn new rows are averaged. The draws of a new row "
+            "depend on its values and the seed only, so equal rows have equal predictions. With 0 there is "
+            "one predictor, of the single values that ``imputer.transform`` returns.",
+        ),
+        "add_indicator": (
+            "bool",
+            "Whether the predictor also sees which values were missing, in the columns that are incomplete "
+            "in `fit`.",
+        ),
+        **{name: (kind, f"Of boosted trees. {text}") for name, (kind, text) in TREE_PARAMETERS.items()},
+    }
+)
+
+
+@dataclass(eq=False, repr=False)
+class _ImputeThen(WithMembers, TableEstimator):
+    """Parameters, reading and saving of an imputer with predictors of the rows that it completes."""
+
+    _saved: ClassVar[tuple[str, ...]] = ("_indicated", "_n_draws")
+
+    imputer: Any = None
+    _: KW_ONLY
+    predictor: str = "boosting"
+    n_draws: int = 0
+    add_indicator: bool = True
+    max_iter: int = 200
+    learning_rate: float = 0.1
+    max_leaf_nodes: int = 31
+    min_samples_leaf: int = 20
+    schema: Any = None
+    random_state: Any = None
+
+    @all_or_nothing
+    @task_threads()
+    def fit(self, X: Any, y: Any) -> Any:
+        """Fits the imputer to the inputs, then the predictor to the completed rows.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
+            Missing cells are None, NaN, NaT, NA or null.
+        y : array-like of shape (n_samples,)
+            The target, without missing values.
+        """
+        self._check_parameters()
+        read = self._read(X, reset=True)
+        target = self._read_target(y, read.table.n_rows)
+        if not self._modelled:
+            raise self._nothing_to_learn(read.table.n_rows)
+        codes = read.codes.to_array()
+        self._n_draws = int(self.n_draws)
+        self._indicated = np.flatnonzero(np.isnan(codes).any(axis=0)).tolist() if self.add_indicator else []
+        self.imputer_ = self._prepared(self._template(len(codes))).fit(codes)
+        completed = self._completed_for_training(codes)
+        first = Incomplete.from_array(completed[0])
+        self._features = FeatureMap.fit(self._modelled, first, all_indicators=False)
+        self._learn(completed, codes, target)
+        return self
+
+    def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
+        raise NotImplementedError
+
+    def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
+        """Fits the predictors to completed rows (N, C), of which there are as many as draws."""
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        """Raises a ValueError if a parameter is out of range."""
+        if self.predictor not in PREDICTORS:
+            raise ValueError(f"predictor must be one of {', '.join(PREDICTORS)}, got {self.predictor!r}.")
+        check_whole("n_draws", self.n_draws, 0)
+        check_tree_parameters(self)
+        if self.imputer is None:
+            return
+        if not isinstance(self.imputer, BaseImputer) or self.imputer._takes_images:
+            raise ValueError(f"imputer must be an imputer of tables, got {self.imputer!r}.")
+
+    def _template(self, n_rows: int) -> BaseImputer:
+        """Returns the imputer that was given, or the default for a number of rows."""
+        if self.imputer is None:
+            return GaussianImputer(n_posterior_draws=int(self.n_draws) if n_rows <= POSTERIOR_ROWS else 0)
+        given: BaseImputer = self.imputer
+        return given
+
+    def _prepared(self, template: BaseImputer) -> Any:
+        """Returns a copy of the imputer that reads codes and has a seed of this estimator."""
+        seed = int(np.random.default_rng([self.seed_, 1]).integers(2**31))
+        own: Any = clone(template)
+        return own.set_params(
+            schema=code_settings(self._modelled), random_state=seed, add_indicator=False
+        )  # fmt: skip
+
+    def _completed_for_training(self, codes: Floats) -> Sequence[Floats]:
+        """Returns the completed codes (N, C) of each draw; equal rows have draws of their own."""
+        if self._n_draws:
+            return list(self.imputer_.sample(codes, n_draws=self._n_draws))
+        return [self.imputer_.transform(codes)]
+
+    def _completed(self, codes: Floats) -> Sequence[Floats]:
+        """Returns the completed codes (N, C) of each draw, which depend on the row alone."""
+        if self._n_draws:
+            return list(self.imputer_._sample_by_content(codes, self._n_draws))
+        return [self.imputer_.transform(codes)]
+
+    def _design(self, completed: Floats, codes: Floats) -> Floats:
+        """Returns the inputs (N, D) of a predictor: standardised features and indicators of missingness."""
+        encoded = self._features.encode(Incomplete.from_array(completed))
+        features: Floats = np.where(encoded.observed.numpy(), encoded.x.numpy(), 0.0)
+        return np.c_[features, np.isnan(codes[:, self._indicated])]
+
+    @property
+    def n_iter_(self) -> int:
+        """The largest number of trees of a predictor, of each class if there are more than two."""
+        return max(model.n_iter for model in self._models)
+
+    @property
+    def _n_inputs(self) -> int:
+        return self._features.n_features + len(self._indicated)
+
+    @property
+    def _growth(self) -> Growth:
+        return Growth(
+            self.max_iter, self.learning_rate, self.max_leaf_nodes, self.min_samples_leaf, 1, self.seed_
+        )
+
+    @task_threads()
+    def _scores(self, X: Any) -> list[Floats]:
+        """Returns the scores (N, K) of each draw."""
+        check_is_fitted(self)
+        codes = self._read(X, reset=False).codes.to_array()
+        size = rows_at_once(self._n_inputs, len(self._models))
+        parts = [self._scores_of(codes[start : start + size]) for start in range(0, max(1, len(codes)), size)]
+        return [np.concatenate(of_draw) for of_draw in zip(*parts, strict=True)]
+
+    def _scores_of(self, codes: Floats) -> list[Floats]:
+        completed = self._completed(codes)
+        return [
+            model.scores(self._design(one, codes)) for model, one in zip(self._models, completed, strict=True)
+        ]
+
+    @property
+    def _members(self) -> Sequence[BaseImputer]:
+        return [self.imputer_]
+
+    def _entries(self) -> dict[str, Any]:
+        return super()._entries() | {"default": self.imputer is None}
+
+    def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
+        (self.imputer_,) = members
+        if not isinstance(self.imputer_, BaseImputer) or self.imputer_.n_features_in_ != len(self._modelled):
+            raise ValueError("its imputer is not one of this table")
+        check_reads_codes(self.imputer_, self._modelled)
+        if not description["default"]:
+            self.imputer = clone(self.imputer_).set_params(schema=None, random_state=None)
+
+    def _state(self) -> dict[str, Tensor]:
+        models = {
+            f"model.{s}.{name}": tensor
+            for s, model in enumerate(self._models)
+            for name, tensor in model.state().items()
+        }
+        return super()._state() | self._features.state() | models
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        super()._restore(state)
+        if any(not isinstance(j, int) or not 0 <= j < len(self._modelled) for j in self._indicated):
+            raise ValueError(f"there are indicators of the columns {self._indicated!r:.60}")
+        check_whole("the number of draws", self._n_draws, 0)
+        self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
+        self._models = [self._model_from(state, s) for s in range(max(1, self._n_draws))]
+
+    def _model_from(self, state: Mapping[str, Tensor], s: int) -> RowScores:
+        prefix = f"model.{s}."
+        own = {name.removeprefix(prefix): one for name, one in state.items() if name.startswith(prefix)}
+        return scores_from_state(own, self._n_inputs)
+
+
+@documented
+class ImputeThenRegressor(RegressorMixin, _ImputeThen):
+    r"""Regression on rows that an imputer has completed.
+
+    .. math:: \hat y = \frac1S \sum_s f_s(x^{(s)}, m)
+
+    where :math:`x^{(s)}` is the completed row, :math:`m` says which of its values were missing, and there is
+    one term without draws. With indicators of missingness and a flexible predictor, almost any imputation
+    leads to the best possible prediction if there are enough rows, whether values are missing at random or
+    not, as long as values of new rows are missing for the same reasons as in training.
+
+    Attributes
+    ----------
+    schema_ : Schema
+        The kind of each column, and the reasons.
+    imputer_ : imputer
+        Fitted to the numeric codes of the columns.
+    n_iter_ : int
+        The largest number of trees of a predictor, of each class if there are more than two; 1 for linear
+        models.
+
+    References
+    ----------
+    Le Morvan, Josse, Scornet & Varoquaux (2021), What's a good imputation to predict with missing values?
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2)) @ [[1.0, 0.9], [0.0, 0.4]]
+    >>> y = 2 * X[:, 0] + 1
+    >>> X[:100, 0] = np.nan
+    >>> model = ImputeThenRegressor(predictor="linear", random_state=0).fit(X, y)
+    >>> model.predict([[1.0, 0.9], [-1.0, -0.9]]).round()
+    array([ 3., -1.])
+    """
+
+    _saved = (*_ImputeThen._saved, "_n_errors")
+
+    @finite_answer
+    def predict(self, X: Any) -> Floats:
+        """Returns the predicted target of each row."""
+        mean: Floats = np.mean(self._scores(X), axis=0)[:, 0]
+        return mean
+
+    @finite_answer
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Returns the ends of an interval that contains the target of each row with probability `level`.
+
+        All intervals have the same width, given by a quantile of the absolute errors of held-out rows under
+        a predictor that was fitted without them. They are too narrow for rows in which more values are
+        missing than in training; those of `NeuMissRegressor` and `CircuitRegressor` become wider. With fewer
+        than 50 rows the errors of the training rows are used, and the intervals are too narrow.
+        """
+        check_is_fitted(self)
+        half = self._errors.half_width(level)
+        predicted = self.predict(X)
+        return predicted - half, predicted + half
+
+    def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
+        numbers: Floats = read_number_column(y, n_rows, self).numpy()
+        return numbers
+
+    def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
+        every = torch.arange(len(codes))
+        train, held = split_rows(every, HELD_OUT, torch_generator(self.seed_))
+        models = self._fitted(completed, codes, target, train.numpy())
+        tested = (train if held is None else held).numpy()
+        pairs = zip(models, completed, strict=True)
+        predicted = np.mean(
+            [model.scores(self._design(one[tested], codes[tested])) for model, one in pairs], axis=0
+        )
+        self._errors = HeldOutErrors.of(torch.from_numpy(target[tested] - predicted[:, 0]))
+        self._n_errors = self._errors.n_rows
+        self._models = models if held is None else self._fitted(completed, codes, target, every.numpy())
+
+    def _fitted(
+        self, completed: Sequence[Floats], codes: Floats, target: Floats, rows: Rows
+    ) -> list[RowScores]:
+        def fit(one: Floats) -> RowScores:
+            design = self._design(one[rows], codes[rows])
+            if self.predictor == "linear":
+                return LinearScores.regress(design, target[rows])
+            return TreeScores(*self._growth.regress(design, target[rows], []))
+
+        return list(map_in_threads(fit, completed))
+
+    def _state(self) -> dict[str, Tensor]:
+        return super()._state() | {"errors": self._errors.quantiles}
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        super()._restore(state)
+        self._errors = HeldOutErrors(state["errors"], self._n_errors)
+        if any(len(model.constants) != 1 for model in self._models):
+            raise ValueError("a predictor of numbers has several scores")
+
+
+@documented
+class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
+    r"""Classification of rows that an imputer has completed.
+
+    .. math:: p(y = k \mid x) = \frac1S \sum_s p_s(y = k \mid x^{(s)}, m)
+
+    as in `ImputeThenRegressor`. Values may be missing at random or not, as long as values of new rows are
+    missing for the same reasons as in training.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The classes, sorted.
+    schema_ : Schema
+        The kind of each column, and the reasons.
+    imputer_ : imputer
+        Fitted to the numeric codes of the columns.
+    n_iter_ : int
+        The largest number of trees of a predictor, of each class if there are more than two; 1 for linear
+        models.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = np.where(X[:, 0] > 0, "high", "low")
+    >>> X[:50, 1] = np.nan
+    >>> model = ImputeThenClassifier(predictor="linear", random_state=0).fit(X, y)
+    >>> model.predict([[2.0, np.nan], [-2.0, 0.0]])
+    array(['high', 'low'], dtype='<U4')
+    """
+
+    _saved = (*_ImputeThen._saved, "_plain_classes")
+
+    @finite_answer
+    def predict_proba(self, X: Any) -> Floats:
+        """Returns the probability of each class for each row, in the order of ``classes_``."""
+        mean: Floats = np.mean([_probabilities(scores) for scores in self._scores(X)], axis=0)
+        return mean
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Returns the log probability of each class for each row."""
+        with np.errstate(divide="ignore"):  # a probability may be zero
+            logs: Floats = np.log(self.predict_proba(X))
+        return logs
+
+    def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
+        codes: npt.NDArray[Any] = self._read_class_codes(y, n_rows).numpy()
+        return codes
+
+    def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
+        linear = self.predictor == "linear"
+        penalty = choose_inverse_penalty(self._design(completed[0], codes), target) if linear else 0.0
+
+        def fit(one: Floats) -> RowScores:
+            design = self._design(one, codes)
+            if linear:
+                return LinearScores.classify(design, target, penalty)
+            return TreeScores(*self._growth.classify(design, target, []))
+
+        self._models = list(map_in_threads(fit, completed))
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        super()._restore(state)
+        n_classes = len(self.classes_)
+        n_scores = 1 if n_classes == 2 else n_classes
+        if any(len(model.constants) != n_scores for model in self._models):
+            raise ValueError(f"the scores do not fit {n_classes} classes")
+
+
+def _probabilities(scores: Floats) -> Floats:
+    """Returns the probabilities (N, K) of classes by their scores; for two classes there is one score."""
+    both = np.c_[np.zeros(len(scores)), scores] if scores.shape[1] == 1 else scores
+    found: Floats = torch.from_numpy(both).softmax(dim=1).numpy()
+    return found

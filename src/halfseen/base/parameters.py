@@ -1,0 +1,139 @@
+"""Parameters of estimators, checked before anything is fitted: errors name the parameter and its value."""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from functools import wraps
+from numbers import Integral, Real
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+
+ClassT = TypeVar("ClassT", bound=type)
+Descriptions = Mapping[str, tuple[str, str]]
+
+LAST = ("callback", "add_indicator", "schema", "random_state")  # parameters that are described last
+HEADINGS = ("Attributes", "Notes", "References", "Examples")  # sections that follow the parameters
+
+COMMON: Descriptions = {
+    "add_indicator": (
+        "bool",
+        "Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing "
+        "values in `fit`, which marks where they are.",
+    ),
+    "schema": (
+        "dict",
+        "Kinds, bounds and levels of columns, as in `GaussianImputer`. Columns that are not named are "
+        "inferred.",
+    ),
+    "max_epochs": ("int", "Maximum number of epochs."),
+    "batch_size": ("int", "Rows per training step."),
+    "learning_rate": ("float", "Initial learning rate; it falls to zero along half a cosine."),
+    "weight_decay": ("float", "Decoupled weight decay of AdamW."),
+    "patience": ("int", "Training stops after this many epochs without an improvement on held-out rows."),
+    "validation_fraction": (
+        "float",
+        "The fraction of rows held out to choose the best epoch. Tables with fewer than 50 rows hold out "
+        "none.",
+    ),
+    "callback": ("callable", "Called with a progress record after each epoch."),
+    "random_state": (
+        "int, numpy generator or None",
+        "Seeds everything that is random in `fit`, and draws. Pass an integer for reproducible results.",
+    ),
+}
+
+
+def documented_by(descriptions: Descriptions) -> Callable[[ClassT], ClassT]:
+    """Returns a decorator that inserts a section on the parameters of a class into its docstring.
+
+    Parameters
+    ----------
+    descriptions : mapping of str to (str, str)
+        For each parameter its type and its text; those that are not named come from `COMMON`. Types and
+        defaults are completed from the signature.
+    """
+
+    def document(cls: ClassT) -> ClassT:
+        doc = str(cls.__doc__)
+        place = min(doc.find(f"    {heading}\n    ---") % (len(doc) + 1) for heading in HEADINGS)
+        cls.__doc__ = doc[:place] + _section(cls, {**COMMON, **descriptions}) + doc[place:]
+        return cls
+
+    return document
+
+
+def _section(constructor: Any, descriptions: Descriptions) -> str:
+    entries = ["Parameters", "----------"]
+    parameters = inspect.signature(constructor).parameters
+    for name, parameter in sorted(parameters.items(), key=lambda item: item[0] in LAST):
+        kind, text = descriptions[name]
+        default = parameter.default
+        shown = f'"{default}"' if isinstance(default, str) else repr(default)
+        entries.append(f"{name} : {kind}, " + ("optional" if default is None else f"default={shown}"))
+        entries += [f"    {line}" for line in textwrap.wrap(text, 100, break_on_hyphens=False)]
+    return textwrap.indent("\n".join(entries), "    ") + "\n\n"
+
+
+Self = TypeVar("Self")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def all_or_nothing(
+    fit: Callable[Concatenate[Self, Arguments], Result],
+) -> Callable[Concatenate[Self, Arguments], Result]:
+    """Decorates a method so that all attributes of its object are restored if it fails or is interrupted.
+
+    The method must assign attributes, and not modify the objects that they refer to.
+
+    Examples
+    --------
+    >>> class Estimator:
+    ...     @all_or_nothing
+    ...     def fit(self, X):
+    ...         self.mean_ = sum(X) / len(X)
+    ...         self.model_ = 1 / self.mean_
+    >>> estimator = Estimator()
+    >>> estimator.fit([1, 3])
+    >>> estimator.fit([-1, 1])
+    Traceback (most recent call last):
+      ...
+    ZeroDivisionError: float division by zero
+    >>> vars(estimator)
+    {'mean_': 2.0, 'model_': 0.5}
+    """
+
+    @wraps(fit)
+    def fit_or_restore(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:  # also an interruption; nothing is swallowed
+            self.__dict__ = before
+            raise
+
+    return fit_or_restore
+
+
+def check_whole(name: str, value: Any, lowest: int, *, auto: bool = False) -> None:
+    """Raises a ValueError unless a parameter is a whole number of at least `lowest`, or "auto" if allowed."""
+    if auto and isinstance(value, str) and value == "auto":
+        return
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or value < lowest:
+        what = ("'auto' or " if auto else "") + ("" if is_whole else "a whole number of ")
+        raise ValueError(f"{name} must be {what}at least {lowest}, got {value!r}.")
+
+
+def check_number(name: str, value: Any, holds: Callable[[float], bool], what: str) -> None:
+    """Raises a ValueError unless `holds` is true for a number; `what` describes valid numbers."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
+        raise ValueError(f"{name} must be {what}, got {value!r}.")
+
+
+def check_training(estimator: Any) -> None:
+    """Raises a ValueError if a parameter that all estimators with networks share is out of range."""
+    check_whole("patience", estimator.patience, 1)
+    check_number("learning_rate", estimator.learning_rate, lambda v: 0 < v < np.inf, "positive and finite")
+    check_number("validation_fraction", estimator.validation_fraction, lambda v: 0 <= v < 1, "in [0, 1)")

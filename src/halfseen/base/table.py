@@ -1,0 +1,278 @@
+"""The NaN boundary of estimators: tables of users are converted to codes with a mask, and back."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from halfseen._random import seed_from
+from halfseen.base.model_file import Saveable, wrong_type
+from halfseen.config import rows_within_budget
+from halfseen.data.codes import infer_codes, read_codes
+from halfseen.data.columns import KINDS, LEVELLED
+from halfseen.data.derived import check_derived
+from halfseen.data.frames import Storage, Table, is_frame
+from halfseen.data.grouping import group_announcements
+from halfseen.data.incomplete import Incomplete, unmask
+from halfseen.data.pixels import ImageLayout, image_planes, pixel_schema, read_images
+from halfseen.data.scaling import Standardizer
+from halfseen.data.schema import Column, Schema
+from halfseen.errors import SchemaError, warn_user
+
+COPIES = 24  # arrays of the size of the features that an operation keeps alive at its peak
+STORAGES = get_args(Storage)
+LIMITS = (
+    "minimum", "maximum", "step", "observed_low", "observed_high", "least", "greatest", "censored_below",
+    "censored_above",
+)  # fmt: skip
+"""The fields of a column that are finite numbers, or None."""
+
+
+@dataclass(frozen=True)
+class ReadTable:
+    """A user's table as an estimator sees it.
+
+    Shapes
+    ------
+    missing : (N, P), cells that the user left empty.
+    codes : (N, C), the modelled columns; unseen levels are not observed, though not missing.
+    """
+
+    table: Table
+    missing: npt.NDArray[np.bool_]
+    codes: Incomplete
+    images: ImageLayout | None = None
+
+    def without_codes(self) -> "ReadTable":
+        """Returns the table without its codes, which take as much memory as the table."""
+        return replace(self, codes=Incomplete.from_array(np.empty((0, self.codes.n_features))))
+
+    def restored(self, answer: Any) -> Any:
+        """Returns a table, or arrays (..., N, P), in the layout of the user's images."""
+        return answer if self.images is None or self.table.named else self.images.restore(answer)
+
+
+class TableEstimator(Saveable, BaseEstimator):
+    """Converts tables of any library into codes, by a schema that is inferred in `fit` and saved."""
+
+    schema: Any
+    random_state: Any
+    image_shape: Any = None  # a parameter of estimators that take images
+    image_planes_: tuple[int, int, int]  # the shape (C, H, W) of images, if they are fitted to images
+
+    @property
+    def _takes_images(self) -> bool:
+        """Whether X holds images: rows of pixels by `image_shape`, or arrays (N, H, W) or (N, H, W, C)."""
+        return False
+
+    @property
+    def _overrides(self) -> Any:
+        """The column settings that the user passed."""
+        return self.schema
+
+    @property
+    def _knows_limits(self) -> bool:
+        """Whether the model uses censored cells; otherwise they are treated as missing."""
+        return False
+
+    def _read(self, X: Any, *, reset: bool) -> ReadTable:
+        if not reset:
+            check_is_fitted(self)
+        X, images = self._flatten_images(X, reset=reset) if self._takes_images else (X, None)
+        table = self._open(X, reset=reset)
+        if reset and images is None:
+            self.schema_, codes = infer_codes(table, self._overrides, censored=self._knows_limits)
+        else:
+            self.schema_ = pixel_schema(table) if reset else self.schema_
+            codes = read_codes(table, self.schema_, censored=self._knows_limits)
+        if reset:
+            self.seed_ = seed_from(self.random_state)
+            for sentence in group_announcements(self.schema_.columns):
+                warn_user(sentence)
+        batch = Incomplete(torch.from_numpy(codes.values), torch.from_numpy(codes.observed))
+        return ReadTable(table, codes.missing, batch, images)
+
+    def _flatten_images(self, X: Any, *, reset: bool) -> tuple[Any, ImageLayout]:
+        """Returns a table of pixels, and the layout of the user's images, which is learned in `fit`."""
+        if reset and self.schema is not None:
+            raise ValueError("With image_shape all columns are pixels of one kind: schema must be None.")
+        if not reset and (is_frame(X) or np.ndim(X) == 2):
+            return X, ImageLayout(self.image_planes_)  # the number of columns is checked by their names
+        X, images = read_images(X, self.image_shape if reset else self.image_planes_)
+        if reset:
+            self.image_planes_ = images.planes
+        return X, images
+
+    def _open(self, X: Any, *, reset: bool) -> Table:
+        X = unmask(X)
+        if is_frame(X):
+            table = Table(X)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if reset and (table.n_rows == 0 or not table.names):
+                shape = (table.n_rows, len(table.names))
+                raise SchemaError(
+                    f"Found a table with {shape[0]} sample(s) and {shape[1]} feature(s), shape={shape}."
+                )
+            return table
+        array = validate_data(
+            self,
+            _as_numbers(X),
+            reset=reset,
+            dtype=(np.float64, np.float32),
+            ensure_all_finite=False,  # infinity is refused by the schema, which can name the column
+            ensure_min_samples=1 if reset else 0,
+        )
+        return Table(array)
+
+    @property
+    def _modelled(self) -> Sequence[Column]:
+        return [column for column in self.schema_ if column.modelled]
+
+    def _nothing_to_learn(self, n_rows: int) -> ValueError:
+        """Returns the error of a table without a column that can be modelled."""
+        return ValueError(
+            f"{type(self).__name__} needs a column that varies: all columns are constant, empty or "
+            f"identifiers in these rows (n_samples={n_rows})."
+        )
+
+    def _entries(self) -> dict[str, Any]:
+        planes = {"image_planes": list(self.image_planes_)} if self._takes_images else {}
+        return {"schema": self.schema_.to_dict()} | planes
+
+    def _restore_entries(self, description: Mapping[str, Any]) -> None:
+        if "schema" not in description:
+            raise ValueError("its description lacks 'schema'")
+        self.schema_ = Schema.from_dict(description["schema"])
+        _check_schema(self.schema_, self.n_features_in_)
+        if self._takes_images:
+            self.image_planes_ = image_planes(description["image_planes"], self.n_features_in_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+
+def _as_numbers(X: Any) -> Any:
+    """Returns an array of objects or text as numbers, with NaN for NA and NaT; other arrays unchanged."""
+    array = np.asarray(X) if isinstance(X, list | tuple) else X
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "OSU":
+        return X
+    nothing = np.frompyfunc(_is_nothing, 1, 1)(array).astype(bool)
+    cells = np.where(nothing, np.nan, array.astype(object))
+    try:
+        return cells.astype(np.float64)
+    except (OverflowError, TypeError, ValueError) as error:
+        row, column = next((i, j) for i, j in np.ndindex(cells.shape) if not _is_number(cells[[i], [j]]))
+        raise SchemaError(
+            f"Column 'x{column}' contains {cells[row, column]!r} in row {row}, which is not a number that an "
+            "array can store. Pass a data frame if columns are text or dates."
+        ) from error
+
+
+def _is_nothing(cell: Any) -> bool:
+    """Returns whether a cell is NA or NaT of any library; None and NaN become NaN in any case."""
+    return not isinstance(cell, float | int | str) and str(cell) in ("<NA>", "NaT")
+
+
+def _is_number(cell: npt.NDArray[Any]) -> bool:
+    try:
+        cell.astype(np.float64)
+    except (OverflowError, TypeError, ValueError):
+        return False
+    return True
+
+
+def rows_at_once(n_features: int, n_draws: int = 1) -> int:
+    """Returns how many rows an operation can process at once within half of the memory budget."""
+    return rows_within_budget(COPIES * max(1, n_features) * max(1, n_draws))
+
+
+def _check_schema(schema: Schema, n_features: Any) -> None:
+    """Raises if the description of columns does not have the format of `Schema.to_dict`."""
+    if n_features != len(schema):
+        raise ValueError(f"it has {len(schema)} columns and n_features_in_ is {n_features!r}")
+    check_derived(schema.columns)
+    for column in schema:
+        for name, kinds in {"name": str, "dtype": str, "reason": str, "integer": bool}.items():
+            if not isinstance(getattr(column, name), kinds):
+                raise TypeError(f"a column has the {name} {getattr(column, name)!r:.60}")
+        if column.kind not in KINDS or column.storage not in STORAGES:
+            raise ValueError(f"column {column.name!r:.60} is {column.kind!r:.60} of {column.storage!r:.60}")
+        for level in column.levels or ():
+            if not isinstance(level, str | int | float):
+                raise TypeError(f"column {column.name!r:.60} has the level {level!r:.60}")
+        for name in LIMITS:
+            value = getattr(column, name)
+            if value is not None and not (type(value) in (int, float) and math.isfinite(value)):
+                raise ValueError(f"column {column.name!r:.60} has the {name} {value!r:.60}")
+        if column.codes is not None and not _are_ascending(column.codes):
+            raise ValueError(f"column {column.name!r:.60} has the codes {column.codes!r:.60}")
+        wrong = wrong_type(Column, vars(column))
+        if wrong is not None:
+            raise TypeError(f"column {column.name!r:.60} has the {wrong[0]} {wrong[1]!r:.60}")
+        _check_values(column)
+
+
+def _check_values(column: Column) -> None:
+    """Raises a ValueError if limits, levels or counts of a column contradict each other."""
+    for low, high in (("minimum", "maximum"), ("observed_low", "observed_high"), ("least", "greatest")):
+        ends = getattr(column, low), getattr(column, high)
+        if None not in ends and ends[0] > ends[1]:
+            raise ValueError(
+                f"column {column.name!r:.60} has the {low} {ends[0]!r} and the {high} {ends[1]!r}"
+            )
+    if column.step is not None and column.step <= 0:
+        raise ValueError(f"column {column.name!r:.60} has the step {column.step!r}")
+    if column.kind in LEVELLED and not column.levels:
+        raise ValueError(f"column {column.name!r:.60} is {column.kind} and has no levels")
+    if len(set(column.levels or ())) < len(column.levels or ()):
+        raise ValueError(f"column {column.name!r:.60} has a level twice")
+    if min(column.n_observed, column.n_missing) < 0:
+        raise ValueError(f"column {column.name!r:.60} has a negative number of cells")
+
+
+def _are_ascending(codes: tuple[Any, ...]) -> bool:
+    """Returns whether there are codes, and all are finite numbers in ascending order."""
+    numbers = all(isinstance(code, int | float) and math.isfinite(code) for code in codes)
+    return bool(codes) and numbers and all(one < other for one, other in pairwise(codes))
+
+
+class ScaledTargetRegressor(RegressorMixin, TableEstimator):
+    """A regressor of one or several targets, which it standardises before fitting.
+
+    `fit` sets `_target_scaler`, and `_one_dimensional` to whether the targets were given in one dimension;
+    the latter must be in `_saved`.
+    """
+
+    _target_scaler: Standardizer
+    _one_dimensional: bool
+
+    def _shaped(self, targets: Tensor) -> npt.NDArray[np.float64]:
+        """Returns targets (N, T) in the shape in which they were given to `fit`."""
+        array: npt.NDArray[np.float64] = targets.numpy()
+        return array[:, 0] if self._one_dimensional else array
+
+    def _state(self) -> dict[str, Tensor]:
+        scaler = {"target.loc": self._target_scaler.loc, "target.scale": self._target_scaler.scale}
+        return super()._state() | scaler
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        super()._restore(state)
+        self._target_scaler = Standardizer.checked(state["target.loc"], state["target.scale"])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags

@@ -1,0 +1,1 @@
+"""Probabilistic circuits: exact marginals of tables and images, for imputation and classification."""

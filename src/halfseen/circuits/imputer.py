@@ -1,0 +1,126 @@
+"""Imputation by a circuit, with exact conditional distributions also for non-linear relations."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from halfseen._random import torch_generator
+from halfseen.base.density import NegativeLogLikelihood
+from halfseen.base.imputer import BaseImputer
+from halfseen.circuits.fitting import CircuitSettings, check_algorithm, documented, fit_by_em
+from halfseen.circuits.initialisation import resemble_rows, spread_leaves
+from halfseen.circuits.structure import Structure
+from halfseen.circuits.tabular import TabularCircuit
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.margin_choice import bounded_margin
+from halfseen.training.holdout import split_rows
+from halfseen.training.loop import fit_module
+from halfseen.training.progress import Progress
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class CircuitImputer(BaseImputer):
+    r"""Imputation by a probabilistic circuit over the columns, with exact marginals and conditionals.
+
+    .. math:: p(x_o) = \sum_{d_1 \dots d_C} A_{d_1 \dots d_C} \prod_{j \in o} p_j(x_j \mid \theta_{j d_j})
+
+    Every column is a mixture of a few components. The joint probabilities of the components form a tensor
+    :math:`A`, which is factorised along a tree that joins dependent columns first. One pass of sums and
+    products gives the density of any observed cells, and a backward pass gives the mean, the variance, the
+    quantiles and joint draws of the missing cells, all without approximation. Numbers are Gaussian and
+    levels categorical within a component. The circuit is trained by gradients on the observed cells, with
+    early stopping on held-out rows, or by EM. Values are assumed to be missing at random (MAR).
+
+    Attributes
+    ----------
+    schema_ : Schema
+        The kind of each column, and the reasons.
+    model_ : TabularCircuit
+        The fitted model.
+    structure_ : Structure
+        The levels of its circuit, which ``print`` shows as a table.
+    history_ : History
+        The loss after each epoch, and why training stopped.
+
+    References
+    ----------
+    Sharir, Tamari, Cohen & Shashua (2018), Tensorial mixture models; here the tree is over columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> angle = rng.uniform(0, 2 * np.pi, size=1000)
+    >>> X = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.normal(size=(1000, 2))
+    >>> imputer = CircuitImputer(n_leaves=16, max_epochs=30, random_state=0).fit(X)
+    >>> low, high = imputer.interval([[0.0, np.nan]], level=0.9)
+    >>> bool(low[0, 1] < -0.8), bool(high[0, 1] > 0.8)  # either side of the circle
+    (True, True)
+    """
+
+    _draws_one_by_one = True
+
+    n_leaves: int = 32
+    n_channels: int | Sequence[int] = 64
+    _: KW_ONLY
+    structure: str = "tree"
+    n_trees: int = 1
+    algorithm: str = "gradient"
+    max_epochs: int = 100
+    batch_size: int = 512
+    learning_rate: float = 0.03
+    patience: int = 10
+    validation_fraction: float = 0.1
+    callback: Callable[[Progress], None] | None = None
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
+
+    @property
+    def structure_(self) -> Structure | None:
+        """The levels of the circuit, which it prints as a table; None if no column can be modelled."""
+        check_is_fitted(self)
+        return None if self.model_ is None else self.model_.module.structure
+
+    def _fit_model(self, codes: Incomplete) -> TabularCircuit:
+        settings = CircuitSettings.of(self, len(codes))
+        check_algorithm(self)
+        generator = torch_generator(self.seed_)
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=True, choose=bounded_margin)
+        rows = features.encode(codes).to(torch.float32)
+        held_out = self.validation_fraction if self.algorithm == "gradient" else 0.0
+        train, validation = split_rows(rows, held_out, generator)
+        structure = settings.build(codes.to_array(), self.seed_)
+        model = TabularCircuit.create(self._modelled, features, structure, train.to(torch.float64))
+        circuit = model.module.float()
+        spread_leaves(circuit, train, generator)
+        resemble_rows(circuit, train, generator)
+        if self.algorithm == "em":
+            self.history_ = fit_by_em(circuit, train, self.max_epochs, self.callback)
+        else:
+            self.history_ = fit_module(
+                circuit,
+                NegativeLogLikelihood(),
+                train,
+                generator=generator,
+                validation=validation,
+                settings=settings.training,
+                callback=self.callback,
+            )
+        circuit.double().requires_grad_(False)
+        return model
+
+    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularCircuit:
+        return TabularCircuit.from_state(self._modelled, state)
+
+    @property
+    def _width(self) -> int:
+        """Counts every feature once for each component, and every column once for each channel."""
+        return super()._width * max(self.n_leaves, int(np.max(self.n_channels)) * self.n_trees)

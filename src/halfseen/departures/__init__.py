@@ -1,1 +1,0 @@
-"""Departures from missing at random: conclusions if missing values differ from imputed ones."""

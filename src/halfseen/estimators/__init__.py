@@ -1,1 +1,0 @@
-"""Estimators with the scikit-learn interface, for tables with missing values."""

@@ -1,0 +1,1 @@
+"""The multivariate Gaussian on mixed tables: EM, exact conditionals, posterior draws."""

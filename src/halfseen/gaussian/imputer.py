@@ -1,0 +1,296 @@
+"""Imputers by Gaussian models: joint, and with independent columns."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfseen._random import torch_generator
+from halfseen.base.imputer import BaseImputer
+from halfseen.base.parameters import check_whole
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.gaussian.data_augmentation import Trace, sample_posterior
+from halfseen.gaussian.distribution import Gaussian
+from halfseen.gaussian.em import em_settings
+from halfseen.gaussian.em_self_masked import fit_masked_gaussian
+from halfseen.gaussian.low_rank import LowRankGaussian
+from halfseen.gaussian.margins import fit_features, redraw_margins
+from halfseen.gaussian.tabular import TabularGaussian, with_room_for_noise
+from halfseen.training.progress import EMProgress
+from halfseen.vocabulary import Missingness
+
+MARGINS = ("auto", "gaussian")
+SELF_MASKED_COPIES = 3  # times the memory of a row without a mask model: sites, and moments without them
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GaussianImputer(BaseImputer):
+    r"""Imputation by the conditional distributions of a multivariate Gaussian.
+
+    .. math::
+        x_m \mid x_o \sim \mathcal{N}\left(\mu_m + \Sigma_{mo} \Sigma_{oo}^{-1} (x_o - \mu_o),\;
+        \Sigma_{mm} - \Sigma_{mo} \Sigma_{oo}^{-1} \Sigma_{om}\right)
+
+    Mean and covariance are maximum (ridge-penalised) likelihood estimates from the incomplete table, found by
+    exact EM. Numeric columns that are not Gaussian are transformed to normal scores first (a Gaussian
+    copula); imputations and draws are transformed back to the units of the table. Categories enter as
+    indicators and are imputed by class probabilities.
+
+    By default, values are assumed to be missing at random (MAR): the probability that a value is missing may
+    depend on observed values, but not on missing ones. With a self-masking model (see `missingness`), the
+    probability that a number is missing depends on the number itself,
+
+    .. math::
+        p(x, m) = \mathcal{N}(x \mid \mu, \Sigma) \prod_{d \in m} \pi_d(x_d)
+        \prod_{d \notin m} (1 - \pi_d(x_d))
+
+    where :math:`\pi` is either a bump :math:`K \exp(-q (x - c)^2 / 2)`, for which the conditional
+    distributions remain Gaussian, or a probit :math:`\Phi(\lambda x - c)`, for which they are approximated by
+    expectation propagation. All parameters are fitted together. Categorical and ordinal columns are still
+    assumed to be missing at random.
+
+    Parameters
+    ----------
+    margins : {"auto", "gaussian"}, default="auto"
+        The distribution of each numeric column. With ``"auto"`` it is normal, normal after a logarithm, a
+        power or a Yeo-Johnson transformation, or the empirical distribution by normal scores. The one with
+        the best likelihood on held-out values is used; if the difference is not clear, the simpler one.
+        Counts with few distinct values and ordered levels are modelled by thresholds, and frequent single
+        values, such as zero, have their own probability. With ``"gaussian"`` every column is normal. Self-
+        masking models always use ``"gaussian"``, because the shape of the margins identifies them.
+    missingness : {"mar", "self-masking-probit", "self-masking-gaussian"}, default="mar"
+        The assumed mechanism: missing at random; a probability that rises or falls with the value, as when
+        large incomes are not reported; or a probability that is largest around some value of the column. The
+        last two are fitted to at most a million values, from rows chosen at random.
+    ridge : float or "auto", default="auto"
+        Regularisation: the number of pseudo-rows of uncorrelated data that are added to the table. ``"auto"``
+        chooses it by held-out likelihood if there are few rows for the number of features. From 150 features
+        on, ``"auto"`` may also choose a covariance of low rank plus a diagonal.
+    n_posterior_draws : int, default=0
+        The number of parameter vectors drawn from their posterior distribution in `fit`. Set this to at least
+        the `n_draws` passed to `sample` for proper multiple imputation: draws and intervals then include the
+        uncertainty of the parameters. With 0 they are conditional on the fitted parameters. Available for
+        ``missingness="mar"`` only.
+    max_iter : int, default=200
+        Maximum number of EM iterations.
+    tol : float, default=2e-5
+        EM stops when an iteration increases the log-likelihood per row and feature by less than this.
+    callback : callable, optional
+        Called with a progress record after each EM iteration.
+    add_indicator : bool, default=False
+        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
+        values in `fit`, which marks where they are.
+    schema : dict, optional
+        Maps column names (or positions) to a kind such as ``"categorical"``, or to a dict with any of
+        ``kind``, ``minimum``, ``maximum``, ``firm``, ``integer``, ``levels``, ``censored_below``,
+        ``censored_above``, ``fill``, ``skip``, ``derived``, ``predictor``. Columns that are not named
+        are inferred. The name ``"*"`` stands for all columns and accepts ``fill`` and ``skip``.
+    random_state : int, numpy generator or None, default=None
+        Seeds fitting and draws. Pass an integer for reproducible results.
+
+    Attributes
+    ----------
+    schema_ : Schema
+        The kind of each column, and the reasons.
+    columns_left_ : dict of str to str
+        The columns of a data frame whose missing values are left empty, and the reasons.
+    skip_rules_ : dict of str to SkipRule
+        The columns of a data frame that do not apply to all rows, and the rule for each.
+    model_ : TabularGaussian
+        The fitted model. ``model_.gaussian`` has the mean and covariance of the standardised features, and a
+        ``mask`` for self-masking models.
+    objective_ : list of float
+        The penalised log-likelihood per row after each EM iteration; it never decreases.
+    n_iter_ : int
+        The number of EM iterations.
+    ridge_ : float
+        The ridge that was used.
+    trace_ : Trace
+        With `n_posterior_draws`, means and standard deviations at every step of the data augmentation; see
+        `plot_trace`.
+
+    Notes
+    -----
+    The mechanism cannot be identified from the table without assumptions, because the values that would
+    contradict a model are missing. A self-masking model is identified only by its assumed *shape*: a skewed
+    column looks like a Gaussian column whose large values are missing. Fit both models and compare their
+    imputations. If they differ, the difference depends on the assumption of a Gaussian distribution. Columns
+    with fewer than ten missing or fewer than ten observed values are assumed to be missing at random.
+
+    For a self-masking model, `score_samples` returns the joint log density of the observed values *and* the
+    mask, which is not comparable with the score of a model that assumes MAR.
+
+    References
+    ----------
+    Dempster, Laird & Rubin (1977); Schafer (1997), Analysis of Incomplete Multivariate Data. Le Morvan et al.
+    (2020), NeuMiss networks, for the self-masking Gaussian; Minka (2001), for expectation propagation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1.0, 2.1], [2.0, 3.9], [3.0, 6.2], [4.0, 7.8], [5.0, np.nan]])
+    >>> GaussianImputer(ridge=0.01).fit_transform(X)[-1].round(1)
+    array([5. , 9.8])
+
+    If large values are missing, a self-masking model imputes larger values; the true mean of the second
+    column is 5:
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.multivariate_normal([5, 5], [[1, 0.6], [0.6, 1]], size=2000)
+    >>> X[X[:, 1] > rng.normal(5, 1, size=2000), 1] = np.nan
+    >>> for missingness in ("mar", "self-masking-probit"):
+    ...     filled = GaussianImputer(missingness=missingness).fit_transform(X)
+    ...     print(missingness, filled[:, 1].mean().round(1))
+    mar 4.6
+    self-masking-probit 5.0
+    """
+
+    _saved = ("objective_", "n_iter_", "ridge_")
+
+    margins: str = "auto"
+    missingness: str = Missingness.MAR.value
+    ridge: float | str = "auto"
+    n_posterior_draws: int = 0
+    max_iter: int = 200
+    tol: float = 2e-5
+    callback: Callable[[EMProgress], None] | None = None
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
+
+    @property
+    def _knows_limits(self) -> bool:
+        return self.margins == "auto" and self.missingness == Missingness.MAR
+
+    @property
+    def _width(self) -> int:
+        return super()._width * (1 if self.missingness == Missingness.MAR else SELF_MASKED_COPIES)
+
+    def _fit_model(self, codes: Incomplete) -> TabularGaussian:
+        check_whole("n_posterior_draws", self.n_posterior_draws, 0)
+        if self.n_posterior_draws and self.missingness != Missingness.MAR:
+            raise ValueError(
+                f"n_posterior_draws is available for missingness='mar' only, got "
+                f"n_posterior_draws={self.n_posterior_draws!r} with missingness={self.missingness!r}."
+            )
+        generator = torch_generator(self.seed_)
+        if self.margins not in MARGINS:
+            raise ValueError(f"margins must be one of {', '.join(MARGINS)}, got {self.margins!r}.")
+        margins = self.margins if self.missingness == Missingness.MAR else "gaussian"
+        if margins == "auto":
+            features, batch = fit_features(self._modelled, codes)
+        else:
+            features, batch = FeatureMap.fit_encoded(self._modelled, codes, all_indicators=False)
+        settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
+        result = fit_masked_gaussian(
+            batch,
+            self.missingness,
+            _may_hide(features),
+            settings,
+            generator=generator,
+            callback=None if self.callback is None else self._tell,
+        )
+        self.objective_ = list(result.objective)
+        self.n_iter_ = len(self.objective_)
+        self.ridge_ = settings.ridge
+        joint = result.model
+        if not isinstance(joint, Gaussian):
+            return TabularGaussian(self._modelled, features, joint)
+        drawn = [
+            redraw_margins(features, self._modelled, codes, generator) for _ in range(self.n_posterior_draws)
+        ]
+        steps: list[Gaussian] = []
+        posterior = sample_posterior(
+            (one.encode(codes) for one in drawn), joint, ridge=self.ridge_, generator=generator, steps=steps
+        )
+        self.__dict__.pop("trace_", None)  # of an earlier fit
+        if steps:
+            modelled = self._modelled
+            names = [modelled[c].name for c in features.numeric]
+            self.trace_ = Trace.of(names, steps)
+        models = (
+            TabularGaussian(self._modelled, one, with_room_for_noise(draw, one))
+            for one, draw in zip(drawn, posterior, strict=True)
+        )
+        return TabularGaussian(self._modelled, features, with_room_for_noise(joint, features), tuple(models))
+
+    def _pooling_reservations(self, n_draws: int) -> list[str]:
+        found = []
+        if self.n_posterior_draws == 0:
+            found += super()._pooling_reservations(n_draws)
+        elif self.n_posterior_draws < n_draws:
+            found.append(
+                f"{n_draws} draws share {self.n_posterior_draws} draws of the parameters; fit with "
+                f"n_posterior_draws={n_draws} or use halfseen.multiple_imputation."
+            )
+        if self.model_ is not None and self.n_iter_ >= self.max_iter:
+            found.append(f"EM did not converge within max_iter={self.max_iter} iterations; raise max_iter.")
+        return found
+
+    def _tell(self, iteration: int, objective: float) -> None:
+        assert self.callback is not None
+        self.callback(EMProgress(iteration + 1, self.max_iter, objective))
+
+    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularGaussian:
+        return TabularGaussian.from_state(self._modelled, state)
+
+    def _state(self) -> dict[str, Tensor]:
+        if not hasattr(self, "trace_"):
+            return super()._state()
+        trace = {name: torch.from_numpy(getattr(self.trace_, name)) for name in ("mean", "std")}
+        return super()._state() | {f"trace.{name}": values for name, values in trace.items()}
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        super()._restore(state)
+        if self.model_ is not None and "trace.mean" in state:
+            modelled = self._modelled
+            names = tuple(modelled[c].name for c in self.model_.features.numeric)
+            self.trace_ = Trace(names, state["trace.mean"].numpy(), state["trace.std"].numpy())
+
+
+def _may_hide(features: FeatureMap) -> Tensor:
+    """Returns (D): the features that are numbers, neither ordered levels nor indicators."""
+    numbers = [c not in features.ordinal for c in features.numeric]
+    return torch.tensor(numbers + [False] * (features.n_features - len(numbers)))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class MeanImputer(BaseImputer):
+    """Imputation by the mean, or the most frequent level, of each column.
+
+    Use it as a baseline. Columns are modelled as independent and numbers as Gaussian, so draws come from the
+    distribution of each column, and intervals are as wide as this distribution. Values are assumed to be
+    missing completely at random (MCAR).
+
+    Parameters
+    ----------
+    add_indicator : bool, default=False
+        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
+        values in `fit`, which marks where they are.
+    schema : dict, optional
+        As in `GaussianImputer`.
+    random_state : int, numpy generator or None, default=None
+        Seeds draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> MeanImputer().fit_transform(np.array([[1.5], [2.5], [np.nan]])).ravel()
+    array([1.5, 2.5, 2. ])
+    """
+
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
+
+    def _fit_model(self, codes: Incomplete) -> TabularGaussian:
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
+        ones = torch.ones(features.n_features, dtype=torch.float64)
+        independent = LowRankGaussian(torch.zeros_like(ones), ones.new_empty(len(ones), 0), ones)
+        return TabularGaussian(self._modelled, features, independent)
+
+    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularGaussian:
+        return TabularGaussian.from_state(self._modelled, state)

@@ -1,0 +1,341 @@
+r"""A Gaussian over the columns of a mixed table: numbers, ordered levels and categories together.
+
+Numbers enter as scores under their margins, so that the model is a Gaussian copula, or unchanged if they
+have no margin. Categories enter as indicators. Given the observed cells of a row, the expected indicators of
+a missing category are its class probabilities (the linear probability model, clipped and normalised). Joint
+draws follow the chain rule: categories are drawn one after the other from their class probabilities, and
+each is then treated as observed; finally, all missing numbers are drawn together from their exact
+conditional distribution.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import log, pi
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.special import ndtr, ndtri
+
+from halfseen._random import Keys, row_normals, row_uniforms
+from halfseen.base.completion import LevelProbabilities, decode_mean, level_probabilities, log_level
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.margins import log_mass
+from halfseen.data.schema import Column
+from halfseen.gaussian.conditional import JointGaussian, joint_from_state, joint_state
+from halfseen.gaussian.distribution import Gaussian
+from halfseen.gaussian.low_rank import LowRankGaussian
+
+NOISE_STREAM = 1 << 20  # separate stream of noise for features that represent intervals
+SPREAD_STREAM = NOISE_STREAM + 1  # and for the variance that scores have at least
+CATEGORY_STREAM = 1  # separate streams of noise for categories and for numbers
+LOW_RELIABILITY, DAMPING = 0.5, 0.8
+LEAST_OF_NOISE = 0.2  # minimum variance of a score relative to its noise, since intervals are not Gaussian
+LEAST_VARIANCE = 1e-3  # of scores that are observed with noise, given all other features
+LEAST_SHARE = 1e-3  # of the diagonal of a covariance of low rank, after the noise of intervals is subtracted
+
+
+@dataclass(frozen=True)
+class TabularGaussian:
+    r"""A model over the codes of a table, with a Gaussian distribution of their features.
+
+    Valid under MAR or, with a `SelfMaskedGaussian`, if numeric values are missing according to its mask
+    model. In the latter case, distributions are conditional on the observed cells and the mask.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The C modelled columns.
+    features : FeatureMap
+        From codes (N, C) to features (N, D).
+    gaussian : Gaussian or SelfMaskedGaussian
+        The fitted parameters.
+    posterior : sequence of TabularGaussian
+        Draws of margins and parameters; if there are any, draws and intervals include their uncertainty.
+
+    Notes
+    -----
+    An observed feature that represents an interval of scores equals the score plus noise of a known variance
+    (see `halfseen.data.margins`). Conditional means are therefore unchanged, and conditional variances of
+    missing scores are those of features minus the noise variance.
+    """
+
+    columns: Sequence[Column]
+    features: FeatureMap
+    gaussian: JointGaussian
+    posterior: Sequence["TabularGaussian"] = ()
+
+    def point(self, codes: Incomplete) -> Tensor:
+        """Returns codes (N, C) completed by conditional means and most probable levels."""
+        batch = self.features.encode(codes)
+        if not self.features.ordinal and not self.features.bent():
+            return decode_mean(self.features, codes, self.gaussian.conditional_mean(batch))
+        mean, variance = self.scores(batch)
+        numbers = self.features.mean_numbers(mean, variance, ~codes.observed)
+        completed = decode_mean(self.features, codes, mean, numbers)
+        for c in self.features.ordinal:
+            level = self.ordinal_probabilities(mean, variance, c).argmax(dim=1).to(completed.dtype)
+            completed[:, c] = torch.where(codes.observed[:, c], codes.x[:, c], level)
+        return completed
+
+    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns completed codes (S, N, C) drawn jointly; draw s uses the s-th posterior parameters."""
+        if not self.posterior:
+            return self._draws(codes, keys, range(n_draws))
+        n_parameters = len(self.posterior)
+        drawn = codes.x.new_empty(n_draws, *codes.x.shape)
+        for k, parameters in enumerate(self.posterior[:n_draws]):
+            drawn[k::n_parameters] = parameters._draws(codes, keys, range(k, n_draws, n_parameters))
+        return drawn
+
+    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns conditional quantiles (Q, N, C) of the numbers; most probable levels for categories.
+
+        If single values have positive probabilities, the two ends of a central interval are chosen so that
+        its probability is as close as possible to the requested one.
+        """
+        batch = self.features.encode(codes)
+        mean, variance = self._moments(batch)
+        scores = ndtri(torch.tensor(probabilities, dtype=torch.float64))[:, None, None]
+        spread = self.features.numbers(mean + scores * variance.sqrt())
+        result = self.point(codes).expand(len(probabilities), -1, -1).clone()
+        if len(probabilities) == 2 and probabilities[0] < 0.5:
+            self._choose_ends(spread, mean, variance, result, probabilities)
+        result[..., list(self.features.numeric)] = spread
+        return torch.where(codes.observed, codes.x, result)
+
+    def _choose_ends(
+        self, ends: Tensor, mean: Tensor, variance: Tensor, point: Tensor, probabilities: Sequence[float]
+    ) -> None:
+        """Replaces the ends (2, N, n_numeric) of numbers that have probabilities; they enclose the point."""
+        loc, scale = self.features.scaler.loc, self.features.scaler.scale
+        for i, margin in self.features.bent():
+            if margin.by_interval:
+                centre, spread = mean[:, i] * scale[i] + loc[i], variance[:, i].sqrt() * scale[i]
+                low, high = margin.ends(centre, spread, probabilities[1] - probabilities[0])
+                best = point[0, :, self.features.numeric[i]]
+                ends[0, :, i], ends[1, :, i] = torch.minimum(low, best), torch.maximum(high, best)
+
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of each level, by column with levels."""
+        batch = self.features.encode(codes)
+        mean, variance = self.scores(batch)
+        found = level_probabilities(self.features, codes, mean)
+        for c in self.features.ordinal:
+            found[c] = LevelProbabilities.of_levels(self.ordinal_probabilities(mean, variance, c), codes, c)
+        return dict(sorted(found.items()))
+
+    def log_prob(self, codes: Incomplete) -> Tensor:
+        r"""Returns the log density (N) of the observed cells, in the units of the table.
+
+        The density of numbers is exact. Discrete columns (levels, and numbers whose margins have intervals)
+        follow by the chain rule, each given the numbers and the columns before it; with such columns,
+        marginals depend on the order of the chain. Under a self-masking model, the result is the joint log
+        density of the observed cells *and* the mask of the numbers: it is not 0 for a row without observed
+        cells, and removing a number is not the same as integrating it out.
+        """
+        batch = self.features.encode(codes)
+        intervals = [self.features.numeric[i] for i, margin in self.features.bent() if margin.by_interval]
+        levels = [c for c in self.features.ordinal if c not in intervals]
+        chain = [*intervals, *levels, *(block.column for block in self.features.blocks)]
+        observed = batch.observed.clone()
+        observed[:, self._positions(chain)] = False
+        total = self.gaussian.log_prob(Incomplete(batch.x, observed)) + self.features.log_jacobian(
+            Incomplete(codes.x, self._hidden(codes, chain))
+        )
+        for c in chain:
+            given = Incomplete(batch.x, observed)
+            if c in intervals:
+                total = total + self._log_interval(given, codes, c)
+            else:
+                total = total + log_level(self._one_column(given, codes, c))
+            positions = self._positions([c])
+            observed[:, positions] = batch.observed[:, positions]
+        return total
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns every learned tensor."""
+        state = self.features.state() | joint_state(self.gaussian)
+        if self.posterior:
+            state["posterior.loc"] = torch.stack([draw.gaussian.loc for draw in self.posterior])
+            for name in ("loadings", "noise") if self._posterior_is_low_rank else ("covariance",):
+                state[f"posterior.{name}"] = torch.stack(
+                    [getattr(draw.gaussian, name) for draw in self.posterior]
+                )
+            for s, draw in enumerate(self.posterior):
+                state |= draw.features.margin_state(f"posterior.{s}.margin")
+        return state
+
+    @classmethod
+    def from_state(cls, columns: Sequence[Column], state: Mapping[str, Tensor]) -> "TabularGaussian":
+        """Rebuilds the model from its columns and what `state` returned."""
+        features = FeatureMap.from_state(columns, state, all_indicators=False)
+        names = ("covariance",) if "posterior.covariance" in state else ("loadings", "noise")
+        drawn = [state.get(f"posterior.{name}", ()) for name in ("loc", *names)]
+        make = Gaussian.checked if len(names) == 1 else LowRankGaussian.checked_factors
+        posterior = tuple(
+            cls(columns, features.with_margins(state, f"posterior.{s}.margin"), make(*parts))
+            for s, parts in enumerate(zip(*drawn, strict=True))
+        )
+        return cls(columns, features, joint_from_state(state), posterior)
+
+    @property
+    def _posterior_is_low_rank(self) -> bool:
+        return all(isinstance(draw.gaussian, LowRankGaussian) for draw in self.posterior)
+
+    @cached_property
+    def _noise(self) -> Tensor | None:
+        """The variance (D) of observed features about their scores; None if there is none."""
+        noise = self.features.noise()
+        return noise if bool((noise > 0).any()) else None
+
+    def scores(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
+        """Returns mean and variance (N, D) of missing scores; observed features as they are."""
+        mean, variance = self.gaussian.moments(batch)
+        if self._noise is None:
+            return mean, variance
+        variance = torch.maximum(variance - self._noise, self._least_variance(self._noise))
+        return mean, torch.where(batch.observed, 0.0, variance)
+
+    @staticmethod
+    def _least_variance(noise: Tensor) -> Tensor:
+        """Returns the minimum variance (D) of missing scores; 0 if the feature has no noise."""
+        return torch.where(noise > 0, (LEAST_OF_NOISE * noise).clamp(min=LEAST_VARIANCE), 0.0)
+
+    def _moments(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
+        """Returns conditional mean and variance (N, D); over the posterior, by the law of total variance.
+
+        Scores are those of the fitted margins; the variation of margins between draws is negligible here.
+        """
+        if not self.posterior:
+            return self.scores(batch)
+        found = [draw.scores(batch) for draw in self.posterior]
+        means = torch.stack([mean for mean, _ in found])
+        within = torch.stack([variance for _, variance in found]).mean(dim=0)
+        return means.mean(dim=0), within + means.var(dim=0, unbiased=False)
+
+    def complete_scores(self, x: Tensor, observed: Tensor, keys: Keys, which: range) -> Tensor:
+        """Returns features (S, N, D) with the missing scores drawn jointly."""
+        gaussian = self.gaussian
+        n_features = observed.shape[1]
+
+        def noises(stream: int) -> Tensor:
+            drawn = [row_normals(keys, s, n_features, stream) for s in which]
+            return torch.from_numpy(np.stack(drawn))
+
+        normals = noises(0)
+        if self._noise is None or not isinstance(gaussian, Gaussian):
+            return gaussian.complete(x, observed, normals)
+        # Matheron's rule for scores whose observed ones are seen with noise.
+        joint = gaussian.without(self._noise).unconditional(normals)
+        seen = torch.where(observed, x - joint - self._noise.sqrt() * noises(NOISE_STREAM), 0.0)
+        drawn = joint + gaussian.complete(seen, observed)
+        # Their variance is raised to the minimum, so that draws are as wide as quantiles.
+        row = Incomplete(x if x.ndim == 2 else x[0], observed)
+        variance = gaussian.moments(row)[1] - self._noise
+        lacking = (self._least_variance(self._noise) - variance.clamp(min=0.0)).clamp(min=0.0)
+        if bool((lacking[~observed] > 0).any()):
+            drawn = drawn + lacking.sqrt() * noises(SPREAD_STREAM)
+        return torch.where(observed, x, drawn)
+
+    def _draws(self, codes: Incomplete, keys: Keys, which: range) -> Tensor:
+        batch = self.features.encode(codes)
+        x, observed = batch.x.expand(len(which), -1, -1).clone(), batch.observed.clone()
+        result = codes.x.expand(len(which), -1, -1).clone()
+        for number, block in enumerate(self.features.blocks):
+            rows = (~codes.observed[:, block.column]).nonzero().squeeze(1)
+            if len(rows) == 0:
+                continue
+            mean = self.gaussian.complete(x[:, rows], observed[rows])
+            groups = self.features.group_probabilities(mean, block)  # (S, R, G)
+            uniforms = [row_uniforms(keys[rows.numpy()], s, 1, CATEGORY_STREAM + number)[:, 0] for s in which]
+            levels = block.draw(groups, torch.from_numpy(np.stack(uniforms)))
+            result[:, rows, block.column] = levels.to(result.dtype)
+            x[:, rows, block.start : block.stop] = self.features.indicators(levels, block)
+            observed[rows, block.start : block.stop] = True
+        shared = torch.equal(observed, batch.observed)  # no level was drawn: draws share the condition
+        completed = self.complete_scores(batch.x if shared else x, observed, keys, which)
+        result[..., list(self.features.numeric)] = self.features.numbers(completed)
+        return torch.where(codes.observed, codes.x, result)
+
+    def _one_column(self, given: Incomplete, codes: Incomplete, column: int) -> LevelProbabilities:
+        if column not in self.features.ordinal:
+            return level_probabilities(self.features, codes, self.gaussian.conditional_mean(given))[column]
+        probabilities = self.ordinal_probabilities(*self.scores(given), column)
+        return LevelProbabilities.of_levels(probabilities, codes, column)
+
+    def _log_interval(self, batch: Incomplete, codes: Incomplete, column: int) -> Tensor:
+        """Returns the log mass or density (N) of the observed values of a column, given the batch; else 0."""
+        position = self.features.numeric.index(column)
+        margin, scaler = self.features.margins[position], self.features.scaler
+        assert margin is not None
+        mean, variance = self.scores(batch)
+        observed = codes.observed[:, column]
+        x = torch.where(observed, codes.x[:, column], 0.0)
+        loc, scale, std = scaler.loc[position], scaler.scale[position], variance[:, position].sqrt()
+        below, above = (((end - loc) / scale - mean[:, position]) / std for end in margin.interval(x))
+        density = -0.5 * (below.square() + log(2 * pi)) - (std * scale).log() + margin.log_slope(x)
+        return torch.where(observed, torch.where(above > below, log_mass(below, above), density), 0.0)
+
+    def ordinal_probabilities(self, mean: Tensor, variance: Tensor, column: int) -> Tensor:
+        """Returns the probability (N, L) that the latent score lies between the thresholds of each level."""
+        position = self.features.numeric.index(column)
+        n_levels = len(self.columns[column].levels or ())
+        edges = self.features.score(position, torch.arange(n_levels - 1, dtype=torch.float64) + 0.5)
+        spread = variance[:, position, None].sqrt().clamp(min=1e-9)
+        below = ndtr((edges - mean[:, position, None]) / spread)
+        ends = torch.zeros(len(mean), 1, dtype=torch.float64)
+        shares = torch.diff(torch.cat([ends, below, ends + 1], dim=1), dim=1)
+        return shares.clamp(min=1e-12) / shares.clamp(min=1e-12).sum(dim=1, keepdim=True)
+
+    def _positions(self, columns: Sequence[int]) -> list[int]:
+        """Returns the features of the given columns."""
+        found = [self.features.numeric.index(c) for c in columns if c in self.features.numeric]
+        for block in self.features.blocks:
+            found += list(range(block.start, block.stop)) if block.column in columns else []
+        return found
+
+    @staticmethod
+    def _hidden(codes: Incomplete, columns: Sequence[int]) -> Tensor:
+        observed = codes.observed.clone()
+        observed[:, list(columns)] = False
+        return observed
+
+
+def with_room_for_noise(gaussian: Gaussian, features: FeatureMap) -> Gaussian:
+    """Returns a Gaussian whose covariance stays positive definite when the noise of features is subtracted.
+
+    Covariances of features that mostly have a single value are damped, because dividing features that are not
+    Gaussian by a low reliability would exaggerate them. The covariance of the scores of features with noise,
+    given all other features, has no eigenvalue below a minimum. This changes only covariances between
+    features with noise; others may be near-copies of each other.
+    """
+    noise = features.noise()
+    if not bool((noise > 0).any()):
+        return gaussian
+    damping = torch.ones_like(noise)
+    for i, margin in features.bent():
+        damping[i] = DAMPING if margin.reliability < LOW_RELIABILITY else 1.0
+    if isinstance(gaussian, LowRankGaussian):
+        return _with_room_in_low_rank(gaussian, noise, damping)
+    covariance = gaussian.covariance * damping * damping[:, None]
+    covariance.diagonal().copy_(gaussian.covariance.diagonal())
+    noisy, rest = (noise > 0).nonzero().squeeze(1), (noise == 0).nonzero().squeeze(1)
+    across = covariance[rest[:, None], noisy]
+    root = torch.linalg.cholesky(covariance[rest[:, None], rest])
+    explained = torch.linalg.solve_triangular(root, across, upper=False)
+    left = covariance[noisy[:, None], noisy] - explained.T @ explained - noise[noisy].diag()
+    values, vectors = torch.linalg.eigh(left)
+    if values[0] < LEAST_VARIANCE:
+        lacking = (LEAST_VARIANCE - values).clamp(min=0.0)
+        covariance[noisy[:, None], noisy] += (vectors * lacking) @ vectors.T
+    return Gaussian(gaussian.loc, covariance)
+
+
+def _with_room_in_low_rank(gaussian: LowRankGaussian, noise: Tensor, damping: Tensor) -> LowRankGaussian:
+    """Returns the same for a covariance of low rank plus a diagonal, whose diagonal makes the room."""
+    damped = damping[:, None] * gaussian.loadings
+    diagonal = gaussian.noise + gaussian.loadings.square().sum(dim=1) - damped.square().sum(dim=1)
+    return LowRankGaussian(gaussian.loc, damped, torch.maximum(diagonal, noise / (1 - LEAST_SHARE)))

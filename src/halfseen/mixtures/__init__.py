@@ -1,0 +1,1 @@
+"""Mixtures of products: imputation by clusters of rows."""

@@ -1,1 +1,0 @@
-"""Density models over incomplete data."""

@@ -1,1 +1,0 @@
-"""Deep latent-variable models of incomplete rows."""

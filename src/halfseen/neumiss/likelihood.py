@@ -1,0 +1,317 @@
+"""NeuMiss predictors: regression and classification with any subset of the inputs missing."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import ndtri
+from sklearn.base import ClassifierMixin
+from torch import Tensor
+from torch.nn import functional
+
+from halfseen._random import torch_generator
+from halfseen._threads import task_threads
+from halfseen.base.model_file import finite_answer
+from halfseen.base.network import documented
+from halfseen.base.parameters import all_or_nothing, check_training, check_whole
+from halfseen.base.table import ScaledTargetRegressor, TableEstimator, rows_at_once
+from halfseen.base.targets import WithClasses, read_numbers, read_weights
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.scaling import Standardizer
+from halfseen.gaussian.em import check_ridge, em_settings
+from halfseen.gaussian.em_self_masked import OFFERED
+from halfseen.neumiss.model import NeuMissModel
+from halfseen.neumiss.training import (
+    AUTO,
+    Classification,
+    NeuMissSettings,
+    PredictionTask,
+    Regression,
+    SupervisedRows,
+    fit_neumiss,
+)
+from halfseen.training.holdout import split_rows
+from halfseen.training.loop import TrainingSettings
+from halfseen.training.progress import Progress
+from halfseen.vocabulary import check_missingness
+
+HEADS = ("auto", "linear", "mlp")
+WEIGHT_DECAY = 1e-2
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class NeuMissBase(TableEstimator):
+    """Reads tables and targets, fits a `NeuMissModel`, and predicts with it in chunks.
+
+    A subclass turns its targets into tensors (`_read_targets`).
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("missingness_", "validation_errors_")
+    _unbounded = ("bounds",)
+
+    missingness: str = AUTO
+    head: str = "auto"
+    n_networks: int = 4
+    width: int = 128
+    max_epochs: int = 200
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    patience: int = 8
+    validation_fraction: float = 0.2
+    ridge: float | str = "auto"
+    callback: Callable[[Progress], None] | None = None
+    schema: Any = None
+    random_state: Any = None
+
+    @all_or_nothing
+    @task_threads()
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fits the joint Gaussian, chooses the model of missingness, and trains the networks.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
+            Missing cells are None, NaN, NaT, NA or null.
+        y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
+            The targets, without missing values.
+        sample_weight : array-like of shape (n_samples,), optional
+            Relative weights of the rows: doubling all weights changes nothing. Rows with zero weight are used
+            for schema inference only.
+        """
+        self._check_parameters()
+        read = self._read(X, reset=True)
+        n_rows = read.table.n_rows
+        weights = read_weights(sample_weight, n_rows)
+        counted = weights > 0
+        joint, target, task = self._read_targets(y, n_rows, counted)
+        codes = read.codes if bool(counted.all()) else read.codes[counted]
+        generator = torch_generator(self.seed_)
+        features, batch = FeatureMap.fit_encoded(self._modelled, codes, all_indicators=False)
+        rows = SupervisedRows(batch, joint, target, weights[counted])
+        settings = self._settings(rows, generator)
+        train, held = split_rows(rows, self.validation_fraction, generator)
+        del read, codes, batch, rows  # all rows are in train and held
+        fit = fit_neumiss(
+            train,
+            held,
+            task,
+            settings,
+            may_hide=_may_hide(features),
+            n_numbers=len(features.numeric),
+            generator=generator,
+            callback=self.callback,
+        )
+        self._features = features
+        self.missingness_, self.validation_errors_ = fit.missingness, fit.validation_errors
+        self.history_, self.model_ = fit.history, fit.model
+        return self
+
+    @property
+    def head_weight_(self) -> float:
+        """The weight of the networks' correction, chosen on held-out rows."""
+        return self.model_.calibration.head_weight
+
+    @task_threads()
+    def _predict(self, X: Any) -> tuple[Tensor, Tensor]:
+        """Returns the prediction (N, T) for each row of a table, and its scale."""
+        codes = self._read(X, reset=False).codes
+        size = rows_at_once(len(self.model_.first.joint.loc))
+        parts = [
+            self.model_.predict(self._features.encode(part)) for part in [*codes.chunks(size)] or [codes]
+        ]
+        answers, spreads = zip(*parts, strict=True)
+        return torch.cat(answers), torch.cat(spreads)
+
+    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
+        """Returns targets for the joint Gaussian (N, J), the targets, and the task, of rows with weight."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `_read_targets`.")
+
+    def _settings(self, rows: SupervisedRows, generator: torch.Generator) -> NeuMissSettings:
+        training = TrainingSettings(
+            max_epochs=self.max_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            patience=self.patience,
+            weight_decay=WEIGHT_DECAY,
+        )
+        em = em_settings(rows.joined, self.ridge, 200, 2e-5, generator)
+        return NeuMissSettings(self.missingness, self.head, self.n_networks, self.width, em, training)
+
+    def _check_parameters(self) -> None:
+        check_missingness(self.missingness, (AUTO, *OFFERED))
+        if self.head not in HEADS:
+            raise ValueError(f"head must be one of {', '.join(HEADS)}, got {self.head!r}.")
+        for name, lowest in {"n_networks": 1, "width": 1, "batch_size": 1, "max_epochs": 0}.items():
+            check_whole(name, getattr(self, name), lowest)
+        check_training(self)
+        check_ridge(self.ridge)
+
+    def _state(self) -> dict[str, Tensor]:
+        return self._features.state() | self.model_.state()
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
+        self.model_ = NeuMissModel.from_state(state)
+
+
+def _may_hide(features: FeatureMap) -> Tensor:
+    """Returns (D): the features that are numbers, neither ordered levels nor indicators."""
+    numbers = [c not in features.ordinal for c in features.numeric]
+    return torch.tensor(numbers + [False] * (features.n_features - len(numbers)), dtype=torch.bool)
+
+
+@documented
+class NeuMissRegressor(ScaledTargetRegressor, NeuMissBase):
+    r"""Regression with missing inputs, at random or not.
+
+    Any subset of the inputs may be missing, in training and in prediction. A joint Gaussian of inputs and
+    targets is fitted to the incomplete rows. For every pattern m of missing inputs it gives
+
+    .. math:: \mathrm{E}[y \mid x_o, m] = \mu_y + \Sigma_{y \cdot} h, \qquad
+              (\Sigma + N_m) h = r_m
+
+    which is one positive definite linear system per row. If inputs are missing completely at random, this is
+    the best linear predictor. Under self-masking, a missing input acts as a noisy observation at its
+    most-masked value; such a model is used only if it predicts held-out targets better
+    (``missingness="auto"``). An ensemble of networks then corrects what is not linear. Its inputs are the
+    conditional means and standard deviations of the inputs and the mask, and its weight is chosen on
+    held-out rows.
+
+    Attributes
+    ----------
+    model_ : NeuMissModel
+        The fitted model. ``model_.first.joint`` is the Gaussian of the standardised features followed by the
+        standardised targets; ``model_.correction`` contains the networks.
+    missingness_ : str
+        The model of missingness that was chosen.
+    validation_errors_ : dict
+        The held-out squared error of each model of missingness that was tried.
+    head_weight_ : float
+        The weight of the networks' correction, from 0 to 1.
+
+    References
+    ----------
+    Le Morvan, Josse, Moreau, Scornet & Varoquaux (2020), NeuMiss networks, propositions 2.1 and 2.2. Here
+    the system is solved instead of unrolling a Neumann series, and its parameters are fitted by likelihood.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = X[:, 0] + X[:, 1]
+    >>> X[rng.random(X.shape) < 0.2] = np.nan
+    >>> model = NeuMissRegressor(head="linear", random_state=0).fit(X, y)
+    >>> model.predict([[1.0, 2.0], [1.0, np.nan]]).round(1)
+    array([3., 1.])
+    """
+
+    _saved = (*NeuMissBase._saved, "_one_dimensional")
+
+    @finite_answer
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the expected target of each row, given its observed inputs and its mask."""
+        answer, _ = self._predict(X)
+        return self._shaped(self._target_scaler.inverse(answer))
+
+    @finite_answer
+    def predict_interval(
+        self, X: Any, level: float = 0.9
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Returns the ends of an interval that contains the target of each row with probability `level`.
+
+        The width depends on the observed inputs of the row. It is scaled by a quantile of the held-out
+        errors, so that the average coverage over new rows does not depend on the shape of their distribution.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        answer, spread = self._predict(X)
+        calibration = self.model_.calibration
+        factor = torch.full((answer.shape[1],), float(ndtri((1 + level) / 2)), dtype=torch.float64)
+        if calibration.n_held_out:
+            rank = min(1.0, level * (1 + 1 / calibration.n_held_out))
+            factor = torch.quantile(calibration.errors, rank, dim=0, interpolation="higher")
+        low, high = answer - factor * spread, answer + factor * spread
+        inverse = self._target_scaler.inverse
+        return self._shaped(inverse(low)), self._shaped(inverse(high))
+
+    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
+        numbers, self._one_dimensional = read_numbers(y, n_rows, self)
+        self._target_scaler = Standardizer.fit(_complete(numbers[counted]))
+        scaled = self._target_scaler.forward(numbers[counted])
+        return scaled, scaled, Regression()
+
+
+@documented
+class NeuMissClassifier(WithClasses, ClassifierMixin, NeuMissBase):
+    r"""Classification with missing inputs, at random or not.
+
+    Any subset of the inputs may be missing, in training and in prediction. The scores of the classes are
+    linear in the inputs, and missing inputs enter by their conditional mean and variance:
+
+    .. math:: \eta_k = \frac{b_k + w_k^\top \mathrm{E}[x \mid x_o, m]}
+              {\sqrt{1 + \frac{\pi}{8} w_k^\top \mathrm{Cov}[x \mid x_o, m] w_k}}
+
+    under the joint Gaussian of `NeuMissRegressor`. An ensemble of networks corrects what is not linear; its
+    inputs are the conditional means and standard deviations of the inputs and the mask. Its weight and the
+    temperature of the probabilities are chosen on held-out rows.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The classes, sorted.
+    model_ : NeuMissModel
+        The fitted model, as in `NeuMissRegressor`.
+    missingness_ : str
+        The model of missingness that was chosen.
+    validation_errors_ : dict
+        The held-out squared error of the class indicators for each model of missingness that was tried.
+    head_weight_ : float
+        The weight of the networks' logits. It exceeds 1 if held-out rows call for more extreme probabilities.
+    temperature_ : float
+        The divisor of the linear scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = X[:, 0] + X[:, 1] > 0
+    >>> X[rng.random(X.shape) < 0.2] = np.nan
+    >>> model = NeuMissClassifier(head="linear", random_state=0).fit(X, y)
+    >>> model.predict([[1.0, 2.0], [np.nan, -1.0]])
+    array([ True, False])
+    """
+
+    _saved = (*NeuMissBase._saved, "_plain_classes")
+
+    @property
+    def temperature_(self) -> float:
+        """The divisor of the linear scores, chosen on held-out rows."""
+        return self.model_.calibration.temperature
+
+    @finite_answer
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the probability of each class for each row, in the order of ``classes_``."""
+        probabilities: npt.NDArray[np.float64] = self._predict(X)[0].softmax(dim=1).numpy()
+        return probabilities
+
+    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the log probability of each class for each row."""
+        logs: npt.NDArray[np.float64] = self._predict(X)[0].log_softmax(dim=1).numpy()
+        return logs
+
+    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
+        target = self._read_class_codes(y, n_rows)[counted]
+        n_classes = len(self.classes_)
+        indicators = functional.one_hot(target, n_classes)[:, 1:].double()
+        scaled = Standardizer.fit(_complete(indicators)).forward(indicators)
+        return scaled, target, Classification(n_classes)
+
+
+def _complete(x: Tensor) -> Incomplete:
+    return Incomplete(x, torch.ones_like(x, dtype=torch.bool))

@@ -1,1 +1,0 @@
-"""The objectives that training minimises."""

@@ -1,0 +1,1 @@
+"""Ratings and other sparse matrices: AutoRec, CF-NADE, matrix factorisation and AutoImpute."""

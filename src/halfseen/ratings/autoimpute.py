@@ -1,0 +1,187 @@
+"""AutoImpute: imputation of single-cell expression by an autoencoder of the observed values."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+import torch
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from halfseen._random import seed_from, torch_generator
+from halfseen._threads import task_threads
+from halfseen.base.model_file import Saveable, finite_answer
+from halfseen.base.parameters import all_or_nothing, check_number, check_training, check_whole, documented_by
+from halfseen.base.table import rows_at_once
+from halfseen.data.sparse import SparseRows
+from halfseen.nn.weights import load_module, module_state, module_weights
+from halfseen.ratings.autorec import SparseAutoencoder
+from halfseen.ratings.expression import read_expression
+from halfseen.ratings.objective import RatedRows, RatingError
+from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.progress import Progress
+
+DESCRIPTIONS = {
+    "n_hidden": ("int", "The number of hidden units."),
+    "sparsity_norm": (
+        "bool",
+        "Whether the input of a cell is divided by its number of detected genes, relative to their mean.",
+    ),
+    "alpha": ("float", "The exponent of the normalisation; 1 is the published one."),
+    "centre": ("bool", "Whether the mean of all observed values is subtracted from the input."),
+    "penalty": ("float", "The factor of the squared weights of the encoder and the decoder."),
+    "layer": ("str or None", "The layer of an AnnData that is read; None reads its ``X``."),
+    "batch_size": ("int", "Cells per training step."),
+    "patience": ("int", "Training stops after this many epochs without an improvement on held-out values."),
+    "validation_fraction": (
+        "float",
+        "The fraction of the observed values held out to choose the best epoch.",
+    ),
+}
+
+
+@documented_by(DESCRIPTIONS)
+@dataclass(eq=False, repr=False)
+class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
+    r"""Imputation of single-cell expression by an autoencoder, with Sparsity Normalization.
+
+    .. math:: \hat x = W \operatorname{sigmoid}\big(V \, (K / c)^{\alpha} x + \mu\big) + b
+
+    trained on the observed values only. A zero is interpreted as a value that was missed, not as the absence
+    of expression. :math:`c` is the number of detected genes of a cell and :math:`K` its mean. Values are
+    assumed to be missed at random given the observed ones (MAR). Pass log expression, for instance that of
+    `normalise_counts`.
+
+    Attributes
+    ----------
+    module_ : SparseAutoencoder
+        The trained torch module.
+    history_ : History
+        The mean squared error of a cell's values after each epoch, summed over genes.
+
+    References
+    ----------
+    Talwar, Mongia, Sengupta & Majumdar (2018), AutoImpute: autoencoder based imputation of single-cell
+    RNA-seq data. Yi, Lee, Kim, Hwang & Yang (2020), Why not to use zero imputation?
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.round(5 + rng.normal(size=(60, 1)) + rng.normal(size=(1, 30)), 2)
+    >>> shown = np.where(rng.random(X.shape) < 0.4, 0.0, X)
+    >>> completed = AutoImpute(16, max_epochs=100, random_state=0).fit_transform(shown)
+    >>> bool(np.abs(completed - X)[shown == 0].mean() < 0.8)  # the standard deviation is 1.4
+    True
+    """
+
+    n_hidden: int = 200
+    _: KW_ONLY
+    sparsity_norm: bool = True
+    alpha: float = 1.0
+    centre: bool = True
+    penalty: float = 100.0
+    layer: str | None = None
+    max_epochs: int = 300
+    batch_size: int = 64
+    learning_rate: float = 3e-3
+    patience: int = 30
+    validation_fraction: float = 0.05
+    callback: Callable[[Progress], None] | None = None
+    random_state: Any = None
+
+    @all_or_nothing
+    @task_threads()
+    def fit(self, X: Any, y: Any = None) -> "AutoImpute":
+        """Trains the autoencoder.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_cells, n_genes), or an AnnData
+            Log expression; zeros and NaN are missing. Of an AnnData, ``X`` or a layer is read.
+        y : Ignored
+        """
+        self._check_parameters()
+        matrix = read_expression(X, layer=self.layer)
+        if not matrix.nnz:
+            raise ValueError("All values of X are zero or missing: nothing can be learned.")
+        self.n_features_in_, self.seed_ = matrix.shape[1], seed_from(self.random_state)
+        generator = torch_generator(self.seed_)
+        cells = SparseRows.from_scipy(matrix)
+        held = torch.rand(len(cells.values), generator=generator) < self.validation_fraction
+        train = cells.select(~held) if bool(held.any()) and not bool(held.all()) else cells
+        counts = train.counts[train.counts > 0]
+        module = SparseAutoencoder(
+            self.n_features_in_,
+            self.n_hidden,
+            mean_count=float(counts.double().mean()) if self.sparsity_norm else None,
+            alpha=float(self.alpha),
+            centre=float(train.values.mean()) if self.centre else 0.0,
+        )
+        module.reset_parameters(train, generator)
+        self.history_ = fit_module(
+            module,
+            RatingError(),
+            RatedRows(train, train),
+            generator=generator,
+            validation=None if train is cells else RatedRows(train, cells.select(held)),
+            settings=TrainingSettings(
+                max_epochs=self.max_epochs,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                schedule="cosine",
+                patience=self.patience,
+                penalties=dict.fromkeys(("encoder", "decoder"), self.penalty / len(train)),
+                compile=False,
+            ),
+            callback=self.callback,
+        )
+        self.module_ = module.double().requires_grad_(False)
+        return self
+
+    @finite_answer
+    def transform(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns expression with predictions, at least 0, instead of zeros; observed values are kept.
+
+        For an AnnData, store the result in a layer: ``adata.layers["imputed"] = model.transform(adata)``.
+        """
+        check_is_fitted(self)
+        matrix = read_expression(X, self.n_features_in_, layer=self.layer)
+        completed = self._predict(matrix)
+        cells = matrix.tocoo()
+        completed[cells.row, cells.col] = cells.data
+        return completed
+
+    def predict_all(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns predictions, at least 0, of all values, including observed ones."""
+        check_is_fitted(self)
+        return self._predict(read_expression(X, self.n_features_in_, layer=self.layer))
+
+    @task_threads()
+    @torch.no_grad()
+    def _predict(self, matrix: scipy.sparse.csr_array) -> npt.NDArray[np.float64]:
+        cells = SparseRows.from_scipy(matrix, torch.float64)
+        module, size = self.module_, rows_at_once(self.n_features_in_ + self.n_hidden)
+        parts = [cells[start : start + size] for start in range(0, max(1, len(cells)), size)]
+        outputs = [module.hidden(part) @ module.decoder.T + module.output_bias for part in parts]
+        predicted: npt.NDArray[np.float64] = torch.cat(outputs).clamp(min=0.0).numpy()
+        return predicted
+
+    def _check_parameters(self) -> None:
+        check_whole("n_hidden", self.n_hidden, 1)
+        check_whole("batch_size", self.batch_size, 1)
+        check_whole("max_epochs", self.max_epochs, 0)
+        check_number("alpha", self.alpha, lambda v: 0 <= v < np.inf, "a number of at least 0")
+        check_number("penalty", self.penalty, lambda v: 0 < v < np.inf, "positive and finite")
+        check_training(self)
+
+    def _state(self) -> dict[str, Tensor]:
+        return module_state(self.module_)
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        if module_weights(state)["encoder"].shape != (self.n_features_in_, self.n_hidden):
+            raise ValueError(f"n_hidden={self.n_hidden!r} does not fit the saved weights.")
+        self.module_ = load_module(SparseAutoencoder(self.n_features_in_, self.n_hidden).double(), state)

@@ -1,1 +1,0 @@
-"""Draws of missing values from trained models."""

@@ -1,0 +1,1 @@
+"""Boosted trees: imputation column by column, and prediction from incomplete rows."""

@@ -1,0 +1,126 @@
+"""Growing boosted trees by scikit-learn, and storing them as arrays of nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+from halfseen._threads import one_openmp_thread
+from halfseen.trees.forest import Forest
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+SMALLEST_VALIDATION = 400  # with fewer rows, holding some out for early stopping costs more than it gains
+FEW_ITERATIONS = 30  # of trees that are grown without early stopping
+MAX_CLASS_TREES = 600  # with many classes, which have a tree each in every iteration, there are fewer
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The settings with which trees are grown.
+
+    Parameters
+    ----------
+    max_iter, learning_rate, max_leaf_nodes, min_samples_leaf : int, float, int, int
+        As in scikit-learn.
+    n_categories : int
+        The number of categories that is reserved for each categorical feature.
+    seed : int
+        Seeds the rows held out for early stopping.
+    """
+
+    max_iter: int
+    learning_rate: float
+    max_leaf_nodes: int
+    min_samples_leaf: int
+    n_categories: int
+    seed: int
+
+    def regress(self, X: Floats, y: Floats, categorical: Sequence[int]) -> tuple[Forest, Floats]:
+        """Returns trees whose sums predict y (N), and the constant (1) to add."""
+        columns = _Columns.of(X, categorical)
+        booster = HistGradientBoostingRegressor(**self._settings(columns, len(X), 1))
+        return self._grown(booster, columns, y)
+
+    def classify(self, X: Floats, y: Integers, categorical: Sequence[int]) -> tuple[Forest, Floats]:
+        """Returns trees whose sums are scores of the classes y (N), and the constants (K) to add.
+
+        For two classes there is one score, the logit of the second class.
+        """
+        columns = _Columns.of(X, categorical)
+        n_classes = len(np.unique(y))
+        booster = HistGradientBoostingClassifier(**self._settings(columns, len(X), n_classes))
+        return self._grown(booster, columns, y)
+
+    def _settings(self, columns: "_Columns", n_rows: int, n_classes: int) -> dict[str, object]:
+        stops = n_rows >= SMALLEST_VALIDATION
+        most = self.max_iter if stops else min(self.max_iter, FEW_ITERATIONS)
+        return {
+            "max_iter": max(1, min(most, MAX_CLASS_TREES // (n_classes if n_classes > 2 else 1))),
+            "learning_rate": self.learning_rate,
+            "max_leaf_nodes": self.max_leaf_nodes,
+            "min_samples_leaf": self.min_samples_leaf,
+            "l2_regularization": 1.0,
+            "categorical_features": columns.is_categorical if columns.is_categorical.any() else None,
+            "early_stopping": stops,
+            "n_iter_no_change": 6,
+            "random_state": self.seed % 2**31,
+        }
+
+    def _grown(
+        self, booster: object, columns: "_Columns", y: npt.NDArray[np.generic]
+    ) -> tuple[Forest, Floats]:
+        with one_openmp_thread():
+            booster.fit(columns.X, y)  # type: ignore[attr-defined]
+        trees = [tree for several in booster._predictors for tree in several]  # type: ignore[attr-defined]
+        constants = np.ravel(booster._baseline_prediction).astype(np.float64)  # type: ignore[attr-defined]
+        return Forest.joined([self._as_forest(tree, columns) for tree in trees]), constants
+
+    def _as_forest(self, tree: object, columns: "_Columns") -> Forest:
+        nodes, bits = tree.nodes, tree.raw_left_cat_bitsets  # type: ignore[attr-defined]
+        inner = nodes["is_leaf"] == 0
+        feature = np.where(inner, columns.order[np.where(inner, nodes["feature_idx"], 0)], -1)
+        is_split = inner & (nodes["is_categorical"] == 1)
+        missing_left = (nodes["missing_go_to_left"] == 1) & inner
+        split = np.where(is_split, np.cumsum(is_split) - 1, -1)
+        goes_left = np.repeat(missing_left[is_split, None], max(1, self.n_categories), axis=1)
+        for row, node in enumerate(np.flatnonzero(is_split)):
+            words = bits[nodes["bitset_idx"][node]]
+            known = columns.categories[int(feature[node])]
+            place = np.arange(len(known))
+            goes_left[row, known] = (words[place // 32] >> (place % 32).astype(np.uint32)) & 1 == 1
+        largest = np.finfo(np.float64).max  # in place of infinity, which only a missing value is beyond
+        return Forest(
+            feature.astype(np.int64),
+            np.where(inner & ~is_split, np.minimum(nodes["num_threshold"], largest), 0.0),
+            np.where(inner, nodes["right"], 0).astype(np.int64),
+            np.where(inner, 0.0, nodes["value"]),
+            missing_left,
+            split.astype(np.int64),
+            goes_left,
+            np.array([0, len(nodes)]),
+        )
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Features as scikit-learn orders them: categories first, as numbers from 0 without gaps."""
+
+    X: Floats
+    order: Integers
+    is_categorical: npt.NDArray[np.bool_]
+    categories: dict[int, Integers]
+
+    @classmethod
+    def of(cls, X: Floats, categorical: Sequence[int]) -> "_Columns":
+        order = np.array([*categorical, *(j for j in range(X.shape[1]) if j not in set(categorical))])
+        ordered, categories = X[:, order].copy(), {}
+        for place, j in enumerate(categorical):
+            seen = ~np.isnan(X[:, j])
+            known, code = np.unique(X[seen, j].astype(np.int64), return_inverse=True)
+            ordered[seen, place] = code
+            categories[j] = known
+        return cls(ordered, order, np.arange(X.shape[1]) < len(categorical), categories)
