@@ -24,8 +24,10 @@ class FarValues:
         low, high = self.columns[j].observed_low, self.columns[j].observed_high
         if low is None or high is None or not len(codes):
             return
+        if low == high:  # one observed value has no range by which a distance could be judged
+            return
         with np.errstate(over="ignore"):
-            reach = FAR * np.float64(high) - FAR * np.float64(low)
+            reach = FAR * (np.float64(high) - np.float64(low))
             n_far = int(((codes < low - reach) | (codes > high + reach)).sum())
         if n_far:
             self.counts[j] = self.counts.get(j, 0) + n_far
