@@ -8,8 +8,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 GUIDE = [path for path in sorted((ROOT / "docs" / "guide").glob("*.md")) if path.name != "index.md"]
 MIGRATION = [path for path in sorted((ROOT / "docs" / "migration").glob("*.md")) if path.name != "index.md"]
+SLOW = ("auto.md", "latent.md")  # pages that compare methods or train networks
 PAGES = [
-    pytest.param(str(path.relative_to(ROOT)), marks=[pytest.mark.slow] if path.name == "latent.md" else [])
+    pytest.param(str(path.relative_to(ROOT)), marks=[pytest.mark.slow] if path.name in SLOW else [])
     for path in (ROOT / "docs" / "getting_started.md", *GUIDE, *MIGRATION)
 ]
 
