@@ -22,7 +22,7 @@ from papers.circuits.mnist import (
 )
 from papers.circuits.rivals import Imputed, MaskedCrossEntropy, Masks, NearestObserved
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(name="task")

@@ -149,8 +149,9 @@ class Column:
         if self.codes is not None:
             return self.codes[0], self.codes[-1]
         low, high = self.code_bounds()
-        low = low if self.least is None else max(low, self.least)
-        return low, high if self.greatest is None else min(high, self.greatest)
+        least = low if self.least is None else max(low, self.least)
+        greatest = high if self.greatest is None else min(high, self.greatest)
+        return min(least, high), max(greatest, low)  # a dtype may hold fewer values than were observed
 
     def firm_bounds(self) -> tuple[float, float]:
         """Returns the bounds to which distributions are restricted, infinite where there are none."""

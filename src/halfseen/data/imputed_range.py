@@ -68,8 +68,12 @@ def with_imputed_range(
 
 
 def _widened(low: float, high: float, room: float) -> tuple[float, float]:
-    """Returns a range with room on both sides, which does not contain zero unless the values do."""
+    """Returns a range with room on both sides, without negative numbers unless there are some.
+
+    Numbers that are never negative are mostly amounts, which cannot be. There is no such reason for numbers
+    that are never positive: they may be those values of a centred column that are not missing.
+    """
     largest = float(np.finfo(np.float64).max)
     width = min(high / 2 - low / 2, largest / 4) * 2 * room  # twice the half, which cannot overflow
     least, greatest = max(low - width, -largest), min(high + width, largest)
-    return max(least, 0.0) if low >= 0 else least, min(greatest, 0.0) if high <= 0 else greatest
+    return max(least, 0.0) if low >= 0 else least, greatest
