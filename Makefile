@@ -6,10 +6,10 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-SOURCES := src papers tests docs examples conftest.py $(wildcard benchmarks)
+SOURCES := src papers tests docs examples tools conftest.py $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo reproduce test test-slow test-laws check format bench bench-peers tables screenshots docs clean
+.PHONY: help venv demo reproduce test test-slow test-laws check format bench bench-peers tables screenshots docs release clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,13 +73,17 @@ bench-peers: venv  ## compare with other tools, each in its own environment (.ve
 tables: venv  ## write tables of stored results into README and the guides
 	$(BIN)/python docs/fill_tables.py
 
-screenshots: venv  ## write the pictures of reports that the guide shows (needs chromium)
+screenshots: venv  ## write the pictures of reports and examples that the docs show (needs chromium)
 	$(BIN)/python docs/report_screenshots.py
+	$(BIN)/python docs/example_pictures.py
 
 docs: venv  ## build the documentation; a warning is an error
 	@rm -rf docs/api/generated  # pages of names that are gone
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "documentation: $(CURDIR)/docs/_build/html/index.html"
+
+release:  ## gather the changelog, build wheel and sdist, check them in fresh environments (nothing is uploaded)
+	$(PYTHON) tools/release.py $(OPTIONS)
 
 clean:  ## remove what the other targets made, .venv apart
 	rm -rf demo build dist docs/_build docs/gallery docs/api/generated docs/sg_execution_times.rst

@@ -1,14 +1,16 @@
 """Fixtures of the whole suite: where shared data lies, and that nobody moves the global generators."""
 
 import os
-from collections import defaultdict
 from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 import torch
-from conformance.design import plan
+
+pytest.register_assert_rewrite("halfseen.testing")
+from conformance.design import suites  # noqa: E402
+from conformance.tables import Case  # noqa: E402
 
 hypothesis.settings.register_profile("halfseen", deadline=None, derandomize=True, max_examples=15)
 hypothesis.settings.load_profile("halfseen")
@@ -16,39 +18,28 @@ hypothesis.settings.load_profile("halfseen")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Sorts tests of registered estimators into suites, as tests/conformance/design.py plans."""
-    params = [item.callspec.params.values() if hasattr(item, "callspec") else () for item in items]
-    rows = [next((value for value in values if hasattr(value, "slow")), None) for values in params]
-    cases = [next((value for value in values if hasattr(value, "repeats")), None) for values in params]
-    offered = defaultdict(dict)  # the tables of each law and estimator
-    for item, row, case in zip(items, rows, cases, strict=True):
-        if row is not None and case is not None:
-            offered[_law(item), row.name][case.name] = case
+    """Sorts tests of registered estimators into suites, by the rule of tests/conformance/design.py."""
     kept, dropped = [], []
-    for item, row, case in zip(items, rows, cases, strict=True):
-        suites = {"fast", "laws"}
-        if row is not None:
-            name = None if case is None else case.name
-            suites = plan(_law(item), row, offered[_law(item), row.name].values()).get(name, set())
-        (kept if suites else dropped).append(item)
-        _mark(item, suites)
+    for item in items:
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        row = next((value for value in values if hasattr(value, "slow")), None)
+        case = next((value for value in values if isinstance(value, Case)), None)
+        found = {"fast", "laws"} if row is None else suites(row, case)
+        (kept if found else dropped).append(item)
+        _mark(item, found)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = kept
 
 
-def _mark(item, suites):
+def _mark(item, found):
     """Gives a test the markers of its suites; the laws are the tests of tests/conformance."""
     is_law, decorated = "conformance" in item.path.parts, item.get_closest_marker("slow")
-    if "laws" in suites and is_law and not decorated:
+    if "laws" in found and is_law and not decorated:
         item.add_marker(pytest.mark.laws)
-    if "fast" in suites or decorated:
+    if "fast" in found or decorated:
         return
-    item.add_marker(pytest.mark.laws_only if suites == {"laws"} and is_law else pytest.mark.slow)
-
-
-def _law(item):
-    return item.nodeid.partition("[")[0]
+    item.add_marker(pytest.mark.laws_only if found == {"laws"} and is_law else pytest.mark.slow)
 
 
 @pytest.fixture
@@ -76,6 +67,13 @@ def shared_data():
     if not Path(folder).is_dir():
         pytest.skip(f"HALFSEEN_DATA={folder} is not a folder")
     return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def doctests_write_into_a_folder_of_their_own(request):
+    """Examples name files without a folder; what they write does not stay in the repository."""
+    if isinstance(request.node, pytest.DoctestItem):
+        request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
 
 
 @pytest.fixture(autouse=True)

@@ -21,19 +21,20 @@ import numpy as np
 import pandas as pd
 from harness import store
 
-from halfseen.cli.compare_target import RATES, compare_on
-from halfseen.cli.predictors import COMPARED, build_compared
+from halfseen.cli.compare_target import COMPARED, build_compared, compare_on
 from halfseen.cli.progress import Reporter
 from halfseen.data.target import Target, read_target
-from halfseen.evaluation.averaging import AVERAGE, average_predictions
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import CodedTable
 from halfseen.evaluation.prediction import predict_codes, prediction_losses, prepared
-from halfseen.evaluation.provenance import provenance
+from halfseen.evaluation.prediction_result import AVERAGE
+from halfseen.evaluation.protocol import provenance
+from halfseen.evaluation.repetitions import average_predictions
 from halfseen.missingness import MCAR, LogisticSelfMasking
 
 BUDGET = 300.0
 COMPARED_ROWS, HELD_OUT_ROWS = 1000, 4000
 RATE = 0.3
+RATES = (0.0, 0.1, 0.3, 0.5)
 
 
 @dataclass(frozen=True)

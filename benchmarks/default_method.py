@@ -1,4 +1,4 @@
-"""Whether `halfseen impute` without options ends in its two minutes on every real table at hand.
+"""How long `halfseen impute` without options takes on every real table at hand.
 
     HALFSEEN_DATA=... python benchmarks/default_method.py
 
@@ -24,7 +24,7 @@ from memory import PROGRAM, wait_for
 from halfseen.files.tables import read_table
 
 PAGE = ROOT / "docs" / "guide" / "auto.md"
-BUDGET, PATIENCE = 120.0, 600.0  # seconds: of the command by default, and after which a run is ended
+BUDGET, PATIENCE = 120.0, 600.0  # seconds: from which a run is listed as long, and after which it is ended
 SLOWEST = 10  # tables that are listed
 
 

@@ -21,12 +21,14 @@ from compare_target import COMPARED_ROWS, OTHERS, TABLES, Table, read, standard_
 from harness import ROOT, store_with_table
 
 from halfseen import load
-from halfseen.cli.fit import FitRequest, fit
-from halfseen.cli.predictors import SAVED, build_predictor
+from halfseen.cli.compare_target import SAVED, build_predictor
+from halfseen.cli.fit import fit
+from halfseen.cli.options import TaskName
 from halfseen.cli.progress import Reporter
+from halfseen.cli.requests import FitRequest
 from halfseen.data.target import Target
 from halfseen.evaluation.prediction import predict_codes, prediction_losses
-from halfseen.evaluation.provenance import provenance
+from halfseen.evaluation.protocol import provenance
 
 BUDGET = 45.0
 LEVEL = 0.9
@@ -49,7 +51,14 @@ def measure(chosen: Table, folder: Path, budget: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         source, path = f"{temporary}/train.parquet", f"{temporary}/model"
         pq.write_table(train.append_column(chosen.target, pa.array(target.values[:n_train])), source)
-        request = FitRequest(source, chosen.target, path, task=target.task, budget=budget, seed=SEED)
+        request = FitRequest(
+            source=source,
+            target=chosen.target,
+            save_model=path,
+            task=TaskName(target.task),
+            budget=budget,
+            seed=SEED,
+        )
         began = time.perf_counter()
         fit(request, Reporter(quiet=True))
         seconds = time.perf_counter() - began

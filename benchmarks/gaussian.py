@@ -1,8 +1,8 @@
 """GaussianImputer beside scikit-learn's IterativeImputer (its defaults) in one run: time, error, memory.
 
 Times of one machine differ from run to run; read the ratios. Writes results/gaussian.json and the table of
-README.md that is made from it. Run with `make bench`; with `--margins` it only prints what margins of columns
-cost, and what they gain, beside the model without them.
+docs/accuracy.md that is made from it. Run with `make bench`; with `--margins` it only prints what margins of
+columns cost, and what they gain, beside the model without them.
 """
 
 import os
@@ -208,7 +208,7 @@ def main() -> None:
     print(as_table(results))
     if "tables" in results:
         print(as_margins_table(results["margins"]))
-        store_with_table("gaussian", results, ROOT / "README.md", as_table(results))
+        store_with_table("gaussian", results, ROOT / "docs" / "accuracy.md", as_table(results))
 
 
 if __name__ == "__main__":

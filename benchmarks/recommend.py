@@ -37,8 +37,8 @@ import torch
 from harness import ROOT, find_commit, store_with_table
 from torch.utils.data import DataLoader, TensorDataset
 
-from halfseen import AutoRec
 from halfseen.data.sparse import SparseRows
+from halfseen.ratings import AutoRec
 from halfseen.ratings.autorec import SparseAutoencoder
 from halfseen.ratings.network import find_batch_size
 from halfseen.ratings.objective import PartialRatingError, RatedRows, RatingError

@@ -13,7 +13,7 @@ import torch
 from harness import ROOT, store_with_table
 
 import halfseen
-from halfseen.evaluation.provenance import provenance
+from halfseen.evaluation.protocol import provenance
 
 PAGE = ROOT / "docs" / "guide" / "applying.md"
 N_ROWS, N_CALLS = 1000, 200
@@ -45,9 +45,11 @@ def fit_all(X, y) -> dict[str, object]:
         "NeuMissClassifier": halfseen.NeuMissClassifier(random_state=0, max_epochs=3).fit(X, y > 0),
         "BoostingRegressor": halfseen.BoostingRegressor(random_state=0).fit(X, y),
         "BoostingClassifier": halfseen.BoostingClassifier(random_state=0).fit(X, y > 0),
-        "CircuitRegressor": halfseen.CircuitRegressor(random_state=0, max_epochs=3).fit(X, y),
-        "CircuitClassifier": halfseen.CircuitClassifier(random_state=0, max_epochs=3).fit(X, y > 0),
-        "SparsityNormRegressor": halfseen.SparsityNormRegressor(random_state=0, max_epochs=3).fit(X, y),
+        "CircuitRegressor": halfseen.circuits.CircuitRegressor(random_state=0, max_epochs=3).fit(X, y),
+        "CircuitClassifier": halfseen.circuits.CircuitClassifier(random_state=0, max_epochs=3).fit(X, y > 0),
+        "SparsityNormRegressor": halfseen.sparsity.SparsityNormRegressor(random_state=0, max_epochs=3).fit(
+            X, y
+        ),
     }
 
 

@@ -54,6 +54,7 @@ sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"/plot_",
+    "ignore_pattern": r"service\.py",  # a program of the guide, not a page of the gallery
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,

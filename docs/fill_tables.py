@@ -13,6 +13,11 @@ can be one table instead, with a line for each model and a column for each score
     <!-- scores of results/NAME-SCALE.json: SCORE; SCORE -->
     <!-- end of table -->
 
+The claims that an experiment declared before it ran, with the outcome and the numbers behind it:
+
+    <!-- claims of results/NAME-SCALE.json: all -->
+    <!-- end of table -->
+
 The benchmark against other tools has tables of its own, of all scores:
 
     <!-- peers of results/peers-SCALE.json: MECHANISM; MECHANISM -->
@@ -25,15 +30,32 @@ or on all of them:
 
     <!-- choices of results/compare_target.json: all -->
     <!-- end of table -->
+
+Bias and coverage after multiple imputation, by table, coefficient and method, beside the stored results of
+mice; of all kinds of tables, or of those that are named:
+
+    <!-- intervals of results/inference-SCALE.json: all -->
+    <!-- end of table -->
+
+All figures, tables and propositions of a work with their states, and the numbers of states of all works:
+
+    <!-- items of papers/works/NAME.toml: all -->
+    <!-- end of table -->
+
+    <!-- states of papers/works: all -->
+    <!-- end of table -->
 """
 
 import json
+import math
 import re
 import sys
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 from peers_table import behind_table, behind_tools_table, peers_tables, ranks_table
+from works_table import commit_of, states_table, works_table
 
 ROOT = Path(__file__).parents[1]
 PEERS = {
@@ -42,10 +64,18 @@ PEERS = {
     "behind": behind_table,
     "behind tools": behind_tools_table,
 }
+MICE = "results/inference-mice.json"
 PLACE = re.compile(
-    r"(<!-- (table|scores|peers|ranks|behind|behind tools|choices) of (results/[\w.-]+\.json): (.+?) -->\n)"
+    r"(<!-- (table|scores|claims|peers|ranks|behind|behind tools|choices|intervals) of "
+    r"(results/[\w.-]+\.json): "
+    r"(.+?) -->\n)"
     r".*?(<!-- end of table -->)",
     re.DOTALL,
+)
+
+
+WORK = re.compile(
+    r"(<!-- (items|states) of (papers/works[\w./-]*): all -->\n).*?(<!-- end of table -->)", re.DOTALL
 )
 
 
@@ -59,9 +89,13 @@ def fill(page: str, root: Path = ROOT) -> str:
         if form in PEERS:
             chosen = [record for record in results["records"] if record["mechanism"] in scores]
             return start + PEERS[form](results | {"records": chosen}) + "\n" + stop
+        if form == "claims":
+            return start + _claims(results) + "\n" + stop
         if form == "choices":
             option = " --others" if "others" in file else ""
             return start + _choices(results, scores, option) + "\n" + stop
+        if form == "intervals":
+            return start + _intervals(results, json.loads((root / MICE).read_text()), scores) + "\n" + stop
         rows = [row for row in results["summary"] if row["metric"] in scores]
         shared = _shared(rows)
         if form == "scores":
@@ -70,7 +104,12 @@ def fill(page: str, root: Path = ROOT) -> str:
             tables = [_table(results, score, shared) for score in scores]
         return start + "\n\n".join([*tables, _caption(results, rows, shared)]) + "\n" + stop
 
-    return PLACE.sub(table, page)
+    def items(found: re.Match[str]) -> str:
+        start, form, path, stop = found.groups()
+        made = works_table if form == "items" else states_table
+        return f"{start}{made(root / path, root)}\n{stop}"
+
+    return WORK.sub(items, PLACE.sub(table, page))
 
 
 def _shared(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -105,6 +144,17 @@ def _score_table(results: dict[str, Any], scores: list[str]) -> str:
     return _lines(shared.removesuffix(", "), models, [score.removeprefix(shared) for score in scores], cells)
 
 
+def _claims(results: dict[str, Any]) -> str:
+    """Return the claims of an experiment with their outcomes, and of which runs."""
+    lines = ["| claim | outcome | evidence |", "|---|---|---|"]
+    for verdict in results["verdicts"]:
+        claim, evidence = (verdict[key].replace("|", "\\|") for key in ("claim", "evidence"))
+        lines.append(f"| {claim} | {verdict['outcome']} | {evidence} |")
+    source = f"`python -m papers {results['experiment']} --scale {results['scale']}`"
+    told = f"Outcomes of {source} at {commit_of(results)}; ± is half of a 95% interval over runs."
+    return "\n".join([*lines, "", told])
+
+
 def _choices(results: dict[str, Any], named: list[str], option: str) -> str:
     """Return what a comparison of predictors chose beside what was best on new rows, and how it was found."""
     tables = {name: one for name, one in results["tables"].items() if named == ["all"] or name in named}
@@ -137,6 +187,57 @@ def _count_within(judged: list[dict[str, Any]]) -> tuple[int, int]:
     return paired, sum(one["within_one_standard_error_of_best"] for one in judged)
 
 
+def _intervals(results: dict[str, Any], mice: dict[str, Any], named: list[str]) -> str:
+    """Return bias and coverage of each coefficient, and how they were found."""
+    heads = ["rows", "coefficient", "method", "tables", "bias", "bias / SD", "coverage", "width", "CPU s"]
+    lines = [["table", *heads], ["---"] * (len(heads) + 1)]
+    for (table, rows), methods in _blocks(results, mice).items():
+        for coefficient in _coefficients(methods) if named == ["all"] or table in named else ():
+            for method, (scores, count) in methods.items():
+                texts = _interval_texts(scores, coefficient, count)
+                lines.append([table, str(rows), f"`{coefficient}`", method, str(count), *texts])
+    command = f"python -m papers {results['experiment']} --scale {results['scale']}"
+    versions = mice["versions"]
+    said = (
+        f"Run `{command}` to repeat them; these were produced at commit "
+        f"{results['provenance']['commit'][:7]}, and those of mice by `{mice['script']}` with R "
+        f"{versions['R']}, mice {versions['mice']} and {mice['draws']} draws."
+    )
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", said])
+
+
+def _blocks(results: dict[str, Any], mice: dict[str, Any]) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return by table and rows, and by method, the mean scores and the number of tables that they are of."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in results["summary"]:
+        setting, model = row["setting"], row["model"]
+        count = (row["n_runs"] - row["n_failed"]) * setting["repetitions"]
+        methods = found.setdefault((setting["table"], setting["rows"]), {})
+        methods.setdefault(model, ({}, count))[0][row["metric"]] = row["mean"]
+    for one in mice["cells"]:
+        methods = found.setdefault((one["table"], one["rows"]), {})
+        methods["mice"] = (one["scores"], one["repetitions"])
+    return found
+
+
+def _coefficients(methods: dict[str, Any]) -> list[str]:
+    scores = next(iter(methods.values()))[0]
+    return [score.removeprefix("bias of ") for score in scores if score.startswith("bias of ")]
+
+
+def _interval_texts(scores: dict[str, float], coefficient: str, count: int) -> list[str]:
+    """Return bias, bias in standard deviations, coverage with its 95% interval, width and seconds."""
+    bias, variance, coverage, width = (
+        scores[f"{score} of {coefficient}"] for score in ("bias", "variance", "coverage", "width")
+    )
+    squared = NormalDist().inv_cdf(0.975) ** 2 / count  # the interval of Wilson, as in papers/claims.py
+    half = math.sqrt(squared * (coverage * (1 - coverage) + squared / 4))
+    low, high = ((coverage + squared / 2 + side * half) / (1 + squared) for side in (-1, 1))
+    ratio = bias / math.sqrt(variance)
+    covered = f"{coverage:.2f} ({low:.2f} to {high:.2f})"
+    return [f"{bias:+.3f}", f"{ratio:+.2f}", covered, f"{width:.2f}", f"{scores['CPU seconds']:.2f}"]
+
+
 def _lines(corner: str, down: list[str], across: list[str], cells: dict[tuple[str, str], str]) -> str:
     lines = [[corner, *across], ["---"] * (len(across) + 1)]
     lines += [[one, *(cells.get((one, other), "") for other in across)] for one in down]
@@ -151,9 +252,14 @@ def _name(setting: dict[str, Any], shared: dict[str, Any] | None = None) -> str:
 
 def _cell(row: dict[str, Any]) -> str:
     failed = f", {row['n_failed']} of {row['n_runs']} failed" if row["n_failed"] else ""
-    paper = "" if row["published"] is None else f" ({row['published']['mean']:g})"
+    paper = f" ({row['published']['mean']:g})" if _is_shown(row) else ""
     mean = "\N{EN DASH}" if row["mean"] is None else f"{row['mean']:.3f}"
     return f"{mean}{paper}{failed}"
+
+
+def _is_shown(row: dict[str, Any]) -> bool:
+    """Return whether a row has a number of a paper whose setting is the same."""
+    return row["published"] is not None and not row["published"].get("other")
 
 
 def _caption(results: dict[str, Any], rows: list[dict[str, Any]], shared: dict[str, Any]) -> str:
@@ -164,14 +270,14 @@ def _caption(results: dict[str, Any], rows: list[dict[str, Any]], shared: dict[s
         sentences = ["Each number is from a single run."]
     elif fewest < most:
         sentences = [f"Each number is a mean over runs, of which there are {fewest} to {most}."]
-    if any(row["published"] is not None for row in rows):
+    if any(map(_is_shown, rows)):
         sentences.append("Numbers in brackets are those of the paper.")
     told = [f"{key} = {value}" for key, value in shared.items() if key != "plan"]  # which is the scale
     if told:
         sentences.append(f"These settings are the same in all runs: {', '.join(told)}.")
     command = f"python -m papers {results['experiment']} --scale {results['scale']}"
-    commit = results["provenance"]["commit"][:7]
-    return " ".join([*sentences, f"Run `{command}` to repeat them; these were produced at commit {commit}."])
+    repeat = f"Run `{command}` to repeat them; these were produced at {commit_of(results)}."
+    return " ".join([*sentences, repeat])
 
 
 def main() -> int:

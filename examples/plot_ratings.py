@@ -3,7 +3,7 @@ Ratings of users and items
 ==========================
 
 A table of ratings is almost empty: most users have rated few items.
-:class:`halfseen.MatrixFactorization` predicts the others.
+:class:`halfseen.ratings.MatrixFactorization` predicts the others.
 """
 
 # %%
@@ -24,7 +24,7 @@ ratings = pd.DataFrame(
 # %%
 # One in five ratings is held out.
 held_out = rng.random(len(ratings)) < 0.2
-recommender = halfseen.MatrixFactorization(n_factors=4, random_state=0).fit(ratings[~held_out])
+recommender = halfseen.ratings.MatrixFactorization(n_factors=4, random_state=0).fit(ratings[~held_out])
 test = ratings[held_out]
 predicted = recommender.predict(test["user"], test["item"])
 error = np.sqrt(np.mean((predicted - test["rating"]) ** 2))

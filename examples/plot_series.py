@@ -3,7 +3,7 @@ Series with missing measurements
 ================================
 
 :class:`halfseen.SequenceClassifier` classifies series in which most measurements are missing, and
-:func:`halfseen.vsp_curve` shows whether its predictions depend on how many measurements are known.
+:func:`halfseen.evaluation.vsp_curve` shows whether its predictions depend on how many measurements are known.
 """
 
 # %%
@@ -25,5 +25,5 @@ print(f"{right.mean():.0%} of {right.size} new series are classified correctly")
 
 # %%
 # How does the mean prediction change if parts of the known values of the same series are hidden?
-curve = halfseen.vsp_curve(model, series[250:], n_draws=5)
+curve = halfseen.evaluation.vsp_curve(model, series[250:], n_draws=5)
 print(curve.sentence)

@@ -14,22 +14,24 @@ from papers.claims import (
     Verdict,
     Within,
 )
-from papers.runner import Results, Row, run
+from papers.runner import Results, Row, judge_stored, run
 from papers.spec import SCALES, Budget, Experiment
 
 _MODULES = (
     neumiss.gaussian,
     neumiss.linear,
     neumiss.depth,
+    neumiss.capacity,
     notmiwae.tables,
     notmiwae.toys,
+    notmiwae.report,
     missvae.mixtures,
     missvae.tables,
     missvae.images,
     library.tables,
     library.auto,
     library.margins,
-    library.pooling,
+    library.inference,
     sparsity.ratings,
     sparsity.cells,
     sparsity.dropout,
@@ -37,8 +39,12 @@ _MODULES = (
     sparsity.made,
     sparsity.optimisers,
     sparsity.series,
+    sparsity.tuned,
+    sparsity.units,
     circuits.digit_pairs,
     circuits.mnist,
+    circuits.figure3,
+    circuits.shallow,
     circuits.tables,
 )
 
@@ -62,5 +68,6 @@ __all__ = [
     "Row",
     "Verdict",
     "Within",
+    "judge_stored",
     "run",
 ]

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from halfseen.cli.errors import print_error
-from halfseen.cli.main import main
+from halfseen.cli.main import main, print_error
 from halfseen.cli.progress import Reporter
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -40,11 +39,21 @@ def reproduce(
         bool,
         typer.Option("--fresh", help="Run everything again, instead of only what failed or is not stored."),
     ] = False,
+    judge: Annotated[
+        bool,
+        typer.Option(
+            "--judge",
+            help="Run nothing: judge the stored runs, by default of all experiments, by the present claims.",
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the results.")] = False,
 ) -> None:
     """Reproduce the experiment of a paper, and print the published numbers next to the new ones."""
     from papers import command
 
+    if judge:
+        command.judge(name, scale.value, output)
+        return
     n_failed = command.reproduce(name, scale.value, output, fresh, Reporter(quiet=quiet))
     if n_failed:
         print_error(f"{n_failed} runs failed; the same command repeats only these runs")

@@ -7,10 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from halfseen.datasets.loaders import load
-from halfseen.evaluation.candidates import Candidate
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import Candidate, CodedTable
 from halfseen.evaluation.scores import Scale
-from halfseen.evaluation.trial import Judge
+from halfseen.evaluation.trial import CellScorer
 
 LEVEL = 0.9
 """The probability of the intervals whose coverage is measured."""
@@ -59,12 +58,12 @@ class AmputedTable:
         scale : Scale
             The standard deviations in which errors are expressed.
         names : mapping of str to str
-            From the names of the result to the scores of `Judge`; those that do not apply are left out.
+            From the names of the result to the scores of `CellScorer`; those that do not apply are left out.
         """
         shown = self.shown[rows]
         answer = candidate.answer(shown, candidate.fill(shown), N_DRAWS, LEVEL)
-        judge = Judge(self.table, self.table.codes[rows], self.hidden[rows], scale, LEVEL, self.seed)
-        found = judge.scores(answer)
+        scorer = CellScorer(self.table, self.table.codes[rows], self.hidden[rows], scale, LEVEL, self.seed)
+        found = scorer.scores(answer)
         return {name: found[key] for name, key in names.items() if key in found}
 
 

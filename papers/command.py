@@ -9,13 +9,13 @@ from rich.text import Text
 from halfseen._files import write_atomically
 from halfseen.cli.progress import Reporter, Step
 from halfseen.errors import TableError
-from halfseen.report.figure_style import to_svg
-from papers import EXPERIMENTS, SCALES, Cell, Experiment, Results, Row, run
-from papers.claims import show_setting
+from halfseen.report.figures import to_svg
+from papers import EXPERIMENTS, SCALES, Cell, Experiment, Results, Row, judge_stored, run
+from papers.claims import Published, show_setting
 from papers.figures.latent import FIGURES
 from papers.figures.overview import plot_experiment
 
-_STYLES = {"met": "green", "not met": "red", "not testable": "dim"}
+_STYLES = {"met": "green", "not met": "red", "undecided": "yellow", "not testable": "dim"}
 _WIDTH = 120  # of a table that goes into a file
 
 
@@ -27,12 +27,30 @@ def reproduce(name: str | None, scale: str, output: str, fresh: bool, reporter: 
     if name is None:
         console.print(_listing())
         return 0
-    if name not in EXPERIMENTS:
-        raise TableError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
-    results = _run(EXPERIMENTS[name], scale, output, fresh, reporter)
+    results = _run(_experiment(name), scale, output, fresh, reporter)
     console.print(results_table(results))
     console.print(_verdicts(results))
     return sum(cell.failed for cell in results.cells)
+
+
+def judge(name: str | None, scale: str, output: str) -> None:
+    """Judge the stored runs of an experiment, or of all, by the present claims; print the verdicts."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH)
+    for experiment in EXPERIMENTS.values() if name is None else [_experiment(name)]:
+        results = judge_stored(experiment, scale, output)
+        if results is None and name is not None:
+            raise TableError(f"{output} has no runs of {name} at scale {scale}")
+        if results is not None:
+            console.print(Text(f"{experiment.name} at scale {scale}", style="bold"))
+            console.print(_verdicts(results))
+
+
+def _experiment(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        raise TableError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]
 
 
 def _run(experiment: Experiment, scale: str, output: str, fresh: bool, reporter: Reporter) -> Results:
@@ -93,15 +111,17 @@ def results_table(results: Results) -> Table:
 
 def _numbers(row: Row) -> tuple[Text, Text, Text, Text]:
     paper = row.published
-    theirs = (
-        ""
-        if paper is None
-        else f"{_spread(paper.mean, paper.sd)} {f'({paper.label})' if paper.label else ''}"
-    )
+    theirs = "" if paper is None else f"{_spread(paper.mean, paper.sd)} {_remark(paper)}"
     runs = Text(str(row.n_runs))
     if row.n_failed:
         runs = Text(f"{row.n_runs}, {row.n_failed} failed", style="red")
     return Text(_spread(row.mean, row.sd)), Text(theirs.strip()), runs, Text(f"{row.seconds:.1f}")
+
+
+def _remark(paper: Published) -> str:
+    """Returns where a number of a paper stands, and in what its setting is another one."""
+    parts = [paper.label, f"of another setting: {paper.other}" if paper.other else ""]
+    return f"({'; '.join(filter(None, parts))})" if any(parts) else ""
 
 
 def _spread(mean: float, sd: float | None) -> str:

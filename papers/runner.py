@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from halfseen._files import plain_json, write_atomically
 from halfseen.datasets.loaders import check_present
-from halfseen.evaluation.provenance import code_digest, provenance
+from halfseen.evaluation.protocol import code_digest, provenance
 from papers.claims import Cell, Published, Setting, Verdict, show_setting
 from papers.spec import Experiment
 
@@ -132,13 +132,14 @@ def run(
     stored = {} if fresh else _read(path, experiment)
     done = {key: stored[key] for key in map(_key, planned) if key in stored}
     n_reused = len(done)
-    origin = provenance()
+    missing = [cell for cell in planned if _key(cell) not in done]
+    # Without a new run only the verdicts are computed again: the results are still those of the old commit.
+    origin = provenance() if missing else json.loads(path.read_text(encoding="utf-8"))["provenance"]
 
     def results() -> Results:
         ordered = [done[key] for key in map(_key, planned) if key in done]
         return Results(experiment, scale, ordered, origin, path, n_reused)
 
-    missing = [cell for cell in planned if _key(cell) not in done]
     needed = (name for cell in missing for name in experiment.data_sets(cell.setting))
     check_present(needed, f"Experiment {experiment.name!r} at scale {scale!r}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,19 +152,42 @@ def run(
     return results()
 
 
+def judge_stored(
+    experiment: Experiment, scale: str, output: str | os.PathLike[str] = "results"
+) -> Results | None:
+    """Judges all stored runs of an experiment by its present claims, and runs nothing.
+
+    Verdicts and summaries are written again, beside the paper's numbers as they are now; the runs stay as
+    they are, also those that are no longer planned. Returns None if nothing is stored.
+    """
+    path = Path(output) / f"{experiment.name}-{scale}.json"
+    stored = _read_cells(path, experiment)
+    if not stored:
+        return None
+    origin = json.loads(path.read_text(encoding="utf-8"))["provenance"]
+    results = Results(experiment, scale, stored, origin, path, len(stored))
+    _write_summary(results)
+    return results
+
+
 def _read(path: Path, experiment: Experiment) -> dict[str, Cell]:
     """Returns the runs of a result file that belong to this version of the experiment and did not fail."""
+    cells = _read_cells(path, experiment)
+    arrays = _read_arrays(path.with_suffix(".npz")) if cells else {}
+    return {_key(cell): replace(cell, arrays=arrays.get(_key(cell), {})) for cell in cells if not cell.failed}
+
+
+def _read_cells(path: Path, experiment: Experiment) -> list[Cell]:
+    """Returns all runs of a result file, without arrays, if it is of this version of the experiment."""
     if not path.exists():
-        return {}
+        return []
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         if (stored["experiment"], stored["version"]) != (experiment.name, experiment.version):
-            return {}
-        cells = [Cell(**fields) for fields in stored["cells"]]
+            return []
+        return [Cell(**fields) for fields in stored["cells"]]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a result file of an experiment; move it away first.") from error
-    arrays = _read_arrays(path.with_suffix(".npz"))
-    return {_key(cell): replace(cell, arrays=arrays.get(_key(cell), {})) for cell in cells if not cell.failed}
 
 
 def _read_arrays(path: Path) -> dict[str, dict[str, npt.NDArray[Any]]]:
@@ -178,6 +202,12 @@ def _read_arrays(path: Path) -> dict[str, dict[str, npt.NDArray[Any]]]:
 
 
 def _write(results: Results) -> None:
+    _write_arrays(results)
+    _write_summary(results)
+
+
+def _write_summary(results: Results) -> None:
+    """Writes all of the results but arrays."""
     content = {
         "experiment": results.experiment.name,
         "version": results.experiment.version,
@@ -189,7 +219,6 @@ def _write(results: Results) -> None:
         "summary": [_plain(asdict(row)) for row in results.rows()],
         "cells": [_plain(_fields(cell)) for cell in results.cells],
     }
-    _write_arrays(results)
     with write_atomically(results.path) as file:
         file.write(json.dumps(content, indent=1, allow_nan=False).encode())
 

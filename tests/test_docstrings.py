@@ -5,25 +5,28 @@ import re
 from pathlib import Path
 
 import pytest
-from sklearn.base import BaseEstimator
 
-import halfseen
 from halfseen import missingness
+from halfseen.base.catalogue import CATALOGUE
 
-ESTIMATORS = [
-    name
-    for name in halfseen.__all__
-    if isinstance(getattr(halfseen, name), type) and issubclass(getattr(halfseen, name), BaseEstimator)
+ESTIMATORS = [pytest.param(method.estimator, id=method.class_name) for method in CATALOGUE]
+MECHANISMS = [
+    pytest.param(getattr(missingness, name), id=name)
+    for name in missingness.__all__
+    if isinstance(getattr(missingness, name), type)
 ]
-MECHANISMS = [name for name in missingness.__all__ if isinstance(getattr(missingness, name), type)]
-DOCUMENTED = [(halfseen, name) for name in ESTIMATORS] + [(missingness, name) for name in MECHANISMS]
 PRIVATE_WORDS = (
     r"\b(holes?|hides? itself|hide themselves|tells?|told|anew|laws?|mends?|fences?|so many|go(es)? with)\b"
 )
 ROOT = Path(__file__).parents[1]
+FOLDERS = (".", "guide", "migration", "examples")
 PAGES = [
     ROOT / "README.md",
-    *(page for folder in (".", "guide", "migration") for page in (ROOT / "docs" / folder).glob("*.md")),
+    *(
+        page
+        for folder in (".", "guide", "migration", "examples")
+        for page in (ROOT / "docs" / folder).glob("*.md")
+    ),
     *(ROOT / "src" / "halfseen" / "report" / "templates").glob("*.html.jinja"),
 ]
 
@@ -43,19 +46,17 @@ def written(default):
     return f"default={shown}", f"default={short}"
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_an_estimator_documents_every_parameter_once_with_its_default(name):
-    cls = getattr(halfseen, name)
+@pytest.mark.parametrize("cls", ESTIMATORS)
+def test_an_estimator_documents_every_parameter_once_with_its_default(cls):
     entries = parameters(cls.__doc__)
     signature = inspect.signature(cls).parameters
     assert sorted(entry for entry, _ in entries) == sorted(signature)
     for entry, kind in entries:
-        assert kind.endswith(written(signature[entry].default)), f"{name}.{entry}: {kind}"
+        assert kind.endswith(written(signature[entry].default)), f"{cls.__name__}.{entry}: {kind}"
 
 
-@pytest.mark.parametrize(("module", "name"), DOCUMENTED, ids=[name for _, name in DOCUMENTED])
-def test_docstrings_of_a_public_class_avoid_private_words(module, name):
-    cls = getattr(module, name)
+@pytest.mark.parametrize("cls", [*ESTIMATORS, *MECHANISMS])
+def test_docstrings_of_a_public_class_avoid_private_words(cls):
     members = [member for key, member in vars(cls).items() if not key.startswith("_")]
     docs = [cls.__doc__, *(inspect.getdoc(member) for member in members)]
     found = [re.search(PRIVATE_WORDS, doc) for doc in docs if doc]
@@ -68,8 +69,8 @@ def test_pages_for_users_avoid_private_words(page):
     assert re.findall(f".*{PRIVATE_WORDS}.*", prose) == []
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_an_estimator_states_its_assumption_about_missingness(name):
-    doc = " ".join(getattr(halfseen, name).__doc__.split())
+@pytest.mark.parametrize("cls", ESTIMATORS)
+def test_an_estimator_states_its_assumption_about_missingness(cls):
+    doc = " ".join(cls.__doc__.split())
     stated = r"\((MAR|MCAR|MNAR)\)|assumption about the missingness|missing (completely |not )?at random"
     assert re.search(f"{stated}|at random or not", doc)

@@ -120,13 +120,13 @@ def test_the_crps_of_many_draws_is_that_of_the_judge_and_equal_groups_of_nine_ha
     peers = importlib.import_module("peers")
     monkeypatch.setattr(peers, "load", lambda name: halfseen.datasets.load_penguins("pandas"))
     _, table, hidden, _, _ = peers.make_task("penguins", "MCAR", 100, tmp_path)
-    judge = peers.Judge(table, table.codes, hidden, peers.Scale.fit(table.codes), peers.LEVEL)
+    scorer = peers.CellScorer(table, table.codes, hidden, peers.Scale.fit(table.codes), peers.LEVEL)
     nine = table.codes + np.random.default_rng(0).normal(size=(9, *hidden.shape))
     twice = np.concatenate([nine, nine])
-    found = peers.score_draws(judge, twice)
-    assert found["crps"] == pytest.approx(judge.scores(peers.Answer(table.codes, twice))["crps"])
+    found = peers.score_draws(scorer, twice)
+    assert found["crps"] == pytest.approx(scorer.scores(peers.Answer(table.codes, twice))["crps"])
     assert found["crps_error"] == pytest.approx(0.0, abs=1e-12)
-    assert peers.score_draws(judge, np.concatenate([nine, 2 * nine]))["crps_error"] > 0.01
+    assert peers.score_draws(scorer, np.concatenate([nine, 2 * nine]))["crps_error"] > 0.01
 
 
 @pytest.mark.parametrize("written", [True, False])

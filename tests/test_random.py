@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tolerances import FAILURE_RATE
 
-from halfseen._random import row_keys, row_normals, row_uniforms, seed_from, torch_generator
+from halfseen._random import id_keys, row_keys, row_normals, row_uniforms, seed_from, torch_generator
 
 N_ROWS = 4000
 
@@ -150,3 +150,39 @@ def test_torch_generators_are_fresh():
     torch.rand(3, generator=first)
     assert torch.equal(torch.rand(3, generator=second), torch.rand(3, generator=torch_generator(5)))
     torch_generator(2**63 - 1)
+
+
+def test_keys_of_ids_depend_on_the_id_and_the_seed_alone():
+    ids = np.arange(-5, 1000)
+    keys = id_keys(ids, seed=3)
+    assert len(set(keys.tolist())) == len(ids)
+    np.testing.assert_array_equal(id_keys(ids[7:9], seed=3), keys[7:9])
+    assert not (id_keys(ids, seed=4) == keys).any()
+    for same in (ids.astype(np.int16), ids.tolist(), ids.astype(object)):
+        np.testing.assert_array_equal(id_keys(same, seed=3), keys)
+    np.testing.assert_array_equal(id_keys(ids[5:].astype(np.uint64), seed=3), keys[5:])
+    assert id_keys(np.array([-1]), 0) != id_keys(np.array([2**64 - 1], dtype=np.uint64), 0)
+    texts = [str(one) for one in ids]
+    assert not (id_keys(texts, seed=3) == keys).any()
+    np.testing.assert_array_equal(id_keys(np.array(texts), seed=3), id_keys(texts, seed=3))
+    assert id_keys([], seed=3).shape == (0,)
+
+
+def test_noise_of_consecutive_ids_is_uniform_and_independent():
+    u = row_uniforms(id_keys(np.arange(N_ROWS), seed=0), 0, 4)
+    assert stats.kstest(u.ravel(), "uniform").pvalue > FAILURE_RATE
+    assert stats.pearsonr(u[1:].ravel(), u[:-1].ravel()).pvalue > FAILURE_RATE
+    assert stats.pearsonr(u[:, 0], u[:, 1]).pvalue > FAILURE_RATE
+
+
+@pytest.mark.parametrize("wrong", [1.0, None, float("nan"), True, 2**64, b"a"], ids=repr)
+def test_ids_that_are_neither_texts_nor_integers_are_refused(wrong):
+    with pytest.raises(
+        ValueError, match=r"row_ids must be texts or integers of 64 bits, got .* at position 1"
+    ):
+        id_keys(np.array([1, wrong], dtype=object), seed=0)
+
+
+def test_ids_have_one_dimension():
+    with pytest.raises(ValueError, match=r"row_ids must be one-dimensional, got the shape \(2, 1\)"):
+        id_keys(np.zeros((2, 1), dtype=np.int64), seed=0)

@@ -8,10 +8,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 GUIDE = [path for path in sorted((ROOT / "docs" / "guide").glob("*.md")) if path.name != "index.md"]
 MIGRATION = [path for path in sorted((ROOT / "docs" / "migration").glob("*.md")) if path.name != "index.md"]
+EXAMPLES = [path for path in sorted((ROOT / "docs" / "examples").glob("*.md")) if path.name != "index.md"]
+SINGLE = [ROOT / "docs" / name for name in ("getting_started.md", "cheatsheet.md")]
 SLOW = ("auto.md", "latent.md")  # pages that compare methods or train networks
 PAGES = [
     pytest.param(str(path.relative_to(ROOT)), marks=[pytest.mark.slow] if path.name in SLOW else [])
-    for path in (ROOT / "docs" / "getting_started.md", *GUIDE, *MIGRATION)
+    for path in (*SINGLE, *GUIDE, *MIGRATION, *EXAMPLES)
 ]
 
 
@@ -38,6 +40,22 @@ def test_the_examples_of_the_readme_run_and_keep_what_it_promises(tmp_path, monk
     assert not names["complete"].isna().any().any()
     assert len(names["draws"]) == 20
     assert names["same"].equals(names["complete"])
+
+
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)
+def test_an_example_page_stays_short_and_its_links_exist(page):
+    text = page.read_text(encoding="utf-8")
+    assert text.count("\n") <= 60
+    links = re.findall(r"\]\(([^)#]+)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_readme_stays_short_and_its_links_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.count("\n") <= 150
+    links = re.findall(r"\]\(([^)#]+)", text)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])

@@ -1,6 +1,7 @@
 """The repository keeps its own promises: public names, change fragments, pins."""
 
 import ast
+import importlib
 import importlib.metadata
 import inspect
 import re
@@ -18,18 +19,57 @@ KINDS = "added|changed|deprecated|removed|fixed|security"
 FRAGMENT = re.compile(rf"(\d+|[a-z][a-z0-9]*(-[a-z0-9]+)*)\.({KINDS})\.md")
 
 
-@pytest.mark.parametrize("name", halfseen.__all__)
+FIRST_DAY = 45
+PACKAGES = [
+    importlib.import_module(f"halfseen.{path.parent.name}")
+    for path in sorted((ROOT / "src" / "halfseen").glob("*/__init__.py"))
+]
+PUBLIC = {f"halfseen.{name}": getattr(halfseen, name) for name in halfseen.__all__} | {
+    f"{package.__name__}.{name}": getattr(package, name)
+    for package in PACKAGES
+    for name in getattr(package, "__all__", ())
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
 def test_a_public_name_exists_and_is_documented(name):
-    thing = getattr(halfseen, name)
+    thing = PUBLIC[name]
     if inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing):
-        assert inspect.getdoc(thing), f"halfseen.{name} has no docstring"
+        assert inspect.getdoc(thing), f"{name} has no docstring"
 
 
-@pytest.mark.parametrize("name", [n for n in halfseen.__all__ if inspect.isclass(getattr(halfseen, n))])
+@pytest.mark.parametrize("name", [name for name, thing in PUBLIC.items() if inspect.isclass(thing)])
 def test_a_public_method_is_documented(name):
-    for method, function in inspect.getmembers(getattr(halfseen, name), inspect.isfunction):
+    for method, function in inspect.getmembers(PUBLIC[name], inspect.isfunction):
         if not method.startswith("_") and function.__module__.startswith("halfseen."):
-            assert inspect.getdoc(function), f"halfseen.{name}.{method} has no docstring"
+            assert inspect.getdoc(function), f"{name}.{method} has no docstring"
+
+
+def test_the_package_itself_has_the_names_of_the_first_day_only():
+    assert len(halfseen.__all__) <= FIRST_DAY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", [package for package in PACKAGES if hasattr(package, "__all__")])
+def test_a_name_of_a_sub_package_is_listed_before_it_is_used_and_imported_when_it_is(package):
+    code = (
+        f"import {package.__name__} as package; names = dir(package); "
+        "assert set(package.__all__) <= set(names), names; "
+        "assert not [name for name in package.__all__ if not hasattr(package, name)]; "
+        f"from {package.__name__} import *"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(halfseen._IN_PACKAGES.keys() - {*halfseen.__all__}))
+def test_the_error_for_a_name_of_a_sub_package_says_where_it_is(name):
+    with pytest.raises(AttributeError, match=rf"halfseen\.{name} is in halfseen\.") as error:
+        getattr(halfseen, name)
+    statement = str(error.value).split(": ")[1]
+    scope = {}
+    exec(statement, scope)
+    assert scope[name].__name__ == name
 
 
 HEAVY = ("torch", "sklearn", "scipy", "pyarrow", "numpy", "pandas", "polars")
@@ -70,6 +110,7 @@ def test_touching_every_public_name_moves_no_global_generator_and_loads_no_plott
         "expected = random.Random(0).random(), numpy.random.RandomState(0).random(); "
         "state = torch.get_rng_state(); "
         "import halfseen; [getattr(halfseen, name) for name in halfseen.__all__]; "
+        "[method.estimator for method in halfseen.base.catalogue.CATALOGUE]; "
         "assert (random.random(), numpy.random.random()) == expected; "
         "assert torch.equal(torch.get_rng_state(), state); "
         "sys.exit(str([name for name in ('matplotlib', 'jinja2', 'typer') if name in sys.modules]))"
@@ -80,12 +121,16 @@ def test_touching_every_public_name_moves_no_global_generator_and_loads_no_plott
 
 def test_every_public_name_is_in_the_reference():
     listed = (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8")
-    names = [name for name in halfseen.__all__ if not inspect.ismodule(getattr(halfseen, name))]
-    assert [name for name in names if not re.search(rf"^ +{name}$", listed, flags=re.MULTILINE)] == []
+    names = {name.removeprefix("halfseen.") for name, thing in PUBLIC.items() if not inspect.ismodule(thing)}
+    again = {name for name in names if name.split(".")[-1] in halfseen.__all__ and "." in name}
+    missing = [name for name in names - again if not re.search(rf"^ +{name}$", listed, flags=re.MULTILINE)]
+    assert sorted(missing) == []
 
 
-def test_public_names_are_listed_once():
-    assert len(halfseen.__all__) == len(set(halfseen.__all__))
+@pytest.mark.parametrize("package", [halfseen, *PACKAGES])
+def test_public_names_are_listed_once(package):
+    names = getattr(package, "__all__", [])
+    assert len(names) == len(set(names))
 
 
 def test_the_version_is_the_installed_one():

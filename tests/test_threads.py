@@ -8,7 +8,7 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from halfseen import _threads
-from halfseen._processors import count_processors
+from halfseen._machine import count_processors
 from halfseen._threads import map_in_threads, n_workers, one_openmp_thread, task_threads
 
 

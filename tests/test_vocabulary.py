@@ -9,7 +9,7 @@ import pytest
 import halfseen
 from halfseen.base.catalogue import CATALOGUE, Family
 from halfseen.cli.ampute import MECHANISMS
-from halfseen.cli.methods import build, offered
+from halfseen.cli.options import build, offered
 from halfseen.gaussian.em_self_masked import OFFERED as GAUSSIAN
 from halfseen.latent.architecture import OFFERED as LATENT
 from halfseen.vocabulary import Missingness, check_missingness

@@ -25,8 +25,8 @@ import numpy as np
 import scvi
 import torch
 
-from halfseen import AutoImpute
 from halfseen.datasets import load
+from halfseen.ratings import AutoImpute
 from halfseen.ratings.expression import normalise_counts
 from papers.sparsity.cells import FILES, gene_means, smooth
 

@@ -25,10 +25,9 @@ import psutil
 from exchange import MANY_DRAWS, N_DRAWS
 
 from halfseen.datasets import load
-from halfseen.evaluation.candidates import Answer
-from halfseen.evaluation.coded import CodedTable, take_rows
+from halfseen.evaluation.candidates import Answer, CodedTable, take_rows
 from halfseen.evaluation.scores import Scale, crps_draws
-from halfseen.evaluation.trial import Judge
+from halfseen.evaluation.trial import CellScorer
 from halfseen.missingness import MCAR, LogisticSelfMasking, MARLogistic
 
 HERE = Path(__file__).resolve().parent
@@ -126,11 +125,11 @@ def score(table, hidden, test, path):
         draws = answer.get(f"{part}_draws")
         draws = None if draws is None else draws[:, within]
         ends = (None, None) if draws is None else (draws.min(axis=0), draws.max(axis=0))
-        judge = Judge(table, table.codes[rows[within]], hidden[rows[within]], scale, LEVEL, SEED)
+        scorer = CellScorer(table, table.codes[rows[within]], hidden[rows[within]], scale, LEVEL, SEED)
         point = answer[part][within]
         if np.isnan(point[hidden[rows[within]]]).any():
             raise ValueError("left hidden values empty")
-        scores = judge.scores(Answer(point, draws, *ends))
+        scores = scorer.scores(Answer(point, draws, *ends))
         if draws is None:
             scores.pop("crps")
         numeric = hidden[rows][:, table.numeric].sum()
@@ -138,14 +137,14 @@ def score(table, hidden, test, path):
         found[part] = {name: float(scores[name]) for name in SCORES if name in scores}
         many = answer.get(f"{part}_many")
         if many is not None and numeric:
-            found[part] |= score_draws(judge, many[:, within])
+            found[part] |= score_draws(scorer, many[:, within])
     return found
 
 
-def score_draws(judge, draws):
+def score_draws(scorer, draws):
     """Return the CRPS of many draws, and by how much that of as few as tools must make varies around it."""
-    cells = judge.hidden & judge.table.numeric
-    truth, drawn = judge.scale.forward(judge.truth)[cells], judge.scale.forward(draws)[:, cells]
+    cells = scorer.hidden & scorer.table.numeric
+    truth, drawn = scorer.scale.forward(scorer.truth)[cells], scorer.scale.forward(draws)[:, cells]
     parts = [crps_draws(truth, part).mean() for part in np.split(drawn, len(drawn) // N_DRAWS)]
     return {"crps": float(crps_draws(truth, drawn).mean()), "crps_error": float(np.std(parts, ddof=1))}
 

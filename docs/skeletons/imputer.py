@@ -1,12 +1,13 @@
 """The imputer: its parameters and its model. Copy it to src/halfseen/<family>/imputer.py."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
 
 from halfseen._random import torch_generator
+from halfseen.base.capabilities import Capabilities
 from halfseen.base.density import NegativeLogLikelihood
 from halfseen.base.imputer import BaseImputer
 from halfseen.data.features import FeatureMap
@@ -58,6 +59,11 @@ class DiagonalImputer(BaseImputer):
     add_indicator: bool = False
     schema: Any = None
     random_state: Any = None
+
+    @property
+    def capabilities(self) -> Capabilities:  # what distinguishes it from other imputers
+        """What the imputer can do with the parameters that it has."""
+        return replace(super().capabilities, trains_in_epochs=True)
 
     def _fit_model(self, codes: Incomplete) -> TabularDiagonal:
         generator = torch_generator(self.seed_)  # fresh at each fit, never global

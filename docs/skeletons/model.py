@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from halfseen.base.parameters import check_level
 from halfseen.data.incomplete import Incomplete
 
 
@@ -72,8 +73,7 @@ class DiagonalGaussian(nn.Module):
 
     def conditional_quantile(self, batch: Incomplete, level: float) -> Tensor:
         """Returns the `level` quantile of every cell given the observed ones."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        check_level(level)
         standard = torch.special.ndtri(torch.tensor(level, dtype=torch.float64))
         quantile = self.loc.double() + self.scale.double() * standard  # (D,)
 

@@ -21,7 +21,7 @@ from halfseen._threads import task_threads
 from halfseen.base.model_file import Saveable
 from halfseen.base.parameters import all_or_nothing, check_whole
 from halfseen.base.targets import Classes, read_classes, read_weights
-from halfseen.data.scaling import Standardizer
+from halfseen.data.incomplete import Standardizer
 from halfseen.data.sequences import Sequences, read_sequences
 from halfseen.nn.weights import load_module, module_state
 from halfseen.training.holdout import split_rows

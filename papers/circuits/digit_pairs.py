@@ -6,7 +6,9 @@ model is used for all N. The paper does not state whether the classifier knows w
 Here, "mask known" integrates them out, "mask unknown" reads them as black, and "black as missing" integrates
 every black pixel out, deleted or not; the claims are about the first. One circuit is trained for all three.
 The paper averages over 45 pairs of digits and ten training sets; a seed is a pair and a training set. Its
-numbers are for its deep circuit and for the linear program of Dekel & Shamir, whose code is private.
+numbers are for its deep circuit and for the linear program of Dekel & Shamir, whose code is private. The one
+here (`papers.circuits.robust_linear`) solves the same problem, for each N anew, and reads deleted pixels as
+black, as theirs does; the claims about it were written before it had been run, and after the circuit had.
 
 Deleted pixels are always bright, so pixels are missing not at random, and no method here models that.
 Training leaves out pixels at random, at rates up to 90%, and integrates them out. Before the claims were
@@ -29,6 +31,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from halfseen.circuits.convac import ConvACClassifier
 from halfseen.datasets.loaders import load
 from halfseen.missingness.mcar import FeatureDeletion
+from papers.circuits.robust_linear import RobustLinear
 from papers.claims import AtLeast, Better, Published, Setting
 from papers.spec import Budget, Experiment
 
@@ -38,11 +41,14 @@ DELETED = (0, 25, 50, 75, 100, 125, 150)
 FIRST_PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (1, 7), (3, 8), (4, 9), (5, 6), (0, 2))
 """The pairs of the smaller scales; the scale of the paper has all."""
 
+ALL_PAIRS = tuple(combinations(range(10), 2))
+
 KNOWN, UNKNOWN, BLACK = "ConvAC, mask known", "ConvAC, mask unknown", "ConvAC, black as missing"
 NEIGHBOURS, LINEAR = "neighbours, mask known", "logistic regression, mask unknown"
+ROBUST = "robust linear program, mask unknown"
 PAPER = {  # of the circuit, and of the linear program
     KNOWN: (98.5, 98.2, 97.8, 96.5, 93.9, 87.1, 76.3),
-    LINEAR: (97.9, 97.5, 96.4, 94.1, 89.2, 80.9, 70.2),
+    ROBUST: (97.9, 97.5, 96.4, 94.1, 89.2, 80.9, 70.2),
 }
 GOALS = {0: 0.983, 50: 0.975, 100: 0.935, 150: 0.760}
 
@@ -98,7 +104,7 @@ def accuracy(n_deleted: int) -> str:
 
 def make_task(setting: Setting, seed: int) -> Task:
     """Returns the training set and the corrupted test images of a pair of digits."""
-    pairs = FIRST_PAIRS if setting["pairs"] == len(FIRST_PAIRS) else tuple(combinations(range(10), 2))
+    pairs = FIRST_PAIRS if setting["pairs"] == len(FIRST_PAIRS) else ALL_PAIRS
     pair = pairs[seed % len(pairs)]
     generator = np.random.default_rng(seed)
     digits = load(DATA_SET)
@@ -124,6 +130,11 @@ def _some_of(
 def score(candidate: ConvACCandidate, task: Task) -> dict[str, float]:
     """Returns the accuracy of one trained model for every number of deleted pixels."""
     own = candidate.classifier
+    if isinstance(own, RobustLinear):
+        return {
+            accuracy(n): float(np.mean(_robust(n, task).predict(candidate.shown(images)) == task.test_digits))
+            for n, images in task.test.items()
+        }
     model = task.circuit if own is None else own.fit(task.train, task.train_digits)
     return {
         accuracy(n_deleted): float(np.mean(model.predict(candidate.shown(images)) == task.test_digits))
@@ -131,10 +142,18 @@ def score(candidate: ConvACCandidate, task: Task) -> dict[str, float]:
     }
 
 
+def _robust(n_deleted: int, task: Task) -> RobustLinear:
+    """Returns the robust classifier, which is trained for one number of deleted pixels."""
+    return RobustLinear(n_deleted).fit(task.train, task.train_digits)
+
+
 def published(setting: Setting, model: str, metric: str) -> Published | None:
     """Returns the paper's number for the counterpart of a model: its deep circuit, or the linear program."""
     by_metric = dict(zip(map(accuracy, DELETED), PAPER.get(model, ()), strict=False))
-    return Published(by_metric[metric] / 100) if metric in by_metric else None
+    if metric not in by_metric:
+        return None
+    other = "" if setting["pairs"] == len(ALL_PAIRS) else "all 45 pairs"
+    return Published(by_metric[metric] / 100, label="table 1", other=other)
 
 
 EXPERIMENT = Experiment(
@@ -148,13 +167,14 @@ EXPERIMENT = Experiment(
         UNKNOWN: lambda: ConvACCandidate(None, as_black),
         BLACK: lambda: ConvACCandidate(None, black_as_missing),
         NEIGHBOURS: lambda: ConvACCandidate(KNeighborsClassifier(metric="nan_euclidean"), np.asarray),
+        ROBUST: lambda: ConvACCandidate(RobustLinear(0), as_black),
         LINEAR: lambda: ConvACCandidate(LogisticRegression(C=1e-4, max_iter=500), as_black),
     },
     score=score,
     metrics={accuracy(n): "higher" for n in DELETED},
     budgets={
         "smoke": Budget.grid(n_seeds=1, models=[KNOWN, LINEAR], pairs=[10]),
-        "small": Budget.grid(n_seeds=30, models=[KNOWN, UNKNOWN, BLACK, LINEAR], pairs=[10])
+        "small": Budget.grid(n_seeds=30, models=[KNOWN, UNKNOWN, BLACK, ROBUST, LINEAR], pairs=[10])
         + Budget.grid(n_seeds=10, models=[NEIGHBOURS], pairs=[10]),
         "paper": Budget.grid(n_seeds=450, pairs=[45]),
     },
@@ -165,6 +185,7 @@ EXPERIMENT = Experiment(
             for n in DELETED[3:]
             for rival in (UNKNOWN, BLACK, NEIGHBOURS, LINEAR)
         ),
+        *(Better(model, ROBUST, on=accuracy(n)) for n in DELETED for model in (KNOWN, UNKNOWN)),
     ],
     numbers=published,
 )

@@ -131,11 +131,14 @@ class LeNet:
     masks : Masks, optional
         What is removed in training, anew in each pass. By default nothing is, and the network does not see
         which pixels are missing.
+    sees_mask : bool
+        Whether a network that is trained on masks has them as a second input.
     """
 
-    def __init__(self, n_epochs: int, masks: Masks | None = None) -> None:
+    def __init__(self, n_epochs: int, masks: Masks | None = None, sees_mask: bool = True) -> None:
         self.n_epochs = n_epochs
         self.masks = masks
+        self.sees_mask = sees_mask
 
     def fit(self, images: Images, digits: Digits) -> "LeNet":
         """Trains the network."""
@@ -158,7 +161,7 @@ class LeNet:
         """Returns the input (N, 1, 28, 28), or (N, 2, 28, 28) with the mask; missing pixels are zero."""
         rows = Incomplete.from_array(images.reshape(len(images), -1))
         x = (rows.filled(0.0) / 255).float()
-        planes = [x] if self.masks is None else [x, rows.observed.float()]
+        planes = [x, rows.observed.float()] if self.masks is not None and self.sees_mask else [x]
         return torch.stack(planes, dim=1).unflatten(-1, (SIDE, SIDE))
 
     @torch.no_grad()

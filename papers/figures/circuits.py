@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from halfseen.report.figure_style import GRID, OURS, QUIET, new_figure
+from halfseen.report.figures import GRID, OURS, QUIET, new_figure
 from papers import Cell, Results
 from papers.circuits import mnist as convac_mnist
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from halfseen.report.figure_style import GRID, OURS, QUIET, THEIRS, new_figure
+from halfseen.report.figures import GRID, OURS, QUIET, THEIRS, new_figure
 from papers import Cell, Results
 from papers.figures.circuits import accuracy_curves, drawn_digits
 from papers.figures.overview import plot_metrics

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from halfseen.report.figure_style import GRID, OURS, STYLE, THEIRS, new_figure
+from halfseen.report.figures import GRID, OURS, STYLE, THEIRS, new_figure
 from papers import Results, Row
 from papers.claims import Setting
 

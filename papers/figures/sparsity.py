@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from halfseen.report.figure_style import GRID, OURS, new_figure
+from halfseen.report.figures import GRID, OURS, new_figure
 from papers import Results
 from papers.sparsity.series import CURVE
 

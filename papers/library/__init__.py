@@ -1,5 +1,5 @@
-"""Experiments on the library's own claims: automatic choice, margins, pooling and tables."""
+"""Experiments on the library's own claims: automatic choice, margins, multiple imputation and tables."""
 
-from papers.library import auto, margins, pooling, tables
+from papers.library import auto, inference, margins, tables
 
-__all__ = ["auto", "margins", "pooling", "tables"]
+__all__ = ["auto", "inference", "margins", "tables"]

@@ -10,7 +10,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.errors import warn_user
 from halfseen.latent.bounds import LatentObjective
 from halfseen.latent.model import LatentModel
-from halfseen.training.protocols import Objective
+from halfseen.training.step import Objective
 from papers.missvae.latent_likelihood import MAX_BORDER, LatentGrid, log_joint
 
 IN_USE = 0.2

@@ -19,7 +19,7 @@ go through the draws only (sticking the landing). In place of Adam with the AMSG
 
 The scale "small" has a reduced budget: 2 blocks of 128 units in place of 3 of 200, and 20 epochs in place of
 500 (6,000 steps in place of 151,500), at a rate of 0.003 that falls to zero in place of a constant 0.001; 3
-seeds in place of 5, and one of the methods that no claim is about. So its numbers are not the paper's, and
+seeds in place of 5, and one of the method that no claim is about. So its numbers are not the paper's, and
 methods that gain late are at a disadvantage. The paper has plots of these scores and no numbers. Without the
 paper's file (see `halfseen.datasets`) another mixture is drawn by the paper's recipe; it has another scale of
 scores.
@@ -27,6 +27,10 @@ scores.
 The claims are those of the issue that asked for the methods. They are on trained networks: two epochs on
 2,000 rows, the scale "smoke", show that everything runs and test no claim. (That was decided after a run of
 "smoke" in which none was met, and before any other.)
+
+The claims on stratified and ancestral draws, on DeMissVAE beside MIWAE and its controls, and on the noise of
+gradients are the paper's figures 2, 6 and 8. They were written after the stored runs of "small" had been
+seen, which have one seed of the ancestral methods and the controls; "small" now has three.
 
 The budget of "small" is the third. The first had 20 epochs in batches of 512 at a rate of 0.002, 760 steps;
 there MissSIWAE was narrowly below MIWAE, and the other two claims were met. The second had 30 epochs in
@@ -78,6 +82,7 @@ TRUTH, GAUSSIAN = "true mixture", "single Gaussian"
 
 DATA = "mog_ground_truth/data_mog2_large"
 MISSING = 0.5  # of all cells
+COMPARABLE = 0.1  # nats by which DeMissVAE may be below MIWAE; the paper has no number, so this is a guess
 TRAINED: Setting = {"plan": ("small", "paper")}
 
 METHODS = {
@@ -284,16 +289,22 @@ EXPERIMENT = Experiment(
         "smoke": Budget.grid(n_seeds=1, plan=["smoke"]),
         "small": Budget.grid(
             n_seeds=3,
-            models=[MVAE, MISSSVAE, MIWAE, MISSSIWAE, DEMISSVAE, TRUTH, GAUSSIAN],
+            models=[name for name in (*METHODS, TRUTH, GAUSSIAN) if name != DEMISSIWAE],
             plan=["small"],
         )
-        + Budget.grid(n_seeds=1, models=[MISSVAE, MISSIWAE, CVI, MVB, DEMISSIWAE], plan=["small"]),
+        + Budget.grid(n_seeds=1, models=[DEMISSIWAE], plan=["small"]),
         "paper": Budget.grid(n_seeds=5, plan=["paper"]),
     },
     claims=[
         Better(MISSSVAE, MVAE, on=SCORE, where=TRAINED),
         Better(MISSSIWAE, MIWAE, on=SCORE, where=TRAINED),
         Better(DEMISSVAE, MVAE, on=SCORE, where=TRAINED),
+        Better(MISSSVAE, MISSVAE, on=SCORE, where=TRAINED),
+        Better(MISSSIWAE, MISSIWAE, on=SCORE, where=TRAINED),
+        Better(DEMISSVAE, MIWAE, on=SCORE, by=-COMPARABLE, where=TRAINED),
+        *(Better(DEMISSVAE, control, on=SCORE, where=TRAINED) for control in (CVI, MVB)),
+        Better(MISSSVAE, MISSVAE, on=ENCODER_SNR, where=TRAINED),
+        Better(MISSSIWAE, MISSIWAE, on=ENCODER_SNR, where=TRAINED),
     ],
     version=2,
 )

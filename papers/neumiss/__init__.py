@@ -1,5 +1,5 @@
 """Experiments of the NeuMiss papers: prediction from incomplete Gaussian inputs."""
 
-from papers.neumiss import depth, gaussian, linear
+from papers.neumiss import capacity, depth, gaussian, linear
 
-__all__ = ["depth", "gaussian", "linear"]
+__all__ = ["capacity", "depth", "gaussian", "linear"]

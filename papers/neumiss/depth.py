@@ -1,8 +1,9 @@
 """The effect of depth: trained NeuMiss networks and the series that they unroll, with 20 features.
 
-The figures 3 (left) and 5 of the NeuMiss paper: networks of each depth, with and without residuals,
-perceptrons of several widths, and the truncated series of the true covariance; beside it the steps of better
-solvers of the same system. Networks are trained by our recipe and stopped on the paper's validation rows.
+Figure 3 (left) of the NeuMiss paper, MCAR (figure 5 is in `papers.neumiss.capacity`): networks of each depth,
+with and without residuals, perceptrons of several widths, and the truncated series of the true covariance;
+beside it the steps of better solvers of the same system. Networks are trained by our recipe and stopped on
+the paper's validation rows.
 The paper's numbers for the series are corrected: its figure takes the score of order 100 for the Bayes
 rate.
 
@@ -15,7 +16,7 @@ from typing import Any
 
 from halfseen.neumiss.likelihood import NeuMissRegressor
 from papers.claims import AtLeast, Better, Published, Setting
-from papers.neumiss.linear import NEUMISS, score
+from papers.neumiss.linear import NEUMISS, WIDTHS, score
 from papers.neumiss.networks import TrainedNeuMiss
 from papers.neumiss.published import published_analytic, published_depth, published_width
 from papers.neumiss.rivals import MaskMLP, TruncatedSolve
@@ -24,7 +25,6 @@ from papers.spec import Budget, Experiment
 
 DEPTHS = range(10)
 BLOCK_DEPTHS = (1, 3, 9, 20)
-WIDTHS = (1, 2, 3, 4, 5, 10, 15, 20, 30, 40, 50, 100)
 ORDERS = (0, 1, 2, 3, 4, 5, 10, 15, 20, 30, 40, 50, 100)
 SHORT_ORDERS = (1, 2, 3, 4, 5, 10, 15, 20)
 

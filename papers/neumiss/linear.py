@@ -10,12 +10,18 @@ Three things differ from the paper. The mechanism of MAR is drawn once, where th
 trained network of 2020 has our training recipe, because the paper's takes minutes for each depth; the paper's
 validation rows stop it and choose its depth. No other model sees these rows.
 
+The perceptron of the paper is the best of 12 widths on validation rows ("MLP, best of widths"); stored runs
+have also one of ten units for each feature, which is not the paper's.
+
 How the claims came about: the bounds of NeuMissRegressor are those of the acceptance table of the issue that
 asked for it. Pilot runs with one or two seeds of each cell had been seen when they were declared here, so
-they are not blind predictions.
+they are not blind predictions. The claims about the trained network are what the figures 4 and 6 show; they
+were written after the runs of the scale "small" that are stored, of which all but the perceptron of the best
+width had been seen, and before any others.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -30,18 +36,20 @@ from halfseen.vocabulary import Missingness
 from papers.claims import AsPublished, AtLeast, Better, Published, Setting
 from papers.neumiss.networks import TrainedNeuMiss
 from papers.neumiss.published import published_gap
-from papers.neumiss.rivals import ChainedOracles, MaskMLP, Oracle
+from papers.neumiss.rivals import BestWidthMLP, ChainedOracles, MaskMLP, Oracle
 from papers.neumiss.task import GAP, Task, gap, make_task
 from papers.neumiss.task import score as fit_and_score
 from papers.spec import Budget, Experiment
 
 NEUMISS, GAUSSIAN, CHAINED = "NeuMissRegressor", "GaussianRegressor", "IterativeImputer + linear"
+MLP_BEST = "MLP, best of widths"
 MLP, TREES, NETWORK, ORACLES = "MLP on x and mask", "HistGradientBoosting", "NeuMiss 2020", "chained oracles"
 
 MAR, GAUSSIAN_MASK, PROBIT = ("mcar", "mar"), Missingness.GAUSSIAN.value, Missingness.PROBIT.value
 MECHANISMS = (*MAR, GAUSSIAN_MASK, PROBIT)
 CURVES = ("bowl", "wave", "break")
 FITTED = (NEUMISS, GAUSSIAN, CHAINED, MLP, TREES, NETWORK)
+WIDTHS = (1, 2, 3, 4, 5, 10, 15, 20, 30, 40, 50, 100)  # of perceptrons, over the number of features
 DEPTHS = (0, 1, 2, 3, 5)  # of the trained network; beyond, the paper's own choice goes at n = 100,000 only
 
 COUNTERPARTS = {
@@ -50,7 +58,10 @@ COUNTERPARTS = {
     GAUSSIAN: "EM",
     CHAINED: "MICE + linear",
     MLP: "MLP",
+    MLP_BEST: "MLP",
 }
+NEAR = 0.005  # how far from the paper's number counts as reached; a guess
+OTHERS = {NEUMISS: "the published network", MLP: "the best of 12 widths"}
 BOUNDS: Mapping[tuple[str, int, int], float] = {  # the acceptance table: mechanism, n, d
     **{(mechanism, 10_000, 10): -0.002 for mechanism in MAR},
     **{(mechanism, 10_000, 20): -0.003 for mechanism in MAR},
@@ -72,6 +83,9 @@ def score(model: Any, task: Task) -> dict[str, float]:
         found |= gap(task, model.predict(task.test.incomplete))
         found |= {"depth": model.depth_, "diverged depths": len(model.failed_depths_)}
         found |= {"learning rate halved": model.n_backoffs_, "epochs": sum(model.epochs_.values())}
+    elif isinstance(model, BestWidthMLP):
+        model.fit(task.train.incomplete, task.train.y, (task.validation.incomplete, task.validation.y))
+        found |= gap(task, model.predict(task.test.incomplete)) | {"width": model.width_factor_}
     else:
         found |= fit_and_score(model, task)
     if task.bayes_error > 0:
@@ -80,8 +94,13 @@ def score(model: Any, task: Task) -> dict[str, float]:
 
 
 def published(setting: Setting, model: str, metric: str) -> Published | None:
-    """Returns the paper's number for the counterpart of a model."""
-    return published_gap(setting, COUNTERPARTS[model]) if model in COUNTERPARTS else None
+    """Returns the paper's number for the counterpart of a model.
+
+    `NeuMissRegressor` is not the published network, which is its counterpart as a bar to reach only; and the
+    perceptron of one width is none of the paper's, which are the best of twelve.
+    """
+    number = published_gap(setting, COUNTERPARTS[model]) if model in COUNTERPARTS else None
+    return number if number is None or model not in OTHERS else replace(number, other=OTHERS[model])
 
 
 def _cells(*sizes: tuple[int, int]) -> tuple[Setting, ...]:
@@ -116,6 +135,7 @@ EXPERIMENT = Experiment(
         GAUSSIAN: lambda: GaussianRegressor(random_state=0),
         CHAINED: lambda: make_pipeline(IterativeImputer(random_state=0), LinearRegression()),
         MLP: lambda: MaskMLP(width_factor=10),
+        MLP_BEST: lambda: BestWidthMLP(WIDTHS),
         TREES: lambda: HistGradientBoostingRegressor(max_iter=500, early_stopping=True, random_state=0),
         NETWORK: lambda: TrainedNeuMiss("2020", depth=DEPTHS),
         ORACLES: ChainedOracles,
@@ -127,9 +147,12 @@ EXPERIMENT = Experiment(
         + Budget((_SMOKE_CURVE,), 1, (NEUMISS, TREES, ORACLES)),
         "small": Budget(_cells((10_000, 10), (10_000, 20)), 5, FITTED)
         + Budget(_cells((20_000, 50)), 5, (NEUMISS, GAUSSIAN, TREES))
-        + _curves(2, (NEUMISS, TREES, ORACLES), n=[20_000], latent=[0.3]),
+        + _curves(2, (NEUMISS, TREES, ORACLES), n=[20_000], latent=[0.3])
+        + Budget(_cells((10_000, 10)), 3, (MLP_BEST,)),
         "paper": Budget(
-            _cells(*((n, d) for n in (10_000, 20_000, 100_000) for d in (10, 20, 50))), 20, FITTED
+            _cells(*((n, d) for n in (10_000, 20_000, 100_000) for d in (10, 20, 50))),
+            20,
+            (*FITTED, MLP_BEST),
         )
         + _curves(20, (*FITTED, ORACLES), n=[20_000, 100_000], latent=[0.3, 0.7]),
     },
@@ -141,6 +164,15 @@ EXPERIMENT = Experiment(
             for other in (CHAINED, MLP, TREES, NETWORK)
         ),
         *(Better(NEUMISS, other, on=GAP, where={"link": CURVES}) for other in (TREES, ORACLES)),
+        *(
+            Better(NETWORK, other, on=GAP, where={"mechanism": mechanism, "link": "linear"})
+            for mechanism in MECHANISMS
+            for other in (CHAINED, MLP_BEST)
+        ),
+        *(
+            AsPublished(model, on=GAP, by=NEAR, where={"mechanism": (*MAR, GAUSSIAN_MASK)})
+            for model in (NETWORK, MLP_BEST)
+        ),
     ],
     numbers=published,
 )

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from halfseen._random import torch_generator
 from halfseen._threads import task_threads
-from halfseen.data.incomplete import Incomplete
-from halfseen.data.scaling import Standardizer
+from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.errors import TrainingError
 from halfseen.gaussian.em import EMSettings, fit_gaussian
 from halfseen.neumiss.gaussian_block import GaussianBlock

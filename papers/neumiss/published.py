@@ -113,7 +113,7 @@ def published_gap(setting: Setting, column: str) -> Published | None:
     Examples
     --------
     >>> published_gap({"mechanism": "mcar", "n": 10_000, "d": 20}, "NeuMiss")
-    Published(mean=-0.0695, sd=0.0148, label='NeuMiss')
+    Published(mean=-0.0695, sd=0.0148, label='NeuMiss', other='')
     """
     linear = setting.get("link", "linear") == "linear" and setting.get("latent", 0.5) == 0.5
     mechanism = _MECHANISMS.get(str(setting["mechanism"]), str(setting["mechanism"]))
@@ -121,8 +121,8 @@ def published_gap(setting: Setting, column: str) -> Published | None:
     if row is None or not linear:
         return None
     place = 2 * COLUMNS.index(column)
-    to_best = ", to its best method" if setting["mechanism"] == Missingness.PROBIT else ""
-    return _published(row[place], row[place + 1], column + to_best)
+    to_best = "relative to its best method" if setting["mechanism"] == Missingness.PROBIT else ""
+    return _published(row[place], row[place + 1], column, to_best)
 
 
 def published_depth(n: int, depth: int, residual: bool = False) -> Published | None:
@@ -147,5 +147,5 @@ def published_analytic(n: int, order: int) -> Published | None:
     return _published(mean, sd, "analytic")
 
 
-def _published(mean: float | None, sd: float | None, label: str) -> Published | None:
-    return None if mean is None else Published(mean, sd, label)
+def _published(mean: float | None, sd: float | None, label: str, other: str = "") -> Published | None:
+    return None if mean is None else Published(mean, sd, label, other)

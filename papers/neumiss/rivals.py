@@ -1,5 +1,6 @@
 """The competitors of NeuMiss: a perceptron with the mask as input, and predictors that know the truth."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,7 +26,8 @@ class MaskMLP(RegressorMixin, BaseEstimator):
 
     As in the NeuMiss paper missing values are filled on the raw scale, and then all columns are standardised.
     Where the paper trains for up to 2000 epochs and takes the best of 12 widths on validation rows, this one
-    has one width, a standardised target, and scikit-learn's early stopping on a tenth of the rows.
+    has one width (see `BestWidthMLP`), a standardised target, and scikit-learn's early stopping on a tenth of
+    the rows.
 
     Parameters
     ----------
@@ -57,6 +59,44 @@ class MaskMLP(RegressorMixin, BaseEstimator):
         """Returns the prediction of each row."""
         predicted: Floats = self.model_.predict(_with_mask(X))
         return predicted
+
+
+class BestWidthMLP(RegressorMixin, BaseEstimator):
+    """The perceptron of the width that has the least squared error on validation rows, as in the paper.
+
+    Parameters
+    ----------
+    width_factors : sequence of int
+        The numbers of hidden units, over the number of features, to choose from.
+    random_state : int
+        Seeds training.
+
+    Attributes
+    ----------
+    width_factor_ : int
+        The width that was chosen.
+    validation_errors_ : dict
+        The mean squared error on validation rows by width.
+    """
+
+    def __init__(self, width_factors: Sequence[int], random_state: int = 0) -> None:
+        self.width_factors = width_factors
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, validation: tuple[Any, Any]) -> "BestWidthMLP":
+        """Trains one perceptron of each width and keeps the best on validation rows."""
+        models = {q: MaskMLP(q, self.random_state).fit(X, y) for q in self.width_factors}
+        held, target = validation
+        self.validation_errors_ = {
+            q: float(np.mean((model.predict(held) - target) ** 2)) for q, model in models.items()
+        }
+        self.width_factor_ = min(self.validation_errors_, key=self.validation_errors_.__getitem__)
+        self.model_ = models[self.width_factor_]
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Returns the prediction of each row."""
+        return self.model_.predict(X)
 
 
 def _with_mask(X: Any) -> Floats:

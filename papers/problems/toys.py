@@ -88,17 +88,17 @@ class CorrelatedGaussian(ImputationProblem):
 class Ring(ImputationProblem):
     r"""Points around a circle; the first coordinate is missing in the upper quarter (MNAR).
 
-    .. math:: x = r (\cos \theta, \sin \theta), \quad r \sim \mathcal{N}(4.5, 0.5^2), \quad \theta \sim
+    .. math:: x = r (\cos \theta, \sin \theta), \quad r \sim \mathcal{N}(4.5, 0.5), \quad \theta \sim
               \mathcal{U}(-\pi, \pi), \quad x_1 \text{ missing if } \theta \in [\pi / 4, 3 \pi / 4]
 
-    By symmetry the conditional mean is 0 and the best root mean square error is :math:`\sqrt{(4.5^2 + 0.5^2)
-    (1/2 - 1/\pi)} = 1.930`, although the conditional distribution has two modes and no mass at 0: judge a
-    method by its draws here, not by its means.
+    The variance of the radius is 0.5. By symmetry the conditional mean is 0 and the best root mean square
+    error is :math:`\sqrt{(4.5^2 + 0.5) (1/2 - 1/\pi)} = 1.942`, although the conditional distribution has
+    two modes and no mass at 0: judge a method by its draws here, not by its means.
 
     Parameters
     ----------
-    radius, thickness : float
-        Mean and standard deviation of the radius.
+    radius, variance : float
+        Mean and variance of the radius.
 
     Examples
     --------
@@ -108,13 +108,13 @@ class Ring(ImputationProblem):
     """
 
     radius: float = 4.5
-    thickness: float = 0.5
+    variance: float = 0.5
 
     def sample(self, n_samples: int, random_state: Any = None) -> Sample:
         """Returns rows, the same rows as targets, and the mask."""
         generator = data_generator(random_state)
         angle = generator.uniform(-np.pi, np.pi, size=n_samples)
-        radius = generator.normal(self.radius, self.thickness, size=n_samples)
+        radius = generator.normal(self.radius, np.sqrt(self.variance), size=n_samples)
         X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
         hidden = (angle >= np.pi / 4) & (angle <= 3 * np.pi / 4)
         return Sample(X, X, np.column_stack([~hidden, np.ones(n_samples, dtype=bool)]))
@@ -128,7 +128,8 @@ class Ring(ImputationProblem):
     def draw_bayes(self, X: npt.ArrayLike, n_draws: int = 1, random_state: Any = None) -> Floats:
         r"""Returns rows (S, N, 2) with the first coordinate imputed by random draws.
 
-        .. math:: p(x_1 \mid x_2, \text{missing}) \propto \varphi((r - 4.5) / 0.5) / r, \quad |x_1| \le x_2
+        .. math:: p(x_1 \mid x_2, \text{missing}) \propto \varphi((r - 4.5) / \sqrt{0.5}) / r, \quad |x_1| \le
+                  x_2
 
         where :math:`r = |x|`; in cells of a grid, and uniform within them.
         """
@@ -138,7 +139,7 @@ class Ring(ImputationProblem):
         edges = np.linspace(-1.0, 1.0, N_CELLS + 1)
         height = np.maximum(np.abs(rows[:, 1:]), np.finfo(np.float64).tiny)
         radius = np.hypot(1.0, (edges[1:] + edges[:-1]) / 2) * height  # (N, G)
-        log_density = -0.5 * ((radius - self.radius) / self.thickness) ** 2 - np.log(radius)
+        log_density = -0.5 * ((radius - self.radius) / np.sqrt(self.variance)) ** 2 - np.log(radius)
         cumulated = torch.from_numpy(log_density).softmax(dim=1).cumsum(dim=1)
         wanted = torch.from_numpy(u.T.copy()) * cumulated[:, -1:]
         cell = torch.searchsorted(cumulated, wanted).clamp(max=N_CELLS - 1).T.numpy()  # (S, N)

@@ -64,7 +64,9 @@ class ControlledAutoRec(AutoRec):
     def __init__(
         self, network: type[SparseAutoencoder], rows: str = "item", *, centre: bool, random_state: Any = None
     ) -> None:
-        super().__init__(rows, sparsity_norm=False, centre=centre, subsets=False, random_state=random_state)
+        super().__init__(
+            rows, sparsity_norm=False, centre=centre, subsets=False, shrink=False, random_state=random_state
+        )
         self.network = network
 
     def _build(self, rows: SparseRows) -> SparseAutoencoder:

@@ -35,11 +35,14 @@ from 0%, 30%, 50% and 70% upwards, and 40, 60 and 80 epochs, were compared on up
 side, and agree. The number of epochs was 40 before, for all. Only two models of the table, and the
 ensemble, are trained on subsets; all others read all ratings, as published.
 
-CF-NADE and matrix factorisation have default settings, of which two or three were tried on the split of seed
-0. The factorisation and the ensemble do not depend on what rows are; they stand with the rows of users. The
-controls are centring, one constant factor of the same mean, the mask as further inputs, and layer
-normalisation. The scale "small" has five splits of the comparison of AutoRec with and without normalisation,
-three of the controls, and one of all others.
+No network is shrunk towards the offsets, which is the default of the library but not published. CF-NADE and
+matrix factorisation have otherwise default settings, of which two or three were tried on the split of seed
+0. The constant of the normalisation is the mean number of ratings, except where it is 500, as in the paper's
+CF-NADE (footnote 7), at scale "paper". The factorisation and the ensemble do not depend on what rows are;
+they stand with the rows of users. The controls are centring, one constant factor of the same mean, the mask
+as further inputs, and layer normalisation. The scale "small" has five splits of the comparison of AutoRec
+with and without normalisation, three of the controls, and one of all others. The claims about
+CF-NADE with K = 500 are the paper's table 1; they were added before any run of them, and none is stored.
 """
 
 from collections.abc import Callable
@@ -82,7 +85,7 @@ OFFSETS, PLAIN, NORMALISED = "offsets", "AutoRec", "AutoRec + SN"
 CENTRED, BOTH = "AutoRec, centred", "AutoRec + SN, centred"
 WIDE, SUBSETS = "AutoRec + SN, 1000 units", "AutoRec + SN, subsets"
 BOTH_SUBSETS = "AutoRec + SN, centred, subsets"
-NADE, NADE_SN = "CF-NADE", "CF-NADE + SN"
+NADE, NADE_SN, NADE_500 = "CF-NADE", "CF-NADE + SN", "CF-NADE + SN, K = 500"
 FACTORS, ENSEMBLE = "matrix factorisation", "ensemble"
 CONTROLS = {
     "constant scaling": ScaledAutoencoder,
@@ -99,6 +102,7 @@ TABLE_1 = {  # the paper's errors, by data and rows: without and with normalisat
     (LARGE, "item"): {PLAIN: 0.8320, NORMALISED: 0.8294, NADE: 0.8405, NADE_SN: 0.8366},
 }
 TABLE_2 = {SMALL: 0.8816, LARGE: 0.8260}  # the paper's errors of rows of items with 1,000 units
+UNTUNED = "full batches, penalty tuned for each case"  # which sparsity-tuned has
 GLOCAL_K = {FOLD: 0.8889, LARGE: 0.8227}
 
 
@@ -198,13 +202,14 @@ def _error(predicted: Floats, truth: Floats) -> float:
 def _numbers(setting: Setting, model: str, metric: str) -> Published | None:
     if metric != "RMSE":
         return None
-    found = TABLE_1.get((setting["data"], setting["rows"]), {}).get(model)
+    named = NADE_SN if model == NADE_500 else model  # footnote 7 of the paper
+    found = TABLE_1.get((setting["data"], setting["rows"]), {}).get(named)
     if found is not None:
-        return Published(found, label="table 1")
+        return Published(found, label="table 1", other=UNTUNED)
     if model == WIDE and setting["rows"] == "item" and setting["data"] in TABLE_2:
-        return Published(TABLE_2[setting["data"]], label="table 2")
+        return Published(TABLE_2[setting["data"]], label="table 2", other=UNTUNED)
     best = GLOCAL_K.get(setting["data"])
-    return None if best is None or model == OFFSETS else Published(best, label="GLocal-K")
+    return None if best is None or model == OFFSETS else Published(best, other="GLocal-K")
 
 
 _OF_USERS = [OFFSETS, PLAIN, NORMALISED, CENTRED, BOTH, BOTH_SUBSETS]
@@ -225,15 +230,16 @@ _LARGE_ITEM, _LARGE_USER = {"data": LARGE, "rows": "item"}, {"data": LARGE, "row
 
 MODELS: dict[str, Callable[[], Any]] = {
     OFFSETS: lambda: None,
-    PLAIN: partial(AutoRec, sparsity_norm=False, centre=False, subsets=False),
-    NORMALISED: partial(AutoRec, centre=False, subsets=False),
-    WIDE: partial(AutoRec, centre=False, subsets=False, n_hidden=1000),
-    SUBSETS: partial(AutoRec, centre=False),
-    CENTRED: partial(AutoRec, sparsity_norm=False, centre=True, subsets=False),
-    BOTH: partial(AutoRec, centre=True, subsets=False),
-    BOTH_SUBSETS: partial(AutoRec, centre=True),
-    NADE: partial(CFNADE, sparsity_norm=False),
-    NADE_SN: CFNADE,
+    PLAIN: partial(AutoRec, sparsity_norm=False, centre=False, subsets=False, shrink=False),
+    NORMALISED: partial(AutoRec, centre=False, subsets=False, shrink=False),
+    WIDE: partial(AutoRec, centre=False, subsets=False, shrink=False, n_hidden=1000),
+    SUBSETS: partial(AutoRec, centre=False, shrink=False),
+    CENTRED: partial(AutoRec, sparsity_norm=False, centre=True, subsets=False, shrink=False),
+    BOTH: partial(AutoRec, centre=True, subsets=False, shrink=False),
+    BOTH_SUBSETS: partial(AutoRec, centre=True, shrink=False),
+    NADE: partial(CFNADE, sparsity_norm=False, shrink=False),
+    NADE_SN: partial(CFNADE, shrink=False),
+    NADE_500: partial(CFNADE, mean_count=500, shrink=False),
     FACTORS: MatrixFactorization,
     ENSEMBLE: RatingEnsemble,
     **{name: partial(ControlledAutoRec, network, centre=False) for name, network in CONTROLS.items()},
@@ -271,6 +277,10 @@ EXPERIMENT = Experiment(
         AtMostShare(NORMALISED, PLAIN, on="absolute slope", share=1 / 3, where=_USER),
         AtMostShare(NORMALISED, PLAIN, on="absolute slope", share=1 / 3, where=_LARGE_ITEM),
         AtMostShare(BOTH, CENTRED, on="absolute slope", share=1 / 3, where=_LARGE_USER),
+        *(
+            Better(NADE_500, NADE, on="RMSE", where=where)
+            for where in (_USER, _ITEM, _LARGE_USER, _LARGE_ITEM)
+        ),
     ],
     numbers=_numbers,
     data_sets=lambda setting: FILES[setting["data"]],

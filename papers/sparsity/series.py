@@ -11,10 +11,11 @@ is not in the paper; it was added after the drift of the others had been seen. W
 with seed 0 and eight epochs had a slope of -0.063 (200 stays): logits are too extreme where few measurements
 are shown, and the mean probability is too high. What remains of a slope is partly of the stays themselves: a
 predictor that is right on average has the same mean at all shares in the population, and in a sample of 1,000
-stays up to a standard error of about 0.005.
+stays up to a standard error of about 0.005. The last claim, that normalisation does not cost more than 0.01
+of the AUROC, is table 6 of the paper; it was written after the stored runs had been seen.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -22,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import roc_auc_score
 
-from halfseen.datasets.physionet import Stays, load_physionet2012
+from halfseen.datasets.loaders import Stays, load_physionet2012
 from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
 from halfseen.sequences.classifier import SequenceClassifier
-from papers.claims import AtLeast, AtMostShare, Published, Setting
+from papers.claims import AtLeast, AtMostShare, Better, Published, Setting
 from papers.spec import Budget, Experiment
 
 PLAIN, SEQUENCE, STEP = "LSTM", "LSTM + SN", "LSTM + SN of steps"
@@ -78,6 +79,13 @@ def drift_scores(curve: VSPCurve) -> dict[str, Any]:
     return {DRIFT: abs(curve.slope)} | slopes | {CURVE: lines}
 
 
+def _numbers(setting: Setting, model: str, metric: str) -> Published | None:
+    found = PUBLISHED.get(model) if metric == AUROC else None
+    if found is None or setting["minutes"] == 10:
+        return found
+    return replace(found, other="steps of ten minutes, 108 units")
+
+
 _CLASSIFIER = partial(SequenceClassifier, class_weight="balanced", patience=5)
 
 EXPERIMENT = Experiment(
@@ -108,8 +116,9 @@ EXPERIMENT = Experiment(
         AtMostShare(HALF, PLAIN, on=DRIFT, share=1 / 3),
         AtMostShare(SUBSETS, PLAIN, on=DRIFT, share=1 / 3),
         AtMostShare(SUBSETS_SN, PLAIN, on=DRIFT, share=1 / 3),
+        Better(SEQUENCE, PLAIN, on=AUROC, by=-0.01),
     ],
-    numbers=lambda setting, model, metric: PUBLISHED.get(model) if metric == AUROC else None,
+    numbers=_numbers,
     data_sets=lambda setting: tuple(
         f"physionet2012_set_{part}/{table}" for part in "abc" for table in ("outcomes", "events")
     ),

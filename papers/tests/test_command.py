@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from halfseen.datasets import describe_dataset
-from halfseen.report.figure_style import new_figure
+from halfseen.report.figures import new_figure
 from papers import Better, Budget, Experiment, Published, command
 from papers.__main__ import run as program
 

@@ -2,14 +2,16 @@
 
 import pytest
 
-from halfseen.datasets import physionet
+from halfseen.datasets import loaders
 from papers import EXPERIMENTS, amputed_table
 from papers.circuits import digit_pairs as convac
+from papers.circuits import figure3 as convac_figure3
 from papers.circuits import mnist as convac_mnist
 from papers.circuits import tables as circuit_classifier
 from papers.missvae import images as missvae_images
 from papers.missvae import tables as missvae_tables
 from papers.notmiwae import disc as notmiwae_disc
+from papers.notmiwae import report as notmiwae_report
 from papers.notmiwae import tables as notmiwae
 from papers.sparsity import cells as sparsity_cells
 from papers.sparsity import dropout as sparsity_dropout
@@ -21,14 +23,19 @@ LOADING = {
     "tables": amputed_table,
     "notmiwae": notmiwae,
     "notmiwae-toys": notmiwae_disc,
+    "notmiwae-report": notmiwae_report,
     "missvae-tables": missvae_tables,
     "missvae-images": missvae_images,
     "convac": convac,
     "circuit-classifier": circuit_classifier,
     "convac-mnist": convac_mnist,
+    "convac-figure3": convac_figure3,
+    "convac-shallow": convac_figure3,
     "sparsity": sparsity,
     "sparsity-optimisers": sparsity,
-    "sparsity-series": physionet,
+    "sparsity-tuned": sparsity,
+    "sparsity-units": sparsity,
+    "sparsity-series": loaders,
     "sparsity-made": sparsity_made,
     "sparsity-dropout": sparsity_dropout,
     "sparsity-cells": sparsity_cells,

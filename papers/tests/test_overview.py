@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tolerances import EXACT
 
-from halfseen.report.figure_style import OURS, THEIRS, to_svg
+from halfseen.report.figures import OURS, THEIRS, to_svg
 from papers import Budget, Cell, Experiment, Published, Results
 from papers.figures.overview import plot_experiment, plot_metrics
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from halfseen import MixtureImputer
-from papers import Better, Budget, Experiment, Published, Within, run, runner
+from papers import Better, Budget, Experiment, Published, Within, judge_stored, run, runner
 
 
 class Model:
@@ -68,6 +68,45 @@ def test_a_sum_of_budgets_runs_its_parts_in_turn_with_the_models_of_each(tmp_pat
     ]  # fmt: skip
 
 
+def test_the_commit_of_stored_runs_stays_if_nothing_is_run_again(tmp_path):
+    run(make_experiment([]), "smoke", tmp_path)
+    path = tmp_path / "toy-smoke.json"
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps(stored | {"provenance": {"commit": "old"}}))
+    log = []
+    assert run(make_experiment(log), "smoke", tmp_path).provenance == {"commit": "old"}
+    assert not log
+    assert run(make_experiment([]), "small", tmp_path).provenance != {"commit": "old"}
+
+
+def test_stored_runs_are_judged_again_and_stay_as_they_are(tmp_path):
+    assert judge_stored(make_experiment([]), "smoke", tmp_path) is None
+    run(make_experiment([]), "smoke", tmp_path)
+    path = tmp_path / "toy-smoke.json"
+    before = json.loads(path.read_text())
+    path.write_text(json.dumps(before | {"verdicts": [], "summary": []}))
+    log = []
+    narrower = make_experiment(log, budgets={"smoke": Budget.grid(1, d=[1])})
+    results = judge_stored(narrower, "smoke", tmp_path)
+    assert (len(results.cells), log) == (8, [])  # also runs that are no longer planned
+    assert json.loads(path.read_text()) == before
+
+
+def test_failed_runs_are_judged_as_failures(tmp_path):
+    run(make_experiment([]), "smoke", tmp_path)
+    path = tmp_path / "toy-smoke.json"
+    stored = json.loads(path.read_text())
+    for cell in stored["cells"]:
+        cell["error"] = "ValueError: no"
+    path.write_text(json.dumps(stored))
+    assert {
+        verdict.outcome for verdict in judge_stored(make_experiment([]), "smoke", tmp_path).verdicts()
+    } == {
+        "not met",
+        "not testable",
+    }
+
+
 def test_results_are_stored_with_where_they_came_from(tmp_path):
     run(make_experiment([]), "smoke", tmp_path / "new" / "folder")
     stored = json.loads((tmp_path / "new" / "folder" / "toy-smoke.json").read_text())
@@ -77,7 +116,7 @@ def test_results_are_stored_with_where_they_came_from(tmp_path):
     assert stored["cells"][0]["seed"] == 0
     assert stored["cells"][0]["seconds"] >= 0
     assert stored["verdicts"][0]["outcome"] == "met"
-    assert stored["summary"][0]["published"] == {"mean": 11.0, "sd": 0.5, "label": "A"}
+    assert stored["summary"][0]["published"] == {"mean": 11.0, "sd": 0.5, "label": "A", "other": ""}
     assert [path.name for path in (tmp_path / "new" / "folder").iterdir()] == ["toy-smoke.json"]
 
 

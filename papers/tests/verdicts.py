@@ -13,7 +13,12 @@ def outcomes(experiment, metric, worth, otherwise):
     found = {}
     for scale in SCALES:
         cells = [
-            Cell(cell.setting, cell.model, cell.seed, {metric: worth.get(cell.model, otherwise)})
+            Cell(
+                cell.setting,
+                cell.model,
+                cell.seed,
+                dict.fromkeys([metric, *experiment.metrics], worth.get(cell.model, otherwise)),
+            )
             for cell in experiment.cells(scale)
         ]
         results = Results(experiment, scale, cells, {}, Path())

@@ -1,10 +1,15 @@
-"""Machine learning on data with missing values: imputation with uncertainty, prediction and diagnosis."""
+"""Machine learning on data with missing values: imputation with uncertainty, prediction and diagnosis.
 
-import random
-from importlib import import_module
+Here are the names that most users need. Presets, research models and single steps are in sub-packages:
+`halfseen.latent`, `neumiss`, `circuits`, `ratings`, `sparsity`, `nn`, `missingness`, `datasets`, `diagnosis`,
+`evaluation`, `pooling`, `distributed` and `testing`.
+"""
+
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from halfseen._lazy import import_name, import_quietly
 from halfseen.base.catalogue import CATALOGUE
 from halfseen.errors import HalfseenWarning, ModelFileError, SchemaError, TrainingError
 
@@ -13,74 +18,39 @@ if TYPE_CHECKING:  # at run time a name is imported when it is first used: torch
     from halfseen.auto.impute_then import ImputeThenClassifier, ImputeThenRegressor
     from halfseen.auto.imputer import AutoImputer
     from halfseen.base.model_file import load
-    from halfseen.circuits.convac import ConvAC, ConvACClassifier
+    from halfseen.chained.imputer import ChainedImputer
     from halfseen.circuits.imputer import CircuitImputer
-    from halfseen.circuits.predictors import CircuitClassifier, CircuitRegressor
+    from halfseen.data.reshaping import to_long, to_wide
+    from halfseen.data.scan import scan
     from halfseen.data.schema import Column, Schema
-    from halfseen.diagnosis.summary import Diagnosis, describe
-    from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
+    from halfseen.diagnosis.summary import describe
+    from halfseen.files import read_table, write_table
     from halfseen.gaussian.bootstrap import BootstrapImputer
     from halfseen.gaussian.imputer import GaussianImputer, MeanImputer
     from halfseen.gaussian.regressor import GaussianRegressor
-    from halfseen.latent.presets import (
-        DeMissVAEImputer,
-        LatentImputer,
-        MissIWAEImputer,
-        MissSIWAEImputer,
-        MissSVAEImputer,
-        MissVAEImputer,
-        MIWAEImputer,
-        MVAEImputer,
-        NotMIWAEImputer,
-    )
+    from halfseen.latent.presets import LatentImputer, MIWAEImputer, NotMIWAEImputer
     from halfseen.mixtures.imputer import MixtureImputer
     from halfseen.neumiss.likelihood import NeuMissClassifier, NeuMissRegressor
-    from halfseen.neumiss.networks import NeuMissNetworkClassifier, NeuMissNetworkRegressor
-    from halfseen.pooling import (
-        Pooled,
-        PooledTest,
-        likelihood_ratio_test,
-        pool,
-        pool_chi_squares,
-        pool_estimates,
-    )
-    from halfseen.pooling.multiple import MultipleImputation, multiple_imputation
-    from halfseen.pooling.sensitivity import Sensitivity, sensitivity
-    from halfseen.ratings.autoimpute import AutoImpute
-    from halfseen.ratings.autorec import AutoRec
-    from halfseen.ratings.cfnade import CFNADE
-    from halfseen.ratings.ensemble import RatingEnsemble
-    from halfseen.ratings.expression import normalise_counts
-    from halfseen.ratings.matrix_factorization import MatrixFactorization
-    from halfseen.report.imputation_plot import plot_imputed, plot_trace
+    from halfseen.pooling.multiple import multiple_imputation
+    from halfseen.pooling.repeated import pool
+    from halfseen.pooling.sensitivity import sensitivity
+    from halfseen.report.figures import plot_imputed, plot_trace
     from halfseen.sequences.classifier import SequenceClassifier
-    from halfseen.sparsity.made import MADE
-    from halfseen.sparsity.networks import SparsityNormClassifier, SparsityNormRegressor
-    from halfseen.sparsity.normalizer import SparsityNormalizer
     from halfseen.training.checkpoint import checkpoints
     from halfseen.trees.boosting import BoostingClassifier, BoostingRegressor
     from halfseen.trees.imputer import TreeImputer
 
 __version__ = version("halfseen")
 __all__ = [
-    "CFNADE",
-    "MADE",
-    "AutoImpute",
     "AutoImputer",
-    "AutoRec",
     "AveragingClassifier",
     "AveragingRegressor",
     "BoostingClassifier",
     "BoostingRegressor",
     "BootstrapImputer",
-    "CircuitClassifier",
+    "ChainedImputer",
     "CircuitImputer",
-    "CircuitRegressor",
     "Column",
-    "ConvAC",
-    "ConvACClassifier",
-    "DeMissVAEImputer",
-    "Diagnosis",
     "GaussianImputer",
     "GaussianRegressor",
     "HalfseenWarning",
@@ -88,97 +58,81 @@ __all__ = [
     "ImputeThenRegressor",
     "LatentImputer",
     "MIWAEImputer",
-    "MVAEImputer",
-    "MatrixFactorization",
     "MeanImputer",
-    "MissIWAEImputer",
-    "MissSIWAEImputer",
-    "MissSVAEImputer",
-    "MissVAEImputer",
     "MixtureImputer",
     "ModelFileError",
-    "MultipleImputation",
     "NeuMissClassifier",
-    "NeuMissNetworkClassifier",
-    "NeuMissNetworkRegressor",
     "NeuMissRegressor",
     "NotMIWAEImputer",
-    "Pooled",
-    "PooledTest",
-    "RatingEnsemble",
     "Schema",
     "SchemaError",
-    "Sensitivity",
     "SequenceClassifier",
-    "SparsityNormClassifier",
-    "SparsityNormRegressor",
-    "SparsityNormalizer",
     "TrainingError",
     "TreeImputer",
-    "VSPCurve",
     "checkpoints",
     "config",
     "datasets",
     "describe",
-    "likelihood_ratio_test",
     "load",
     "missingness",
     "multiple_imputation",
-    "nn",
-    "normalise_counts",
     "plot_imputed",
     "plot_trace",
     "pool",
-    "pool_chi_squares",
-    "pool_estimates",
+    "read_table",
+    "scan",
     "sensitivity",
-    "vsp_curve",
+    "to_long",
+    "to_wide",
+    "write_table",
 ]
 
 _MODULES = {
-    "ratings.expression": ("normalise_counts",),
-    "data.schema": ("Column", "Schema"),
     "base.model_file": ("load",),
-    "pooling.multiple": ("MultipleImputation", "multiple_imputation"),
-    "pooling.sensitivity": ("Sensitivity", "sensitivity"),
-    "diagnosis.summary": ("Diagnosis", "describe"),
-    "evaluation.sparsity": ("VSPCurve", "vsp_curve"),
-    "pooling": (
-        "Pooled",
-        "PooledTest",
-        "likelihood_ratio_test",
-        "pool",
-        "pool_chi_squares",
-        "pool_estimates",
-    ),
-    "report.imputation_plot": ("plot_imputed", "plot_trace"),
+    "data.reshaping": ("to_long", "to_wide"),
+    "data.scan": ("scan",),
+    "data.schema": ("Column", "Schema"),
+    "diagnosis.summary": ("describe",),
+    "files": ("read_table", "write_table"),
+    "pooling.multiple": ("multiple_imputation",),
+    "pooling.repeated": ("pool",),
+    "pooling.sensitivity": ("sensitivity",),
+    "report.figures": ("plot_imputed", "plot_trace"),
     "training.checkpoint": ("checkpoints",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names} | {
-    method.class_name: method.module for method in CATALOGUE
+    method.class_name: method.module for method in CATALOGUE if method.class_name in __all__
 }
-_PACKAGES = (
-    "auto", "base", "circuits", "cli", "config", "data", "datasets", "diagnosis", "distributions",
-    "evaluation", "files", "gaussian", "latent", "missingness", "mixtures", "neumiss", "nn", "pooling",
-    "ratings", "report", "sequences", "sparsity", "training", "trees",
-)  # fmt: skip
+_IN_PACKAGES = {method.class_name: method.module.split(".")[0] for method in CATALOGUE} | {
+    name: package
+    for package, names in {
+        "diagnosis": ("Diagnosis", "LittleTest", "compare_missingness", "little_test"),
+        "evaluation": ("Comparison", "VSPCurve", "compare", "vsp_curve"),
+        "nn": ("Incomplete",),
+        "pooling": (
+            "MultipleImputation", "Pooled", "PooledTest", "Sensitivity", "likelihood_ratio_test",
+            "pool_chi_squares", "pool_estimates",
+        ),
+        "ratings": ("normalise_counts",),
+    }.items()
+    for name in names
+}  # fmt: skip
+"""Names that are public in a sub-package, so that an error can say where they are."""
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for granted
 
     def __getattr__(name: str) -> Any:
         """Imports a public name, or a sub-package, when it is first used (PEP 562)."""
-        if name not in _MODULE_OF and name not in _PACKAGES:
-            raise AttributeError(f"module 'halfseen' has no attribute {name!r}")
-        before = (
-            random.getstate()
-        )  # scikit-learn imports rich, which draws random numbers when it is imported
         if name in _MODULE_OF:
-            value = getattr(import_module(f"halfseen.{_MODULE_OF[name]}"), name)
+            value = import_name(_MODULE_OF[name], name)
+        elif not name.startswith("_") and find_spec(f"halfseen.{name}") is not None:  # a sub-package
+            value = import_quietly(f"halfseen.{name}")
+        elif name in _IN_PACKAGES:
+            package = f"halfseen.{_IN_PACKAGES[name]}"
+            raise AttributeError(f"halfseen.{name} is in {package}: from {package} import {name}")
         else:
-            value = import_module(f"halfseen.{name}")
-        if random.getstate() != before:
-            random.setstate(before)
+            raise AttributeError(f"module 'halfseen' has no attribute {name!r}")
         globals()[name] = value
         return value
 

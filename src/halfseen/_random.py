@@ -1,14 +1,18 @@
 r"""The only code that generates random numbers: seeds, torch generators, and noise determined by rows.
 
-Draws are *row-stable*: the noise of a row is a function of the seed, of the row's content and, where equal
-rows must be drawn differently, of the number of equal rows before it, but not of its batch. Each row gets a
-64-bit key by hashing its cells, and the noise is the output of a counter-based generator (the finaliser of
-SplitMix64) at (key, draw, feature).
+Draws are *row-stable*: the noise of a row is a function of the seed and of the row's id; without ids, of the
+seed, of the row's content and, where equal rows must be drawn differently, of the number of equal rows before
+it. It is not a function of the batch. Each row gets a 64-bit key by hashing its id or its cells; the noise
+is the output of a counter-based generator (the finaliser of SplitMix64) at (key, draw, feature).
 
 References
 ----------
 Steele, Lea & Flood (2014), Fast splittable pseudorandom number generators (the finaliser and its constants).
 """
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +24,8 @@ Floats = npt.NDArray[np.float64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _DRAW_STEP = 0xD1B54A32D192ED03
+_OF_TEXT = np.uint64(0xA0761D6478BD642F)  # added to the hashes of ids that are texts, so that "7" is not 7
+_OF_NEGATIVE = np.uint64(0xE7037ED1A0B428DB)  # and to negative ids, so that -1 is not 2**64 - 1
 
 
 def seed_from(random_state: object) -> int:
@@ -69,6 +75,34 @@ def row_keys(cells: Floats, seed: int) -> Keys:
     return _mix(keys + _duplicate_ranks(keys) * _GOLDEN)
 
 
+def id_keys(ids: Any, seed: int) -> Keys:
+    """Hashes ids, integers or texts, to keys: equal ids have equal keys, whatever the other ids are.
+
+    Raises
+    ------
+    ValueError
+        If an id is neither a text nor an integer of 64 bits.
+
+    Examples
+    --------
+    >>> keys = id_keys([7, 8, 7], seed=0)
+    >>> bool(keys[0] == keys[2]), bool(keys[0] == id_keys(["7"], seed=0)[0])
+    (True, False)
+    """
+    array = ids if isinstance(ids, np.ndarray) else np.asarray(ids)
+    if array.ndim != 1:
+        raise ValueError(f"row_ids must be one-dimensional, got the shape {array.shape}.")
+    if len(array) == 0:
+        return np.empty(0, dtype=np.uint64)
+    if array.dtype.kind in "iu":
+        hashes = array.astype(np.int64 if array.dtype.kind == "i" else np.uint64).view(np.uint64)
+        hashes = hashes + (array < 0) * _OF_NEGATIVE
+    else:
+        hashes = np.fromiter(_hash_ids(array.tolist()), dtype=np.uint64, count=len(array))
+    start = _mix(np.array([seed], dtype=np.uint64))[0]
+    return _mix(_mix(start ^ _mix(hashes + _GOLDEN)))
+
+
 def keys_of_draw(keys: Keys, draw: int) -> Keys:
     """Returns keys whose first draw is the given draw of the keys.
 
@@ -101,6 +135,20 @@ def _hash_rows(cells: Floats, seed: int) -> Keys:
         clean = np.where(np.isnan(column), np.nan, column) + 0.0  # one NaN, and -0.0 becomes 0.0
         keys = _mix(keys ^ _mix(clean.view(np.uint64) + _GOLDEN))
     return keys
+
+
+def _hash_ids(ids: Iterable[Any]) -> Iterable[int]:
+    """Yields a number below 2**64 for each id, the same for an integer as in an array of integers."""
+    for position, one in enumerate(ids):
+        if isinstance(one, str):
+            digest = blake2b(one.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            yield (int.from_bytes(digest, "little") + int(_OF_TEXT)) % 2**64
+        elif type(one) is int and -(2**63) <= one < 2**64:
+            yield (one + int(_OF_NEGATIVE) * (one < 0)) % 2**64
+        else:
+            raise ValueError(
+                f"row_ids must be texts or integers of 64 bits, got {one!r} at position {position}."
+            )
 
 
 def _mix(z: Keys) -> Keys:

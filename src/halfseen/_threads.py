@@ -20,7 +20,7 @@ from typing import TypeVar
 import torch
 from threadpoolctl import ThreadpoolController
 
-from halfseen._processors import count_processors
+from halfseen._machine import count_processors
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")

@@ -1,7 +1,9 @@
 """Settings of the library: the memory that a call may use in addition to its table and its result.
 
-Rows, draws and levels are processed in chunks that fit into the memory budget, for any number of rows and
-threads. A smaller budget is slower, and changes results by rounding errors only.
+Rows, draws and levels are processed in pieces of about 32 MiB of working memory, for any number of rows. The
+size of pieces never depends on the budget, so that results do not either, bit by bit. The budget limits how
+many pieces are computed at the same time by several threads; there is always one, and it may need up to 128
+MiB, so that smaller budgets have the effect of that one.
 
 Examples
 --------
@@ -71,17 +73,12 @@ def memory_budget() -> int:
     return _everywhere["memory_budget"] if here is None else here
 
 
-def rows_within_budget(n_numbers: int, *, n_bytes: int = 8) -> int:
-    """Returns how many rows fit into half of the memory budget; the other half is left to threads.
+def tasks_within_budget(n_bytes: int) -> int:
+    """Returns how many tasks, each with this working memory, may run at a time: at least one.
 
-    Parameters
-    ----------
-    n_numbers : int
-        How many numbers are in memory for each row at the peak of an operation.
-    n_bytes : int
-        The size of a number.
+    Half of the budget is planned; the other half is for what allocators keep and estimates leave out.
     """
-    return max(1, memory_budget() // (2 * n_bytes * max(1, n_numbers)))
+    return max(1, memory_budget() // (2 * max(1, n_bytes)))
 
 
 def _as_bytes(size: int | str) -> int:

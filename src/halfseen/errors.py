@@ -5,6 +5,8 @@ import sys
 import warnings
 from pathlib import Path
 
+from halfseen.words import Note, as_note
+
 _HERE = str(Path(__file__).parent)
 
 
@@ -23,9 +25,20 @@ class TrainingError(RuntimeError):
 class HalfseenWarning(UserWarning):
     """Issued if a decision was made automatically that the user may want to change."""
 
+    @property
+    def note(self) -> Note:
+        """The message, which is a harmful note unless it was made as another one."""
+        return as_note(self.args[0], "harmful")
+
 
 def warn_user(message: str) -> None:
-    """Issues a warning that points to the line of the user's code, also if it was called by scikit-learn."""
+    """Issues a warning that points to the line of the user's code, also if it was called by scikit-learn.
+
+    Parameters
+    ----------
+    message : str
+        What happened; a `Note` if it does not harm.
+    """
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_inside(frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back

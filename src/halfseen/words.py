@@ -1,6 +1,60 @@
-"""Words that messages, notes and reports share: plurals and lists of names."""
+"""Words that messages, notes and reports share: notes, plurals, percentages and lists of names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
+
+Severity = Literal["harmful", "check", "detail"]
+"""How much a note matters, the most harmful first.
+
+- ``harmful``: results may be wrong, or a column is not imputed, unless the user acts.
+- ``check``: a decision was made that the user may want to change.
+- ``detail``: what was recognised, and hardly ever has to be changed.
+"""
+
+
+class Note(str):
+    """A sentence for the user that knows how much it matters.
+
+    Parameters
+    ----------
+    text : str
+        The sentence.
+    severity : {"harmful", "check", "detail"}
+        How much it matters; see `Severity`.
+
+    Examples
+    --------
+    >>> note = Note("column 'a' is empty", "harmful")
+    >>> note, note.severity
+    ("column 'a' is empty", 'harmful')
+    """
+
+    severity: Severity
+
+    def __new__(cls, text: str, severity: Severity = "check") -> "Note":
+        """Makes a note."""
+        if severity not in get_args(Severity):
+            raise ValueError(f"severity must be one of {get_args(Severity)}, got {severity!r}")
+        note = super().__new__(cls, text)
+        note.severity = severity
+        return note
+
+
+def as_note(text: str, otherwise: Severity = "check") -> Note:
+    """Returns a note as it is, and other text with the severity `otherwise`."""
+    return text if isinstance(text, Note) else Note(text, otherwise)
+
+
+def by_severity(notes: Iterable[str]) -> list[Note]:
+    """Returns notes, the most harmful first and otherwise in their order.
+
+    Examples
+    --------
+    >>> by_severity([Note("a", "detail"), "b", Note("c", "harmful")])
+    ['c', 'b', 'a']
+    """
+    order = get_args(Severity)
+    return sorted(map(as_note, notes), key=lambda note: order.index(note.severity))
 
 
 def names_words(names: Sequence[str], at_most: int = 4) -> str:
@@ -19,3 +73,25 @@ def names_words(names: Sequence[str], at_most: int = 4) -> str:
 def plural(number: int, noun: str) -> str:
     """Returns a count with its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def share_words(share: float, *, rounded: bool = False) -> str:
+    """Returns a share as a percentage that is 0% or 100% only if it is exactly that.
+
+    Parameters
+    ----------
+    share : float
+        From 0 to 1.
+    rounded : bool
+        Whether shares from 10% to 90% have no decimals.
+
+    Examples
+    --------
+    >>> share_words(0.0004), share_words(0.254), share_words(0.254, rounded=True)
+    ('<0.1%', '25.4%', '25%')
+    """
+    if share in (0, 1):
+        return f"{share:.0%}"
+    if share < 0.001 or share > 0.999:
+        return "<0.1%" if share < 0.001 else ">99.9%"
+    return f"{share:.0%}" if rounded and 0.1 <= share <= 0.9 else f"{share:.1%}"

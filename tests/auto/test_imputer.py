@@ -1,31 +1,23 @@
 """The choice of imputers: weights that are best on hidden cells, budgets, reasons and files."""
 
 import re
-from dataclasses import replace
+import time
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import integrate
-from scipy.stats import norm
 
 import halfseen
 from halfseen import AutoImputer, GaussianImputer, MeanImputer
 from halfseen.auto import hiding as hiding
 from halfseen.auto import imputer as auto_imputer
 from halfseen.auto import scoring as scoring
-from halfseen.auto.imputer import _explain_mixtures
-from halfseen.auto.scoring import Cost, compare_hidden, seconds_per_row, too_costly
-from halfseen.auto.stacking import (
-    Answers,
-    LevelLoss,
-    NumberLoss,
-    _crps,
-    find_sharpness,
-    find_weights,
-    tail_weights,
-)
+from halfseen.auto import stacking as stacking
+from halfseen.auto.plan import WorkPlan
+from halfseen.auto.reason import ChoiceFacts, _say_mixtures, explain
+from halfseen.auto.reason import label as auto_label
+from halfseen.auto.scoring import ChosenWeights, Cost, compare_hidden, seconds_per_row, too_costly
 from halfseen.auto.tabular import TabularStack
 from halfseen.data.incomplete import Incomplete
 from halfseen.training.time_limit import TimeBudget
@@ -40,124 +32,12 @@ def correlated(n_rows, seed=0):
     return X
 
 
-def answers(n_cells=200, seed=0):
-    """Two models of numbers: one is right for most cells, the other has no idea."""
-    rng = np.random.default_rng(seed)
-    truth = rng.normal(size=n_cells)
-    points = np.stack([truth + 0.3 * rng.normal(size=n_cells), np.zeros(n_cells)])
-    spread = np.array([0.3, 1.0])[:, None, None] * np.linspace(-1.6, 1.6, 19)
-    return Answers(truth, rng.integers(2, size=n_cells), points, points[:, :, None] + spread)
-
-
-def test_the_loss_of_weights_is_the_score_of_the_mixture():
-    a = answers()
-    grid = np.linspace(-9, 9, 40_001)
-    steps = (a.atoms[0, 0] <= grid[:, None]).mean(axis=1) - (a.truth[0] <= grid)
-    assert _crps(a.atoms[0], a.truth)[0] == pytest.approx(integrate.trapezoid(steps**2, grid), abs=1e-3)
-    loss, w = NumberLoss.of(a), np.array([0.25, 0.75])
-    mixture = np.concatenate(
-        [a.atoms[0], np.repeat(a.atoms[1], 3, axis=1)], axis=1
-    )  # a quarter, and the rest
-    crps = _crps(mixture, a.truth).mean() / a.losses().min()
-    square = ((w @ a.points - a.truth) ** 2).mean() / a.errors().min()
-    assert loss(w)[0] == pytest.approx(crps + square / 2, rel=1e-9)
-    slope = [(loss(w + e)[0] - loss(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
-    np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
-
-
-def test_cells_count_by_their_weights_in_losses():
-    """A cell of weight 3 is three cells."""
-    a = answers(n_cells=150)
-    weight = 1.0 + 2.0 * (np.arange(150) % 2)
-    cells = np.repeat(np.arange(150), weight.astype(int))
-    repeated = Answers(a.truth[cells], a.half[cells], a.points[:, cells], a.atoms[:, cells])
-    weighted, w = replace(a, weight=weight), np.array([0.25, 0.75])
-    assert NumberLoss.of(weighted)(w)[0] == pytest.approx(NumberLoss.of(repeated)(w)[0], rel=1e-12)
-    column = weighted.of(a.half == 0)
-    assert column.shares.sum() == pytest.approx(1.0)
-    assert column.shares[weight[a.half == 0] == 3.0].max() == pytest.approx(3 * column.shares.min())
-    # The width of mixtures is for values that are missing at random: intervals then cover at their rate.
-    assert find_sharpness([weighted], w[:, None], seed=0) == find_sharpness([a], w[:, None], seed=0)
-
-
-def test_tails_count_as_if_values_were_missing_by_their_own_size():
-    """By hand: the chance of a value is the logistic of 2 z - 1.2, or of -2 z - 1.2."""
-    z = np.array([-2.0, -0.5, 0.0, 0.5, 2.0])
-    lost = [1 / (1 + np.exp(1.2 - sign * 2 * z)) for sign in (1, -1)]
-    expected = (1 + sum(chance / chance.mean() for chance in lost)) / 3
-    found = tail_weights(z)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert found.mean() == pytest.approx(1.0)
-    np.testing.assert_allclose(found, found[::-1])
-    assert found[0] > found[1] > found[2]
-    assert tail_weights(np.zeros(0)).shape == (0,)
-    assert np.isfinite(tail_weights(np.array([-1e9]))).all()
-
-
-def test_the_loss_of_weights_for_levels_is_the_log_loss_of_the_mixture():
-    likelihood = np.random.default_rng(0).random((2, 50))
-    loss, w = LevelLoss(likelihood), np.array([0.4, 0.6])
-    assert loss(w)[0] == pytest.approx(-np.log(w @ likelihood).mean(), rel=1e-12)
-    slope = [(loss(w + e)[0] - loss(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
-    np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
-
-
-def test_sharpness_is_the_parameter_of_the_levels_of_true_values_and_one_for_calibrated_mixtures():
-    """4,000 values: the estimate of 2.5 has a standard error of .05, so it is 0.25 away once in millions."""
-    rng = np.random.default_rng(0)
-    atoms = norm.ppf((np.arange(19) + 0.5) / 19) * np.array([1.0, 2.0])[:, None]
-    grid = np.linspace(-12, 12, 20_001)
-    cdf = 0.5 * norm.cdf(grid) + 0.5 * norm.cdf(grid, scale=2.0)
-
-    def found(a):
-        truth = np.interp(rng.beta(a, a, size=4_000), cdf, grid)
-        said = np.repeat(atoms[:, None], len(truth), axis=1)
-        column = Answers(truth, np.zeros(len(truth), dtype=int), np.zeros((2, len(truth))), said)
-        return find_sharpness([column], np.full((2, 1), 0.5), seed=0)
-
-    assert found(2.5) == pytest.approx(2.5, abs=0.25)
-    assert found(1.0) == pytest.approx(1.0, abs=0.1)
-    assert found(0.8) == pytest.approx(0.8, abs=0.1)  # mixtures that are too narrow become wider
-    assert find_sharpness([answers()], np.array([[1.0], [0.0]]), seed=0) == 1.0  # no mixture
-
-
-def test_a_column_that_is_mostly_missing_is_scored_on_at_most_a_third_of_its_cells():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 3))
-    X[rng.random(300) < 0.7, 2] = np.nan
-    imputer = AutoImputer(candidates=["mean", "gaussian"], random_state=0).fit(X)
-    codes = Incomplete.from_array(X)
-    task = next(hiding.make_tasks(imputer._modelled, codes, lambda part: part.filled(0.0), 0))
-    n_hidden, n_known = task.hidden.sum(dim=0), codes.observed.sum(dim=0)
-    assert 10 <= n_hidden[2] <= n_known[2] // 3
-    assert not (task.hidden & ~codes.observed).any()
-    assert (task.shown.observed.sum(dim=0) >= 10).all()
-
-
-def test_weights_go_to_the_model_that_knows_more_and_a_column_without_cells_takes_those_of_all():
-    nothing = answers().of(np.zeros(200, dtype=bool))
-    weights, _ = find_weights([answers(seed=1), answers(seed=2), nothing])
-    assert weights.shape == (2, 3)
-    np.testing.assert_allclose(weights.sum(axis=0), 1.0)
-    assert (weights[0] > 0.9).all()
-
-
-def test_models_that_err_in_turn_are_mixed():
-    rng = np.random.default_rng(0)
-    truth, turn = rng.normal(size=400), rng.random(400) < 0.5
-    points = np.stack([truth + turn * rng.normal(size=400), truth + ~turn * rng.normal(size=400)])
-    atoms = points[:, :, None] + 0.7 * np.linspace(-1.6, 1.6, 19)
-    weights, mixed = find_weights([Answers(truth, rng.integers(2, size=400), points, atoms)])
-    assert mixed
-    assert (weights > 0.3).all()
-
-
 def test_the_better_method_is_chosen_and_the_reason_says_so():
     X = correlated(150)
     imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(X)
     assert all(chosen.get("gaussian", 0) > 0.7 for chosen in imputer.chosen_.values())
     assert re.search(
-        r"uses Gaussian,|(combines|uses) Gaussian \(\d+% of the weight\) and Mean", imputer.reason_
+        r"uses Gaussian,|(combines|uses) Gaussian \(\d+% of the weight.*\) and Mean", imputer.reason_
     )
     assert "known cells that were hidden" in imputer.reason_
     scores = {row["candidate"]: row for row in imputer.scores_}
@@ -168,15 +48,73 @@ def test_the_better_method_is_chosen_and_the_reason_says_so():
 @pytest.mark.parametrize(
     ("mixed", "words"),
     [
-        ({"numbers": True, "levels": True}, ["Methods are mixed, because"]),
-        ({"numbers": False}, ["Each column has one method, because mixtures did not"]),
-        ({"numbers": False, "levels": True}, ["mixed for levels", "each column of numbers has one"]),
+        ({"distributions": 0.9, "levels": 0.5}, ["Methods are mixed, because"]),
+        ({"single values": 0.0}, ["Each column has one method, because mixtures did not"]),
+        (
+            {"distributions": 0.0, "levels": 1.0},
+            ["mixed for levels", "for distributions, each column has one"],
+        ),
     ],
     ids=["all", "none", "levels only"],
 )
 def test_the_reason_says_why_methods_are_mixed(mixed, words):
-    sentence = _explain_mixtures(mixed)
+    sentence = _say_mixtures(mixed)
     assert all(part in sentence for part in words)
+
+
+def test_the_reason_names_what_was_fitted_to_what():
+    scores = [
+        {"candidate": "mean", "rmse": 1.0, "crps": 0.5, "accuracy": None},
+        {"candidate": "combination", "rmse": 0.25, "crps": 0.125, "accuracy": None},
+    ]
+    fits = {
+        "gaussian": {"rows": 900, "hidden_cells": 0},
+        "circuit": {"rows": 900, "hidden_cells": 0},
+        "trees": {"rows": 500, "hidden_cells": 0},
+        "miwae": {"rows": 900, "hidden_cells": 70},
+    }
+    weights = {"trees": 0.5, "gaussian": 0.3, "circuit": 0.2}
+    facts = ChoiceFacts(
+        weights, {"trees": 1.0}, fits, scores, {"made": "why"}, {"levels": 1.0}, 900, 70, ["a"]
+    )
+    text = explain(facts)
+    assert text.startswith(
+        "AutoImputer combines Trees (50% of the weight, 100% in single values), Gaussian (30%,"
+    )
+    assert "Gaussian and Circuit were fitted to all 900 rows." in text
+    assert "Trees was fitted to 500 of 900 rows." in text
+    assert "MIWAE was fitted to all 900 rows, without 70 hidden cells." in text
+    assert "On the hidden cells, this has RMSE 0.250, CRPS 0.125 (Mean: 1.000, 0.500)." in text
+    assert "MADE was not used: why." in text
+    assert "No trees could be grown for a, which counts as Gaussian" in text
+
+
+@pytest.mark.slow
+def test_the_words_of_the_reason_are_those_of_the_members():
+    """Each sentence about a fit is compared with the rows that the member was really given."""
+    X = np.random.default_rng(0).normal(size=(400, 4)) @ np.random.default_rng(1).normal(size=(4, 4))
+    X = np.where(X > 0, X, X**2)
+    X[np.random.default_rng(2).random(X.shape) < 0.3] = np.nan
+    given, usual = [], AutoImputer._fit_member
+
+    def record(self, imputer, codes):
+        given.append((imputer, len(codes), int(codes.observed.sum())))
+        return usual(self, imputer, codes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AutoImputer, "_fit_member", record)
+        imputer = AutoImputer(candidates=["mean", "gaussian", "mixture", "trees"], random_state=0).fit(X)
+    n_known = int((~np.isnan(X)).sum())
+    assert len(imputer.members_) == len(imputer.fitted_to_) == len(imputer.weights_)
+    for member, (name, fit) in zip(imputer.members_, imputer.fitted_to_.items(), strict=True):
+        assert halfseen.base.catalogue.find_method(name).estimator is type(member)
+        _, n_rows, n_seen = next(one for one in reversed(given) if type(one[0]) is type(member))
+        assert (n_rows, n_known - n_seen) == (fit["rows"], fit["hidden_cells"])
+        assert re.search(rf"{auto_label(name)}[^.]* fitted to all 400 rows\.", imputer.reason_)
+    found = imputer.scores_[-1]
+    assert f"this has RMSE {found['rmse']:.3f}, CRPS {found['crps']:.3f}" in imputer.reason_
+    hidden = np.concatenate([one.loss for one in imputer.hidden_cells_.columns.values()])
+    assert found["rmse"] == pytest.approx(np.sqrt(hidden.mean()), rel=0.05)  # by shown, not all, known cells
 
 
 def test_independent_columns_need_no_more_than_the_mean():
@@ -197,7 +135,7 @@ def test_independent_columns_need_no_more_than_the_mean():
     ],
     ids=["tiny", "one column", "pooling", "limits"],
 )
-def test_without_a_race_it_is_a_gaussian_imputer(X, settings, why):
+def test_without_a_comparison_it_is_a_gaussian_imputer(X, settings, why):
     imputer = AutoImputer(random_state=0, **settings).fit(X)
     assert why in imputer.reason_
     assert imputer.scores_ == []
@@ -208,8 +146,9 @@ def test_without_a_race_it_is_a_gaussian_imputer(X, settings, why):
 
 def test_a_budget_that_is_too_small_still_gives_the_simple_methods():
     candidates = [*SIMPLE, "trees"]
-    imputer = AutoImputer(1e-6, candidates=candidates, random_state=0).fit(correlated(120))
-    assert [row["candidate"] for row in imputer.scores_] == ["mean", "gaussian"]
+    with pytest.warns(halfseen.HalfseenWarning, match="The time limit was reached"):
+        imputer = AutoImputer(1e-6, candidates=candidates, random_state=0).fit(correlated(120))
+    assert [row["candidate"] for row in imputer.scores_] == ["mean", "gaussian", "combination"]
     assert "Trees was not used: there was no time left." in imputer.reason_
     assert imputer.time_limit_met_
     assert "The time limit was reached" in imputer.reason_
@@ -224,7 +163,7 @@ def test_columns_for_which_no_tree_was_grown_are_reported_as_gaussian(monkeypatc
     assert imputer.chosen_ == {name: {"gaussian": 1.0} for name in imputer.chosen_}
     assert imputer.reason_.startswith("AutoImputer uses Gaussian, chosen by")
     assert "No trees could be grown for x0, x1" in imputer.reason_
-    assert {row["candidate"]: row["weight"] for row in imputer.scores_} == {"mean": 0.0, "trees": 0.0}
+    assert [row["weight"] for row in imputer.scores_] == [0.0, 0.0, 1.0]
 
 
 def test_without_a_time_limit_that_is_met_nothing_is_said_about_time():
@@ -273,7 +212,7 @@ class Slow:
         return self.model.level_probabilities(codes)
 
 
-def hold_race(seconds, **costs):
+def compare_candidates(seconds, **costs):
     """Returns what happened, and the candidates, whose costs are (fit, answer of a row) in seconds."""
     gaussian = GaussianImputer().fit(correlated(200))
     codes = Incomplete.from_array(correlated(200))
@@ -285,25 +224,28 @@ def hold_race(seconds, **costs):
 
 
 def test_no_candidate_starts_that_is_expected_to_take_longer_than_what_is_left():
-    race, slow, *_ = hold_race(10.0, mean=(1, 0), gaussian=(3, 0), trees=(1, 0), mixture=(1, 0))
-    assert race.names == ["mean", "gaussian"]  # 6 of 10 seconds are left, which is twice what the second took
+    compared, slow, *_ = compare_candidates(10.0, mean=(1, 0), gaussian=(3, 0), trees=(1, 0), mixture=(1, 0))
+    assert compared.names == [
+        "mean",
+        "gaussian",
+    ]  # 6 of 10 seconds are left, which is twice what the second took
     assert not slow["trees"].started
     assert not slow["mixture"].started
-    assert race.left_out["trees"] == "there was no time left"
-    race, slow, *_ = hold_race(10.5, mean=(1, 0), gaussian=(3, 0), trees=(1, 0), mixture=(1, 0))
-    assert race.names == ["mean", "gaussian", "trees"]
+    assert compared.left_out["trees"] == "there was no time left"
+    compared, slow, *_ = compare_candidates(10.5, mean=(1, 0), gaussian=(3, 0), trees=(1, 0), mixture=(1, 0))
+    assert compared.names == ["mean", "gaussian", "trees"]
     assert not slow["mixture"].started
 
 
 def test_a_candidate_whose_answers_would_not_end_in_time_is_left_out_after_its_first_rows(monkeypatch):
     monkeypatch.setattr(scoring, "TRIED_ROWS", (10, 40))
-    race, _, task, clock = hold_race(8.0, mean=(0, 0), gaussian=(1, 0), trees=(1, 0.1))
-    assert race.left_out == {"trees": "to impute all rows would have taken too long"}
+    compared, _, task, clock = compare_candidates(8.0, mean=(0, 0), gaussian=(1, 0), trees=(1, 0.1))
+    assert compared.left_out == {"trees": "to impute all rows would have taken too long"}
     assert len(task.scored) > 50
     assert clock.now == pytest.approx(2 + 0.1 * 50)
-    race, _, task, _ = hold_race(30.0, mean=(0, 0), gaussian=(1, 0), trees=(1, 0.1))
-    assert race.names == ["mean", "gaussian", "trees"]
-    assert race.costs[2] == Cost(1, 200, pytest.approx(0.1))
+    compared, _, task, _ = compare_candidates(30.0, mean=(0, 0), gaussian=(1, 0), trees=(1, 0.1))
+    assert compared.names == ["mean", "gaussian", "trees"]
+    assert compared.costs[2] == Cost(1, 200, pytest.approx(0.1))
 
 
 def test_methods_that_take_long_for_their_weight_are_given_up_until_imputing_ends_in_time():
@@ -334,8 +276,8 @@ def test_members_are_fitted_within_half_of_the_memory_budget(monkeypatch):
     assert seen[-1] == 16 * 2**20
 
 
-def test_without_time_to_fit_again_the_fits_of_the_race_are_used(monkeypatch):
-    monkeypatch.setattr(auto_imputer, "RACE_SHARE", 1.0)
+def test_without_time_to_fit_again_the_fits_of_the_comparison_are_used(monkeypatch):
+    monkeypatch.setattr(auto_imputer, "COMPARISON_SHARE", 1.0)
     fits = []
     usual = AutoImputer._fit_member
 
@@ -347,9 +289,12 @@ def test_without_time_to_fit_again_the_fits_of_the_race_are_used(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(AutoImputer, "_fit_member", slow)
     monkeypatch.setattr(auto_imputer, "TimeBudget", lambda seconds: TimeBudget(seconds, clock))
-    imputer = AutoImputer(3.5, candidates=SIMPLE, random_state=0).fit(correlated(150))
+    with pytest.warns(halfseen.HalfseenWarning, match="The time limit was reached"):
+        imputer = AutoImputer(3.5, candidates=SIMPLE, random_state=0).fit(correlated(150))
     assert fits == ["GaussianImputer", "MeanImputer", "GaussianImputer"]  # the first completes rows
-    assert "Gaussian was fitted to 150 rows without the hidden cells only." in imputer.reason_
+    n_hidden = imputer.fitted_to_["gaussian"]["hidden_cells"]
+    assert n_hidden > 0
+    assert f"fitted to all 150 rows, without {n_hidden:,} hidden cells." in imputer.reason_
     assert np.isfinite(imputer.transform(correlated(150))).all()
 
 
@@ -371,7 +316,8 @@ def test_the_time_of_a_row_leaves_out_what_is_done_once():
 def test_a_method_that_takes_too_long_for_all_rows_is_not_used_and_the_reason_says_so(monkeypatch):
     place = "halfseen.auto.imputer.too_costly"
     monkeypatch.setattr(place, lambda costs, used, *_: max(used) or None)
-    imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(correlated(150))
+    with pytest.warns(halfseen.HalfseenWarning, match="The time limit was reached"):
+        imputer = AutoImputer(candidates=SIMPLE, random_state=0).fit(correlated(150))
     assert set(imputer.chosen_["x0"]) == {"mean"}
     assert "Gaussian was not used: to impute all rows would have taken too long" in imputer.reason_
 
@@ -383,13 +329,15 @@ def test_losses_of_hidden_cells_are_those_of_the_chosen_mixture():
     codes, columns = imputers[0]._read(frame, reset=False).codes, imputers[0]._modelled
     task = next(hiding.make_tasks(columns, codes, models[1].point, seed=0))
     fits = {"mean": lambda shown: imputers[0], "gaussian": lambda shown: imputers[1]}
-    race = scoring.run(task, fits, TimeBudget(60.0))
-    weights = np.tile([[0.4], [0.6]], len(columns))
-    found = compare_hidden(task, race, weights, sharpness=1.7)
+    compared = scoring.run(task, fits, TimeBudget(60.0))
+    weights, points = np.tile([[0.4], [0.6]], len(columns)), np.tile([[0.1], [0.9]], len(columns))
+    for c, column in enumerate(columns):
+        points[:, c] = weights[:, c] if column.levels is not None else points[:, c]
+    found = compare_hidden(task, compared, ChosenWeights(weights, points, {}), sharpness=1.7)
     assert found.n_rows == len(task.scored)
-    stack = TabularStack(models, weights, sharpness=1.7)
+    stack = TabularStack(models, weights, 1.7, points)
     shown = task.shown[task.scored]
-    point, ends = stack.point(shown), stack.quantiles(shown, (0.05, 0.95))
+    point, ends = stack.point(shown), stack.interval(shown, 0.9)
     inside, claimed = [], []
     for c, column in enumerate(columns):
         cells, losses = task.hidden[task.scored, c], found.columns[column.name]
@@ -428,8 +376,8 @@ def test_columns_below_the_smallest_skill_are_left_empty(tmp_path):
         assert completed[["a", "b", "c"]].notna().all(axis=None)
 
 
-def test_large_tables_are_sampled_for_the_race_and_fitted_whole(monkeypatch):
-    monkeypatch.setattr(hiding, "MAX_RACE_ROWS", 80)
+def test_large_tables_are_sampled_for_the_comparison_and_fitted_whole(monkeypatch):
+    monkeypatch.setattr(hiding, "MAX_COMPARED_ROWS", 80)
     monkeypatch.setattr(hiding, "MAX_SCORED_ROWS", 60)
     X = correlated(300)
     imputer = AutoImputer(candidates=["gaussian"], random_state=0).fit(X)
@@ -463,37 +411,58 @@ def test_few_cells_that_are_missing_together_are_hidden_together():
         )
     )
     first, second = task.hidden[:, 0], task.hidden[:, 1]
-    assert float(task.hidden.double().mean()) > 0.12
-    # If the cells of a row were hidden independently of each other, both sides would be about equal.
-    assert float((first & second).double().sum() / first.sum()) > 1.5 * float(second.double().mean())
+    together = first & second
+    assert float(together.double().sum() / first.sum()) > 0.6
+    assert (task.hidden.sum(dim=1)[~together] <= 1).all()  # other cells are hidden one by one
+    assert task.hidden[:, 2:].any(dim=0).all()
 
 
-def test_small_tables_hide_other_cells_again_and_their_predictions_are_joined():
+def test_small_tables_hide_other_cells_again_and_their_predictions_are_joined(monkeypatch):
     codes = Incomplete.from_array(correlated(200))
     gaussian = GaussianImputer().fit(correlated(200))
+    monkeypatch.setattr(hiding, "ENOUGH_CELLS", 200)
     tasks = list(hiding.make_tasks(gaussian.schema_.columns, codes, lambda part: part.filled(), seed=0))
     assert len(tasks) == 3
     fits = {"gaussian": lambda shown: gaussian}
-    races = [scoring.run(task, fits, TimeBudget(60.0)) for task in tasks]
+    results = [scoring.run(task, fits, TimeBudget(60.0)) for task in tasks]
     assert torch.stack([task.hidden for task in tasks]).sum(dim=0).max() == 1  # no cell twice
-    n_cells = [len(answers.truth) for answers in scoring.collect(tasks[0], races[0])]
-    assert races[0].join(races[1])
-    assert races[0].join(races[2])
-    whole = scoring.collect(hiding.join_tasks(tasks), races[0])
-    last = scoring.collect(tasks[-1], races[-1])
+    n_cells = [len(answers.truth) for answers in scoring.collect(tasks[0], results[0])]
+    assert results[0].join(results[1])
+    assert results[0].join(results[2])
+    whole = scoring.collect(hiding.join_tasks(tasks), results[0])
+    last = scoring.collect(tasks[-1], results[-1])
     for c, answers in enumerate(whole):
         assert len(answers.truth) == sum(int(task.hidden[:, c].sum()) for task in tasks) > n_cells[c]
         np.testing.assert_array_equal(answers.truth[-len(last[c].truth) :], last[c].truth)
         np.testing.assert_array_equal(answers.points[:, -len(last[c].truth) :], last[c].points)
-    assert not races[0].join(scoring.Race())
+    assert not results[0].join(scoring.CandidateResults())
 
 
-@pytest.mark.parametrize(
-    ("max_rows", "seconds", "n_masks"),
-    [(3000, 120.0, 3), (3000, 20.0, 2), (3000, 16.0, 1), (100, 120.0, 3), (100, 36.0, 2), (100, 30.0, 1)],
-)
-def test_masks_are_not_repeated_when_there_is_no_time(monkeypatch, max_rows, seconds, n_masks):
-    """The time is 0.36 of all seconds, or half of that if a part of the rows is used; a mask takes three."""
+def test_hiding_leaves_as_much_of_a_row_as_incomplete_rows_have():
+    """If cells are missing completely at random, hidden cells lack as many neighbours as missing ones do.
+
+    The means are compared at five standard errors of their difference.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1_500, 10))
+    X[rng.random(X.shape) < 0.3] = np.nan
+    codes = Incomplete.from_array(X)
+    columns = GaussianImputer().fit(X).schema_.columns
+    task = next(hiding.make_tasks(columns, codes, lambda part: part.filled(), seed=0))
+    lacking = (~task.shown.observed).sum(dim=1, keepdim=True).double().expand(-1, 10)
+    hidden = lacking[task.hidden].numpy()
+    missing = (~codes.observed).sum(dim=1, keepdim=True).double().expand(-1, 10)[~codes.observed].numpy()
+    error = np.sqrt(hidden.var() / len(hidden) + missing.var() / len(missing))
+    assert len(hidden) > 500
+    assert abs(hidden.mean() - missing.mean()) < 5 * error + 0.1  # rows without a known cell cannot lose one
+
+
+@pytest.mark.parametrize(("n_missing", "n_masks"), [(2_000, 3), (50, 1)])
+def test_the_number_of_masks_follows_from_the_size_of_the_table(n_missing, n_masks):
+    assert WorkPlan(200, 20, n_missing, 200).n_masks == n_masks
+
+
+def test_a_time_limit_may_end_the_comparison_before_all_masks(monkeypatch):
     clock, n_fits = Clock(), []
     usual = AutoImputer._fit_member
 
@@ -504,10 +473,58 @@ def test_masks_are_not_repeated_when_there_is_no_time(monkeypatch, max_rows, sec
 
     monkeypatch.setattr(AutoImputer, "_fit_member", slow)
     monkeypatch.setattr(auto_imputer, "TimeBudget", lambda seconds: TimeBudget(seconds, clock))
-    monkeypatch.setattr(hiding, "MAX_RACE_ROWS", max_rows)
-    AutoImputer(seconds, candidates=SIMPLE, random_state=0).fit(correlated(150))
-    assert n_fits[: 1 + 2 * n_masks].count("MeanImputer") == n_masks
-    assert len(n_fits) <= 1 + 2 * n_masks + 2
+    monkeypatch.setattr(WorkPlan, "n_masks", 3)
+    monkeypatch.setattr(hiding, "ENOUGH_CELLS", 200)
+    for seconds, n_masks in ((None, 3), (20.0, 2), (16.0, 1)):
+        n_fits.clear()
+        imputer = AutoImputer(seconds, candidates=SIMPLE, random_state=0)
+        if n_masks < 3:
+            with pytest.warns(halfseen.HalfseenWarning, match="The time limit was reached"):
+                imputer.fit(correlated(150))
+        else:
+            imputer.fit(correlated(150))
+        assert n_fits[: 1 + 2 * n_masks].count("MeanImputer") == n_masks
+
+
+def test_the_plan_depends_on_the_size_of_the_table_alone_and_more_missing_cells_are_worth_more_work():
+    names = list(auto_imputer.CANDIDATES)
+    assert WorkPlan(344, 7, 19, 344).admitted(names) == ["mean", "gaussian", "mixture"]
+    assert WorkPlan(1_000, 9, 2_700, 1_000).admitted(names) == [
+        "mean",
+        "gaussian",
+        "mixture",
+        "trees",
+        "circuit",
+    ]
+    assert "trees" in WorkPlan(1_000, 20, 6_000, 1_000).admitted(names)
+    assert WorkPlan(1_000, 20, 0, 1_000).allowance == WorkPlan(1_000, 20, 2_000, 1_000).allowance
+    assert WorkPlan(100_000, 20, 600_000, 3_000).fitted_rows("gaussian") == 100_000
+    assert WorkPlan(400_000, 10, 600_000, 3_000).fitted_rows("circuit") == 400_000
+    assert WorkPlan(400_000, 10, 600_000, 3_000).fitted_rows("mixture") == 100_000
+    assert WorkPlan(400_000, 10, 600_000, 3_000).settings("circuit", 400_000) == {"max_epochs": 4}
+    assert WorkPlan(400_000, 10, 9, 3_000).default_seconds == np.inf
+    assert WorkPlan(500_000, 10, 9, 3_000).default_seconds == 1_800.0
+
+
+def test_neither_the_clock_nor_the_number_of_threads_changes_a_result(monkeypatch):
+    frame = halfseen.datasets.load_penguins("pandas")
+    frame = frame.mask(np.random.default_rng(0).random(frame.shape) < 0.1)
+    settings = {"candidates": ["mean", "gaussian", "mixture", "trees"], "random_state": 0}
+    expected = AutoImputer(**settings).fit(frame)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3 - before if before in (1, 2) else 1)
+        for name in ("monotonic", "perf_counter", "process_time"):
+            usual = getattr(time, name)
+            monkeypatch.setattr(time, name, lambda usual=usual: 100.0 * usual())
+        imputer = AutoImputer(**settings).fit(frame)
+    finally:
+        torch.set_num_threads(before)
+    assert imputer.reason_ == expected.reason_
+    assert imputer.scores_ == expected.scores_
+    pd.testing.assert_frame_equal(imputer.transform(frame), expected.transform(frame), check_exact=True)
+    for one, other in zip(imputer.sample(frame, 2), expected.sample(frame, 2), strict=True):
+        pd.testing.assert_frame_equal(one, other, check_exact=True)
 
 
 def test_levels_and_numbers_are_saved_with_their_weights(tmp_path):
@@ -532,7 +549,7 @@ def test_levels_and_numbers_are_saved_with_their_weights(tmp_path):
         ({"candidates": ["made"]}, "candidates must be imputers of tables, got 'made'"),
         ({"candidates": ["auto"]}, "candidates must be imputers of tables, got 'auto'"),
         ({"candidates": ["median"]}, "There is no method 'median'"),
-        ({"max_seconds": 0}, "max_seconds must be positive and finite, got 0"),
+        ({"max_seconds": 0}, "max_seconds must be positive and finite, or None, got 0"),
     ],
 )
 def test_parameters_out_of_range_are_refused(settings, message):

@@ -59,7 +59,7 @@ def test_gaussian_margins_are_the_model_without_margins_exactly():
     table = rng.multivariate_normal(np.zeros(3), 0.5 + 0.5 * np.eye(3), size=500)
     table[rng.random(table.shape) < 0.2] = np.nan
     auto, plain = (GaussianImputer(margins=m, random_state=0).fit(table) for m in ("auto", "gaussian"))
-    assert not auto.model_.features.bent()  # normal columns stay as they are
+    assert not auto.model_.features.transformed()  # normal columns stay as they are
     np.testing.assert_allclose(auto.transform(table), plain.transform(table), rtol=1e-10)
     np.testing.assert_allclose(auto.score_samples(table), plain.score_samples(table), rtol=1e-10)
 
@@ -179,7 +179,7 @@ def test_fitting_encodes_the_table_once_and_means_are_those_of_missing_cells_alo
 def test_a_self_masking_model_has_gaussian_margins():
     _, table, _ = correlated("log-normal")
     imputer = GaussianImputer(missingness="self-masking-probit", random_state=0, max_iter=3).fit(table)
-    assert not imputer.model_.features.bent()
+    assert not imputer.model_.features.transformed()
 
 
 def test_columns_whose_outliers_depend_on_each_other_linearly_keep_their_values():
@@ -188,7 +188,7 @@ def test_columns_whose_outliers_depend_on_each_other_linearly_keep_their_values(
     wild = rng.standard_t(1.5, size=2000)
     table = np.column_stack([wild + 0.3 * noise[:, 0], wild + 0.3 * noise[:, 1]])
     imputer = GaussianImputer(random_state=0).fit(table)
-    assert not imputer.model_.features.bent()
+    assert not imputer.model_.features.transformed()
 
 
 def test_a_margin_that_there_is_not_is_refused():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from halfseen import ConvAC, ConvACClassifier, load
+from halfseen import load
+from halfseen.circuits import ConvAC, ConvACClassifier
 from halfseen.circuits.information import information_gain
 from halfseen.data.incomplete import Incomplete
 
@@ -207,3 +208,59 @@ def test_constant_pixels_unseen_classes_and_other_shapes_after_training():
     assert np.isfinite(model.predict_proba(changed)).all()
     with pytest.raises(ValueError, match="image_shape, given or learned in fit"):
         model.predict(X[:, :4])
+
+
+def series_of_two_classes(n=240, steps=16, features=2, seed=0):
+    """Series whose second feature rises or falls; the first is noise."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    ramp = np.linspace(-1, 1, steps)
+    X = rng.normal(scale=0.3, size=(n, steps, features))
+    X[:, :, 1] += np.where(y[:, None] == 1, ramp, -ramp)
+    return X, y
+
+
+def test_series_are_classified_by_a_circuit_over_time_whatever_steps_are_missing():
+    X, y = series_of_two_classes()
+    model = ConvACClassifier(8, [8, 8], shape=(16, 2), max_epochs=15, random_state=0).fit(X[:160], y[:160])
+    regions = [level.n_regions for level in model.circuit_.structure.levels]
+    assert regions == [8, 4, 2]  # windows of two steps, halved along time
+    holed = X[160:].copy()
+    holed[:, 2:14] = np.nan
+    assert model.score(X[160:], y[160:]) > 0.95
+    assert model.score(holed, y[160:]) > 0.9
+    rows = holed.reshape(len(holed), -1)
+    np.testing.assert_array_equal(model.predict_proba(rows), model.predict_proba(holed))
+    assert model.draw_images(3).shape == (3, 16, 2)
+    gain = model.information_gain(holed[:2])
+    assert gain.shape == (2, 16, 2)
+    assert (gain[:, :2] == 0).all()
+    nothing = np.full((1, 16, 2), np.nan)
+    np.testing.assert_allclose(model.predict_proba(nothing), [[0.5, 0.5]], atol=0.02)
+
+
+def test_a_circuit_over_time_is_that_of_an_image_of_one_row():
+    X, y = series_of_two_classes(60)
+    settings = {"max_epochs": 2, "random_state": 0}
+    series = ConvACClassifier(4, [4], shape=(16, 2), **settings).fit(X, y)
+    image = ConvACClassifier(4, [4], **settings).fit(X[:, None], y)
+    np.testing.assert_array_equal(series.predict_proba(X), image.predict_proba(X[:, None]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"shape": (16,)}, r"shape must be \(n_steps, n_features\), got \(16,\)"),
+        ({"shape": (16, 0)}, r"shape\[1\]"),
+        (
+            {"shape": (8, 2)},
+            r"X must have the shape \(n_series, 8, 2\) or \(n_series, 16\), got \(60, 16, 2\)",
+        ),
+        ({"shape": (16, 2), "shifts": 1}, "shifts must be 0 with shape, got 1"),
+        ({"shape": (16, 2), "image_shape": (2, 1, 16)}, "give one of both"),
+    ],
+)
+def test_shapes_of_series_that_do_not_fit_are_refused(settings, message):
+    X, y = series_of_two_classes(60)
+    with pytest.raises(ValueError, match=message):
+        ConvACClassifier(**settings).fit(X, y)

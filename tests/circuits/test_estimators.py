@@ -6,7 +6,9 @@ import torch
 from circuits.cases import gaussian
 
 import halfseen
-from halfseen import CircuitClassifier, CircuitImputer, CircuitRegressor
+from halfseen import CircuitImputer
+from halfseen.auto.plan import WorkPlan
+from halfseen.circuits import CircuitClassifier, CircuitRegressor
 from halfseen.circuits import fitting as _circuit_fit
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.fitting import normalised_information
@@ -174,6 +176,7 @@ def test_trees_over_too_many_columns_are_refused_and_are_no_candidates(monkeypat
     assert np.isfinite(CircuitImputer(structure="shallow", max_epochs=1).fit_transform(X)).all()
     chosen = halfseen.AutoImputer(random_state=0)
     chosen.schema_ = halfseen.MeanImputer().fit(X).schema_
-    assert "circuit" not in chosen._named(len(X))
+    plan = WorkPlan(len(X), 3, 2_000, len(X))
+    assert "circuit" not in chosen._named(plan)
     chosen.schema_ = halfseen.MeanImputer().fit(X[:, :2]).schema_
-    assert "circuit" in chosen._named(len(X))
+    assert "circuit" in chosen._named(plan)

@@ -1,6 +1,7 @@
 """A tiny imputer with the interface of the real ones, so that the command line is tested on its own."""
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 import halfseen
+from halfseen.base.capabilities import Capabilities
+from halfseen.base.catalogue import CATALOGUE
 from halfseen.cli import progress
 from halfseen.cli.main import main
 from halfseen.errors import SchemaError
@@ -51,11 +54,13 @@ def describe(name, column):
 class FakeImputer:
     """Fills with observed values of the same column, picked at random."""
 
+    capabilities = Capabilities(tables=True, imputes=True)
+
     schema: dict | None = None
     random_state: int = 0
     n_posterior_draws: int = 0
     callback: object = None
-    max_seconds: float = 120.0
+    max_seconds: float | None = None
     schema_: FakeSchema = field(init=False, default=None)
 
     def fit(self, table):
@@ -64,6 +69,10 @@ class FakeImputer:
                 raise SchemaError(f"Column {name!r} contains infinity.")
         self.schema_ = FakeSchema(tuple(map(describe, table.column_names, table.columns)))
         return self
+
+    @property
+    def seed_(self):
+        return self.random_state
 
     def _leave_unreliable(self, checks, min_skill, at_chance):
         """Fills whatever the verdict."""
@@ -119,8 +128,11 @@ def no_beats(monkeypatch):
 
 @pytest.fixture
 def fakes(monkeypatch):
-    for name in ("AutoImputer", "GaussianImputer", "MixtureImputer", "MeanImputer"):
-        monkeypatch.setattr(halfseen, name, FakeImputer, raising=False)
+    for method in CATALOGUE:
+        if method.class_name in ("AutoImputer", "GaussianImputer", "MixtureImputer", "MeanImputer"):
+            module = import_module(f"halfseen.{method.module}")
+            monkeypatch.setattr(module, method.class_name, FakeImputer)
+            monkeypatch.setattr(halfseen, method.class_name, FakeImputer, raising=False)
     monkeypatch.setattr(halfseen, "Schema", FakeSchema, raising=False)
     monkeypatch.setattr(halfseen, "__version__", "0.0.test", raising=False)
 

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from halfseen.cli.compare import CompareRequest, comparison_table, thin_rows
+from halfseen.cli.compare import comparison_table, thin_rows
 from halfseen.cli.main import main
-from halfseen.cli.methods import QUICK as QUICK_METHODS
+from halfseen.cli.options import QUICK as QUICK_METHODS
+from halfseen.cli.requests import CompareRequest
 from halfseen.evaluation.comparison import Comparison
 from halfseen.report.compare import render_comparison, render_scores, summarize_comparison, verdict
-from halfseen.report.run_info import RunInfo
+from halfseen.report.result import RunInfo
 
 PENGUINS = str(files("halfseen.data") / "samples" / "penguins.csv")
 QUICK = ("--methods", "gaussian,mean,median", "--repeats", "2", "--draws", "5")
@@ -130,7 +131,7 @@ def test_long_tables_are_subsampled_with_a_note(run, table):
         (["missing.csv"], "missing.csv: no such file"),
         (
             ["in.csv", "--methods", "mean,magic"],
-            "unknown method 'magic'; choose from auto, gaussian, mixture, circuit, ",
+            "unknown method 'magic'; choose from auto, gaussian, chained, mixture, circuit, ",
         ),
         (["in.csv", "--methods", ","], "--methods is empty"),
         (["in.csv", "--rate", "1.5"], "--rate must be between 0 and 1, got 1.5"),
@@ -201,7 +202,7 @@ def test_a_verdict_names_the_best_and_the_ties():
 
 def test_long_tables_are_subsampled_also_if_columns_are_views_of_text():
     table = pa.table({"view": pa.array(list("abcdef"), pa.string_view()), "x": range(6)})
-    thinned = thin_rows(table, CompareRequest("in.parquet", max_rows=3))
+    thinned = thin_rows(table, CompareRequest(source="in.parquet", max_rows=3))
     assert thinned.num_rows == 3
     rows = thinned["x"].to_pylist()
     assert rows == sorted(rows)

@@ -10,8 +10,9 @@ import pytest
 from corpus.expected_cells import EXPECTED, PENDING
 
 from halfseen.cli.main import main
-from halfseen.files.cells import format_cells
-from halfseen.files.tables import read_table, write_tables
+from halfseen.files.formats import format_cells
+from halfseen.files.tables import read_table
+from halfseen.files.writing import write_tables
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "formats"
 UNREACHED = pytest.mark.xfail(strict=False, raises=(AssertionError, TypeError, pa.ArrowInvalid))

@@ -150,7 +150,7 @@ def models(tmp_path_factory):
     table.to_csv(folder / "t.csv", index=False)
     features = table[["a", "b", "c"]]
     halfseen.GaussianRegressor().fit(features, table["y"]).save(folder / "r.halfseen")
-    classifier = halfseen.SparsityNormClassifier(4, max_epochs=1, random_state=0).fit(features, kind)
+    classifier = halfseen.sparsity.SparsityNormClassifier(4, max_epochs=1, random_state=0).fit(features, kind)
     classifier.save(folder / "c.halfseen")
     halfseen.MeanImputer().fit(features).save(folder / "i.halfseen")
     return folder
@@ -168,7 +168,7 @@ def test_the_drift_of_a_saved_model_is_described(run, models, tmp_path):
     assert code == 0
     content = json.loads(out)["model"]
     features = pd.read_csv(table)[["a", "b", "c"]]
-    expected = halfseen.vsp_curve(halfseen.load(models / "c.halfseen"), features, output="low")
+    expected = halfseen.evaluation.vsp_curve(halfseen.load(models / "c.halfseen"), features, output="low")
     assert content["followed"] == "the probability of low"
     np.testing.assert_allclose(content["means"], expected.means)
 
@@ -205,7 +205,7 @@ def test_a_column_of_the_model_that_the_table_lacks_counts_as_missing(run, model
     code, out, err = run("describe", "short.csv", "--model", models / "r.halfseen", "--json")
     assert code == 0, err
     assert "column 'b' is not in short.csv: treated as missing in every row" in err
-    expected = halfseen.vsp_curve(
+    expected = halfseen.evaluation.vsp_curve(
         halfseen.load(models / "r.halfseen"), table.assign(b=np.nan)[["a", "b", "c"]], random_state=0
     )
     np.testing.assert_allclose(json.loads(out)["model"]["means"], expected.means)

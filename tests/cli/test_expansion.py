@@ -2,6 +2,8 @@
 
 import gzip
 import io
+import itertools
+import struct
 import zipfile
 
 import numpy as np
@@ -10,11 +12,12 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from halfseen._processors import count_memory
+from halfseen._machine import count_memory
 from halfseen.config import read_size, show_size
 from halfseen.errors import TableError
 from halfseen.files import spreadsheet, tables
 from halfseen.files.expansion import SHARE, Expansion
+from halfseen.files.parquet_pages import count_prefixes, iterate_pages
 from halfseen.files.tables import read_table
 
 REFUSED = r"its content takes .* of memory or more, and 20 MB are allowed; .* raise this by --max-expansion"
@@ -40,6 +43,14 @@ PARQUET = {
         lambda: pa.table({"s": [LONG + str(row) for row in range(60)]}),
         {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"},
     ),
+    "prefixes in a list": (
+        lambda: pa.table({"s": [[LONG + str(row) for row in range(60)]]}),
+        {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"},
+    ),
+    "prefixes in structures in lists, second version": (
+        lambda: pa.table({"s": [None, [{"t": LONG + str(row)} for row in range(60)], []]}),
+        {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY", "data_page_version": "2.0"},
+    ),
     "numbers": (lambda: pa.table({"x": np.zeros(5_000_000)}), {}),
     "nulls": (lambda: pa.table({"x": pa.nulls(25_000_000, pa.bool_())}), {}),
 }
@@ -56,6 +67,108 @@ def test_a_parquet_file_with_too_much_content_is_refused_before_it_is_decoded(ki
         read_table(str(path), max_expansion="20 MB")
 
 
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+def test_the_lengths_of_prefixes_are_those_of_the_texts(compression, version):
+    rng = np.random.default_rng(0)
+    texts = sorted("x" * rng.integers(200) + str(rng.integers(10**6)) for _ in range(5000))
+    column = pa.array([texts[: 4000 - 1], None, [], [*texts[4000:], None]])
+    file = io.BytesIO()
+    pa.parquet.write_table(
+        pa.table({"s": column}), file, compression=compression, use_dictionary=False,
+        column_encoding="DELTA_BYTE_ARRAY", data_page_version=version, data_page_size=20_000,
+    )  # fmt: skip
+    data = file.getvalue()
+    held = pa.parquet.ParquetFile(file).metadata.row_group(0).column(0)
+    pages = list(iterate_pages(memoryview(data), held.data_page_offset, held.total_compressed_size))
+    assert sum(page.n_values for page in pages) == held.num_values
+    assert sum(page.n_bytes for page in pages) <= held.total_uncompressed_size
+    counted = sum(count_prefixes(page, held.compression, (1, 3)) for page in pages)
+    values = texts[:3999] + texts[4000:]
+    shared = [
+        sum(itertools.takewhile(bool, (a == b for a, b in zip(*pair, strict=False))))
+        for pair in itertools.pairwise(values)
+    ]
+    starts = sum(shared) - counted  # the first text of each page has no prefix
+    assert 0 <= starts <= 210 * (len(pages) - 1)
+
+
+def test_a_parquet_file_whose_footer_states_other_encodings_and_sizes_is_refused(tmp_path):
+    file = io.BytesIO()
+    pa.parquet.write_table(
+        pa.table({"s": [LONG + str(row) for row in range(60)]}), file, compression="zstd",
+        use_dictionary=False, column_encoding="DELTA_BYTE_ARRAY",
+    )  # fmt: skip
+    data = file.getvalue()
+    length = int.from_bytes(data[-8:-4], "little")
+    footer = data[-8 - length : -8]
+    assert footer.count(bytes([0x19, 0x25, 6, 14])) == 1  # the list of encodings: RLE and DELTA_BYTE_ARRAY
+    footer = footer.replace(bytes([0x19, 0x25, 6, 14]), bytes([0x19, 0x25, 6, 0]))  # RLE and PLAIN
+    (tmp_path / "t.parquet").write_bytes(data[: -8 - length] + footer + data[-8:])
+    assert pa.parquet.ParquetFile(tmp_path / "t.parquet").read().nbytes > 60_000_000
+    with pytest.raises(TableError, match=f"t.parquet: {REFUSED}"):
+        read_table(str(tmp_path / "t.parquet"), max_expansion="20 MB")
+
+
+def forge_footer(data, shift=8):
+    """Return an Arrow file whose stream ends before its first batch, while the footer lists the batch."""
+    stream = pa.py_buffer(data).slice(8)
+    source = pa.BufferReader(stream)
+    pa.ipc.read_message(source)
+    first = 8 + source.tell()
+    length = int.from_bytes(data[-10:-6], "little")
+    content, footer = data[: -10 - length], data[-10 - length :]
+    assert footer.count(struct.pack("<q", first)) == 1
+    footer = footer.replace(struct.pack("<q", first), struct.pack("<q", first + shift))
+    return content[:first] + b"\xff\xff\xff\xff\0\0\0\0" + content[first:] + footer
+
+
+def test_an_arrow_file_whose_footer_lists_batches_outside_of_its_stream_is_refused(tmp_path, call):
+    file = io.BytesIO()
+    table = pa.table({"x": np.zeros(5_000_000)})
+    pa.feather.write_feather(table, file, compression="zstd", chunksize=len(table))
+    data = forge_footer(file.getvalue())
+    assert pa.feather.read_table(pa.BufferReader(data)).num_rows == 5_000_000
+    (tmp_path / "t.feather").write_bytes(data)
+    code, _, err = call("describe", "t.feather", "--max-expansion", "20 MB")
+    assert code == 2
+    assert "t.feather: its content takes 45 MB of memory or more" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_an_arrow_file_whose_footer_points_outside_of_it_is_refused(tmp_path):
+    file = io.BytesIO()
+    pa.feather.write_feather(pa.table({"x": np.zeros(50)}), file)
+    data = forge_footer(file.getvalue(), shift=10**9)
+    (tmp_path / "t.feather").write_bytes(data)
+    with pytest.raises(TableError, match="the footer points outside of the file"):
+        read_table(str(tmp_path / "t.feather"))
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_files_of_polars_are_read_though_they_contain_no_stream(compression, tmp_path):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"x": [1.0, None, 3.0], "s": ["a", None, "c"], "n": [1, 2, 3]})
+    frame.write_ipc(tmp_path / "t.arrow", compression=compression, compat_level=polars.CompatLevel.oldest())
+    table = read_table(str(tmp_path / "t.arrow")).table
+    assert table.to_pydict() == frame.to_dict(as_series=False)
+    with pytest.raises(TableError, match=r"t.arrow: its content takes"):
+        read_table(str(tmp_path / "t.arrow"), max_expansion="50 B")
+
+
+def test_dictionaries_that_grow_from_batch_to_batch_are_counted_once_for_each(tmp_path):
+    kind = pa.dictionary(pa.int32(), pa.string())
+    levels = ["x" * 1000 + str(level) for level in range(400)]
+    options = pa.ipc.IpcWriteOptions(compression="zstd", emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(tmp_path / "t.arrow", pa.schema([("s", kind)]), options=options) as writer:
+        for n_levels in range(4, 401, 4):
+            one = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array(levels[:n_levels]))
+            writer.write_batch(pa.record_batch([one], ["s"]))
+    assert read_table(str(tmp_path / "t.arrow"), max_expansion="40 MB").table.num_rows == 100
+    with pytest.raises(TableError, match=r"t.arrow: its content takes"):
+        read_table(str(tmp_path / "t.arrow"), max_expansion="10 MB")
+
+
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_an_arrow_file_with_too_much_content_is_refused_before_it_is_decoded(
     compression, tmp_path, monkeypatch
@@ -66,7 +179,8 @@ def test_an_arrow_file_with_too_much_content_is_refused_before_it_is_decoded(
     nothing = pa.Array.from_buffers(pa.null(), 2**31 - 1, [None])  # takes no memory
     with pa.ipc.new_stream(tmp_path / "t.arrow", pa.schema([("x", pa.null())])) as writer:
         writer.write_batch(pa.record_batch([nothing], ["x"]))
-    monkeypatch.setattr(tables.pa.feather, "read_table", lambda buffer: pytest.fail("it was decoded"))
+    for name in ("open_stream", "open_file"):
+        monkeypatch.setattr(pa.ipc, name, lambda buffer: pytest.fail("it was decoded"))
     for name in ("t.feather", "t.arrow"):
         with pytest.raises(TableError, match=f"{name}: {REFUSED}"):
             read_table(str(tmp_path / name), max_expansion="20 MB")

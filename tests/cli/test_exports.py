@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from halfseen.cli.main import main
-from halfseen.files.preamble import find_preamble
-from halfseen.files.sentinels import find_date_codes, find_number_codes
+from halfseen.files.dialect import find_preamble
+from halfseen.files.missing_codes import find_date_codes, find_number_codes
 from halfseen.files.tables import read_table
 
 N = 40

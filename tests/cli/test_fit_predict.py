@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 import halfseen
+from halfseen.training.time_limit import decide_by_clock
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_the_next_measurement_is_that_of_the_information_gain(call, training, tm
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3)).round(3)
     table = pa.table({name: x[:, i] for i, name in enumerate("abc")} | {"same": ["k"] * 200})
-    model = halfseen.CircuitClassifier(4, 4, max_epochs=8, random_state=0)
+    model = halfseen.circuits.CircuitClassifier(4, 4, max_epochs=8, random_state=0)
     model.fit(table, np.where(x[:, 0] + 0.3 * x[:, 1] > 0, "yes", "no")).save(tmp_path / "m.half")
     (tmp_path / "new.csv").write_text("a,b,c,same\n,,,k\n1.0,,,\n1.0,0.5,0.1,\n")
     code, out, err = call("predict", "m.half", "new.csv", "-o", "out.parquet", "--next-measurement")
@@ -137,7 +138,7 @@ def test_rows_without_a_target_teach_a_circuit_what_the_inputs_are_like(call, tr
             seen.update(rows=X.num_rows, unknown=int(np.isnan(y).sum()))
             return super().fit(X, np.where(np.isnan(y), 0, y))
 
-    monkeypatch.setattr(halfseen, "CircuitRegressor", Recorder)
+    monkeypatch.setattr("halfseen.circuits.predictors.CircuitRegressor", Recorder)
     code, _, err = call("fit", training, "--target", "price", "--save-model", "m", "--method", "circuit")
     assert code == 0, err
     assert seen == {"rows": 160, "unknown": 8}
@@ -155,6 +156,25 @@ def test_auto_states_its_reason_and_makes_a_report(call, training, tmp_path, mon
     assert "expect  On new rows, expect log-loss" in err
     assert isinstance(halfseen.load(tmp_path / "m.half"), halfseen.BoostingClassifier)
     assert "boosting predicts best" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("met", [True, False], ids=["met", "not met"])
+def test_a_time_limit_that_decided_about_the_choice_is_announced(call, training, monkeypatch, met):
+    from halfseen.cli import fit
+
+    usual = fit.compare_on
+
+    def compare_on(*arguments, **settings):
+        assert settings["budget"] == np.inf  # by default, the clock decides nothing
+        if met:
+            decide_by_clock()
+        return usual(*arguments, **settings)
+
+    monkeypatch.setattr(fit, "SAVED", ("boosting", "baseline"))
+    monkeypatch.setattr(fit, "compare_on", compare_on)
+    code, _, err = call("fit", training, "--target", "kind", "--save-model", "m.half")
+    assert code == 0, err
+    assert ("the time limit was reached while predictors were compared" in " ".join(err.split())) == met
 
 
 def test_auto_fits_the_average_if_that_predicts_best(call, tmp_path, monkeypatch):

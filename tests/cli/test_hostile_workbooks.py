@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from halfseen.files.expansion import Expansion
 from halfseen.files.sheet_xml import NewCell, parse_sheet, replace_cells, spell_address
 from halfseen.files.spreadsheet import parse_spreadsheet
-from halfseen.files.tables import TableError, read_table, write_tables
+from halfseen.files.tables import TableError, read_table
 from halfseen.files.workbook import classify_format
+from halfseen.files.writing import write_tables
 
 ROWS = [["a", "b"], *([i, 2 * i] for i in range(1, 13))]
 GOOD = pack({"data": sheet(ROWS)})
@@ -182,7 +183,7 @@ def test_dates_and_times_are_those_that_spreadsheet_programs_show(tmp_path, from
             read_table(str(tmp_path / "t.xlsx"))
         rows[7][0] = number("2957003.5", 2)
         (tmp_path / "t.xlsx").write_bytes(pack({"data": sheet(rows)}, book=book))
-    table = read_table(str(tmp_path / "t.xlsx"), number_formats=["a=text"]).table
+    table = read_table(str(tmp_path / "t.xlsx"), number_format=["a=text"]).table
     wide = openpyxl.load_workbook(tmp_path / "t.xlsx", data_only=True).active
     expected = [cell.value for cell in wide["A"]][1:]
     assert table["a"].to_pylist()[:-1] == [

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from halfseen.cli import known_values
-from halfseen.cli.impute_request import TRIED_ROWS, choose_shown, seconds_for_fit
+from halfseen.cli.impute import seconds_for_fit
+from halfseen.cli.impute_report import TRIED_ROWS, choose_shown
+from halfseen.report import fills
 from halfseen.training.time_limit import TimeBudget
 
 
@@ -47,11 +48,12 @@ def test_fewer_cells_are_shown_if_asking_for_all_would_take_too_long(seconds, n_
     assert len(choose_shown(table, ask, budget).rows) == n_shown
 
 
+@pytest.mark.slow
 def test_the_report_of_a_choice_is_checked_on_the_values_that_were_hidden_for_it(call, tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("nothing is to be fitted again")
 
-    monkeypatch.setattr(known_values, "check_known_values", refuse)
+    monkeypatch.setattr(fills, "check_known_values", refuse)
     rng = np.random.default_rng(0)
     x = rng.normal(size=200)
     y = np.where(rng.random(200) < 0.2, None, np.round(x + 0.1 * rng.normal(size=200), 3))

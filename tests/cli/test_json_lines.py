@@ -11,7 +11,8 @@ from corpus.expected_json_lines import JSON_LINES
 
 import halfseen
 from halfseen.cli.main import main
-from halfseen.files.tables import read_table, write_tables
+from halfseen.files.tables import read_table
+from halfseen.files.writing import write_tables
 
 FOLDER = Path(__file__).parent.parent / "corpus" / "json_lines"
 
@@ -44,7 +45,7 @@ def is_missing(value):
 def test_every_key_of_json_lines_has_its_expected_outcome(name, tmp_path, capsys):
     expected, source = JSON_LINES[name], FOLDER / f"{name}.jsonl"
     output, model = tmp_path / "out.jsonl", tmp_path / "model"
-    command = ["impute", str(source), "-o", str(output), "--save-model", str(model), *expected.options]
+    command = ["impute", str(source), "-o", str(output), "--save-model", str(model), "-v", *expected.options]
     assert main(command) == 0
     said = [" ".join(line.split(maxsplit=1)) for line in capsys.readouterr().err.splitlines()]
     before, after, imputer = objects(source), objects(output), halfseen.load(model)
@@ -114,9 +115,9 @@ def test_a_missing_value_is_filled_in_the_type_of_its_key(cells, fill, written, 
 def test_only_texts_that_the_user_names_are_missing_besides_null(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"x": "NA"}\n{"x": ""}\n{"x": 3}\n{"x": null}\n{"x": 99}\n{}\n')
     assert read_table(str(tmp_path / "t.jsonl")).n_missing == 2
-    assert read_table(str(tmp_path / "t.jsonl"), nulls=["NA"]).n_missing == 3
-    assert read_table(str(tmp_path / "t.jsonl"), nulls=["x=NA", ""]).n_missing == 4
-    assert read_table(str(tmp_path / "t.jsonl"), nulls=["x=99.0"]).n_missing == 3
+    assert read_table(str(tmp_path / "t.jsonl"), null=["NA"]).n_missing == 3
+    assert read_table(str(tmp_path / "t.jsonl"), null=["x=NA", ""]).n_missing == 4
+    assert read_table(str(tmp_path / "t.jsonl"), null=["x=99.0"]).n_missing == 3
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from halfseen import _files
-from halfseen.files import atomic
-from halfseen.files.atomic import check_in_place
+from halfseen.files import writing
+from halfseen.files.writing import check_in_place
 
 TABLE = "x,y\n" + "".join(f"{i % 7 or ''},{i * 3 % 11}\n" for i in range(30))
 posix = pytest.mark.skipif(os.name == "nt", reason="there are no such files")
@@ -90,7 +90,7 @@ def test_a_file_of_another_user_keeps_its_owner(impute, tmp_path):
 
 @posix
 def test_a_file_whose_owner_cannot_be_kept_is_refused_in_place(impute, tmp_path, monkeypatch):
-    monkeypatch.setattr(atomic._files, "can_keep_owner", lambda status: False)
+    monkeypatch.setattr(writing._files, "can_keep_owner", lambda status: False)
     code, _, err = impute("--in-place")
     assert code == 2
     assert "t.csv: --in-place: the file belongs to another user or group" in err

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from halfseen.errors import TableError
-from halfseen.files.atomic import check_apart
+from halfseen.files.writing import check_apart
 
 TABLE = "name,x,y\nann,1.50,4\nbob,,5\ncat,2.25,\n"
 SPELLINGS = {

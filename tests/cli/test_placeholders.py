@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from halfseen.cli.main import main
-from halfseen.files.placeholders import find_placeholders
+from halfseen.files.missing_codes import find_placeholders
 from halfseen.files.rules import ColumnRules
 from halfseen.files.tables import read_table
 
@@ -25,7 +25,7 @@ def source(tmp_path):
 
 def impute(source, target, *options):
     assert main(["impute", str(source), "-o", str(target), "--method", "gaussian", *options]) == 0
-    return read_table(str(target), overrides={"age": {"placeholder": []}}).table["age"].to_pylist()
+    return read_table(str(target), schema={"age": {"placeholder": []}}).table["age"].to_pylist()
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl", "xlsx"])

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import halfseen
+from halfseen.cli.requests import RecommendRequest
+from halfseen.ratings.recommender import MIN_RATINGS
 
 
 @pytest.fixture
@@ -27,13 +29,54 @@ def test_items_are_printed_with_their_predicted_ratings(run, ratings, tmp_path):
     )
     assert (code, err) == (0, "")
     header, *lines = out.splitlines()
-    assert header == "item,rating"
+    assert header == "item,rating,n_ratings"
     assert len(lines) == 3
     model = halfseen.load(tmp_path / "model")
+    assert isinstance(model, halfseen.ratings.RatingEnsemble)
     items, predicted = model.recommend(7, k=3)
+    counts = [ratings.read_text().count(f",{item},") for item in items]
     assert [line.split(",") for line in lines] == [
-        [item, f"{rating:.2f}"] for item, rating in zip(items, predicted, strict=True)
+        [item, f"{rating:.2f}", str(count)]
+        for item, rating, count in zip(items, predicted, counts, strict=True)
     ]
+
+
+def test_an_item_with_one_rating_is_not_recommended_first(run, ratings, tmp_path):
+    """Nobody rated it but one, who rates all others low; by its predicted rating it would be the first."""
+    lines = [
+        "0,praised,5\n",
+        *(
+            f"{user},i{item},{1 + (user + item) % 3}\n"
+            for user in range(12)
+            for item in range(5)
+            if (user, item) != (7, 0) and (user + item) % 4
+        ),
+    ]
+    ratings.write_text("user,item,rating\n" + "".join(lines))
+    assert len(lines) < 50  # so that a network predicts offsets
+    ask = ["recommend", ratings, "--recommender", "autorec", "--rows", "user", "--user", "7"]
+    code, out, err = run(*ask)
+    assert code == 0
+    *_, last = rows = [line.split(",") for line in out.splitlines()[1:]]
+    assert (last[0], last[2]) == ("praised", "1")
+    assert float(last[1]) > max(float(row[1]) for row in rows[:-1])
+    assert "1 of 6 items have fewer than 5 ratings" in err
+    code, out, err = run(*ask, "--min-ratings", "0")
+    assert out.splitlines()[1].startswith("praised,")
+    assert "fewer than" not in err
+
+
+def test_the_fewest_ratings_are_those_of_the_library():
+    assert RecommendRequest(user="7").min_ratings == MIN_RATINGS
+
+
+def test_options_of_a_recommender_to_fit_are_refused_with_another(run, ratings, tmp_path):
+    code, _, err = run("recommend", ratings, "--user", "7", "--rows", "user")
+    assert code == 2
+    assert "--rows needs --recommender autorec or cfnade" in err
+    code, _, err = run("recommend", "--model", tmp_path / "m", "--user", "7", "--recommender", "autorec")
+    assert code == 2
+    assert "--recommender and --rows are of a recommender to fit" in err
 
 
 def test_a_saved_recommender_answers_without_the_ratings(run, ratings, tmp_path):
@@ -53,7 +96,7 @@ def test_ratings_or_a_recommender_are_needed_and_not_both(run, ratings, tmp_path
         code, _, err = run("recommend", *arguments, "--user", "7", "--quiet")
         assert code == 2
         assert "either a table of RATINGS" in err
-    halfseen.SparsityNormalizer().fit(np.zeros((3, 1))).save(tmp_path / "other")
+    halfseen.sparsity.SparsityNormalizer().fit(np.zeros((3, 1))).save(tmp_path / "other")
     code, _, err = run("recommend", "--model", tmp_path / "other", "--user", "7", "--quiet")
     assert code == 2
     assert "holds a SparsityNormalizer; --model needs a recommender" in err
@@ -63,7 +106,7 @@ def test_ratings_or_a_recommender_are_needed_and_not_both(run, ratings, tmp_path
 
 
 def test_an_unknown_user_is_one_line_of_error_before_the_fit(run, ratings, monkeypatch):
-    monkeypatch.setattr(halfseen.AutoRec, "fit", None)
+    monkeypatch.setattr(halfseen.ratings.RatingEnsemble, "fit", None)
     code, out, err = run("recommend", ratings, "--user", "999", "--quiet")
     assert (code, out) == (2, "")
     assert "ratings.csv: User 999 has no ratings. There are 16 users, such as 0." in err

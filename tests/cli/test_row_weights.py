@@ -8,6 +8,7 @@ import pytest
 import halfseen
 from halfseen.data.frames import Table
 from halfseen.report.fills import summarize_fill
+from halfseen.report.result import ImputationResult, RowWeights
 
 
 @pytest.fixture
@@ -51,7 +52,9 @@ def test_whole_weights_count_as_repeated_rows_in_means():
     def means(rows, row_weights):
         before, after = pa.table({"x": pa.array(x[rows], from_pandas=True)}), pa.table({"x": filled[rows]})
         known = next(iter(halfseen.Schema.infer(Table(before))))
-        found = summarize_fill(known, before, after, [], None, None, None, weights=row_weights)
+        weights = None if row_weights is None else RowWeights("w", row_weights)
+        result = ImputationResult(table=before, filled=after, schema=None, weights=weights)
+        found = summarize_fill(known, result)
         return [found[f"{what}_{which}"] for what in ("observed", "imputed") for which in ("mean", "sd")]
 
     copies = np.repeat(np.arange(30), weights)

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from halfseen.files.tables import read_table, write_tables
+from halfseen.files.tables import read_table
+from halfseen.files.writing import write_tables
 
 
 @pytest.fixture

@@ -11,14 +11,24 @@ import numpy as np
 import pandas as pd
 import safetensors
 from conformance.registry import ESTIMATORS
-from conformance.tables import ARRAY, CASES_BY_NAME, fit_quietly
+from conformance.tables import ARRAY, CASES_BY_NAME
+
+from halfseen.testing.checks import Subject
+from halfseen.testing.predictors import make_target
 
 ROWS_BY_NAME = {row.name: row for row in ESTIMATORS}
 
 
 def fitted(row, case):
-    """The imputer of a row, fitted to a table with the random state 0."""
-    return _imputer(row.name, case.name)
+    """The estimator of a row, fitted to a table with the random state 0."""
+    return _on_table(row.name, case.name)
+
+
+def subject(row, case):
+    """What laws take: the shared estimator of a row on a table, and a way to make others."""
+    table = case.make()
+    target = make_target(row.make(), len(table)) if hasattr(row.make(), "predict") else None
+    return Subject(functools.partial(_make, row), table, target, lambda: fitted(row, case))
 
 
 def fitted_to_frame(row):
@@ -44,11 +54,14 @@ def changed_estimators(folder):
 _SHARED = {}  # by name: the estimator, and the content of its model file when it was fitted
 
 
+def _make(row, **parameters):
+    return row.make(**{"random_state": 0} | parameters)
+
+
 @functools.cache
-def _imputer(row, case):
-    return _shared(
-        f"{row} on {case}", fit_quietly(ROWS_BY_NAME[row].make(random_state=0), CASES_BY_NAME[case].make())
-    )
+def _on_table(row, case):
+    one = subject(ROWS_BY_NAME[row], CASES_BY_NAME[case])
+    return _shared(f"{row} on {case}", one.fit(one.make()))
 
 
 @functools.cache

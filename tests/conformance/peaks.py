@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from conformance.families import DATA, QUESTIONS
 from conformance.registry import ESTIMATORS, OTHERS, PREDICTORS
-from conformance.tables import gaussian_array
 
 import halfseen
 from halfseen.base.catalogue import Family
 from halfseen.latent.imputer import BaseLatentImputer
+from halfseen.testing.tables import gaussian_array
 
 N_COLUMNS, N_DRAWS = 12, 10
 LIBRARY = ctypes.CDLL(None)

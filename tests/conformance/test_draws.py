@@ -1,99 +1,16 @@
-"""Laws of draws: they belong to rows, and they follow the distribution that the imputer reports."""
-
-from contextlib import contextmanager
+"""Laws of draws beyond those of `halfseen.testing`: they follow the distribution that an imputer reports."""
 
 import numpy as np
 import pytest
-import torch
 from conformance.fitted import fitted
 from conformance.registry import IMPUTERS
-from conformance.tables import (
-    ARRAY,
-    NASTY,
-    PENGUINS,
-    assert_close,
-    bits,
-    cells,
-    fit_quietly,
-    hide,
-    missing,
-    names,
-    take,
-)
+from conformance.tables import ARRAY, NASTY, PENGUINS
 from scipy import stats
 from tolerances import FAILURE_RATE
 
+from halfseen.testing.tables import cells, hide, missing, names, take
+
 FITTED_PARAMETERS = [row for row in IMPUTERS if row.draws_have_the_mean]
-
-
-@contextmanager
-def threads(number):
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def with_missing(table, rate=0.3, n_rows=40):
-    """Distinct rows with more missing cells than the table has."""
-    rng = np.random.default_rng(5)
-    some = take(table, range(n_rows))
-    return hide(some, rng.random((n_rows, len(names(table)))) < rate)
-
-
-def test_a_row_has_the_same_draw_in_any_batch_order_and_number_of_threads(imputer, table):
-    holes = with_missing(table)
-    together = imputer.sample(holes, n_draws=2)
-    order = np.random.default_rng(0).permutation(len(holes))
-    with threads(1):
-        shuffled = imputer.sample(take(holes, order), n_draws=2)
-    with threads(2):
-        half = imputer.sample(take(holes, order[:17]), n_draws=2)
-        alone = imputer.sample(take(holes, [3]), n_draws=2)
-    for s in range(2):
-        assert_close(shuffled[s], take(together[s], order))
-        assert_close(half[s], take(together[s], order[:17]))
-        assert_close(alone[s], take(together[s], [3]))
-
-
-def test_equal_rows_have_different_draws_determined_by_their_rank(imputer, table):
-    nothing = hide(take(table, [0]), True)
-    thrice = imputer.sample(take(nothing, [0, 0, 0]))[0]
-    assert len({str(cells(take(thrice, [i]))) for i in range(3)}) == 3
-    once = imputer.sample(nothing)[0]
-    assert_close(once, take(thrice, [0]))
-    among_others = imputer.sample(take(hide(take(table, [0, 1]), [[True], [False]]), [1, 0, 1, 0]))[0]
-    assert_close(take(among_others, [1, 3]), take(thrice, [0, 1]))
-
-
-def test_the_first_draws_do_not_depend_on_how_many_are_asked_for(imputer, table):
-    holes = with_missing(table)
-    three, five = imputer.sample(holes, n_draws=3), imputer.sample(holes, n_draws=5)
-    for one, other in zip(three, five[:3], strict=True):
-        assert_close(one, other)
-    assert len({str(cells(draw)) for draw in five}) == 5
-
-
-def test_another_seed_gives_other_draws(imputer, row, table):
-    holes = with_missing(table)
-    other = fit_quietly(row.make(random_state=1), table)
-    assert bits(other.sample(holes)[0]) != bits(imputer.sample(holes)[0])
-
-
-def test_without_a_random_state_the_seed_is_chosen_once(row):
-    table = ARRAY.make()
-    imputer = row.make().fit(table)
-    np.testing.assert_array_equal(imputer.sample(table), imputer.sample(table))
-    assert not np.array_equal(row.make().fit(table).sample(table), imputer.sample(table))
-
-
-def test_a_draw_of_an_array_is_an_array_with_the_draws_axis_first(row):
-    table = ARRAY.make()
-    draws = fitted(row, ARRAY).sample(table, n_draws=3)
-    assert isinstance(draws, np.ndarray)
-    assert draws.shape == (3, *table.shape)
 
 
 @pytest.mark.parametrize("row", FITTED_PARAMETERS, ids=str)

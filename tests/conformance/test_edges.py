@@ -1,68 +1,16 @@
-"""Imputers at the edges: tables that are tiny, empty, constant, enormous, or not tables at all."""
+"""Imputers at other edges than those of `halfseen.testing`: empty, enormous, or not tables at all."""
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from conformance.fitted import fitted
-from conformance.tables import ARRAY, NASTY, PENGUINS, bits, cells, fit_quietly, hide, names, scores, take
+from conformance.tables import ARRAY, NASTY, PENGUINS
 from scipy import sparse
-from tolerances import EXACT
 
 from halfseen import HalfseenWarning
-
-
-def everything(imputer, table):
-    low, high = imputer.interval(table)
-    return [imputer.transform(table), *imputer.sample(table, n_draws=2), low, high]
-
-
-def assert_complete(imputer, array):
-    for answer in everything(imputer, array):
-        assert np.isfinite(answer).all()
-        seen = ~np.isnan(array)
-        np.testing.assert_array_equal(answer[seen], np.asarray(array)[seen])
-    assert np.isfinite(scores(imputer, array)).all()
-
-
-@pytest.mark.filterwarnings("ignore::halfseen.HalfseenWarning")
-@pytest.mark.parametrize("array", [[[1.5, 2.0, -3.0]], [[1.5, np.nan, -3.0]]], ids=["complete", "hole"])
-def test_one_row_is_enough_to_fit(row, array):
-    imputer = row.make(random_state=0).fit(array)
-    assert_complete(imputer, np.array(array))
-    filled = imputer.transform([[np.nan] * 3])
-    np.testing.assert_allclose(filled, [[1.5, 0.0 if np.isnan(array[0][1]) else 2.0, -3.0]])
-
-
-@pytest.mark.parametrize("array", [[[1.5, 2.5], [0.5, -1.5]], [[1.5, np.nan], [0.5, -1.5]]])
-def test_two_rows_are_enough_to_fit(row, array):
-    assert_complete(row.make(random_state=0).fit(array), np.array([*array, [np.nan, 0.3], [np.nan, np.nan]]))
-
-
-def test_there_may_be_more_columns_than_rows(row):
-    array = np.random.default_rng(0).normal(size=(15, 53))
-    array[np.random.default_rng(1).random(array.shape) < 0.3] = np.nan
-    assert_complete(row.make(random_state=0).fit(array), array)
-
-
-def test_there_may_be_one_column(row):
-    array = np.array([[1.5], [np.nan], [2.5], [-0.5]])
-    assert_complete(row.make(random_state=0).fit(array), array)
-
-
-def test_constant_columns_are_filled_with_their_value(row):
-    array = np.array([[7.5, -2.0], [7.5, -2.0], [np.nan, -2.0], [7.5, np.nan]])
-    imputer = row.make(random_state=0).fit(array)
-    assert_complete(imputer, array)
-    np.testing.assert_array_equal(imputer.transform(array), [[7.5, -2.0]] * 4)
-    assert imputer.class_probabilities(array) == {}
-
-
-def test_columns_that_repeat_each_other_do_no_harm(row):
-    first = np.random.default_rng(0).normal(size=100)
-    array = np.column_stack([first, first, -2 * first])
-    array[::7, 0] = array[::5, 2] = np.nan
-    assert_complete(row.make(random_state=0).fit(array), array)
+from halfseen.testing.edges import assert_complete
+from halfseen.testing.tables import bits, cells, fit_quietly, hide, names, scores, take
 
 
 def test_a_table_of_numbers_without_any_is_filled_with_zeros_and_a_warning(row):
@@ -84,16 +32,6 @@ def test_a_frame_without_any_value_stays_as_it_is_with_a_warning(row):
     assert imputer.transform(frame).equals(frame)
 
 
-def test_an_empty_column_warns_and_other_columns_do_not_suffer(row):
-    array = ARRAY.make()
-    with_empty = np.column_stack([array, np.full(len(array), np.nan)])
-    with pytest.warns(HalfseenWarning, match="Column 'x4' has no observed value; .* imputed with 0"):
-        imputer = row.make(random_state=0).fit(with_empty)
-    without = fitted(row, ARRAY)
-    np.testing.assert_allclose(imputer.transform(with_empty)[:, :4], without.transform(array), rtol=EXACT)
-    np.testing.assert_allclose(scores(imputer, with_empty), scores(without, array), rtol=EXACT)
-
-
 def test_values_in_a_column_that_was_empty_in_training_are_kept(row):
     training = pd.DataFrame({"a": [1.5, 2.5, 0.5], "b": [np.nan] * 3})
     imputer = fit_quietly(row.make(random_state=0), training)
@@ -104,16 +42,6 @@ def test_values_in_a_column_that_was_empty_in_training_are_kept(row):
 def test_an_identifier_with_missing_values_warns(row):
     with pytest.warns(HalfseenWarning, match="Column 'code' looks like an identifier; its .* are left empty"):
         row.make(random_state=0).fit(NASTY.make()[["größe", "code"]])
-
-
-def test_no_rows_in_gives_no_rows_out(imputer, table):
-    empty = take(table, [])
-    for answer in everything(imputer, empty):
-        assert type(answer) is type(table)
-        assert len(answer) == 0
-        assert names(answer) == names(table)
-    assert scores(imputer, empty).shape == (0,)
-    assert all(len(found) == 0 for found in imputer.class_probabilities(empty).values())
 
 
 def test_a_table_without_rows_or_columns_cannot_be_fitted(row):
@@ -144,23 +72,6 @@ def test_numbers_near_the_ends_of_floating_point_are_filled_with_their_like(row,
     ordinary = row.make(random_state=0).fit(ARRAY.make() / 1000)
     np.testing.assert_allclose(
         imputer.transform(array) / scale, ordinary.transform(ARRAY.make() / 1000), rtol=1e-6, atol=1e-9
-    )
-
-
-def test_single_precision_goes_in_and_comes_out(row):
-    array = ARRAY.make().astype(np.float32)
-    imputer = row.make(random_state=0).fit(array)
-    for answer in everything(imputer, array):
-        assert answer.dtype == np.float32
-        np.testing.assert_array_equal(answer[~np.isnan(array)], array[~np.isnan(array)])
-
-
-def test_lists_of_lists_are_arrays(row):
-    rows = [[1.5, 2.5], [0.5, None], [2.0, 4.0], [3.0, 3.5]]
-    filled = row.make(random_state=0).fit_transform(rows)
-    assert isinstance(filled, np.ndarray)
-    np.testing.assert_array_equal(
-        filled, row.make(random_state=0).fit_transform(np.array(rows, dtype=np.float64))
     )
 
 

@@ -1,6 +1,7 @@
 """The laws of estimators of other data than tables: what holds for tables holds for them."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -170,3 +171,12 @@ def test_steps_after_the_end_are_never_read_and_more_of_them_change_nothing(row)
         assert_same(ArrayData(X, data.y, data.extra).ask(fitted), data.ask(fitted), ROUNDING)
     trained = ArrayData(poisoned, data.y, data.extra).fit(row.make(random_state=0))
     assert_same(data.ask(trained), data.ask(fitted))
+
+
+def test_no_two_recommenders_answer_alike():
+    """The laws say nothing of a network whose predictions are replaced by offsets of users and items."""
+    data = DATA[Family.RATINGS]()
+    rows = [row for row in OTHERS if row.name.startswith(("autorec", "cfnade"))]
+    answers = [data.ask(data.fit(row.make(random_state=0))) for row in rows]
+    for one, two in combinations(answers, 2):
+        assert any(not np.array_equal(one[name], two[name]) for name in one)

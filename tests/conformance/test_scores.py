@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from conformance.fitted import fitted
 from conformance.registry import IMPUTERS
-from conformance.tables import ARRAY, NASTY, PENGUINS, hide, missing, names, take
+from conformance.tables import ARRAY, NASTY, PENGUINS
 from scipy import integrate
 from tolerances import CONDITIONED, EXACT, QUADRATURE
+
+from halfseen.testing.tables import hide, missing, names, take
 
 SCORED = [row for row in IMPUTERS if row.has_density]
 

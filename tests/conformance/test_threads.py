@@ -5,11 +5,11 @@ import pytest
 import torch
 from conformance.gradients import calls_with_gradients, tensors
 from conformance.registry import ESTIMATORS, PREDICTORS
-from conformance.tables import gaussian_array
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import halfseen
+from halfseen.testing.tables import gaussian_array
 
 N_ROWS = 600  # more than a sampler handles at once, so that threads share them
 

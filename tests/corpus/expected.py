@@ -63,9 +63,9 @@ CORPUS: dict[str, File] = {
             "smoker": filled(4, "no|yes"),
         },
         says=(
-            r"note  Column 'deceased' has one observed value, 'yes'; its 53 missing cells are left empty",
+            r"warning  Column 'deceased' has one observed value, 'yes'; its 53 missing cells are left empty",
             r"note  Column 'batch' has one observed value, 7; its 2 missing cells are imputed with it",
-            r"note  Column 'fax' has no observed value; its 60 missing cells are left empty",
+            r"warning  Column 'fax' has no observed value; its 60 missing cells are left empty",
             r"wrote  .*; 191 cells left missing",
         ),
         n_notes=6,
@@ -80,7 +80,7 @@ CORPUS: dict[str, File] = {
             "amount": filled(2, r"\d+\.\d\d"),
             "items": filled(1, r"\d+"),
         },
-        says=(r"note  Column 'customer' looks like an identifier; its 10 missing cells are left empty",),
+        says=(r"warning  Column 'customer' looks like an identifier; its 10 missing cells are left empty",),
         n_notes=3,
     ),
     "clinic": File(
@@ -117,7 +117,7 @@ CORPUS: dict[str, File] = {
             "a": filled(1, r"-?\d+\.\d\d"),
             "b": COMPLETE,
         },
-        says=(r"note  40 columns have no observed value; their missing cells are left empty .*: q0, q1, q2",),
+        says=(r"warning  40 columns have no observed value; their missing cells are left .*: q0, q1, q2",),
         n_notes=1,
     ),
     "ordinary": File(
@@ -146,12 +146,13 @@ CORPUS: dict[str, File] = {
             "wait": left(4, r"contains times or durations such as '\d+ (min|h)'"),
         },
         says=(
-            r"note  Column 'duration' .*; its 4 missing cells are left empty \(to impute them, convert the "
+            r"warning  Column 'duration' .*; its 4 missing cells are left empty \(to impute them, convert "
+            r"the "
             r'values to numbers, such as minutes, or use "kind": "categorical" in the schema\)',
-            r"note  Column 'quarter' .*write the values as dates, such as 2021-07-01",
-            r"note  Column 'pressure' .*split the column into two",
-            r"note  Column 'weight' contains numbers with different units .*convert the values to one unit",
-            r"note  column 'wait' contains times or durations such as '\d+ min' and '\d+ h': left as text",
+            r"warning  Column 'quarter' .*write the values as dates, such as 2021-07-01",
+            r"warning  Column 'pressure' .*split the column into two",
+            r"warning  Column 'weight' contains numbers with different units .*convert the values to one",
+            r"warning  column 'wait' contains times or durations such as '\d+ min' and '\d+ h': left as text",
         ),
         options=QUICK,
         n_notes=7,
@@ -214,7 +215,7 @@ CORPUS: dict[str, File] = {
             "mood": filled(28, r"\d+"),
         },
         says=(
-            r"note  Rows may not be independent: there are 60 values of 'person' in 240 rows.* left out",
+            r"warning  Rows may not be independent: there are 60 values of 'person' in 240 rows.* left out",
         ),
         options=QUICK,
         n_notes=1,
@@ -227,7 +228,7 @@ CORPUS: dict[str, File] = {
             "reading": filled(26, r"\d+"),
         },
         says=(
-            r"note  Rows may not be independent: there are 12 values of 'school' in 240 rows.* a category",
+            r"warning  Rows may not be independent: there are 12 values of 'school' in 240 rows.* a category",
         ),
         options=QUICK,
         n_notes=1,
@@ -244,7 +245,7 @@ CORPUS: dict[str, File] = {
             r"verdict  reliable: .*income",
             r"verdict  no better than chance: .*zip \(\d% correct",
             r"verdict  no better than chance: .*consent",
-            r"note  Column 'consent' .*; its 134 missing cells are left empty",
+            r"warning  Column 'consent' .*; its 134 missing cells are left empty",
         ),
         options=QUICK,
         n_notes=1,
@@ -262,8 +263,8 @@ CORPUS: dict[str, File] = {
             "score": filled(4, r"\d\d\.\d"),
         },
         says=(
-            r"note column 'visits': 56 cells like '4,416' are read as 4416.*1 cell without a mark.*'15770'",
-            r"note column 'paid': 56 cells like '\$4,117' are read as 4117.*2 cells .*'\$15770'",
+            r"warning column 'visits': 56 cells like '4,416' are read as 4416.*1 cell without a.*'15770'",
+            r"warning column 'paid': 56 cells like '\$4,117' are read as 4117.*2 cells .*'\$15770'",
             r"note column 'opened': 49 cells are written like '25.06.2021' .* 9 cells like '2021-07-13'",
             r"note column 'contact': 8 cells contain 'k.A.' \(7\) or 'k.a.' \(1\).*--null contact=k.A.",
             r"note column 'score': 3 cells contain 'n.a.' \(1\), 'N.A.' \(1\) or 'N.a.' \(1\), read",

@@ -19,7 +19,7 @@ JSON_LINES: dict[str, File] = {
             "gift": filled(3, "true|false"),
             "address": left(14, "not imputed"),
         },
-        says=(r"note column 'address' contains lists or objects, the first in line 1: kept as they are",),
+        says=(r"warning column 'address' contains lists or objects, the first in line 1: kept as they are",),
         options=QUICK,
     ),
     "answers": File(

@@ -10,7 +10,7 @@ from halfseen.data.frames import Table
 from halfseen.data.schema import Schema
 from halfseen.diagnosis.cells import Cells
 from halfseen.errors import SchemaError
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import CodedTable
 
 FRAME = pd.DataFrame(
     {

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from halfseen import GaussianImputer
-from halfseen.data._objects import dtype_bounds
+from halfseen.data._cells import dtype_bounds
 from halfseen.data.frames import Table
 from halfseen.data.schema import Schema
 

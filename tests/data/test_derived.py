@@ -7,7 +7,7 @@ import pytest
 
 import halfseen
 from halfseen import BootstrapImputer, GaussianImputer, MeanImputer, SchemaError
-from halfseen.data.derived import Formula
+from halfseen.data.relations import Formula
 
 BMI = {"bmi": {"derived": "weight / height ** 2"}}
 

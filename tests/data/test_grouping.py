@@ -98,7 +98,7 @@ def test_the_kind_of_the_user_wins_and_arrays_stay_numbers():
 
 @pytest.mark.parametrize("n_people", [400, 30_000])
 def test_large_tables_are_judged_by_some_of_their_groups(n_people, monkeypatch):
-    monkeypatch.setattr("halfseen.data.grouping.MAX_ROWS", 500)
+    monkeypatch.setattr("halfseen.data.relations.MAX_ROWS", 500)
     assert kinds(long_form("V1", n_people, make=lambda k: k * 7919 % 104_729))["V1"] == (
         "identifier",
         n_people,

@@ -9,10 +9,9 @@ from scipy import integrate, stats
 
 from halfseen.data.columns import Column
 from halfseen.data.frames import Table
-from halfseen.data.links import Link
 from halfseen.data.margin_choice import (
     N_FOLDS,
-    _bend,
+    _apply_links,
     _folds,
     _held_out,
     _held_out_lattice,
@@ -22,7 +21,7 @@ from halfseen.data.margin_choice import (
     fold_numbers,
 )
 from halfseen.data.margin_fits import line, refit_margin, spline, thresholds
-from halfseen.data.margins import Margin, log_mass, truncated_moments
+from halfseen.data.margins import Link, Margin, log_mass, truncated_moments
 from halfseen.data.schema import Schema
 
 N = 800
@@ -75,19 +74,19 @@ def test_held_out_counts_are_scored_by_the_densities_of_fits_without_them():
 
 def test_held_out_numbers_are_scored_by_the_densities_of_fits_without_them():
     samples = np.sort(np.stack([SHAPES["exponential"], SHAPES["log-normal"], SHAPES["bimodal"]]), axis=1)
-    bent = _bend(samples, [Link("above", -1.0, 0.5), None, None])
+    linked = _apply_links(samples, [Link("above", -1.0, 0.5), None, None])
     best = np.array([0, 1, 3])
-    scores = _held_out(bent.places, bent.slopes, best)
-    assert bent.valid.tolist() == [
+    scores = _held_out(linked.places, linked.slopes, best)
+    assert linked.valid.tolist() == [
         [True] * 3,
         [False, True, False],
         [False, True, False],
         [False, True, True],
     ]
-    for kind, g in zip(*np.nonzero(bent.valid), strict=True):
-        x, link = torch.from_numpy(samples[g]), bent.links[kind][g]
-        np.testing.assert_allclose(bent.places[kind, g], link.forward(x), rtol=1e-7, atol=1e-12)
-        np.testing.assert_allclose(bent.slopes[kind, g], link.log_slope(x), rtol=1e-7, atol=1e-12)
+    for kind, g in zip(*np.nonzero(linked.valid), strict=True):
+        x, link = torch.from_numpy(samples[g]), linked.links[kind][g]
+        np.testing.assert_allclose(linked.places[kind, g], link.forward(x), rtol=1e-7, atol=1e-12)
+        np.testing.assert_allclose(linked.slopes[kind, g], link.log_slope(x), rtol=1e-7, atol=1e-12)
         for train, test in _folds(N):
             fit = line(link, samples[g, train])
             np.testing.assert_allclose(scores[kind, g, test], fit.log_density(x[test]), rtol=1e-7, atol=1e-9)

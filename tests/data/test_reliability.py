@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from halfseen.data.columns import Column
-from halfseen.data.reliability import CELLS_TO_ACT, MIN_CELLS, ColumnCheck, leave_unreliable
+from halfseen.data.leaving import CELLS_TO_ACT, MIN_CELLS, ColumnCheck, leave_unreliable
 
 NOTHING, GOOD = (0.0, -0.1), (0.8, 0.7)
 
@@ -74,3 +74,12 @@ def test_the_reason_has_the_numbers():
     assert found.evidence.startswith(
         "is filled with too little skill (typical error 0.60 standard deviations"
     )
+
+
+def test_few_hidden_values_are_no_evidence_of_chance():
+    (found,) = leave_unreliable([column()], check(0.6, -0.1, 20), 0.1)
+    assert found.evidence.startswith("is not clearly filled better than by the most frequent level")
+    assert check(0.6, -0.1)["c"].is_unclear
+    assert check(0.6, -0.1)["c"].grade == "poor"
+    assert not check(*NOTHING)["c"].is_unclear
+    assert not check(*GOOD)["c"].is_unclear

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tolerances import EXACT
 
-from halfseen.data.incomplete import Incomplete
-from halfseen.data.scaling import Standardizer
+from halfseen.data.incomplete import Incomplete, Standardizer
 
 
 @given(seed=st.integers(0, 2**16), rate=st.floats(0, 0.9))

@@ -1,8 +1,13 @@
 """Texts that stand for quantities: which formats are recognised, and which texts are none of them."""
 
+import re
+
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from halfseen.files.text_formats import find_text_format
+from halfseen.files.numbers import split_numbers
+from halfseen.files.text_formats import find_text_format, looks_like_number
 
 DURATIONS, UNITS = "times or durations", "numbers with different units"
 
@@ -38,3 +43,20 @@ DURATIONS, UNITS = "times or durations", "numbers with different units"
 )
 def test_texts_have_the_format_that_nine_tenths_of_them_share(texts, form):
     assert find_text_format(texts) == form
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1", "-1", "+1.5", "1,5", "1.577,37", "1,577.37", "1 577,37", "1'577.37", "12,34,567.5", "$1,577",
+        "($5)", "($5", "5-",
+        "EUR 5", "1.577 \u20ac", "29,8 %", "<0.05", "\u2265 3", "1e5", ".5", "007", "C17",
+        "1.2.3", "1,23,4", "a", "",
+        "12-3", "5 apples", "2021-05-28", "--5",
+    ],
+)  # fmt: skip
+def test_frames_and_files_agree_on_what_a_number_looks_like(text):
+    numbers = split_numbers(pa.array([text], pa.large_string()), np.ones(1, dtype=np.int64))
+    fits = any(one[0] for one in numbers.fits.values())
+    has_unit = fits and re.search(r"[a-z]{3,}$", text) is not None  # a unit only beside others like it
+    assert looks_like_number(text) == (fits and not has_unit)

@@ -12,7 +12,8 @@ from data.round_trip import holes
 from halfseen import datasets
 from halfseen.data.frames import Table
 from halfseen.data.schema import Schema
-from halfseen.datasets import BACKENDS, load_penguins
+from halfseen.datasets import load_penguins
+from halfseen.datasets.loaders import BACKENDS
 
 KINDS = {
     "species": "categorical",

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from halfseen.datasets import DataSetError, load_physionet2012
-from halfseen.datasets.physionet import VARIABLES, grid_events
+from halfseen.datasets.loaders import VARIABLES, grid_events
 
 
 def test_the_last_value_of_a_step_counts_and_unknown_variables_and_values_do_not():

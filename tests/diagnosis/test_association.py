@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.optimize import brentq
 from tolerances import EXACT, FAILURE_RATE
 
-from halfseen.diagnosis import association, effects
+from halfseen.diagnosis import association
 from halfseen.diagnosis.association import associate, chi_squared, midranks
 from halfseen.diagnosis.cells import Cells
 
@@ -124,7 +124,7 @@ def test_all_kinds_of_pairs_are_there_and_sorted(table, pairs):
 def test_p_values_are_corrected_over_all_pairs(table, pairs):
     found = list(pairs.values())
     raw = [pair.p_value for pair in found]
-    assert [pair.p_adjusted for pair in found] == pytest.approx(effects.holm(raw), abs=EXACT)
+    assert [pair.p_adjusted for pair in found] == pytest.approx(association.holm(raw), abs=EXACT)
     assert min(pair.p_adjusted / pair.p_value for pair in found if pair.p_value > 1e-300) >= 1
 
 
@@ -174,7 +174,7 @@ def test_midranks_are_those_of_scipy(values):
 
 @given(st.lists(st.floats(0, 1), max_size=20))
 def test_holm_is_the_step_down_of_bonferroni(p_values):
-    adjusted = effects.holm(p_values)
+    adjusted = association.holm(p_values)
     order = np.argsort(p_values, kind="stable")
     running = 0.0
     for step, place in enumerate(order):
@@ -195,7 +195,7 @@ def test_rare_columns_of_a_table_are_counted_together():
 
 @pytest.mark.parametrize(("statistic", "df"), [(30.0, 3), (5.0, 1), (200.0, 8), (9500.0, 4)])
 def test_the_interval_of_cramers_v_inverts_the_noncentral_distribution(statistic, df):
-    low, high = effects.cramers_v_interval(statistic, df, 20_000)
+    low, high = association.cramers_v_interval(statistic, df, 20_000)
     for end, tail in ((low, 0.975), (high, 0.025)):
         root = 0.0
         if stats.chi2.cdf(statistic, df) > tail:
@@ -206,13 +206,13 @@ def test_the_interval_of_cramers_v_inverts_the_noncentral_distribution(statistic
 
 
 def test_the_interval_of_cramers_v_is_continuous_where_the_formula_changes():
-    limit = effects.LARGE_NONCENTRALITY
-    below, above = (effects.cramers_v_interval(limit + step, 5.0, 1e5) for step in (-1e-6, 1e-6))
+    limit = association.LARGE_NONCENTRALITY
+    below, above = (association.cramers_v_interval(limit + step, 5.0, 1e5) for step in (-1e-6, 1e-6))
     assert np.array(below) == pytest.approx(np.array(above), rel=2e-4)
 
 
 def test_an_interval_of_cramers_v_starts_at_zero_and_is_never_empty():
-    low, high = effects.cramers_v_interval(np.array([0.0, 0.5, 9.0]), 10.0, 500)
+    low, high = association.cramers_v_interval(np.array([0.0, 0.5, 9.0]), 10.0, 500)
     assert (low == 0).all()
     assert (high > 0).all()
 
@@ -225,13 +225,13 @@ def test_intervals_of_the_rank_biserial_correlation_cover(shift):
     for _ in range(n_tables):
         one, other = generator.normal(shift, size=20), generator.normal(size=60)
         auc = stats.mannwhitneyu(one, other).statistic / 1200
-        low, high = effects.auc_interval(auc, 20, 60)
+        low, high = association.auc_interval(auc, 20, 60)
         covered += 2 * low - 1 <= truth <= 2 * high - 1
     assert stats.binom.cdf(covered, n_tables, 0.94) > FAILURE_RATE
 
 
 def test_an_interval_of_the_auc_is_symmetric_inside_and_not_empty_at_its_ends():
-    low, high = effects.auc_interval(np.array([0.3, 0.7, 0.0, 1.0]), 15, 40)
+    low, high = association.auc_interval(np.array([0.3, 0.7, 0.0, 1.0]), 15, 40)
     assert low[:2] == pytest.approx(1 - high[[1, 0]], abs=EXACT)
     assert (low >= 0).all()
     assert (high <= 1).all()
@@ -242,7 +242,7 @@ def test_an_interval_of_the_auc_is_symmetric_inside_and_not_empty_at_its_ends():
 def test_odds_ratios_are_those_of_scipy():
     twin = stats.contingency.odds_ratio([[30, 20], [10, 50]], kind="sample")
     interval = twin.confidence_interval(0.95)
-    assert [float(one) for one in effects.odds_ratio(30, 20, 10, 50)] == pytest.approx(
+    assert [float(one) for one in association.odds_ratio(30, 20, 10, 50)] == pytest.approx(
         [twin.statistic, interval.low, interval.high]
     )
-    assert np.isfinite(effects.odds_ratio(30, 0, 0, 50)).all()
+    assert np.isfinite(association.odds_ratio(30, 0, 0, 50)).all()

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from tolerances import FAILURE_RATE
 
 import halfseen
 from halfseen.diagnosis import predictability
-from halfseen.diagnosis.pattern_table import group_patterns, tabulate_patterns
+from halfseen.diagnosis.cells import group_patterns, tabulate_patterns
 from halfseen.diagnosis.predictability import predict_missingness
 from halfseen.errors import SchemaError
 
@@ -276,10 +277,56 @@ def test_columns_that_are_always_missing_together_are_described_once():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"target": "nobody"}, "target 'nobody' is not a column of the table; its columns are x, y"),
+        ({"target": "nobody"}, "target 'nobody' is not a column of the table; its columns are x and y"),
         ({"against": [1.0]}, "two-dim"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(SchemaError, match=message):
         halfseen.describe(TABLES["complete"], **settings)
+
+
+def brute_force_copies(frame):
+    rows = [
+        tuple("?" if pd.isna(cell) else repr(cell) for cell in row) for row in frame.itertuples(index=False)
+    ]
+    return sum(row in rows[:place] for place, row in enumerate(rows))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_duplicated_rows_are_counted_as_by_comparing_all_pairs(seed):
+    generator = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "number": generator.integers(0, 3, 40).astype(float),
+            "text": generator.choice(["a", "b", None], 40),
+            "flag": generator.choice([True, False], 40),
+            "when": pd.to_datetime(generator.choice(["2020-01-01", "2021-05-03"], 40)),
+        }
+    )
+    frame.loc[generator.random(40) < 0.3, "number"] = np.nan
+    found = halfseen.describe(frame)
+    assert found.n_duplicated_rows == brute_force_copies(frame) > 0
+    assert f"{found.n_duplicated_rows} duplicated rows" in str(found)
+    assert any("are copies of earlier rows" in line for line in found.readings)
+    assert found.to_dict()["n_duplicated_rows"] == found.n_duplicated_rows
+
+
+def test_rows_that_differ_are_no_duplicates():
+    found = halfseen.describe(np.column_stack([np.arange(30.0), np.zeros(30)]))
+    assert found.n_duplicated_rows == 0
+    assert "duplicated" not in str(found)
+
+
+def test_cells_with_placeholders_are_not_like_missing_ones():
+    frame = pd.DataFrame({"x": [1.0, None, None, 2.0] * 5, "y": np.repeat(np.arange(5.0), 4)})
+    assert halfseen.describe(frame).n_duplicated_rows == 5
+    kept = {"x": np.array([False, True, False, False] * 5)}
+    assert halfseen.describe(frame, kept=kept).n_duplicated_rows == 0
+
+
+def test_values_that_cannot_be_compared_leave_the_number_of_duplicates_open():
+    table = pa.table({"x": [1.0, None, 1.0], "list": [[1], [2], [3]]})
+    assert halfseen.describe(table).n_duplicated_rows is None
+    apart = pa.table({"x": [1.0, None, 2.0], "list": [[1], [2], [3]]})
+    assert halfseen.describe(apart).n_duplicated_rows == 0

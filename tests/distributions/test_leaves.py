@@ -23,7 +23,7 @@ from distributions.leaf_cases import (
 from scipy import stats
 from tolerances import EXACT, QUADRATURE
 
-from halfseen.data.links import inverse_softplus
+from halfseen.data.margins import inverse_softplus
 from halfseen.distributions.leaf import NumericLeaf, open_uniforms
 from halfseen.distributions.leaves import GaussianLeaf, StudentTLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf, OrdinalLeaf

@@ -15,19 +15,20 @@ from halfseen import GaussianImputer, ImputeThenRegressor, MeanImputer
 from halfseen.auto.mixing_weights import weigh_numbers
 from halfseen.data.target import read_target
 from halfseen.errors import SchemaError
-from halfseen.evaluation.averaging import average_folds, choose_method
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import CodedTable
 from halfseen.evaluation.prediction import PredictionRecord, run_folds
-from halfseen.evaluation.prediction_result import PredictionComparison, corrected_mean
-from halfseen.evaluation.prediction_words import (
+from halfseen.evaluation.prediction_result import (
+    PredictionComparison,
     Treatment,
+    corrected_mean,
     say_average,
     say_best,
     say_missingness,
     say_repeats,
     say_whether_to_impute,
 )
-from halfseen.evaluation.repetitions import compare_predictors
+from halfseen.evaluation.repetitions import average_folds, choose_method, compare_predictors
+from halfseen.training.time_limit import time_limit
 
 
 def make_table(n_rows=200, missing=0.2):
@@ -218,8 +219,10 @@ def test_repetitions_have_other_folds_and_the_seed_decides_all_scores():
 def test_a_clear_choice_is_not_repeated_and_a_repetition_needs_time():
     table, frame = make_table()
     target = read_target(frame, "y")
-    clear = compare_predictors(table, target, {"mean": DummyRegressor(), "linear": linear()})
+    with time_limit(math.inf) as limit:
+        clear = compare_predictors(table, target, {"mean": DummyRegressor(), "linear": linear()})
     assert clear.n_repeats == 1
+    assert not limit.met
 
     class Slow(DummyRegressor):
         def fit(self, X, y, sample_weight=None):
@@ -227,8 +230,10 @@ def test_a_clear_choice_is_not_repeated_and_a_repetition_needs_time():
             return super().fit(X, y)
 
     tied = {"one": Slow(), "two": Slow()}
-    hasty = compare_predictors(table, target, tied, n_splits=2, budget=0.75)
+    with time_limit(math.inf) as limit:
+        hasty = compare_predictors(table, target, tied, n_splits=2, budget=0.75)
     assert hasty.n_repeats == 1  # one takes 0.4 seconds
+    assert limit.met  # the clock decided
     assert [record.status for record in hasty.records] == ["ok"] * 4
 
 

@@ -12,7 +12,7 @@ from sklearn.impute import KNNImputer, SimpleImputer
 
 from halfseen import GaussianImputer, MeanImputer, MixtureImputer
 from halfseen.errors import SchemaError
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import CodedTable
 from halfseen.evaluation.protocol import compare, plan_jobs, plan_trials
 from halfseen.missingness import MCAR
 

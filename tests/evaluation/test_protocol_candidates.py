@@ -12,13 +12,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from halfseen import GaussianImputer, MixtureImputer
-from halfseen.evaluation.candidates import Answer, NotApplicableError, OnNumbers, enter
-from halfseen.evaluation.coded import CodedTable, take_rows
+from halfseen.evaluation.candidates import Answer, CodedTable, NotApplicableError, OnNumbers, enter, take_rows
 from halfseen.evaluation.energy import energy_distance, row_features
-from halfseen.evaluation.protocol import compare
-from halfseen.evaluation.provenance import commit, describe_parameters, provenance
+from halfseen.evaluation.protocol import commit, compare, describe_parameters, provenance
 from halfseen.evaluation.scores import Scale
-from halfseen.evaluation.trial import Judge
+from halfseen.evaluation.trial import CellScorer
 from halfseen.missingness import MCAR
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Early stopping criterion not reached")
@@ -148,7 +146,7 @@ def test_row_distances_use_rows_of_which_every_cell_is_known(frame):
     hidden[::2, 2] = True
     scale = Scale.fit(table.codes)
     point = np.where(hidden, 0.0, np.nan_to_num(table.codes))
-    found = Judge(table, table.codes, hidden, scale, 0.9)._row_scores(Answer(point))
+    found = CellScorer(table, table.codes, hidden, scale, 0.9)._row_scores(Answer(point))
     rows = np.arange(100, 200, 2)
     pair = [row_features(one[rows], table.n_levels, scale) for one in (table.codes, point)]
     assert found["energy"] == pytest.approx(energy_distance(*pair))
@@ -162,15 +160,15 @@ def test_numbers_and_levels_are_scored_apart(frame):
     point = table.codes.copy()
     point[:3] += [[2.0, 1.0], [-2.0, 0.0], [4.0, 0.0]]
     chances = np.tile([0.5, 0.25, 0.25], (len(point), 1))
-    judge = Judge(table, table.codes, hidden, scale, 0.9)
-    found = judge.scores(Answer(point, low=point - 1, high=point + 5, probabilities={1: chances}))
+    scorer = CellScorer(table, table.codes, hidden, scale, 0.9)
+    found = scorer.scores(Answer(point, low=point - 1, high=point + 5, probabilities={1: chances}))
     assert found["rmse"] == pytest.approx(np.sqrt((1 + 1 + 4) / 3))
     assert found["mae"] == found["crps"] == pytest.approx(4 / 3)
     assert found["accuracy"] == pytest.approx(2 / 3)
     assert found["log_loss"] == pytest.approx(-np.log(chances[0][table.codes[:3, 1].astype(int)]).mean())
     assert found["coverage"] == pytest.approx(1 / 3)
     assert found["width"] == pytest.approx(3.0)
-    assert judge.by_column(Answer(point))["x"]["mae"] == pytest.approx(4 / 3)
+    assert scorer.by_column(Answer(point))["x"]["mae"] == pytest.approx(4 / 3)
 
 
 def test_tables_without_complete_rows_have_no_row_distance(frame):

@@ -10,9 +10,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from halfseen import AutoRec, GaussianRegressor, vsp_curve
-from halfseen.report.figure_style import to_svg
-from halfseen.report.vsp_plot import plot_vsp
+from halfseen import GaussianRegressor
+from halfseen.evaluation import vsp_curve
+from halfseen.ratings import AutoRec
+from halfseen.report.figures import plot_vsp, to_svg
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ def test_draws_do_not_depend_on_how_many_rows_are_processed_at_once(monkeypatch)
     x[:30, 0] = np.nan
     batch = Incomplete.from_array(x)
     at_once = draw(batch, 3)
-    monkeypatch.setattr(data_augmentation, "rows_within_budget", lambda n_numbers: 16)
+    monkeypatch.setattr(data_augmentation, "rows_in_piece", lambda n_columns, n_numbers: 16)
     for one, other in zip(at_once, draw(batch, 3), strict=True):
         np.testing.assert_allclose(one.loc, other.loc, rtol=1e-9)
         np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-8)

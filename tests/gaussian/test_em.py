@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from oracles import gaussian as oracle
 from tolerances import EXACT
 
-from halfseen import config
+from halfseen.data import blocks
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian import em
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.em import EMSettings, choose_ridge, fit_gaussian, pairwise_gaussian
+from halfseen.gaussian.moments import PatternMoments
 
 
 def make_batch(seed, n_rows=80, n_features=4, rate=0.3):
@@ -182,20 +183,89 @@ def test_an_extrapolation_that_is_not_positive_definite_is_shortened():
     assert torch.linalg.eigvalsh(em._extrapolate(*shrinking).covariance).min() > 0
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_little_memory_changes_nothing(generator, weighted):
-    """With 16 MiB the rows are summed in several parts."""
-    x = torch.randn(60_000, 4, generator=generator, dtype=torch.float64) @ torch.randn(
+def table_with_few_patterns(generator, weighted, n_rows=3000):
+    x = torch.randn(n_rows, 4, generator=generator, dtype=torch.float64) @ torch.randn(
         4, 4, generator=generator, dtype=torch.float64
     )
-    batch = Incomplete(x + 5.0, torch.rand(x.shape, generator=generator) > 0.3)
-    weights = torch.rand(len(x), generator=generator, dtype=torch.float64) + 0.5 if weighted else None
+    batch = Incomplete(x + 0.5, torch.rand(x.shape, generator=generator) > 0.3)
+    return batch, torch.rand(n_rows, generator=generator, dtype=torch.float64) + 0.5 if weighted else None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_size_of_pieces_changes_rounding_only(generator, weighted, monkeypatch):
+    batch, weights = table_with_few_patterns(generator, weighted)
     settings = EMSettings(max_iterations=5)
     start = Gaussian(torch.zeros(4, dtype=torch.float64), torch.eye(4, dtype=torch.float64))
-    whole = fit_gaussian(batch, settings, generator=generator, weights=weights, start=start)
-    with config.context(memory_budget="16 MiB"):
-        assert len(em._GaussianEM(batch, settings, weights).parts) > 2
-        parts = fit_gaussian(batch, settings, generator=generator, weights=weights, start=start)
-    torch.testing.assert_close(parts.gaussian.loc, whole.gaussian.loc, rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(parts.gaussian.covariance, whole.gaussian.covariance, rtol=1e-9, atol=1e-9)
-    assert parts.objective == pytest.approx(whole.objective, rel=1e-10)
+    whole = em._GaussianEM(batch, settings, weights).run(start, None)
+    monkeypatch.setattr(blocks, "MOST_ROWS", 512)
+    algorithm = em._GaussianEM(batch, settings, weights)
+    assert len(algorithm.parts) == 6
+    pieces = algorithm.run(start, None)
+    torch.testing.assert_close(pieces.gaussian.loc, whole.gaussian.loc, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(pieces.gaussian.covariance, whole.gaussian.covariance, rtol=1e-12, atol=1e-12)
+    assert pieces.objective == pytest.approx(whole.objective, rel=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("ridge", [0.0, 1.0])
+def test_a_fit_to_moments_of_patterns_is_the_fit_to_rows(generator, weighted, ridge):
+    """To convergence, with rows that show everything and rows that show nothing."""
+    batch, weights = table_with_few_patterns(generator, weighted)
+    assert {0, 4} <= set(batch.observed.sum(dim=1).tolist())
+    settings = EMSettings(ridge=ridge)
+    by_moments = fit_gaussian(batch, settings, generator=generator, weights=weights)
+    first = pairwise_gaussian(batch, ridge) if weights is None else by_moments.gaussian
+    by_rows = em._GaussianEM(batch, settings, weights).run(first, None)
+    if weighted:  # pairwise moments of rows ignore weights, so that both start from one fit
+        by_moments = fit_gaussian(batch, settings, generator=generator, weights=weights, start=first)
+    assert len(by_moments.objective) == len(by_rows.objective)
+    torch.testing.assert_close(by_moments.gaussian.loc, by_rows.gaussian.loc, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        by_moments.gaussian.covariance, by_rows.gaussian.covariance, rtol=1e-12, atol=1e-12
+    )
+    assert by_moments.objective == pytest.approx(by_rows.objective, rel=1e-12)
+
+
+def test_columns_that_are_nearly_one_are_fitted_to_moments_as_to_rows(generator):
+    """Five steps: in such a table, later ones enlarge the rounding of rows in another order just as much."""
+    batch, _ = table_with_few_patterns(generator, weighted=False)
+    noise = 1e-4 * torch.randn(len(batch), generator=generator, dtype=torch.float64)
+    batch.x[:, 3] = batch.x[:, 0] + noise
+    settings = EMSettings(ridge=1.0, max_iterations=5)
+    start = pairwise_gaussian(batch, 1.0)
+    by_rows = em._GaussianEM(batch, settings, None).run(start, None).gaussian
+    by_moments = fit_gaussian(batch, settings, generator=generator, start=start).gaussian
+    torch.testing.assert_close(by_moments.precision, by_rows.precision, rtol=1e-8, atol=1e-6)
+    torch.testing.assert_close(by_moments.covariance, by_rows.covariance, rtol=1e-10, atol=1e-12)
+
+
+def test_merged_moments_of_blocks_are_those_of_all_rows(generator, monkeypatch):
+    batch, weights = table_with_few_patterns(generator, weighted=True)
+    whole = PatternMoments.of(batch, weights)
+    monkeypatch.setattr(blocks, "MOST_ROWS", 256)
+    merged = PatternMoments.of_table(batch, weights)
+    assert torch.equal(merged.patterns, whole.patterns)
+    assert merged.n_rows == whole.n_rows == len(batch)
+    for name in ("counts", "sums", "products"):
+        torch.testing.assert_close(getattr(merged, name), getattr(whole, name), rtol=1e-12, atol=1e-10)
+    position = int((whole.patterns == torch.tensor([True, False, True, True])).all(dim=1).nonzero())
+    rows = (batch.observed == whole.patterns[position]).all(dim=1)
+    x = batch.filled()[rows]
+    torch.testing.assert_close(whole.products[position], x.T @ (weights[rows, None] * x))
+
+
+def test_few_patterns_are_fitted_without_rows_and_others_with_them(generator, monkeypatch):
+    calls = []
+    monkeypatch.setattr(em, "fit_from_moments", lambda *args, **kwargs: calls.append(args))
+    few, _ = table_with_few_patterns(generator, weighted=False)
+    fit_gaussian(few, EMSettings(), generator=generator)
+    assert len(calls) == 1
+    many = Incomplete(*(part[:200] for part in (few.x, few.observed)))
+    fit_gaussian(many, EMSettings(), generator=generator)
+    assert len(calls) == 1
+
+
+def test_moments_have_no_rank(generator):
+    batch, _ = table_with_few_patterns(generator, weighted=False, n_rows=50)
+    with pytest.raises(ValueError, match="A covariance of rank 2 is fitted to rows"):
+        em.fit_from_moments(PatternMoments.of_table(batch), EMSettings(rank=2))

@@ -9,9 +9,8 @@ from tolerances import EXACT
 
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.distribution import Gaussian
-from halfseen.gaussian.em import EMSettings, choose_shrinkage, fit_gaussian, penalised_mean
+from halfseen.gaussian.em import EMSettings, Ridge, choose_shrinkage, fit_gaussian, penalised_mean
 from halfseen.gaussian.em_factors import fit_low_rank
-from halfseen.gaussian.ridge import Ridge
 
 
 def make_batch(seed, n_rows=40, n_features=8, rank=2, rate=0.3, noise=0.5):

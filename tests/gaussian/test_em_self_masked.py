@@ -8,7 +8,7 @@ import pytest
 import torch
 from tolerances import EXACT
 
-from halfseen import config
+from halfseen.data.blocks import PIECE_BYTES
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian import em_self_masked
 from halfseen.gaussian.distribution import Gaussian
@@ -372,10 +372,9 @@ def test_a_step_by_parts_of_rows_and_features_is_the_step_of_all_together(mask, 
     model = SelfMaskedGaussian(standard_start(), mask)
     point = em_self_masked._Point(model, model.first_sites(batch))
     value, whole = em_self_masked._SelfMaskedEM(batch, mask, EMSettings(), weights).step(point)
-    monkeypatch.setattr(em_self_masked, "COPIES", 16 * 2**20 // 100)  # room for a hundred numbers at once
-    with config.context(memory_budget="16 MiB"):
-        algorithm = em_self_masked._SelfMaskedEM(batch, mask, EMSettings(), weights)
-    assert len(algorithm.parts) > 5
+    monkeypatch.setattr(em_self_masked, "COPIES", PIECE_BYTES // 800)  # room for a hundred numbers at once
+    algorithm = em_self_masked._SelfMaskedEM(batch, mask, EMSettings(), weights)
+    assert len(algorithm.parts) == 4
     assert len(algorithm.columns) == 3
     other, parts = algorithm.step(point)
     assert other == pytest.approx(value, rel=1e-12)

@@ -54,7 +54,7 @@ def test_parts_of_a_sum_keep_their_values_and_columns_of_a_copula_have_scores():
         observed = rng.random(table.shape) < 0.7
         codes = Incomplete(torch.from_numpy(table), torch.from_numpy(observed))
         features, batch = fit_features(numbers(4), codes)
-        assert len(features.bent()) == with_margin
+        assert len(features.transformed()) == with_margin
         encoded = features.encode(codes)
         torch.testing.assert_close(encoded.filled(), batch.filled())
 
@@ -68,7 +68,7 @@ def test_columns_whose_zeros_occur_together_keep_their_values():
     codes = Incomplete.from_array(np.c_[days, times, rng.normal(size=1_000)].astype(float))
     columns = [replace(column, integer=True, step=1.0) for column in numbers(2)] + numbers(3)[2:]
     features, _ = fit_features(columns, codes)
-    assert 1 not in dict(features.bent())  # the times
+    assert 1 not in dict(features.transformed())  # the times
 
 
 @pytest.mark.slow
@@ -79,5 +79,5 @@ def test_the_margins_of_a_wide_table_need_little_memory():
     codes = Incomplete.from_array(table)
     fit_features(numbers(50), Incomplete.from_array(table[:, :50]))  # libraries allocate their buffers
     (features, _), peak = peak_of(lambda: fit_features(numbers(1_500), codes))
-    assert features.bent()
+    assert features.transformed()
     assert peak < 256 * 2**20  # about 80 MiB; by matrices of all pairs of columns, one for each fold, 670

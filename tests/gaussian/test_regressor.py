@@ -5,13 +5,14 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from conformance.tables import PENGUINS, hide, names
+from conformance.tables import PENGUINS
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 from tolerances import EXACT, FAILURE_RATE
 
 import halfseen
 from halfseen import GaussianRegressor
+from halfseen.testing.tables import hide, names
 
 PATTERNS = [np.array(seen) for seen in itertools.product([False, True], repeat=3)]
 

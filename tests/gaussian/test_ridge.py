@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from halfseen import GaussianImputer
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.distribution import Gaussian
-from halfseen.gaussian.ridge import Ridge
+from halfseen.gaussian.em import Ridge
 
 
 def with_precision(precision):
@@ -39,3 +40,23 @@ def test_a_weight_of_k_counts_as_k_rows():
     )
     assert torch.equal(one.reach, two.reach)
     assert one.least == two.least
+
+
+def test_the_penalty_of_part_of_a_table_has_the_shape_of_that_of_the_table():
+    """Otherwise a ridge would be chosen with another penalty than it is used with."""
+    x = np.random.default_rng(0).normal(size=(60, 5))
+    whole, part = Incomplete.from_array(x), Incomplete.from_array(x[:20])
+    assert torch.equal(Ridge.of(part, 1.0, rows_behind=3.0).reach, Ridge.of(whole, 1.0).reach)
+    assert not torch.equal(Ridge.of(part, 1.0).reach, Ridge.of(whole, 1.0).reach)
+
+
+def test_intervals_of_short_tables_of_smooth_curves_hold_their_probability():
+    """Given its neighbours, a point of a curve has a small residual, which few rows overfit."""
+    rng = np.random.default_rng(0)
+    places = np.linspace(0, 1, 30)
+    covariance = np.exp(-(np.abs(places[:, None] - places) ** 2) / 0.02) + 1e-3 * np.eye(30)
+    curves = rng.multivariate_normal(np.zeros(30), covariance, size=110)
+    hidden = rng.random(curves.shape) < 0.1
+    imputer = GaussianImputer(random_state=0).fit(np.where(hidden, np.nan, curves))
+    low, high = imputer.interval(np.where(hidden, np.nan, curves), level=0.9)
+    assert ((low <= curves) & (curves <= high))[hidden].mean() > 0.88

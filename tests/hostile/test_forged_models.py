@@ -7,22 +7,23 @@ import pytest
 import torch
 from conformance.families import DATA
 from conformance.registry import IMPUTERS, OTHERS, PREDICTORS, TRANSFORMERS, FamilyRow
-from conformance.tables import ARRAY, PENGUINS, cells, fit_quietly, hide, missing, stays_empty, take
+from conformance.tables import ARRAY, PENGUINS
 from hostile.corruption import read, sign
 from hostile.forging import forgeries
 
 import halfseen
 from halfseen import (
     BoostingRegressor,
-    CircuitClassifier,
     GaussianImputer,
     GaussianRegressor,
     ImputeThenRegressor,
     MeanImputer,
     MIWAEImputer,
     ModelFileError,
-    NeuMissNetworkClassifier,
 )
+from halfseen.circuits import CircuitClassifier
+from halfseen.neumiss import NeuMissNetworkClassifier
+from halfseen.testing.tables import cells, fit_quietly, hide, missing, stays_empty, take
 
 ROWS = (*IMPUTERS, *PREDICTORS, *TRANSFORMERS, *OTHERS)
 N_NUMBERS, N_ELEMENTS = 20, 20  # forgeries of each estimator

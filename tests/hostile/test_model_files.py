@@ -8,7 +8,7 @@ import pytest
 import torch
 from conformance.families import DATA
 from conformance.registry import IMPUTERS, OTHERS, PREDICTORS, TRANSFORMERS, FamilyRow
-from conformance.tables import ARRAY, PENGUINS, fit_quietly
+from conformance.tables import ARRAY, PENGUINS
 from hostile.corruption import corrupt, read, sign
 
 import halfseen
@@ -21,6 +21,7 @@ from halfseen import (
     NeuMissClassifier,
     NeuMissRegressor,
 )
+from halfseen.testing.tables import fit_quietly
 
 SMALL = {"n_latent": 2, "width": 8, "n_blocks": 1, "max_epochs": 1, "n_imputation_draws": 32}
 NETWORKS = {"n_networks": 2, "width": 16, "max_epochs": 2}

@@ -8,9 +8,12 @@ from scipy import stats
 from tolerances import EXACT, FAILURE_RATE
 from torch.func import grad_and_value
 
+from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.mixture import GaussianMixture
 from halfseen.latent.bounds import (
     BOUNDS,
+    EXTRAPOLATION,
+    Support,
     doubly_reparametrised,
     elbo,
     iwelbo,
@@ -265,3 +268,15 @@ def test_stratified_draws_are_refused_by_doubly_reparametrised_gradients():
     z = torch.zeros(5, 4, 3, 2, dtype=F64)
     with pytest.raises(ValueError, match="need a single stratum, got 3"):
         doubly_reparametrised(lambda z: z.sum(dim=-1), z)
+
+
+def test_missing_cells_cost_the_square_of_their_distance_from_the_observed_range():
+    x = torch.tensor([[0.0, math.nan, 1.0], [4.0, math.nan, 1.0], [math.nan, math.nan, math.nan]])
+    support = Support.of(Incomplete(x, ~x.isnan()))
+    means = torch.tensor([[-2.0, 99.0, 5.0], [5.0, -99.0, 5.0], [3.0, 0.0, 0.0]], requires_grad=True)
+    term = support.log_prior(means, torch.tensor([[False] * 3, [False] * 3, [True] * 3]))
+    # A range of 4; a column that nobody saw, and one of a single value, have no range to judge by.
+    torch.testing.assert_close(term, -EXTRAPOLATION * torch.tensor([(2 / 4) ** 2, (1 / 4) ** 2, 0.0]))
+    term.sum().backward()
+    assert means.grad.isfinite().all()
+    assert means.grad[0].tolist() == pytest.approx([EXTRAPOLATION * 0.25, 0.0, 0.0])

@@ -310,6 +310,72 @@ def test_pseudo_gibbs_decodes_each_latent_and_lair_the_heaviest(generator):
     torch.testing.assert_close(drawn, means[[0, 1], [2, 0]].unsqueeze(1).expand_as(drawn))
 
 
+def with_latents(rows, z):
+    """The same rows, whose completions keep latents (N, K, L)."""
+    completions = replace(rows.completions, z=z)
+    return replace(rows, completions=completions)
+
+
+def advance(model, rows, z, normals, uniforms, cells):
+    objective = DecomposedObjective.for_model(model, imputer="mwg")
+    found = objective.evaluate(model, rows, rows.completed, normals)
+    return found, objective._advance(model, found, rows.completed, z, uniforms, cells)
+
+
+def test_metropolis_within_gibbs_accepts_by_the_ratio_of_both_latents(generator):
+    model, rows = oracle.linear_gaussian(), linear_rows(generator, n_rows=2, rate=0.5)
+    with torch.no_grad():
+        for parameter in model.encoder.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    shape = (2, N_COMPLETIONS)
+    normals = torch.randn(1, *shape, 2, generator=generator, dtype=torch.float64)
+    z = torch.randn(*shape, 2, generator=generator, dtype=torch.float64)
+    cells = torch.full((*shape, 4), 0.5, dtype=torch.float64)  # draws are the means
+    own = posterior_of(model, rows.completed)
+
+    def log_weight(latent):
+        log_p = model.observation.log_prob(model.decoder(latent), rows.completed).sum(dim=-1)
+        log_q = Normal(own.loc.squeeze(-2), own.scale.squeeze(-2)).log_prob(latent).sum(dim=-1)
+        return log_p + Normal(0.0, 1.0).log_prob(latent).sum(dim=-1) - log_q
+
+    proposal = own.loc.squeeze(-2) + own.scale.squeeze(-2) * normals[0]
+    ratio = (log_weight(proposal) - log_weight(z)).exp().detach()
+    assert (ratio < 1).any()
+    for factor, sign in ((0.99, True), (1.01, False)):
+        uniforms = (factor * ratio).clamp(max=1.0)
+        _, (drawn, after) = advance(model, rows, z, normals, uniforms, cells)
+        taken = torch.where(ratio < 1, torch.tensor(sign), ratio > uniforms).unsqueeze(-1)
+        expected = torch.where(taken, proposal, z).detach()
+        torch.testing.assert_close(after, expected)
+        torch.testing.assert_close(drawn, model.observation.mean(model.decoder(expected)).detach())
+
+
+def test_metropolis_within_gibbs_is_pseudo_gibbs_at_first_and_if_the_posterior_is_exact(generator):
+    model, rows = oracle.linear_gaussian(), linear_rows(generator, n_rows=3, rate=0.5)
+    shape = (3, N_COMPLETIONS)
+    normals = torch.randn(1, *shape, 2, generator=generator, dtype=torch.float64)
+    cells = torch.rand(*shape, 4, generator=generator, dtype=torch.float64)
+    nothing = torch.full((*shape, 2), torch.nan, dtype=torch.float64)
+    ones = torch.ones(shape, dtype=torch.float64)
+    found, (drawn, z) = advance(model, rows, nothing, normals, ones, cells)
+    torch.testing.assert_close(drawn, model.observation.sample(found.parameters[0], cells))
+    torch.testing.assert_close(z, found.z[0])
+    almost = torch.full(shape, 1 - 1e-6, dtype=torch.float64)
+    other = torch.randn(*shape, 2, generator=generator, dtype=torch.float64)
+    _, (again, _) = advance(model, rows, other, normals, almost, cells)
+    torch.testing.assert_close(again, drawn)  # the weight of every latent is p(x)
+
+
+def test_training_keeps_the_latents_of_chains(generator):
+    model, rows = oracle.linear_gaussian(), linear_rows(generator, n_rows=4, rate=0.5)
+    rows = with_latents(rows, torch.full((4, N_COMPLETIONS, 2), torch.nan, dtype=torch.float64))
+    objective = DecomposedObjective.for_model(model, imputer="mwg", n_skipped=0)
+    model.train()
+    objective(model, rows[:2], objective.draw_noise(rows[:2], generator))
+    assert rows.completions.z[:2].isfinite().all()
+    assert rows.completions.z[2:].isnan().all()
+
+
 def test_held_out_rows_are_improved_before_they_are_scored_and_never_changed(generator):
     model = oracle.linear_gaussian()
     rows = linear_rows(generator, n_rows=5, held_out=True)

@@ -8,15 +8,10 @@ import pytest
 import torch
 
 import halfseen
-from halfseen import (
-    DeMissVAEImputer,
-    LatentImputer,
-    MIWAEImputer,
-    MVAEImputer,
-    NotMIWAEImputer,
-)
+from halfseen import LatentImputer, MIWAEImputer, NotMIWAEImputer
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaves_pixels import BernoulliLeaf, DiscretisedLogisticLeaf
+from halfseen.latent import DeMissVAEImputer, MVAEImputer
 from halfseen.latent.convolutional import ConvDecoder, ConvEncoder, PixelMask
 from halfseen.latent.self_masking import SharedSlopeMask
 

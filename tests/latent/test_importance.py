@@ -375,6 +375,17 @@ def test_rows_whose_posterior_fits_need_no_draws_beyond_the_pilot_for_means_and_
     assert sum(decoded) > 5 * len(batch) * 64
 
 
+def test_few_rows_of_a_wide_table_are_not_padded_to_many(monkeypatch):
+    model, gaussian = linear_gaussian()
+    batch = some_rows(gaussian, n_rows=3)
+    sampler = ImportanceSampler(model, 200)
+    padded = sampler.mean(batch)
+    monkeypatch.setattr(importance, "MAX_BLOCK", 4 * model.observation.n_parameters)
+    decoded = count_decoded(model, monkeypatch)
+    torch.testing.assert_close(sampler.mean(batch), padded, rtol=0, atol=1e-12)
+    assert sum(decoded) == 4 * (64 + len(SHARES))
+
+
 @pytest.mark.parametrize("n_components", [1, 3])
 def test_rows_use_as_many_draws_as_they_need_whatever_the_other_rows(n_components):
     model, gaussian = linear_gaussian(8, 2, n_components)

@@ -11,20 +11,19 @@ import pytest
 import torch
 
 import halfseen
-from halfseen import (
-    GaussianImputer,
-    HalfseenWarning,
-    LatentImputer,
+from halfseen import GaussianImputer, HalfseenWarning, LatentImputer, MIWAEImputer, NotMIWAEImputer
+from halfseen.data.incomplete import Incomplete
+from halfseen.latent import (
+    DeMissVAEImputer,
     MissIWAEImputer,
     MissSIWAEImputer,
     MissSVAEImputer,
     MissVAEImputer,
-    MIWAEImputer,
     MVAEImputer,
-    NotMIWAEImputer,
 )
-from halfseen.data.incomplete import Incomplete
 from halfseen.latent import imputer as latent_weights
+from halfseen.latent import training as latent_training
+from halfseen.latent.architecture import OFFERED
 from halfseen.latent.imputer import check_importance_weights
 from halfseen.missingness import LogisticSelfMasking
 
@@ -177,6 +176,80 @@ def test_every_model_of_missingness_fills_every_cell(missingness, table):
     for answer in (imputer.transform(table), imputer.sample(table)[0], *imputer.interval(table)):
         assert not pd.isna(pd.DataFrame(answer)).any().any()
     assert np.isfinite(imputer.score_samples(table)).all()
+
+
+def ring(n_rows=400, seed=0):
+    """Points around a circle, whose first coordinate is missing at the top: no model of it is right."""
+    rng = np.random.default_rng(seed)
+    angle, radius = rng.uniform(-np.pi, np.pi, n_rows), rng.normal(4.5, 0.5**0.5, n_rows)
+    table = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    table[table[:, 1] > np.abs(table[:, 0]), 0] = np.nan
+    return table
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missingness", [word for word in OFFERED if word != "mar"])
+@pytest.mark.parametrize("numeric", ["gaussian", "student-t"])
+def test_no_model_of_missingness_moves_values_far_away_from_what_was_observed(missingness, numeric):
+    """Up to half of the observed range away, with the default numbers of epochs, and without a warning."""
+    table = ring()
+    imputer = LatentImputer(missingness=missingness, numeric=numeric, learning_rate=3e-3, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HalfseenWarning)
+        filled = imputer.fit(table).transform(table)
+    low, high = np.nanmin(table[:, 0]), np.nanmax(table[:, 0])
+    assert low - 0.5 * (high - low) < filled[:, 0].min()
+    assert filled[:, 0].max() < high + 0.5 * (high - low)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", PRESETS)
+def test_no_preset_moves_values_far_away_from_what_was_observed(make):
+    table = ring(seed=1)
+    filled = make(random_state=0).fit(table).transform(table)
+    low, high = np.nanmin(table[:, 0]), np.nanmax(table[:, 0])
+    assert low - 0.5 * (high - low) < filled[:, 0].min()
+    assert filled[:, 0].max() < high + 0.5 * (high - low)
+
+
+@pytest.mark.parametrize(("decoder", "kept"), [("residual", True), ("linear", False)])
+@pytest.mark.parametrize("missingness", ["linear", "nonlinear"])
+def test_a_mask_of_all_columns_leaves_the_distribution_of_values_unless_it_is_linear(
+    monkeypatch, missingness, decoder, kept
+):
+    after = []  # the weights of the decoder, after each phase of training
+
+    def fit_module(module, *args, **options):
+        history = trained_once(module, *args, **options)
+        after.append(torch.cat([weight.detach().flatten().clone() for weight in module.decoder.parameters()]))
+        return history
+
+    trained_once = latent_training.fit_module
+    monkeypatch.setattr(latent_training, "fit_module", fit_module)
+    LatentImputer(missingness=missingness, decoder=decoder, random_state=0, **SMALL).fit(ring(90))
+    ignorant, with_mask = after
+    assert torch.equal(ignorant, with_mask) == kept
+
+
+@pytest.mark.parametrize("kind", ["lair", "pseudo-gibbs", "mwg"])
+def test_imputations_of_training_follow_the_chosen_algorithm(monkeypatch, kind):
+    objectives = []
+
+    def fit_module(module, objective, *args, **options):
+        objectives.append(objective)
+        return trained_once(module, objective, *args, **options)
+
+    trained_once = latent_training.fit_module
+    monkeypatch.setattr(latent_training, "fit_module", fit_module)
+    table = line()
+    imputer = DeMissVAEImputer(imputation=kind, random_state=0, **SMALL).fit(table)
+    assert objectives[0].imputer == kind
+    assert np.isfinite(imputer.transform(table)).all()
+
+
+def test_an_unknown_algorithm_of_imputations_is_refused():
+    with pytest.raises(ValueError, match=r"imputation must be one of .*'mwg'\), got 'gibbs'"):
+        DeMissVAEImputer(imputation="gibbs").fit(line())
 
 
 @pytest.mark.slow

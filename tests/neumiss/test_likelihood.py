@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conformance.tables import PENGUINS, hide, names
+from conformance.tables import PENGUINS
 from scipy import stats
 from sklearn.base import clone
 from tolerances import FAILURE_RATE
@@ -15,6 +15,7 @@ import halfseen
 from halfseen import NeuMissClassifier, NeuMissRegressor
 from halfseen.data.incomplete import Incomplete
 from halfseen.neumiss import model as neumiss
+from halfseen.testing.tables import hide, names
 from papers.problems import GaussianClassificationProblem, GaussianProblem
 
 SMALL = {"n_networks": 2, "width": 16, "max_epochs": 5, "random_state": 0}
@@ -428,7 +429,7 @@ def test_a_first_prediction_by_parts_of_the_rows_is_that_of_all_together(estimat
     X, y = incomplete()
     first = clone(estimator).fit(X, target_of(estimator, y)).model_.first
     whole = first(Incomplete.from_array(X))
-    monkeypatch.setattr(neumiss, "rows_within_budget", lambda n_numbers: 70)
+    monkeypatch.setattr(neumiss, "rows_in_piece", lambda n_columns, n_numbers: 70)
     sizes, usual = [], neumiss.FirstPrediction._of
     monkeypatch.setattr(neumiss.FirstPrediction, "_of", lambda *a: sizes.append(len(a[1])) or usual(*a))
     parts = first(Incomplete.from_array(X))

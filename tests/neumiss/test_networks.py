@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from halfseen import NeuMissNetworkClassifier, NeuMissNetworkRegressor
-from halfseen.neumiss import NeuMissBlock, NeuMissLayers, NeuMissNetwork, NeuMissPredictor
+from halfseen.neumiss import (
+    NeuMissBlock,
+    NeuMissLayers,
+    NeuMissNetwork,
+    NeuMissNetworkClassifier,
+    NeuMissNetworkRegressor,
+    NeuMissPredictor,
+)
 from halfseen.nn import Incomplete
 from papers.problems import GaussianProblem
 

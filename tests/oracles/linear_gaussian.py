@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from halfseen.data.links import inverse_softplus
+from halfseen.data.margins import inverse_softplus
 from halfseen.distributions.leaves import STD_FLOOR
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.latent.model import POSTERIOR_FLOOR, LatentModel

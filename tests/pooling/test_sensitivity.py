@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 
 import matplotlib
 import numpy as np
@@ -9,11 +10,15 @@ import pandas as pd
 import polars as pl
 import pytest
 from pooling.oracles import rubin
+from scipy import stats
 from scipy.optimize import brentq
+from scipy.special import expit, logit
 from scipy.stats import t as student_t
+from tolerances import FAILURE_RATE
 
 import halfseen
 from halfseen import GaussianImputer, MeanImputer
+from halfseen.pooling.adjustment import AdjustedColumn, draw_candidates
 
 matplotlib.use("agg")
 NORMAL = GaussianImputer(margins="gaussian")
@@ -48,7 +53,7 @@ def test_the_tipping_point_is_where_the_interval_by_hand_reaches_the_reference()
     def low(delta):
         moved = draws + delta * scale * np.isnan(X[:, 0])
         variances = moved.var(axis=1, ddof=1) / len(X)
-        estimate, error, df = rubin(moved.mean(axis=1).tolist(), variances.tolist())
+        estimate, error, df = rubin(moved.mean(axis=1).tolist(), variances.tolist(), len(X) - 1)
         return estimate - student_t.ppf(0.975, df) * error
 
     assert low(0.0) > 0
@@ -70,6 +75,63 @@ def test_a_tilt_of_a_normal_column_moves_its_mean_by_delta_standard_deviations()
     moved = (found.estimate - np.nanmean(X)) / 0.25 / np.nanstd(X)
     np.testing.assert_allclose(moved, [-0.5, 0.0, 0.5], atol=0.08)
     assert found.unit == "units of tilt"
+
+
+class KnownDistribution:
+    """Draws every cell of a table with one column from a distribution; the parameters are known."""
+
+    n_features_in_ = 1
+
+    def __init__(self, distribution):
+        self.distribution, self.rng = distribution, np.random.default_rng(0)
+
+    def sample(self, X, n_draws=1):
+        return self.distribution.rvs(size=(n_draws, len(X), 1), random_state=self.rng).astype(float)
+
+
+@pytest.mark.parametrize("delta", [-0.8, 0.4])
+@pytest.mark.parametrize(
+    ("distribution", "tilted"),
+    [
+        (stats.norm(1, 2), lambda d: stats.norm(1 + 4 * d, 2)),
+        (stats.gamma(3, scale=0.5), lambda d: stats.gamma(3, scale=1 / (2 - d))),
+        (stats.poisson(2), lambda d: stats.poisson(2 * np.exp(d))),
+        (stats.bernoulli(0.3), lambda d: stats.bernoulli(expit(logit(0.3) + d))),
+    ],
+    ids=["normal", "gamma", "poisson", "bernoulli"],
+)
+def test_tilted_draws_have_the_closed_form_of_their_exponential_family(distribution, tilted, delta):
+    """2,000 rows with 400 candidates; the tilt is in units of half of the column, so that s counts."""
+    X = np.full((2000, 1), np.nan)
+    column = AdjustedColumn("x0", 0, np.arange(2000), 0.5)
+    found = draw_candidates(KnownDistribution(distribution), X, 1, [column], 400, seed=1)
+    values, expected = found.tables(delta / 2)[0][:, 0], tilted(delta)
+    if isinstance(distribution.dist, stats.rv_continuous):
+        assert stats.kstest(values, expected.cdf).pvalue > FAILURE_RATE
+    else:
+        counts = np.bincount(np.minimum(values, 7).astype(int), minlength=8)
+        chances = expected.pmf(np.arange(8)) + expected.sf(7) * (np.arange(8) == 7)
+        kept = chances > 0
+        assert stats.chisquare(counts[kept], 2000 * chances[kept]).pvalue > FAILURE_RATE
+
+
+def test_a_tilt_is_a_logistic_selection_model_with_any_dependence_on_covariates():
+    """Given z, missing values are normal with a mean that is 0.6 larger.
+
+    By Bayes' rule, the log odds of being missing rise by 0.6 per unit of the value, whatever they are as a
+    function of z.
+    """
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=4000)
+    missing = rng.random(4000) < expit(z**2 - 1)
+    y = 0.8 * z + 0.6 * missing + rng.normal(size=4000)
+    table = np.column_stack([z, np.where(missing, np.nan, y)])
+    scale = y[~missing].std()
+    found = halfseen.sensitivity(NORMAL, table, "x1", method="tilt", deltas=[0.6 * scale], n_draws=5)
+    assert found.high[0] < y.mean()  # under MAR
+    assert found.low[1] < y.mean() < found.high[1]
+    slope = (found.estimate[1] - found.estimate[0]) / missing.mean()
+    assert slope == pytest.approx(0.6, abs=0.05)  # delta sigma^2 / s, with sigma = 1 given z
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
@@ -146,6 +208,20 @@ def test_an_analysis_of_any_kind_can_be_followed():
     intercept = halfseen.sensitivity(NORMAL, table, "y ~ x", coefficient="Intercept", **common)
     assert intercept.name == "Intercept"
     assert intercept.estimate[1] < intercept.estimate[0]
+
+
+def test_an_analysis_that_the_imputer_knows_is_followed_without_a_warning():
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=(2, 80))
+    table = pd.DataFrame({"x": x, "z": z, "y": x + z + 0.5 * x * z + rng.normal(size=80)})
+    table.loc[:20, "x"] = np.nan
+    asked = {"columns": "x", "deltas": [1.0], "n_draws": 2, "coefficient": "x:z", "reference": None}
+    known = halfseen.ChainedImputer(analysis="y ~ x * z")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert halfseen.sensitivity(known, table, "y ~ x * z", **asked).name == "x:z"
+    with pytest.warns(halfseen.HalfseenWarning, match=r"The analysis has x \* z"):
+        halfseen.sensitivity(halfseen.ChainedImputer(), table, "y ~ x * z", **asked)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from sklearn.linear_model import GammaRegressor, LinearRegression, LogisticRegre
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from halfseen import pool, pool_estimates
+from halfseen import pool
+from halfseen.pooling import pool_estimates
 
 FORMULAS = {"ols": "y ~ x + z", "logit": "b ~ x + z", "poisson": "n ~ x + z"}
 
@@ -118,7 +119,7 @@ def test_other_models_are_bootstrapped_with_their_weights():
         (
             "y ~ x",
             {"weights": "w", "model": "probit"},
-            "With weights, model must be one of ols, logit, poisson",
+            "With weights, strata or clusters, model must be one of ols, logit, poisson",
         ),
         (
             "text ~ x",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from halfseen import AutoImpute
+from halfseen.ratings import AutoImpute
 
 
 @pytest.fixture(scope="module")

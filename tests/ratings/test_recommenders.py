@@ -11,8 +11,8 @@ import scipy.sparse as sp
 import torch
 
 import halfseen
-from halfseen import CFNADE, AutoRec, MatrixFactorization, RatingEnsemble
 from halfseen.data.sparse import SparseRows
+from halfseen.ratings import CFNADE, AutoRec, MatrixFactorization, RatingEnsemble
 from halfseen.ratings.recommender import hold_out
 
 SMALL = {"n_hidden": 16, "max_epochs": 60, "penalty": 2.0, "learning_rate": 1e-2, "random_state": 0}

@@ -9,7 +9,7 @@ import pytest
 
 from halfseen import CircuitImputer
 from halfseen.circuits.structure import Structure, pair_columns
-from halfseen.report.circuit_tree import MOST_COLUMNS, draw_tree, summarize_structure
+from halfseen.report.render import MOST_COLUMNS, draw_tree, summarize_structure
 
 PAIRS = pair_columns(np.array([[0, 1, 9, 0], [1, 0, 2, 0], [9, 2, 0.0, 0], [0, 0, 0, 0]]))
 

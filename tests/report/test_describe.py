@@ -13,13 +13,13 @@ from report.pages import assert_self_contained, check
 import halfseen
 from halfseen.diagnosis import predictability
 from halfseen.diagnosis.association import Association
-from halfseen.diagnosis.wording import share_words
 from halfseen.report.describe import explain_missingness, render_diagnosis, summarize_diagnosis
 from halfseen.report.describe_svg import drift_curve, heat_map, log_ratio, mark, shade_of, squeeze
-from halfseen.report.run_info import RunInfo
+from halfseen.report.result import RunInfo
+from halfseen.words import share_words
 
 HOSTILE = "<script>alert(1)</script>\"'&"
-CURVE = halfseen.vsp_curve(lambda X: np.nan_to_num(X).sum(axis=1), np.ones((20, 5)), n_draws=2)
+CURVE = halfseen.evaluation.vsp_curve(lambda X: np.nan_to_num(X).sum(axis=1), np.ones((20, 5)), n_draws=2)
 MODEL = {"class": "SomeRegressor", "followed": f"the probability of {HOSTILE}", **CURVE.to_dict()}
 
 
@@ -201,7 +201,7 @@ def test_the_drift_of_a_model_is_one_sentence_and_a_picture(page, summary):
 
 
 def test_a_curve_without_any_drift_has_an_axis():
-    flat = halfseen.vsp_curve(lambda X: np.zeros(len(X)), np.ones((20, 5)), n_draws=2).to_dict()
+    flat = halfseen.evaluation.vsp_curve(lambda X: np.zeros(len(X)), np.ones((20, 5)), n_draws=2).to_dict()
     assert "nan" not in drift_curve(flat)
     assert drift_curve(flat).count("<circle") == 10
 
@@ -229,3 +229,14 @@ def test_both_columns_that_are_missing_together_are_explained_with_their_own_rat
         both, alone = map(share_words, rate_of(other, column))
         assert words[column].startswith(f"missing more often when {other} is missing ({both} of rows with")
         assert words[column].endswith(f"{alone} of rows with {column} observed)")
+
+
+def test_notes_have_a_section_of_their_own_before_the_findings(page):
+    assert page.index('<h2 id="notes">') < page.index('<ul class="notes">') < page.index('<h2 id="says">')
+
+
+def test_thousands_are_written_in_one_way(frame):
+    many = pd.concat([frame] * 6, ignore_index=True)
+    text = words_of(render_diagnosis(summarize_diagnosis(halfseen.describe(many))))
+    assert "6 columns, 2,000 duplicated rows." in text
+    assert not re.search(r"\d[\u00a0\u2009\u202f ]\d{3}\b", text)

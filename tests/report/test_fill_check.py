@@ -5,8 +5,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from halfseen.cli.known_values import check_known_values
-from halfseen.report.fill_check import HIDDEN_CELLS, MAX_ROWS, MIN_CELLS, check_fill, choose_rows
+from halfseen.report.fills import (
+    HIDDEN_CELLS,
+    MAX_CHECKED_ROWS,
+    MIN_CELLS,
+    check_fill,
+    check_known_values,
+    choose_rows,
+)
 
 KINDS = {"x": "continuous", "level": "categorical"}
 
@@ -111,7 +117,7 @@ def test_a_column_without_spread_is_not_judged():
 
 def test_large_tables_are_thinned():
     rows = choose_rows(pa.table({"x": np.arange(10_000.0)}), seed=3)
-    assert rows.num_rows == MAX_ROWS
+    assert rows.num_rows == MAX_CHECKED_ROWS
     assert (np.diff(rows["x"].to_numpy()) > 0).all()
     assert choose_rows(pa.table({"x": [1.0, 2.0]})).num_rows == 2
 

@@ -46,14 +46,24 @@ def test_frames_of_other_libraries_and_arrays_are_plotted(table, tables):
     assert len(halfseen.plot_imputed(array, drawn, columns=["x0"]).axes) == 1
 
 
-def test_the_trace_has_every_step_and_marks_those_that_are_kept(tables):
-    trace = tables.imputer.trace_
+def test_the_trace_has_every_step_and_marks_those_that_are_kept(table):
+    imputer = halfseen.GaussianImputer(n_posterior_draws=3, random_state=0).fit(table)
+    trace = imputer.trace_
     assert trace.names == ("a", "b")
     assert trace.kept == [24, 29, 34]  # 20 to warm up, then every fifth
     assert trace.mean.shape == trace.std.shape == (35, 2)
-    kept = [float(model.gaussian.loc[0]) for model in tables.imputer.model_.posterior]
+    kept = [float(model.gaussian.loc[0]) for model in imputer.model_.posterior]
     np.testing.assert_allclose(trace.mean[trace.kept, 0], kept)
-    assert len(halfseen.plot_trace(tables.imputer, columns=["b"]).axes) == 2
+    assert len(halfseen.plot_trace(imputer, columns=["b"]).axes) == 2
+
+
+def test_the_trace_of_chained_equations_has_a_line_for_each_chain(tables):
+    axes = halfseen.plot_trace(tables.imputer, columns=["a"]).axes
+    assert [one.get_title() for one in axes] == [
+        "a: mean of the completed column",
+        "a: std of the completed column",
+    ]
+    assert [len(line.get_xdata()) for line in axes[0].lines] == [5, 5, 5, 1, 1, 1]
 
 
 def test_misuse_is_explained(table, tables):
@@ -65,7 +75,7 @@ def test_misuse_is_explained(table, tables):
         halfseen.plot_imputed(table, [])
     with pytest.raises(ValueError, match="nothing to plot"):
         halfseen.plot_imputed(table[["b"]], [table[["b"]]])
-    with pytest.raises(ValueError, match="no trace: fit a GaussianImputer"):
+    with pytest.raises(ValueError, match="no trace: fit a ChainedImputer"):
         halfseen.plot_trace(halfseen.MeanImputer().fit(table))
-    with pytest.raises(ValueError, match="no numeric column 'g'"):
-        halfseen.plot_trace(tables.imputer, columns=["g"])
+    with pytest.raises(ValueError, match="The trace has no column 'b'"):
+        halfseen.plot_trace(tables.imputer, columns=["b"])

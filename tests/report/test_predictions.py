@@ -8,7 +8,7 @@ from report.pages import assert_self_contained
 
 from halfseen.diagnosis.drift import TrainingDrift, compare_rates
 from halfseen.report.predictions import render_predictions, summarize_predictions, treatment_words
-from halfseen.report.run_info import RunInfo
+from halfseen.report.result import RunInfo
 
 
 def drift_of(missing, training=50):

@@ -13,10 +13,17 @@ from report.pages import assert_self_contained, check
 
 from halfseen.report import svg
 from halfseen.report.render import render
-from halfseen.report.run_info import RunInfo
+from halfseen.report.result import ImputationResult, RunInfo
 from halfseen.report.summarize import summarize
 
 HOSTILE = "<script>alert(1)</script>\"'&"
+
+
+def summarized(table, filled, draws, low, high, schema, **more):
+    """The summary of an imputation."""
+    return summarize(
+        ImputationResult(table=table, filled=filled, draws=draws, low=low, high=high, schema=schema, **more)
+    )
 
 
 def column(name, kind, levels=None):
@@ -50,7 +57,7 @@ def make_summary(name="x", n_rows=200, rate=0.3, **settings):
     probabilities = {f"{name} level": np.full(n_rows, 1 / 3)}
     run = RunInfo(name, f"halfseen impute {HOSTILE}", notes=[HOSTILE], version="1.2")
     draws = [full] * 3
-    return summarize(
+    return summarized(
         table,
         full,
         draws,
@@ -112,7 +119,7 @@ def test_equal_values_are_not_promised_after_a_time_limit_ended_the_fit():
 def test_a_table_without_missing_values_has_a_short_page():
     table = pa.table({"x": [1.0, 2.0]})
     schema = SimpleNamespace(columns=(column("x", "continuous"),))
-    page = render(summarize(table, table, [], None, None, schema, method="mean"))
+    page = render(summarized(table, table, [], None, None, schema, method="mean"))
     assert "No values were missing, so nothing was filled." in page
     assert "Imputed values" not in page
     check(page)
@@ -128,7 +135,7 @@ def test_a_wide_table_shows_the_emptiest_columns():
         {name: pa.array(values[:, place], mask=holes[:, place]) for place, name in enumerate(names)}
     )
     schema = SimpleNamespace(columns=tuple(column(name, "continuous") for name in names))
-    page = render(summarize(table, full, [], None, None, schema, method="mean"))
+    page = render(summarized(table, full, [], None, None, schema, method="mean"))
     assert "most\nmissing values are shown, of" in page
     assert len(page) < 2_000_000
     check(page)
@@ -138,7 +145,7 @@ def test_a_wide_table_shows_the_emptiest_columns():
     ("value", "text"),
     [
         (0, "0"),
-        (1234567.8, "1 234 568"),
+        (1234567.8, "1,234,568"),
         (0.000123, "0.000123"),
         (-1.5, "\N{MINUS SIGN}1.5"),
         (1e20, "1.00e+20"),
@@ -146,7 +153,7 @@ def test_a_wide_table_shows_the_emptiest_columns():
     ],
 )
 def test_numbers_are_written_for_people(value, text):
-    assert svg.number(value).replace("\N{NARROW NO-BREAK SPACE}", " ") == text
+    assert svg.number(value) == text
 
 
 def test_percentages_are_zero_or_all_only_when_they_are():

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halfseen.report import fills, svg
-from halfseen.report.run_info import RunInfo
-from halfseen.report.shown_cells import choose_cells
+from halfseen.report.result import ImputationResult, RunInfo, choose_cells
 from halfseen.report.summarize import (
     MAX_BLOCKS,
     MAX_PATTERNS,
@@ -22,6 +21,13 @@ from halfseen.report.summarize import (
     summarize_blocks,
     summarize_patterns,
 )
+
+
+def summarized(table, filled, draws, low, high, schema, **more):
+    """The summary of an imputation."""
+    return summarize(
+        ImputationResult(table=table, filled=filled, draws=draws, low=low, high=high, schema=schema, **more)
+    )
 
 
 def column(name, kind, levels=None):
@@ -57,7 +63,7 @@ def example(n_draws=4):
 
 
 def test_counts_are_those_of_the_table():
-    summary = summarize(*example(), method="gaussian", seed=3, run=RunInfo("a.csv", notes=["a note"]))
+    summary = summarized(*example(), method="gaussian", seed=3, run=RunInfo("a.csv", notes=["a note"]))
     assert (summary["n_rows"], summary["n_columns"], summary["n_cells"]) == (5, 5, 25)
     assert summary["n_missing"] == 2 + 1 + 1 + 5
     assert summary["n_left"] == 5
@@ -68,7 +74,7 @@ def test_counts_are_those_of_the_table():
 
 
 def test_columns_left_empty_are_listed_with_the_reason_and_not_compared():
-    summary = summarize(*example(), left={"empty": "has no observed value", "x": "is not left at all"})
+    summary = summarized(*example(), left={"empty": "has no observed value", "x": "is not left at all"})
     assert summary["left"] == [{"name": "empty", "n_left": 5, "n_missing": 5, "why": "has no observed value"}]
     assert (summary["n_left_columns"], summary["n_filled_columns"]) == (1, 3)
 
@@ -77,31 +83,31 @@ def test_intervals_count_only_for_cells_that_are_filled():
     table, filled, draws, low, high, schema = example()
     some = pa.array([1.0, 2.0, 3.0, None, 5.0])
     tables = [one.set_column(0, "x", some) for one in (filled, *draws, low, high)]
-    fill = summarize(table, tables[0], tables[1:-2], *tables[-2:], schema)["fills"][0]
+    fill = summarized(table, tables[0], tables[1:-2], *tables[-2:], schema)["fills"][0]
     assert (fill["n_filled"], fill["n_missing"], fill["cells"]) == (1, 2, [[2.0, 2.0, 2.0]])
 
 
 def test_the_summary_is_plain_data():
     probabilities = {"s": np.array([0.5, 0.5, 0.9, 0.5, 0.5])}
-    summary = summarize(*example(), probabilities=probabilities)
+    summary = summarized(*example(), probabilities=probabilities)
     assert json.loads(json.dumps(summary)) == summary
     assert summary["fills"][1]["top_probability"] == pytest.approx(0.9)
 
 
 def test_widths_are_relative_to_the_observed_spread():
-    fill = summarize(*example())["fills"][0]
+    fill = summarized(*example())["fills"][0]
     assert fill["width"] == pytest.approx(2.0)
     assert fill["relative_width"] == pytest.approx(2.0 / np.std([1.0, 3.0, 5.0]))
     assert (fill["observed_mean"], fill["n_filled"]) == (3.0, 2)
 
 
 def test_few_missing_cells_are_kept_one_by_one():
-    fill = summarize(*example())["fills"][0]
+    fill = summarized(*example())["fills"][0]
     assert fill["cells"] == [[2.0, 1.0, 3.0], [4.0, 3.0, 5.0]]
 
 
 def test_shares_of_levels_and_their_band_over_the_draws():
-    fill = summarize(*example(n_draws=4))["fills"][1]
+    fill = summarized(*example(n_draws=4))["fills"][1]
     assert fill["levels"] == ["u", "v"]
     assert fill["observed"] == [0.75, 0.25]
     assert fill["single"] == [1.0, 0.0]
@@ -112,7 +118,7 @@ def test_shares_of_levels_and_their_band_over_the_draws():
 
 def test_a_summary_needs_neither_draws_nor_intervals():
     table, filled, _, _, _, schema = example()
-    fill = summarize(table, filled, [], None, None, schema)["fills"][0]
+    fill = summarized(table, filled, [], None, None, schema)["fills"][0]
     assert fill["imputed"] == fill["single"] == fill["low"] == fill["high"]
     assert "width" not in fill
 
@@ -244,7 +250,7 @@ def test_the_summary_of_a_long_table_is_small():
     holes = generator.random((n_rows, 4)) < 0.2
     table = pa.table({f"x{place}": pa.array(values[:, place], mask=holes[:, place]) for place in range(4)})
     schema = SimpleNamespace(columns=tuple(column(name, "continuous") for name in table.column_names))
-    summary = summarize(table, full, [full] * 3, full, full, schema)
+    summary = summarized(table, full, [full] * 3, full, full, schema)
     assert len(json.dumps(summary)) < 100_000
 
 
@@ -296,7 +302,7 @@ def test_a_fill_is_compared_on_the_cells_that_are_shown():
     table, full, schema = with_missing()
     shown = choose_cells(table, max_shown=40)
     some = shown.take(full)
-    x, s = summarize(table, full, [some] * 3, some, some, schema, shown=shown)["fills"]
+    x, s = summarized(table, full, [some] * 3, some, some, schema, shown=shown)["fills"]
     assert (x["n_missing"], x["n_shown"], s["n_shown"]) == (table["x"].null_count, 40, 5)
     cells = some["x"].to_numpy()[shown.of_column["x"]]
     np.testing.assert_allclose([x["imputed_mean"], x["imputed_sd"]], [cells.mean(), cells.std()])
@@ -308,5 +314,5 @@ def test_showing_all_cells_is_the_same_as_choosing_none():
     table, full, schema = with_missing()
     shown = choose_cells(table)
     some = shown.take(full)
-    chosen = summarize(table, full, [some] * 3, some, some, schema, shown=shown)
-    assert chosen == summarize(table, full, [full] * 3, full, full, schema)
+    chosen = summarized(table, full, [some] * 3, some, some, schema, shown=shown)
+    assert chosen == summarized(table, full, [full] * 3, full, full, schema)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from halfseen.data.reliability import grade
+from halfseen.data.leaving import grade
 from halfseen.report.compare import compare_lines, judge_compared
 from halfseen.report.describe import describe_lines, judge_missingness
-from halfseen.report.verdicts import impute_lines, judge_columns
+from halfseen.report.render import _environment
+from halfseen.report.summarize import impute_lines, judge_columns
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,7 @@ def test_a_diagnosis_begins_with_the_change(summary):
     diagnosis = summary | {
         "n_rows": 100,
         "n_complete_rows": 60,
+        "n_duplicated_rows": 0,
         "evidence": True,
         "drift_readings": ["The rate changed.", "And patterns."],
         "reasons": {name: f"{name} is missing more often" for name in "abcef"},
@@ -120,6 +122,8 @@ def test_a_diagnosis_begins_with_the_change(summary):
     assert lines[0] == "The rate changed."
     assert "would lose 40% of the rows, and the remaining rows may not be representative." in lines[1]
     assert "2 incomplete columns were filled: 1 well and 1 hardly better than by the mean." in lines[2]
+    copies = describe_lines(diagnosis | {"n_duplicated_rows": 1200}, verdicts)
+    assert [line for line in copies if line not in lines] == ["1,200 rows are copies of earlier ones."]
     assert describe_lines(diagnosis | {"n_missing": 0}, []) == ["The rate changed.", "Nothing is missing."]
 
 
@@ -158,3 +162,34 @@ def test_a_comparison_names_the_columns_that_are_worth_imputing(comparison):
 def test_without_the_mean_there_is_nothing_to_judge_by(comparison):
     comparison["methods"][0]["name"] = "median"
     assert judge_compared(comparison) == []
+
+
+def page_with(n_good, n_poor):
+    """Returns the table of verdicts of so many columns, as a template shows it."""
+    template = _environment().from_string(
+        '{% from "_verdicts.html.jinja" import verdict_table %}'
+        "{% call(one) verdict_table(verdicts, '', 1) %}<tr><td>{{ one.name }}</td></tr>{% endcall %}"
+    )
+    verdicts = [{"name": f"<g{n}>", "verdict": "good"} for n in range(n_good)]
+    verdicts += [{"name": f"<p{n}>", "verdict": "poor"} for n in range(n_poor)]
+    return template.render(verdicts=verdicts)
+
+
+def test_many_verdicts_are_grouped_the_worst_first_and_can_be_filtered():
+    page = page_with(30, 5)
+    assert "<script" not in page
+    assert page.index("&lt;p0&gt;") < page.index("&lt;g0&gt;")
+    assert page.count('type="radio"') == 3
+    for words in ("All 35", "Hardly better than a constant 5", "Well 30"):
+        assert words in " ".join(page.split())
+    assert [page.count(f'class="of-{key}"') for key in ("poor", "good", "fair")] == [1, 1, 0]
+    rule = ".sorted > #only-poor:checked ~ .panel tbody:not(.of-poor) { display: none; }"
+    assert rule in _environment().get_template("_style.css.jinja").render()
+
+
+@pytest.mark.parametrize(("n_good", "n_poor"), [(6, 5), (40, 0)])
+def test_few_or_equal_verdicts_are_one_list(n_good, n_poor):
+    page = page_with(n_good, n_poor)
+    assert 'type="radio"' not in page
+    assert page.count("<tbody") == 1
+    assert page.count("<td>") == n_good + n_poor

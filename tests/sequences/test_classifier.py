@@ -155,8 +155,8 @@ def test_wrong_data_are_refused_with_what_to_do(data):
 def test_the_drift_of_a_sequence_classifier_is_measured_over_the_values_of_all_steps(data):
     X, y = data
     model = tiny().fit(X, y)
-    curve = halfseen.vsp_curve(model, X, n_levels=3, n_draws=2, n_rows=10, n_bootstraps=20)
-    flat = halfseen.vsp_curve(
+    curve = halfseen.evaluation.vsp_curve(model, X, n_levels=3, n_draws=2, n_rows=10, n_bootstraps=20)
+    flat = halfseen.evaluation.vsp_curve(
         lambda rows: model.predict_proba(rows.reshape(-1, 6, 2))[:, 1],
         X.reshape(len(X), -1),
         n_levels=3,

@@ -38,7 +38,9 @@ def test_the_published_normalisation_of_inputs_is_no_density(generator):
     assert abs(total - 1) > 0.01
 
 
-@pytest.mark.parametrize(("normalisation", "leaks"), [(None, 0), ("mask", 0), ("causal", 0), ("input", 1)])
+@pytest.mark.parametrize(
+    ("normalisation", "leaks"), [(None, 0), ("mask", 0), ("causal", 0), ("input", 1), ("all", 1)]
+)
 def test_flipping_a_feature_changes_only_the_outputs_of_later_ones(generator, normalisation, leaks):
     made = network(generator, normalisation)
     rows = EVERY_ROW[torch.randperm(len(EVERY_ROW), generator=generator)[:20]]
@@ -86,3 +88,17 @@ def test_draws_follow_the_density(generator):
     rare = expected < 5
     expected, found = (np.append(part[~rare], part[rare].sum()) for part in (expected, found))
     assert stats.chisquare(found, expected).pvalue > FAILURE_RATE
+
+
+def test_all_is_the_normalisation_of_inputs_on_normalised_connections():
+    made, of_inputs, of_masks = (
+        network(torch.Generator().manual_seed(0), one) for one in ("all", "input", "mask")
+    )
+    for other in (of_inputs, of_masks):
+        other.load_state_dict(made.state_dict())
+    for buffer in ("into_hidden", "into_output"):
+        torch.testing.assert_close(getattr(made, buffer), getattr(of_masks, buffer))
+        setattr(of_inputs, buffer, getattr(made, buffer))
+    rows = torch.cartesian_prod(*[torch.arange(2)] * made.places.shape[1])
+    torch.testing.assert_close(made(rows), of_inputs(rows))
+    assert not torch.allclose(made(rows), of_masks(rows))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from halfseen import MADE
 from halfseen.errors import HalfseenWarning
+from halfseen.sparsity import MADE
 
 
 def tiny(**parameters):
@@ -35,9 +35,10 @@ def test_without_training_the_frequencies_of_ones_are_the_start(pairs):
     assert model.score_samples(np.ones((1, 3)))[0] > -1.0
 
 
-def test_the_published_input_normalisation_warns_and_does_not_sample(pairs):
+@pytest.mark.parametrize("normalisation", ["input", "all"])
+def test_the_published_input_normalisation_warns_and_does_not_sample(pairs, normalisation):
     with pytest.warns(HalfseenWarning, match="the scores are not log-likelihoods"):
-        model = tiny(normalisation="input").fit(pairs)
+        model = tiny(normalisation=normalisation).fit(pairs)
     with pytest.raises(ValueError, match="is not a density: nothing can be sampled"):
         model.sample()
 
@@ -52,6 +53,6 @@ def test_other_data_than_zeros_and_ones_are_refused(pairs):
     with pytest.raises(ValueError, match=r"features of shape \(4,\), but MADE was fitted to \(2, 2\)"):
         tiny().fit(pairs).score_samples(pairs.reshape(-1, 4))
     with pytest.raises(
-        ValueError, match=r"normalisation must be one of None, 'mask', 'causal', 'input', got"
+        ValueError, match=r"normalisation must be one of None, 'mask', 'causal', 'input', 'all', got"
     ):
         tiny(normalisation="batch").fit(pairs)

@@ -6,9 +6,10 @@ import torch
 from sklearn.metrics import roc_auc_score
 from tolerances import EXACT
 
-from halfseen import SparsityNormClassifier, SparsityNormRegressor, vsp_curve
 from halfseen.data.incomplete import Incomplete
+from halfseen.evaluation import vsp_curve
 from halfseen.nn import SparsityNormMLP
+from halfseen.sparsity import SparsityNormClassifier, SparsityNormRegressor
 from halfseen.training.logistic import fit_scaling
 from halfseen.training.supervised import Labelled, SquaredError, WithDropout
 

@@ -12,7 +12,7 @@ from sklearn.preprocessing import MinMaxScaler
 from tolerances import EXACT
 
 import halfseen
-from halfseen import SparsityNormalizer
+from halfseen.sparsity import SparsityNormalizer
 
 
 @pytest.fixture

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import halfseen
-from halfseen import DeMissVAEImputer, HalfseenWarning, MIWAEImputer, NeuMissNetworkRegressor, NotMIWAEImputer
+from halfseen import HalfseenWarning, MIWAEImputer, NotMIWAEImputer
+from halfseen.latent import DeMissVAEImputer
+from halfseen.neumiss import NeuMissNetworkRegressor
 
 
 def table(seed=0):

@@ -60,6 +60,25 @@ def test_scores_of_classes_are_those_of_scikit_learn(edges):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("n_classes", [None, 2, 4])
+def test_no_tree_is_grown_from_so_few_rows_that_none_can_be_split(n_classes):
+    """The constants are those of scikit-learn, whose trees of one leaf are zero."""
+    X, y = table(39)
+    growth = replace(GROWTH, min_samples_leaf=20)
+    settings = SETTINGS | {"min_samples_leaf": 20}
+    if n_classes is None:
+        forest, constants = growth.regress(X, y, [1, 4])
+        expected = HistGradientBoostingRegressor(**settings).fit(X, y).predict(X)
+    else:
+        classes = np.arange(39) ** 2 % 11 % n_classes
+        forest, constants = growth.classify(X, classes, [1, 4])
+        booster = HistGradientBoostingClassifier(**settings).fit(X, classes)
+        expected = booster.decision_function(X)
+    assert forest.n_trees == 0
+    np.testing.assert_allclose(np.broadcast_to(constants, expected.shape), expected, rtol=0, atol=1e-12)
+    assert growth.regress(np.concatenate([X, X[:1]]), np.append(y, 0.0), [])[0].n_trees > 0
+
+
 def test_trees_joined_taken_apart_and_saved_are_the_same_trees():
     X, y = table()
     one, other = (GROWTH.regress(X, values, [1, 4])[0] for values in (y, -(y**2)))

@@ -8,7 +8,7 @@ import torch
 import halfseen
 from halfseen import GaussianImputer, TreeImputer
 from halfseen.data.incomplete import Incomplete
-from halfseen.trees.fitting import HeldOut, _choose_predictors, find_windows
+from halfseen.trees.fitting import HeldOut, _choose_predictors, _Examples, _fit_numbers, find_windows
 
 
 def product(n_rows, seed, noise=0.1):
@@ -53,6 +53,41 @@ def test_missing_numbers_of_a_row_are_drawn_together():
     X = common + 0.1 * rng.normal(size=(400, 3))
     draws = TreeImputer(random_state=0).fit(X).sample(np.full((300, 3), np.nan))[0]
     assert np.corrcoef(draws.T)[0, 1] > 0.9
+
+
+def near_copy(noise, n_rows=600):
+    """The second column is a copy of the first with noise, partly missing; the third has five ratings."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 3))
+    X[:, 1] = X[:, 0] + noise * X[:, 1]
+    X[:, 2] = np.clip(np.round(3 + 0.7 * X[:, 0] + X[:, 2]), 1, 5)
+    X[: n_rows // 5, 1] = np.nan
+    return X
+
+
+def test_a_near_copy_beside_a_coarse_column_is_drawn_with_its_residual_spread(tmp_path):
+    """Its cells are hidden with and without the other column, so that errors differ by a factor of 1,000."""
+    noise = 1e-3
+    X = near_copy(noise)
+    imputer = TreeImputer(random_state=0).fit(X)
+    draws = imputer.sample(X, n_draws=10)
+    missing = np.isnan(X[:, 1])
+    assert 0.8 < (draws[:, missing, 1] - X[missing, 0]).std() / noise < 1.3
+    assert imputer.model_.rounds[-1][1].relative
+    imputer.save(tmp_path / "model.halfseen")
+    np.testing.assert_array_equal(halfseen.load(tmp_path / "model.halfseen").sample(X, n_draws=10), draws)
+
+
+def test_units_of_corrections_are_those_that_predict_held_out_values_better():
+    """Errors of a Gaussian that are as large where it is sure as elsewhere are not measured by its spread."""
+    inputs = np.zeros((600, 4))
+    inputs[:, -1] = np.where(np.arange(600) % 2, 1e-3, 1.0)
+    error = np.random.default_rng(0).normal(size=600)
+    settings = TreeImputer()._settings()
+    for target, relative in ((error, False), (error * inputs[:, -1], True)):
+        fold = np.arange(600) // 2 % 3
+        examples = _Examples(0, 1.0, np.array([1]), inputs, target, target, fold, [])
+        assert _fit_numbers(examples, settings, is_last=True).head.relative == relative
 
 
 def test_probabilities_of_levels_use_an_interaction():
@@ -195,7 +230,10 @@ def test_a_file_whose_trees_ask_for_columns_that_there_are_not_is_refused(impute
     state = imputer._state()
     imputer.save(tmp_path / "model")
     assert halfseen.load(tmp_path / "model").model_.rounds[1][2].predictors.tolist() == [0, 1]
+    numbers = "head.1.0.numbers"  # of which files of earlier versions had four
+    assert not imputer._model_from_state(state | {numbers: state[numbers][:4]}).rounds[1][0].relative
     for name, change, message in (
+        (numbers, lambda t: t[:3], "does not fit together"),
         ("trees.feature", lambda t: torch.where(t > 0, t + 9, t), "more inputs than there are"),
         ("head.0.2.predictors", lambda t: t + 7, "no columns"),
         ("head.1.0.atoms", lambda t: t[1:], "does not fit together"),

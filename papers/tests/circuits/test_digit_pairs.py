@@ -12,6 +12,7 @@ from papers.circuits.digit_pairs import (
     GOALS,
     KNOWN,
     LINEAR,
+    ROBUST,
     UNKNOWN,
     ConvACCandidate,
     accuracy,
@@ -82,7 +83,10 @@ def test_circuits_of_a_task_are_one_circuit(digits, monkeypatch):
 def test_the_numbers_of_the_paper_are_beside_their_counterparts():
     setting = EXPERIMENT.budget("small").settings[0]
     assert EXPERIMENT.numbers(setting, KNOWN, accuracy(100)).mean == pytest.approx(0.939)
-    assert EXPERIMENT.numbers(setting, LINEAR, accuracy(150)).mean == pytest.approx(0.702)
+    assert EXPERIMENT.numbers(setting, ROBUST, accuracy(150)).mean == pytest.approx(0.702)
+    assert EXPERIMENT.numbers(setting, LINEAR, accuracy(150)) is None
+    assert EXPERIMENT.numbers(setting, KNOWN, accuracy(100)).other == "all 45 pairs"
+    assert not EXPERIMENT.numbers({"pairs": 45}, KNOWN, accuracy(100)).other
     assert EXPERIMENT.numbers(setting, UNKNOWN, accuracy(0)) is None
     assert all(EXPERIMENT.numbers(setting, KNOWN, accuracy(n)).mean >= goal for n, goal in GOALS.items())
 

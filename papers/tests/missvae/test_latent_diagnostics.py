@@ -9,7 +9,7 @@ from scipy import special, stats
 from tolerances import EXACT, FAILURE_RATE, QUADRATURE
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.links import inverse_softplus
+from halfseen.data.margins import inverse_softplus
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.errors import HalfseenWarning
 from halfseen.latent.bounds import LatentObjective

@@ -299,10 +299,11 @@ def test_nothing_is_above_the_true_mixture_and_its_own_score_is_its_density():
     assert found["below the true mixture"] == 0.0
 
 
-def test_the_claims_are_those_of_the_issue_on_models_that_every_scale_runs():
+def test_the_claims_are_those_of_the_paper_on_models_that_every_scale_runs():
     pairs = [(claim.model, claim.other, claim.on) for claim in EXPERIMENT.claims]
-    assert pairs == [(MISSSVAE, MVAE, SCORE), (MISSSIWAE, MIWAE, SCORE), (DEMISSVAE, MVAE, SCORE)]
-    assert all(isinstance(claim, Better) and claim.by == 0.0 for claim in EXPERIMENT.claims)
+    assert pairs[:3] == [(MISSSVAE, MVAE, SCORE), (MISSSIWAE, MIWAE, SCORE), (DEMISSVAE, MVAE, SCORE)]
+    assert all(isinstance(claim, Better) for claim in EXPERIMENT.claims)
+    assert [claim.other for claim in EXPERIMENT.claims if claim.by] == [MIWAE]  # "comparable"
     for scale, n_seeds in {"smoke": 1, "small": 3, "paper": 5}.items():
         cells = EXPERIMENT.cells(scale)
         assert {cell.model for cell in cells} == {*METHODS, TRUTH, GAUSSIAN}
@@ -313,7 +314,8 @@ def test_the_claims_are_those_of_the_issue_on_models_that_every_scale_runs():
 
 
 def test_claims_are_judged_on_trained_networks_only():
-    assert outcomes(EXPERIMENT, SCORE, {MVAE: 0.0, MIWAE: 0.0}, 1.0) == MET_IF_TRAINED
+    worse = dict.fromkeys((MVAE, MIWAE, MISSVAE, MISSIWAE, CVI, MVB), 0.0)
+    assert outcomes(EXPERIMENT, SCORE, worse, 1.0) == MET_IF_TRAINED
 
 
 def test_the_plan_of_the_paper_is_the_papers():

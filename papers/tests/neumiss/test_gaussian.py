@@ -38,4 +38,4 @@ def test_the_regressor_reaches_the_bayes_rate_on_one_data_set_of_the_paper():
 @pytest.mark.slow
 def test_the_claims_hold_at_the_smallest_scale(tmp_path):
     results = run(EXPERIMENT, "smoke", tmp_path)
-    assert {verdict.outcome for verdict in results.verdicts()} == {"met", "not testable"}
+    assert {verdict.outcome for verdict in results.verdicts()} <= {"met", "undecided", "not testable"}

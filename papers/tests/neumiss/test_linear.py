@@ -17,12 +17,13 @@ from papers.neumiss.linear import (
     FITTED,
     GAUSSIAN,
     MLP,
+    MLP_BEST,
     NETWORK,
     NEUMISS,
     ORACLES,
     score,
 )
-from papers.neumiss.rivals import ChainedOracles, MaskMLP, TruncatedSolve, neumann_series
+from papers.neumiss.rivals import BestWidthMLP, ChainedOracles, MaskMLP, TruncatedSolve, neumann_series
 from papers.neumiss.task import GAP, Task, gap, make_task, r_squared
 from papers.problems.gaussian import GaussianProblem
 
@@ -58,7 +59,7 @@ def setting(mechanism, n, d, link="linear", latent=0.5):
 def test_the_papers_numbers_stand_beside_ours(place, model, mean, sd):
     number = EXPERIMENT.numbers(setting(*place), model, GAP)
     assert (number.mean, number.sd) == (mean, sd)
-    assert ("to its best method" in number.label) == (place[0] == "self-masking-probit")
+    assert bool(number.other) == (place[0] == "self-masking-probit" or model in (NEUMISS, MLP))
 
 
 def test_every_cell_that_the_paper_published_has_a_number_and_no_other():
@@ -71,6 +72,7 @@ def test_every_cell_that_the_paper_published_has_a_number_and_no_other():
             GAUSSIAN,
             CHAINED,
             MLP,
+            MLP_BEST,
         )
         assert (number is not None) == (expected and not failed)
 
@@ -100,7 +102,7 @@ def test_the_claims_are_the_acceptance_table():
 
 
 def test_every_model_of_a_claim_and_of_a_budget_exists():
-    for experiment in (EXPERIMENTS["neumiss"], EXPERIMENTS["neumiss-depth"]):
+    for experiment in (EXPERIMENTS[name] for name in ("neumiss", "neumiss-depth", "neumiss-capacity")):
         for scale in experiment.budgets:
             assert {cell.model for cell in experiment.cells(scale)} <= set(experiment.models)
         named = {name for c in experiment.claims for name in (c.model, getattr(c, "other", c.model))}
@@ -160,6 +162,27 @@ def test_the_perceptron_sees_missing_values_as_zeros_and_the_mask():
     assert gap(task, model.predict(task.test.incomplete))[GAP] > -0.3
 
 
+def test_the_perceptron_has_the_width_that_is_best_on_validation_rows():
+    task = small_task(n=300)
+    model = BestWidthMLP((1, 4))
+    found = score(model, task)
+    errors = {
+        q: np.mean((MaskMLP(q).fit(task.train.incomplete, task.train.y).predict(task.validation.incomplete)
+                    - task.validation.y) ** 2)
+        for q in (1, 4)
+    }  # fmt: skip
+    assert model.validation_errors_ == pytest.approx(errors)
+    assert found["width"] == min(errors, key=errors.get)
+    own = MaskMLP(int(found["width"])).fit(task.train.incomplete, task.train.y)
+    assert found[GAP] == gap(task, own.predict(task.test.incomplete))[GAP]
+
+
+def test_capacity_has_all_depths_rows_and_features_of_figure_5():
+    cells = EXPERIMENTS["neumiss-capacity"].cells("paper")
+    assert len(cells) == 2 * 3 * 3 * 10 * 20
+    assert {cell.setting["mechanism"] for cell in cells} == {"self-masking-gaussian", "self-masking-probit"}
+
+
 @pytest.mark.slow
 def test_probit_reports_the_sampling_error_of_its_bayes_rate():
     task = make_task(setting("self-masking-probit", 10_000, 10), 0)
@@ -205,6 +228,6 @@ def test_truncated_solvers_never_read_missing_values():
 @pytest.mark.parametrize("name", ["neumiss", "neumiss-depth"])
 def test_the_claims_hold_at_the_smallest_scale(name, tmp_path):
     results = run(EXPERIMENTS[name], "smoke", tmp_path)
-    assert {verdict.outcome for verdict in results.verdicts()} <= {"met", "not testable"}
+    assert {verdict.outcome for verdict in results.verdicts()} <= {"met", "undecided", "not testable"}
     assert not any(cell.failed for cell in results.cells)
     assert all(math.isfinite(row.mean) for row in results.rows())

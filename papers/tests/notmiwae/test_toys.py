@@ -48,7 +48,7 @@ def density(law, x1, x2):
     if isinstance(law, CorrelatedGaussian):
         return norm.pdf(x1, 0.8 * x2, 0.6)
     radius = np.hypot(x1, x2)
-    return norm.pdf(radius, 4.5, 0.5) / radius
+    return norm.pdf(radius, 4.5, 0.5**0.5) / radius
 
 
 def interval(law, x2):
@@ -157,8 +157,8 @@ def test_the_oracle_is_scored_as_the_truth_is():
     assert found.draws.shape == (N_DRAWS, task.hidden.sum(), 2)
     scores = judge(found, task)
     # 4.4 standard errors of 375 rows, which is a failure rate of 1e-5; draws of a row count for one at worst.
-    assert scores[OFF] == pytest.approx(norm.ppf(0.75) * 0.5, abs=0.09)
-    assert scores[RMSE] == pytest.approx(1.930, abs=0.18)
+    assert scores[OFF] == pytest.approx(norm.ppf(0.75) * 0.5**0.5, abs=0.09 * 2**0.5)
+    assert scores[RMSE] == pytest.approx(1.942, abs=0.18)
     rarer = np.arange(N_DRAWS + 1)
     expected = binom.pmf(rarer, N_DRAWS, 0.5) @ np.minimum(rarer, N_DRAWS - rarer) / N_DRAWS
     assert scores[SIDES] == pytest.approx(expected, abs=4.4 * 0.5 / np.sqrt(N_DRAWS * len(task.to_fill)))
@@ -203,6 +203,8 @@ def test_claims_are_about_models_that_the_small_scale_runs():
 def test_the_reports_numbers_stand_beside_ours():
     assert EXPERIMENT.numbers({"toy": GAUSSIAN}, NOT, RMSE).mean == 1.152
     assert EXPERIMENT.numbers({"toy": RING}, MAR, RMSE).mean == 1.977
+    assert EXPERIMENT.numbers({"toy": GAUSSIAN}, NOT, RMSE).other  # the report's networks are others
+    assert EXPERIMENT.numbers({"toy": "ring"}, MAR, RMSE) is None  # stored runs of another ring
     assert EXPERIMENT.numbers({"toy": RING}, NOT, OFF) is None
     assert EXPERIMENT.numbers({"toy": RING}, CHOSEN, RMSE) is None
 
@@ -220,8 +222,8 @@ def test_the_picture_shows_the_draws_that_runs_have_kept():
     assert toy_draws(results(GIVEN, {})) is None
     kept[:2] = 100.0  # outside the axes
     truth, drawn, *_ = toy_draws(results(GIVEN, {DRAWN: kept})).axes
-    assert truth.get_title(loc="left") == "ring: truth"
-    assert drawn.get_title(loc="left") == f"ring: {GIVEN} (2 beyond)"
+    assert truth.get_title(loc="left") == f"{RING}: truth"
+    assert drawn.get_title(loc="left") == f"{RING}: {GIVEN} (2 beyond)"
     complete, points = (np.asarray(one.get_offsets()) for one in truth.collections)
     np.testing.assert_array_equal(points, task.sample.X[task.hidden])
     np.testing.assert_array_equal(complete, task.sample.X[~task.hidden])
@@ -254,7 +256,7 @@ def test_the_error_of_images_is_on_the_scale_from_minus_one_to_one():
 def test_the_smallest_scale_runs_and_not_miwae_is_near_the_oracle(tmp_path):
     results = run(EXPERIMENT, "smoke", tmp_path)
     assert not any(cell.failed for cell in results.cells)
-    assert {verdict.outcome for verdict in results.verdicts()} == {"met", "not testable"}
+    assert {verdict.outcome for verdict in results.verdicts()} <= {"met", "undecided", "not testable"}
     scores = {(cell.setting["toy"], cell.model): cell.scores for cell in results.cells}
     assert scores[GAUSSIAN, NOT][RMSE] < scores[GAUSSIAN, ORACLE][RMSE] + 0.1
     assert scores[GAUSSIAN, MEAN][RMSE] > 1.5

@@ -21,10 +21,8 @@ def ratings():
 
 
 @pytest.mark.parametrize("name", [ADAM, RPROP])
-def test_a_first_step_goes_against_the_dense_gradient_by_the_rate(ratings, generator, name, monkeypatch):
+def test_a_first_step_goes_against_the_dense_gradient_by_the_rate(ratings, generator, name):
     """Of both optimisers the first step is the sign of the gradient times the rate."""
-    monkeypatch.setattr(sparsity_optimisers, "N_STEPS", 1)
-    monkeypatch.setattr(sparsity_optimisers, "LOOK_EVERY", 1)
     rows, penalty = SparseRows.from_scipy(ratings), 3.0
     module = SparseAutoencoder(rows.n_columns, 4)
     module.reset_parameters(rows, generator)
@@ -34,7 +32,9 @@ def test_a_first_step_goes_against_the_dense_gradient_by_the_rate(ratings, gener
     loss = ((predicted - x) * (x != 0)).square().sum() + penalty / 2 * weight.square().sum()
     (gradient,) = torch.autograd.grad(loss, weight)
     optimiser = sparsity_optimisers.OPTIMISERS[name](module.parameters(), lr=RATE)
-    assert descend(module, optimiser, RatedRows(rows, rows), RatedRows(rows, rows), penalty) == 1
+    both = RatedRows(rows, rows)
+    best = descend(module, optimiser, both, both, penalty, n_steps=1, look_every=1, patience=1)
+    assert best.step == 1
     clear = gradient.abs() > 1e-3
     moved = (module.encoder.detach() - weight.detach())[clear]
     torch.testing.assert_close(moved, -RATE * gradient.sign()[clear], rtol=1e-2, atol=1e-6)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from halfseen import AutoRec
+from halfseen.ratings import AutoRec
 from papers.sparsity.ratings import (
     EXPERIMENT,
     OFFSETS,

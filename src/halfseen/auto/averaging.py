@@ -1,7 +1,7 @@
 """Averages of predictors, with weights by rows that the predictors were not fitted to."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,14 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen.auto.mixing_weights import weigh_classes, weigh_numbers
+from halfseen.base.capabilities import Capabilities
 from halfseen.base.catalogue import build_named, catalogue_name, find_method, predictor_names
+from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.members import WithMembers, check_reads_codes
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing, check_number, check_whole, documented_by
+from halfseen.base.parameters import all_or_nothing, check_level, check_number, check_whole, documented_by
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import WithClasses, read_number_column
 from halfseen.data.codes import code_settings
-from halfseen.distributions.quantiles import lower_quantiles
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -51,9 +52,6 @@ class Averaging(WithMembers, TableEstimator):
     """An average of predictors; a subclass says what is predicted and how weights are found."""
 
     _saved: ClassVar[tuple[str, ...]] = ("weights_",)
-    _kind: ClassVar[str] = ""  # how the names of members end in the catalogue
-    _calibrates: ClassVar[bool] = False  # whether held-out rows are needed even if weights are given
-    _n_questions: ClassVar[int] = 1
 
     predictors: Any = None
     _: KW_ONLY
@@ -74,15 +72,13 @@ class Averaging(WithMembers, TableEstimator):
             The target, without missing values.
         """
         settings = self._checked_settings()
-        read = self._read(X, reset=True)
-        target = self._read_target(y, read.table.n_rows)
-        if not self._modelled:
-            raise self._nothing_to_learn(read.table.n_rows)
+        read, given_target = self._read_training(X, y)
+        target: npt.NDArray[Any] = given_target.numpy()
         codes, given = read.codes.to_array(), self._given_weights(settings)
         names = list(settings) if given is None else [name for name in given if given[name] > 0]
         folds = self._folds(target)
         if len(names) == 1 or given is not None:
-            folds = folds[:1] if self._calibrates else []  # weights are not to be found
+            folds = folds[:1] if self.capabilities.predicts == "numbers" else []  # intervals are calibrated
         answers, rows = self._out_of_fold({name: settings[name] for name in names}, codes, target, folds)
         weights = np.full(len(names), 1.0 / len(names))
         if given is not None:
@@ -95,8 +91,10 @@ class Averaging(WithMembers, TableEstimator):
         self.members_ = [self._make(name, settings).fit(codes, target) for name in self.weights_]
         return self
 
-    def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
-        raise NotImplementedError
+    @property
+    def _catalogue_kind(self) -> str:
+        """How the names of members end in the catalogue."""
+        return "regressor" if self.capabilities.predicts == "numbers" else "classifier"
 
     def _stratify(self, target: npt.NDArray[Any]) -> bool:
         return False
@@ -115,7 +113,7 @@ class Averaging(WithMembers, TableEstimator):
     def _make(self, name: str, settings: Mapping[str, Mapping[str, Any]]) -> Any:
         seed = np.random.default_rng([self.seed_, *name.encode()]).integers(2**31)
         own = {"random_state": int(seed), **settings[name], "schema": code_settings(self._modelled)}
-        return build_named(name, self._kind, **own)
+        return build_named(name, self._catalogue_kind, **own)
 
     def _out_of_fold(
         self,
@@ -125,7 +123,8 @@ class Averaging(WithMembers, TableEstimator):
         folds: Sequence[tuple[Rows, Rows]],
     ) -> tuple[Floats, Rows]:
         """Returns the answers of members (M, Q, N) about the test rows of all folds, and these rows (N)."""
-        parts, rows = [np.zeros((len(settings), self._n_questions, 0))], [np.zeros(0, dtype=np.int64)]
+        n_answers = 3 if self.capabilities.predicts == "numbers" else 1  # with both ends of an interval
+        parts, rows = [np.zeros((len(settings), n_answers, 0))], [np.zeros(0, dtype=np.int64)]
         for train, test in folds:
             members = [self._make(name, settings).fit(codes[train], target[train]) for name in settings]
             parts.append(np.stack([self._questions(one, codes[test], target[test]) for one in members]))
@@ -168,7 +167,7 @@ class Averaging(WithMembers, TableEstimator):
                 "predictors must be a list of different names, or a dict of parameters by name, got "
                 f"{given!r}."
             )
-        known = predictor_names(self._kind)
+        known = predictor_names(self._catalogue_kind)
         for name, parameters in settings.items():
             if name not in known:
                 raise ValueError(f"predictors has {name!r}; choose from {', '.join(known)}.")
@@ -199,7 +198,7 @@ class Averaging(WithMembers, TableEstimator):
         if not (values > 0).all() or not np.isclose(values.sum(), 1.0):
             raise ValueError(f"the weights {self.weights_!r:.100} do not sum to one")
         for name, member in zip(self.weights_, members, strict=True):
-            wanted = find_method(catalogue_name(name, self._kind)).estimator
+            wanted = find_method(catalogue_name(name, self._catalogue_kind)).estimator
             if type(member) is not wanted or member.n_features_in_ != len(self._modelled):
                 raise ValueError(f"member {name!r:.60} is not a predictor of this table")
             check_reads_codes(member, self._modelled)
@@ -209,7 +208,6 @@ class Averaging(WithMembers, TableEstimator):
 SMALLEST_PROBABILITY = 1e-6  # no single row decides
 REFERENCE = 0.9  # the level of the members' intervals, which those of the average are multiples of
 SMALLEST_REACH = 0.05  # of the width of an interval, on either side of the prediction
-N_QUANTILES = 1000  # kept of the factors
 
 
 @documented
@@ -256,10 +254,12 @@ class AveragingRegressor(RegressorMixin, Averaging):
     True
     """
 
-    _kind = "regressor"
     _saved = (*Averaging._saved, "_n_factors")
-    _calibrates = True
-    _n_questions = 3
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return replace(super().capabilities, predicts="numbers")
 
     @finite_answer
     def predict(self, X: Any) -> Floats:
@@ -272,23 +272,20 @@ class AveragingRegressor(RegressorMixin, Averaging):
 
         If `fit` had fewer than 50 rows, they are the weighted averages of the ends of the members' intervals.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        check_level(level)
         codes = self._codes(X)
-        calibrated = self._n_factors > 0
+        calibrated = self._factors.n_rows > 0
         ends = self._answers(codes, "predict_interval", level=REFERENCE if calibrated else level)
         low, high = self._average([one for one, _ in ends]), self._average([one for _, one in ends])
         if not calibrated:
             return low, high
         predicted = self._average(self._answers(codes, "predict"))
         below, above = _reaches(predicted, low, high)
-        rank = min(1.0, level * (1 + 1 / self._n_factors))
-        factor = float(torch.quantile(self._factors, rank, interpolation="higher"))
+        factor = float(self._factors.half_width(level))
         return predicted - factor * below, predicted + factor * above
 
-    def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
-        numbers: Floats = read_number_column(y, n_rows, self).numpy()
-        return numbers
+    def _read_target(self, y: Any, n_rows: int) -> Tensor:
+        return read_number_column(y, n_rows, self)
 
     def _questions(self, member: Any, codes: Floats, truth: npt.NDArray[Any]) -> Floats:
         return np.stack([member.predict(codes), *member.predict_interval(codes, level=REFERENCE)])
@@ -301,19 +298,17 @@ class AveragingRegressor(RegressorMixin, Averaging):
         predicted, low, high = answers
         below, above = _reaches(predicted, low, high)
         error = truth - predicted
-        factors = torch.from_numpy(np.where(error > 0, error / above, -error / below))
-        self._n_factors = len(factors)
-        levels = torch.linspace(0, 1, min(N_QUANTILES, len(factors)), dtype=torch.float64)
-        every = torch.ones_like(factors)
-        self._factors = lower_quantiles(factors[:, None], every, levels)[:, 0] if len(factors) else factors
+        self._factors = HeldOutErrors.of(torch.from_numpy(np.where(error > 0, error / above, error / below)))
+        self._n_factors = self._factors.n_rows
 
     def _state(self) -> dict[str, Tensor]:
-        return super()._state() | {"factors": self._factors}
+        return super()._state() | {"factors": self._factors.quantiles}
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
-        self._factors = state["factors"]
-        if (self._n_factors > 0) != (len(self._factors) > 0) or (self._factors < 0).any():
+        factors = state["factors"]
+        self._factors = HeldOutErrors(factors, self._n_factors)
+        if (self._n_factors > 0) != (len(factors) > 0) or (factors < 0).any():
             raise ValueError("the factors of intervals are not those of an average")
 
 
@@ -359,7 +354,6 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
     array(['high', 'low'], dtype='<U4')
     """
 
-    _kind = "classifier"
     _saved = (*Averaging._saved, "_plain_classes")
 
     @finite_answer
@@ -367,15 +361,8 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         return self._average(self._answers(self._codes(X), "predict_proba"))
 
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Returns the log probability of each class for each row."""
-        with np.errstate(divide="ignore"):  # a probability may be zero
-            logs: Floats = np.log(self.predict_proba(X))
-        return logs
-
-    def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
-        codes: npt.NDArray[Any] = self._read_class_codes(y, n_rows).numpy()
-        return codes
+    def _read_target(self, y: Any, n_rows: int) -> Tensor:
+        return self._read_class_codes(y, n_rows)
 
     def _stratify(self, target: npt.NDArray[Any]) -> bool:
         return int(np.bincount(target).min()) >= self.n_splits

@@ -12,19 +12,23 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
 from halfseen.missingness.learned import Learned
 
-MAX_RACE_ROWS = 3_000
-MAX_RACE_CELLS = 600_000
-MAX_SCORED_ROWS = 1_000
+# Guesses: a comparison of the default candidates is to take a small part of their fits to a long table, while
+# enough cells are hidden to tell the candidates apart.
+MAX_COMPARED_ROWS = 3_000
+MAX_COMPARED_CELLS = 600_000
+MAX_SCORED_ROWS = 1_500
 MAX_SCORED_CELLS = 100_000
-HIDDEN_SHARE = 0.2
-MAX_MASKS, ENOUGH_CELLS = 3, 150  # masks; hidden cells of a column, on average, that need no other mask
-MAX_REPETITIONS = 20  # of a learned mechanism that removes few cells
+HIDDEN_SHARE = 0.1  # of the cells of a row, at least one; with more, rows would lack more than others do
+MAX_MASKS, ENOUGH_CELLS = 3, 40  # masks; hidden cells of a column, on average, that need no other mask
+MOST_CELLS = 80  # hidden cells of a column, on average
+PATTERN_SHARE = 0.75  # of the rows whose cells are hidden by a learned mechanism
+MAX_REPETITIONS = 3  # of a learned mechanism that removes few cells
 MAX_LEARNED_COLUMNS = 40  # with more columns, no mechanism is learned: it would take too long
 
 
 @dataclass(frozen=True)
-class RaceTask:
-    """Rows of a race.
+class HiddenTask:
+    """Rows of a comparison.
 
     Shapes
     ------
@@ -48,21 +52,28 @@ class RaceTask:
         return Incomplete(self.codes.x, self.codes.observed & ~self.hidden)
 
 
-def race_rows(codes: Incomplete) -> int:
-    """Returns the number of rows that are used in a race."""
-    return min(len(codes), MAX_RACE_ROWS, max(200, MAX_RACE_CELLS // codes.x.shape[1]))
+def compared_rows(codes: Incomplete) -> int:
+    """Returns the number of rows that are used in a comparison."""
+    return min(len(codes), MAX_COMPARED_ROWS, max(200, MAX_COMPARED_CELLS // max(1, codes.x.shape[1])))
 
 
 def make_tasks(
     columns: Sequence[Column], codes: Incomplete, complete: Callable[[Incomplete], torch.Tensor], seed: int
-) -> Iterator[RaceTask]:
-    """Yields rows with hidden cells: half of them at random, half by the mechanism learned from the table.
+) -> Iterator[HiddenTask]:
+    """Yields rows with hidden cells, so that what is left of a row is like what incomplete rows have.
+
+    In a quarter of the rows, a cell is hidden at random (one of ten in wide tables). In the others, cells
+    are hidden by the mechanism that is learned from the table. In a complete row, these are all cells of a
+    pattern that it draws, so that cells that are missing together are hidden together. In an incomplete row
+    it is one of these cells, because the row would otherwise lack the cells of two patterns. Cells are drawn
+    before it is asked whether they are known, so that rows with few known cells lose fewer: if values are
+    missing completely at random, the row of a hidden cell then lacks as many cells as that of a missing one.
 
     The same rows follow with other cells hidden, as long as the masks before have hidden too few cells to
     choose by. `complete` returns completed codes, to which the mechanism is applied, if there is one.
     """
     generator = torch_generator(seed)
-    n_rows = race_rows(codes)
+    n_rows = compared_rows(codes)
     if len(codes) > n_rows:
         codes = codes[torch.randperm(len(codes), generator=generator)[:n_rows].sort().values]
     learned = None
@@ -70,11 +81,13 @@ def make_tasks(
         learned = Learned().fit(codes.to_array())
 
     def remove(part: Incomplete, seed: int) -> torch.Tensor | None:
-        return None if learned is None else _remove(learned, part, complete(part).numpy(), seed)
+        if learned is None:
+            return None
+        return _remove(learned, part, complete(part).numpy(), codes.observed, seed)
 
     hidden, scored = _hide(codes, codes.observed, remove, generator, seed)
     half = torch.randint(2, (len(codes),), generator=generator).numpy()
-    task = RaceTask(columns, codes, hidden, scored, half, np.arange(len(codes)))
+    task = HiddenTask(columns, codes, hidden, scored, half, np.arange(len(codes)))
     yield task
     hidden_before = hidden
     for more in range(1, MAX_MASKS):
@@ -88,12 +101,12 @@ def make_tasks(
         yield replace(task, hidden=hidden, scored=scored)
 
 
-def join_tasks(tasks: Sequence[RaceTask]) -> RaceTask:
+def join_tasks(tasks: Sequence[HiddenTask]) -> HiddenTask:
     """Returns the rows of all tasks, one after the other."""
     starts = np.cumsum([0, *(len(task.codes) for task in tasks)])
     scored = torch.cat([task.scored + int(start) for task, start in zip(tasks, starts[:-1], strict=True)])
     observed = torch.cat([task.codes.observed for task in tasks])
-    return RaceTask(
+    return HiddenTask(
         tasks[0].columns,
         Incomplete(torch.cat([task.codes.x for task in tasks]), observed),
         torch.cat([task.hidden for task in tasks]),
@@ -112,18 +125,20 @@ def _hide(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns hidden cells (N, C), all of them free ones, and the rows that have some.
 
-    `remove` returns the observed cells of rows that a learned mechanism removes; None if there is none.
+    `remove` returns the cells (N, C) of a pattern for each row by a learned mechanism; None if there is none.
     """
-    n_scored = min(MAX_SCORED_ROWS, max(100, MAX_SCORED_CELLS // codes.x.shape[1]))
-    scored = torch.randperm(len(codes), generator=generator)[:n_scored].sort().values
+    n_columns = codes.x.shape[1]
+    n_hidden = max(1, round(HIDDEN_SHARE * n_columns))
+    most = min(MAX_SCORED_ROWS, max(100, MAX_SCORED_CELLS // n_columns, MOST_CELLS * n_columns // n_hidden))
+    scored = torch.randperm(len(codes), generator=generator)[:most].sort().values
     part, unused = codes[scored], free[scored]
-    priority = torch.rand(part.x.shape, generator=generator)
-    wanted = (priority < HIDDEN_SHARE) & unused
-    removed = remove(part, seed)
-    if removed is not None:
-        rate = float(removed.double().mean())
-        kept = torch.rand(part.x.shape, generator=generator) < HIDDEN_SHARE / 2 / max(rate, 1e-12)
-        wanted = ((priority < HIDDEN_SHARE / 2) & unused) | (removed & kept & unused)
+    wanted = _some(torch.ones_like(unused), n_hidden, generator) & unused
+    pattern = remove(part, seed)
+    if pattern is not None:
+        complete = part.observed.all(dim=1, keepdim=True)
+        learned = torch.where(complete, pattern, _some(pattern, n_hidden, generator))
+        chance = torch.rand(len(part), 1, generator=generator)
+        wanted = torch.where(chance < PATTERN_SHARE, learned & unused, wanted)
     alone = wanted.sum(dim=1) == part.observed.sum(dim=1)  # a row keeps something, if it has two cells
     wanted[alone & (part.observed.sum(dim=1) > 1)] = False
     hidden = torch.zeros_like(codes.observed)
@@ -131,21 +146,40 @@ def _hide(
     return hidden, scored[hidden[scored].any(dim=1)]
 
 
-def _remove(
-    learned: Learned, part: Incomplete, completed: npt.NDArray[np.float64], seed: int
-) -> torch.Tensor:
-    """Returns the observed cells (N, C) that the mechanism removes from the rows of a part.
+def _some(allowed: torch.Tensor, n_cells: int, generator: torch.Generator) -> torch.Tensor:
+    """Returns at most a number of the allowed cells (N, C) of each row, chosen at random."""
+    order = torch.rand(allowed.shape, generator=generator)
+    rank = torch.where(allowed, order, torch.inf).argsort(dim=1).argsort(dim=1)
+    return allowed & (rank < n_cells)
 
-    If it removes few, it is applied again to the rows in which it has removed nothing. Cells that are missing
-    together in the table are then hidden together, however few they are.
+
+def _remove(
+    learned: Learned,
+    part: Incomplete,
+    completed: npt.NDArray[np.float64],
+    patterns: torch.Tensor,
+    seed: int,
+) -> torch.Tensor:
+    """Returns a pattern (N, C) for each row: the cells that the mechanism removes.
+
+    `patterns` (R, C) are the observed cells of the rows of the table.
+
+    If it removes no cell of a row, it is applied to this row again, a few times; then the row has the
+    pattern of an incomplete row of the table. Cells that are missing together in the table are therefore
+    hidden together, however few they are.
     """
     removed = torch.zeros_like(part.observed)
     for repetition in range(MAX_REPETITIONS):
         none = ~removed.any(dim=1)
-        if float(removed.double().mean()) >= HIDDEN_SHARE / 2 or not none.any():
+        if not none.any():
             break
         shown = torch.from_numpy(learned.sample(completed, random_state=seed + repetition * MAX_MASKS))
-        removed[none] = (~shown & part.observed)[none]
+        removed[none] = ~shown[none]
+    none = ~removed.any(dim=1)
+    donors = patterns[(~patterns).any(dim=1)]
+    if len(donors):
+        drawn = torch.randint(len(donors), (int(none.sum()),), generator=torch_generator(seed))
+        removed[none] = ~donors[drawn]
     return removed
 
 
@@ -157,7 +191,7 @@ def _spared(
     A column in which fewer than 10 cells, or a single value, would be left keeps all its cells.
     """
     most = codes.observed.sum(dim=0) // 3
-    order = torch.rand(wanted.shape, generator=generator)
+    order = torch.rand(len(wanted), 1, generator=generator)  # of rows: cells that are hidden together stay so
     rank = torch.where(wanted, order, torch.inf).argsort(dim=0).argsort(dim=0)
     spared = wanted & (rank < most)
     left = codes.observed.clone()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import GridSearchCV
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from halfseen._random import torch_generator
 from halfseen._threads import map_in_threads, task_threads
-from halfseen.base.conformal import HELD_OUT, HeldOutErrors
+from halfseen.base.conformal import HELD_OUT, EqualWidthRegressor
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.members import WithMembers, check_reads_codes
 from halfseen.base.model_file import finite_answer
 from halfseen.base.parameters import all_or_nothing, check_whole, documented_by
 from halfseen.base.table import TableEstimator, rows_at_once
-from halfseen.base.targets import WithClasses, read_number_column
+from halfseen.base.targets import WithClasses
 from halfseen.data.codes import code_settings
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
@@ -236,10 +236,7 @@ class _ImputeThen(WithMembers, TableEstimator):
             The target, without missing values.
         """
         self._check_parameters()
-        read = self._read(X, reset=True)
-        target = self._read_target(y, read.table.n_rows)
-        if not self._modelled:
-            raise self._nothing_to_learn(read.table.n_rows)
+        read, target = self._read_training(X, y)
         codes = read.codes.to_array()
         self._n_draws = int(self.n_draws)
         self._indicated = np.flatnonzero(np.isnan(codes).any(axis=0)).tolist() if self.add_indicator else []
@@ -247,11 +244,8 @@ class _ImputeThen(WithMembers, TableEstimator):
         completed = self._completed_for_training(codes)
         first = Incomplete.from_array(completed[0])
         self._features = FeatureMap.fit(self._modelled, first, all_indicators=False)
-        self._learn(completed, codes, target)
+        self._learn(completed, codes, target.numpy())
         return self
-
-    def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
-        raise NotImplementedError
 
     def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
         """Fits the predictors to completed rows (N, C), of which there are as many as draws."""
@@ -265,7 +259,7 @@ class _ImputeThen(WithMembers, TableEstimator):
         check_tree_parameters(self)
         if self.imputer is None:
             return
-        if not isinstance(self.imputer, BaseImputer) or self.imputer._takes_images:
+        if not isinstance(self.imputer, BaseImputer) or self.imputer.capabilities.images:
             raise ValueError(f"imputer must be an imputer of tables, got {self.imputer!r}.")
 
     def _template(self, n_rows: int) -> BaseImputer:
@@ -321,7 +315,7 @@ class _ImputeThen(WithMembers, TableEstimator):
         """Returns the scores (N, K) of each draw."""
         check_is_fitted(self)
         codes = self._read(X, reset=False).codes.to_array()
-        size = rows_at_once(self._n_inputs, len(self._models))
+        size = rows_at_once(len(self.schema_), self._n_inputs, len(self._models))
         parts = [self._scores_of(codes[start : start + size]) for start in range(0, max(1, len(codes)), size)]
         return [np.concatenate(of_draw) for of_draw in zip(*parts, strict=True)]
 
@@ -369,7 +363,7 @@ class _ImputeThen(WithMembers, TableEstimator):
 
 
 @documented
-class ImputeThenRegressor(RegressorMixin, _ImputeThen):
+class ImputeThenRegressor(EqualWidthRegressor, _ImputeThen):
     r"""Regression on rows that an imputer has completed.
 
     .. math:: \hat y = \frac1S \sum_s f_s(x^{(s)}, m)
@@ -412,24 +406,6 @@ class ImputeThenRegressor(RegressorMixin, _ImputeThen):
         mean: Floats = np.mean(self._scores(X), axis=0)[:, 0]
         return mean
 
-    @finite_answer
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Returns the ends of an interval that contains the target of each row with probability `level`.
-
-        All intervals have the same width, given by a quantile of the absolute errors of held-out rows under
-        a predictor that was fitted without them. They are too narrow for rows in which more values are
-        missing than in training; those of `NeuMissRegressor` and `CircuitRegressor` become wider. With fewer
-        than 50 rows the errors of the training rows are used, and the intervals are too narrow.
-        """
-        check_is_fitted(self)
-        half = self._errors.half_width(level)
-        predicted = self.predict(X)
-        return predicted - half, predicted + half
-
-    def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
-        numbers: Floats = read_number_column(y, n_rows, self).numpy()
-        return numbers
-
     def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
         every = torch.arange(len(codes))
         train, held = split_rows(every, HELD_OUT, torch_generator(self.seed_))
@@ -439,8 +415,7 @@ class ImputeThenRegressor(RegressorMixin, _ImputeThen):
         predicted = np.mean(
             [model.scores(self._design(one[tested], codes[tested])) for model, one in pairs], axis=0
         )
-        self._errors = HeldOutErrors.of(torch.from_numpy(target[tested] - predicted[:, 0]))
-        self._n_errors = self._errors.n_rows
+        self._keep_errors(torch.from_numpy(target[tested] - predicted[:, 0]))
         self._models = models if held is None else self._fitted(completed, codes, target, every.numpy())
 
     def _fitted(
@@ -454,12 +429,8 @@ class ImputeThenRegressor(RegressorMixin, _ImputeThen):
 
         return list(map_in_threads(fit, completed))
 
-    def _state(self) -> dict[str, Tensor]:
-        return super()._state() | {"errors": self._errors.quantiles}
-
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
-        self._errors = HeldOutErrors(state["errors"], self._n_errors)
         if any(len(model.constants) != 1 for model in self._models):
             raise ValueError("a predictor of numbers has several scores")
 
@@ -504,15 +475,8 @@ class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
         mean: Floats = np.mean([_probabilities(scores) for scores in self._scores(X)], axis=0)
         return mean
 
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Returns the log probability of each class for each row."""
-        with np.errstate(divide="ignore"):  # a probability may be zero
-            logs: Floats = np.log(self.predict_proba(X))
-        return logs
-
-    def _read_target(self, y: Any, n_rows: int) -> npt.NDArray[Any]:
-        codes: npt.NDArray[Any] = self._read_class_codes(y, n_rows).numpy()
-        return codes
+    def _read_target(self, y: Any, n_rows: int) -> Tensor:
+        return self._read_class_codes(y, n_rows)
 
     def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
         linear = self.predictor == "linear"

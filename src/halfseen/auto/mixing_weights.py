@@ -26,8 +26,8 @@ import scipy.optimize
 Floats = npt.NDArray[np.float64]
 Loss = Callable[[Floats], tuple[float, Floats]]  # weights (M) to a loss and its gradient
 
-SMALLEST = 0.02  # weights below are zero, so that an average has few members
-SMALLEST_SQUARE = 1e-300
+SMALLEST = 0.02  # weights below are zero, so that an average has few members; a guess
+SMALLEST_SQUARE = 1e-300  # a guard against a division by zero if a model makes no errors
 
 
 def weigh_numbers(errors: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""A comparison ("race") of imputers on known cells of the user's own table that are hidden from them."""
+"""A comparison of imputers on known cells of the user's own table that are hidden from them."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,14 +11,14 @@ import numpy.typing as npt
 import torch
 from scipy.special import betainc
 
-from halfseen.auto.hiding import RaceTask
-from halfseen.auto.stacking import Answers, find_weights, tail_weights
+from halfseen.auto.hiding import HiddenTask
+from halfseen.auto.stacking import Answers, LevelLoss, NumberLoss, find_weights, tail_weights
 from halfseen.auto.tabular import LARGEST, WeightedAtoms
 from halfseen.base.completion import TabularCompletion
 from halfseen.base.imputer import BaseImputer
-from halfseen.config import rows_within_budget
+from halfseen.data.blocks import rows_in_piece
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.reliability import ColumnCheck
+from halfseen.data.leaving import ColumnCheck
 from halfseen.data.schema import Column
 from halfseen.training.time_limit import TimeBudget, decide_by_clock, time_limit
 
@@ -79,11 +79,12 @@ def too_costly(
     return max(expected, key=lambda m: expected[m] / weights[m])
 
 
+# Guesses, apart from the levels, which are those of the quantiles that stand for a distribution.
 FIT_SHARE = 0.7  # of the time of a candidate; the rest is for its predictions
 TRIED_ROWS = (20, 100)  # a few and some more, to measure how long the predictions of a candidate take
 MAX_MIXED_LEVELS = 40  # of a column whose probabilities are mixed; with more, it has one model
 LEVELS = tuple((k + 0.5) / 19 for k in range(19))
-SMALLEST_LIKELIHOOD = 1e-6
+SMALLEST_LIKELIHOOD = 1e-6  # no single cell decides by a log-loss that is nearly infinite
 
 CellPredictions = dict[int, tuple[Floats, Floats, Floats]]
 """By column, single values (N) of hidden cells; quantiles (N, K) or probabilities of the true level (N); and
@@ -91,16 +92,17 @@ the probabilities (N, L) of few levels, else of none."""
 
 
 @dataclass
-class Race:
-    """The result of a race: the scores of each candidate that finished, and why others did not."""
+class CandidateResults:
+    """The result of a comparison: the scores of each candidate that finished, and why others did not."""
 
     names: list[str] = field(default_factory=list)
     fitted: list[BaseImputer] = field(default_factory=list)
     predictions: list[CellPredictions] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    n_hidden: int = 0  # cells of the first mask, which the fitted candidates have not seen
 
-    def join(self, other: "Race") -> bool:
+    def join(self, other: "CandidateResults") -> bool:
         """Adds the predictions of another mask, if the same candidates finished; returns whether they did."""
         if self.names != other.names:
             return False
@@ -121,10 +123,10 @@ def _joined(one: tuple[Floats, ...], other: tuple[Floats, ...]) -> tuple[Floats,
 
 
 def run(
-    task: RaceTask,
+    task: HiddenTask,
     candidates: Mapping[str, Callable[[Incomplete], BaseImputer]],
     budget: TimeBudget,
-) -> Race:
+) -> CandidateResults:
     """Fits each candidate without the hidden cells, and keeps its predictions of these cells.
 
     The time of a candidate is the remaining time divided by the number of remaining candidates, but at least
@@ -133,11 +135,11 @@ def run(
     left out if even the latter exceeds the remaining time, or if imputing the rows would take longer. The
     first two candidates are always used.
     """
-    race, expected, answering = Race(), 0.0, 0.0
+    compared, expected, answering = CandidateResults(), 0.0, 0.0
     for position, (name, fit) in enumerate(candidates.items()):
         left = budget.left
         if position >= 2 and left <= 2 * expected:
-            race.left_out[name] = "there was no time left"
+            compared.left_out[name] = "there was no time left"
             decide_by_clock()
             continue
         share = max(left / (len(candidates) - position), 2 * expected)
@@ -147,24 +149,24 @@ def run(
         fitted, model = budget.clock(), imputer._answers
         assert model is not None
         within = TimeBudget(budget.left if position >= 2 else math.inf, budget.clock)
-        size = rows_within_budget(imputer._numbers_per_row(len(LEVELS)))
+        size = rows_in_piece(len(task.columns), imputer._numbers_per_row(len(LEVELS)))
         answered = _answers(task, model, size, within)
         if answered is None:
-            race.left_out[name] = "to impute all rows would have taken too long"
+            compared.left_out[name] = "to impute all rows would have taken too long"
             decide_by_clock()
             continue
         predictions, per_row = answered
-        race.predictions.append(predictions)
-        race.names.append(name)
-        race.fitted.append(imputer)
-        race.costs.append(Cost(fitted - started, len(task.codes), per_row))
+        compared.predictions.append(predictions)
+        compared.names.append(name)
+        compared.fitted.append(imputer)
+        compared.costs.append(Cost(fitted - started, len(task.codes), per_row))
         answering = max(answering, budget.clock() - fitted)
         expected = budget.clock() - started if position == 1 else expected
-    return race
+    return compared
 
 
 def _answers(
-    task: RaceTask, model: TabularCompletion, size: int, budget: TimeBudget
+    task: HiddenTask, model: TabularCompletion, size: int, budget: TimeBudget
 ) -> tuple[CellPredictions, float] | None:
     """Returns the predictions of a model, and the seconds that single values and probabilities of a row take.
 
@@ -218,7 +220,7 @@ def _parts(rows: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
         start += min(most, size)
 
 
-def collect(task: RaceTask, race: Race) -> list[Answers]:
+def collect(task: HiddenTask, compared: CandidateResults) -> list[Answers]:
     """Returns the predictions of all candidates for each column, numbers in standard deviations."""
     collected = []
     for c, column in enumerate(task.columns):
@@ -227,7 +229,7 @@ def collect(task: RaceTask, race: Race) -> list[Answers]:
         shape = (0,) if column.levels is not None else (0, len(LEVELS))
         found = [
             predictions[c][:2] if c in predictions else (np.zeros(0), np.zeros(shape))
-            for predictions in race.predictions
+            for predictions in compared.predictions
         ]
         points, more = np.stack([one for one, _ in found]), np.stack([other for _, other in found])
         if column.levels is not None:
@@ -242,32 +244,104 @@ def collect(task: RaceTask, race: Race) -> list[Answers]:
     return collected
 
 
-def choose(columns: Sequence[Column], answers: Sequence[Answers]) -> tuple[Floats, dict[str, bool]]:
-    """Returns weights (M, C), and for numbers and for levels whether they are those of mixtures."""
+@dataclass(frozen=True)
+class ChosenWeights:
+    """The weights of candidates.
+
+    Shapes
+    ------
+    distribution, point : (M, C), of distributions and of single values of numbers; those of levels are equal
+    mixed : for single values, for distributions and for levels, the share of mixtures: 0 if columns have one
+        method each
+    """
+
+    distribution: Floats
+    point: Floats
+    mixed: Mapping[str, float]
+
+    @property
+    def largest(self) -> Floats:
+        """The largest weight (M) of each candidate."""
+        found: Floats = np.maximum(self.distribution, self.point).max(axis=1)
+        return found
+
+    def without(self, dropped: npt.NDArray[np.bool_]) -> "ChosenWeights":
+        """Returns the weights without some candidates (M), whose weights the others get."""
+        parts = []
+        for weights in (self.distribution, self.point):
+            kept = np.where(dropped[:, None], 0.0, weights)
+            alone = kept.sum(axis=0) == 0  # all weight of a column was dropped
+            kept[:, alone] = self._fallback(dropped)[:, None]
+            parts.append(kept / kept.sum(axis=0))
+        return ChosenWeights(parts[0], parts[1], self.mixed)
+
+    def _fallback(self, dropped: npt.NDArray[np.bool_]) -> Floats:
+        """Returns the weights (M) of a column whose candidates were all dropped: that used most has all."""
+        total = np.where(dropped, -1.0, (self.distribution + self.point).sum(axis=1))
+        return (np.arange(len(total)) == total.argmax()).astype(np.float64)
+
+    def of(self, used: Sequence[int]) -> "ChosenWeights":
+        """Returns the weights of some candidates."""
+        return ChosenWeights(self.distribution[list(used)], self.point[list(used)], self.mixed)
+
+
+def choose(columns: Sequence[Column], answers: Sequence[Answers]) -> ChosenWeights:
+    """Returns the weights of single values and of distributions."""
     n_models = len(answers[0].points)
     weights, mixed = np.zeros((n_models, len(columns))), {}
-    for kind in ("numbers", "levels"):
-        chosen = [c for c, column in enumerate(columns) if (column.levels is None) == (kind == "numbers")]
-        if chosen:
-            found, mixed[kind] = find_weights([answers[c] for c in chosen])
-            weights[:, chosen] = found
-    for c, column in enumerate(columns):
-        if column.levels is not None and len(column.levels) > MAX_MIXED_LEVELS:
+    point = weights.copy()
+    numbers = [c for c, column in enumerate(columns) if column.levels is None]
+    levels = [c for c, column in enumerate(columns) if column.levels is not None]
+    if numbers:
+        some = [answers[c] for c in numbers]
+        weights[:, numbers], mixed["distributions"] = find_weights(some, NumberLoss.of_distributions)
+        point[:, numbers], mixed["single values"] = find_weights(some, NumberLoss.of_points)
+    if levels:
+        some = [answers[c] for c in levels]
+        weights[:, levels], mixed["levels"] = find_weights(some, LevelLoss.of_levels)
+    for c in levels:
+        if len(columns[c].levels or ()) > MAX_MIXED_LEVELS:
             weights[:, c] = np.arange(n_models) == weights[:, c].argmax()
-    return weights, mixed
+        point[:, c] = weights[:, c]
+    return ChosenWeights(weights, point, mixed)
 
 
-def tabulate(race: Race, answers: Sequence[Answers], weights: Floats) -> list[dict[str, Any]]:
-    """Returns one row of scores for each candidate, over all hidden cells."""
+COMBINATION = "combination"  # the row of the scores that is not a candidate
+
+
+def tabulate(
+    compared: CandidateResults, answers: Sequence[Answers], weights: ChosenWeights, wrong: float | None
+) -> list[dict[str, Any]]:
+    """Returns one row of scores for each candidate over all hidden cells, and then one of the combination.
+
+    `wrong` is the share of hidden levels that the combination predicts wrongly, None without levels.
+    """
+    numbers = [(c, a) for c, a in enumerate(answers) if a.atoms is not None and len(a.truth)]
+    levels = [(c, a) for c, a in enumerate(answers) if a.atoms is None and len(a.truth)]
     table = []
-    for m, name in enumerate(race.names):
-        row: dict[str, Any] = {"candidate": name, "weight": round(float(weights[m].mean()), 4)}
-        numbers = [a for a in answers if a.atoms is not None and len(a.truth)]
-        levels = [a for a in answers if a.atoms is None and len(a.truth)]
-        row["rmse"] = math.sqrt(_pooled(numbers, [a.errors()[m] for a in numbers])) if numbers else None
-        row["crps"] = _pooled(numbers, [a.losses()[m] for a in numbers]) if numbers else None
-        row["accuracy"] = 1 - _pooled(levels, [a.errors()[m] for a in levels]) if levels else None
-        row["log_loss"] = _pooled(levels, [a.losses()[m] for a in levels]) if levels else None
+    for m, name in enumerate([*compared.names, COMBINATION]):
+        is_one = m < len(compared.names)
+        vertex = np.arange(len(compared.names)) == m
+        row: dict[str, Any] = {"candidate": name, "weight": 1.0}
+        if is_one:
+            row["weight"] = round(float(weights.distribution[m].mean()), 4)
+        row |= {"rmse": None, "crps": None, "accuracy": None, "log_loss": None}
+        if numbers:
+            of_points = [vertex if is_one else weights.point[:, c] for c, _ in numbers]
+            of_numbers = [vertex if is_one else weights.distribution[:, c] for c, _ in numbers]
+            some = [a for _, a in numbers]
+            errors = [
+                float(((w @ a.points - a.truth) ** 2).mean()) for w, a in zip(of_points, some, strict=True)
+            ]
+            row["rmse"] = math.sqrt(_pooled(some, errors))
+            row["crps"] = _pooled(some, [a.crps(w) for w, a in zip(of_numbers, some, strict=True)])
+        if levels:
+            some = [a for _, a in levels]
+            of_levels = [vertex if is_one else weights.distribution[:, c] for c, _ in levels]
+            misses = [a.errors()[m] for a in some] if is_one else [wrong or 0.0] * len(some)
+            row["accuracy"] = 1 - _pooled(some, misses)
+            losses = [float(LevelLoss.of_levels(a)(w)[0]) for w, a in zip(of_levels, some, strict=True)]
+            row["log_loss"] = _pooled(some, losses)
         table.append(row)
     return table
 
@@ -314,33 +388,43 @@ class HiddenCells:
     columns: dict[str, ColumnLosses]
     n_rows: int
 
+    @property
+    def wrong_levels(self) -> float | None:
+        """The share of levels that were predicted wrongly; None without levels."""
+        losses = [one.loss for one in self.columns.values() if one.below is None]
+        return float(np.concatenate(losses).mean()) if losses else None
 
-def compare_hidden(task: RaceTask, race: Race, weights: Floats, sharpness: float) -> HiddenCells:
-    """Returns the losses of a mixture with weights (M, C), sharpened as in `TabularStack`."""
+
+def compare_hidden(
+    task: HiddenTask, compared: CandidateResults, weights: ChosenWeights, sharpness: float
+) -> HiddenCells:
+    """Returns the losses of the combination, sharpened as in `TabularStack`."""
     found = {}
     for c, column in enumerate(task.columns):
         rows = task.scored[task.hidden[task.scored, c]]
         shown = task.shown.x[task.shown.observed[:, c], c].numpy()
         if len(rows) and len(shown):
             truth = task.codes.x[rows, c].numpy()
-            used = np.flatnonzero(weights[:, c]).tolist()
-            predictions, shares = [race.predictions[m][c] for m in used], weights[used, c]
+            used = np.flatnonzero(weights.distribution[:, c]).tolist()
+            predictions, shares = [compared.predictions[m][c] for m in used], weights.distribution[used, c]
             if column.levels is None:
-                found[column.name] = _compare_numbers(column, truth, shown, predictions, shares, sharpness)
+                averaged = np.flatnonzero(weights.point[:, c]).tolist()
+                means = np.stack([compared.predictions[m][c][0] for m in averaged])
+                point = column.constrain(weights.point[averaged, c] @ means)
+                found[column.name] = _compare_numbers(truth, shown, point, predictions, shares, sharpness)
             else:
                 found[column.name] = _compare_levels(truth, shown, predictions, shares)
     return HiddenCells(found, len(np.unique(task.row[task.scored.numpy()])))
 
 
 def _compare_numbers(
-    column: Column,
     truth: Floats,
     shown: Floats,
+    point: Floats,
     predictions: Sequence[Cells],
     weights: Floats,
     sharpness: float,
 ) -> ColumnLosses:
-    point = column.constrain(weights @ np.stack([one[0] for one in predictions]))
     largest = float(np.abs(shown).max()) or 1.0
     scale = float((shown / largest).std()) or 1.0
     mean = (shown / largest).mean()

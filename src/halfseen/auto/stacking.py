@@ -1,16 +1,24 @@
 r"""Weights of several predictive distributions, by their scores on hidden cells.
 
-The CRPS of a mixture of distributions, and the squared error of its mean, are quadratic in the weights:
+The CRPS of a mixture of distributions, and the squared error of an average of means, are quadratic in the
+weights:
 
 .. math::
     \mathrm{CRPS}(w) = \sum_m w_m \mathrm{E}|X_m - y| - \tfrac12 \sum_{mn} w_m w_n \mathrm{E}|X_m - X_n'|,
     \qquad \mathrm{SE}(w) = \Big(\sum_m w_m (\mu_m - y)\Big)^2
 
-so their means over hidden cells are known for all weights at once. For levels it is the log-loss. A mixture
-of numbers is then sharpened, so that the levels of the true values are uniform (`find_sharpness`).
+so their means over hidden cells are known for all weights at once. For levels it is the log-loss. Single
+values of numbers have weights of their own, by the squared error, because a model with a good distribution
+may have a poor mean. A mixture of numbers is then sharpened, so that the levels of the true values are
+uniform (`find_sharpness`).
+
+Weights that are best on few cells are best by chance. They are therefore shrunk towards the best single model
+by the factor :math:`g^2 / (g^2 + s^2)`, where g is the gain of the mixture on cells that did not choose its
+weights, and s the standard error of this gain; without a gain, each column has one model.
 
 Missing values may be larger or smaller than the hidden ones; weights that are best for the hidden ones are
-then overconfident. Numbers are therefore weighted (`tail_weights`), so that large and small ones count more.
+then overconfident. In distributions, numbers are therefore weighted (`tail_weights`), so that large and small
+ones count more.
 
 References
 ----------
@@ -19,8 +27,10 @@ Gneiting & Raftery (2007), Strictly proper scoring rules, for the CRPS; Yao, Veh
 Using stacking to average Bayesian predictive distributions.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,9 +45,12 @@ from halfseen.auto.tabular import WeightedAtoms
 
 Floats = npt.NDArray[np.float64]
 
+# Guesses: columns with few hidden cells borrow the weights of all columns, small weights cost a fit and gain
+# little, and a sharpness outside the limits would rest on a few extreme cells.
 PRIOR = 60.0  # hidden cells that all columns together count as, for the weights of each column
 SMALLEST = 0.05  # weights below are zero
-SMALLEST_LOSS = 1e-9
+MAX_OWN_WEIGHTS = 200  # columns; with more, all columns have the same weights, because each takes a search
+SMALLEST_LOSS = 1e-9  # a guard: losses are divided by that of the best model, which may be exact
 FEWEST_LEVELS = 100  # values from which sharpness is estimated
 BLUNTEST, SHARPEST = 0.5, 5.0  # the smallest and the largest sharpness
 STEEPNESS, INTERCEPT = 2.0, -1.2  # of self-masking by which 30% of normal numbers would be missing
@@ -90,6 +103,18 @@ class Answers:
         assert self.atoms is not None
         return np.array([_crps(atoms, self.truth).mean() for atoms in self.atoms])
 
+    def crps(self, w: Floats) -> float:
+        """Returns the CRPS of a mixture of numbers with weights (M), all cells counting equally."""
+        assert self.atoms is not None
+        used = np.flatnonzero(w)
+        to_truth = np.abs(self.atoms[used] - self.truth[:, None]).mean(axis=(1, 2))
+        total = float(w[used] @ to_truth)
+        for m in used:
+            for n in used:
+                gaps = np.abs(self.atoms[m][:, :, None] - self.atoms[n][:, None, :]).mean()
+                total -= 0.5 * float(w[m] * w[n] * gaps)
+        return total
+
     def errors(self) -> Floats:
         """Returns (M): squared error, or share of wrong levels, of each model."""
         wrong = self.points != self.truth if self.atoms is None else (self.points - self.truth) ** 2
@@ -99,46 +124,75 @@ class Answers:
 
 @dataclass(frozen=True)
 class NumberLoss:
-    """The loss of weights for numbers: CRPS plus half the squared error, each relative to the best model's.
+    """The loss of weights for numbers, relative to that of the best model.
 
     Shapes
     ------
-    linear : (M), quadratic : (M, M)
+    linear : (M, N), quadratic : (M, M, N), of each cell
+    shares : (N), the weights of the cells, which add up to 1
     """
 
-    n_cells: int
     linear: Floats
     quadratic: Floats
+    shares: Floats
 
     @classmethod
-    def of(cls, answers: Answers) -> "NumberLoss":
-        """Returns the mean loss over the cells of a column, by their weights."""
+    def of_distributions(cls, answers: Answers) -> "NumberLoss":
+        """Returns the CRPS of the cells of a column."""
         assert answers.atoms is not None
-        atoms, truth, shares = answers.atoms, answers.truth, answers.shares
-        to_truth = np.abs(atoms - truth[:, None]).mean(axis=2) @ shares
-        between = np.zeros((len(atoms), len(atoms)))
+        atoms, truth = answers.atoms, answers.truth
+        to_truth = np.abs(atoms - truth[:, None]).mean(axis=2)
+        between = np.zeros((len(atoms), len(atoms), len(truth)))
         for m in range(len(atoms)):
             for n in range(m, len(atoms)):
                 gaps = np.abs(atoms[m][:, :, None] - atoms[n][:, None, :]).mean(axis=(1, 2))
-                between[m, n] = between[n, m] = gaps @ shares
-        errors = answers.points - truth
-        products = (shares * errors) @ errors.T
-        crps = max(float((to_truth - 0.5 * between.diagonal()).min()), SMALLEST_LOSS)
-        square = max(float(products.diagonal().min()), SMALLEST_LOSS)
-        return cls(len(truth), to_truth / crps, products / square - between / crps)
+                between[m, n] = between[n, m] = gaps
+        own = between[np.arange(len(atoms)), np.arange(len(atoms))]
+        best = max(float(((to_truth - 0.5 * own) @ answers.shares).min()), SMALLEST_LOSS)
+        return cls(to_truth / best, -between / best, answers.shares)
+
+    @classmethod
+    def of_points(cls, answers: Answers) -> "NumberLoss":
+        """Returns the squared error of the cells of a column, all of which count equally."""
+        errors = answers.points - answers.truth
+        shares = np.full(len(answers.truth), 1.0 / len(answers.truth))
+        best = max(float((errors**2 @ shares).min()), SMALLEST_LOSS)
+        return cls(np.zeros_like(errors), 2.0 * errors[:, None] * errors[None] / best, shares)
 
     @classmethod
     def pooled(cls, losses: Sequence["NumberLoss"]) -> "NumberLoss":
-        """Returns the mean loss over the cells of several columns."""
+        """Returns the loss of the cells of several columns."""
         total = sum(loss.n_cells for loss in losses)
-        linear = sum((loss.n_cells / total * loss.linear for loss in losses), np.zeros(1))
-        quadratic = sum((loss.n_cells / total * loss.quadratic for loss in losses), np.zeros(1))
-        return cls(total, linear, quadratic)
+        return cls(
+            np.concatenate([loss.linear for loss in losses], axis=1),
+            np.concatenate([loss.quadratic for loss in losses], axis=2),
+            np.concatenate([loss.n_cells / total * loss.shares for loss in losses]),
+        )
+
+    def of(self, cells: npt.NDArray[np.bool_]) -> "NumberLoss":
+        """Returns the loss of part of the cells."""
+        shares = self.shares[cells]
+        return NumberLoss(self.linear[:, cells], self.quadratic[..., cells], shares / shares.sum())
+
+    @property
+    def n_cells(self) -> int:
+        """The number of cells."""
+        return len(self.shares)
+
+    @cached_property
+    def _mean(self) -> tuple[Floats, Floats]:
+        return self.linear @ self.shares, self.quadratic @ self.shares
+
+    def per_cell(self, w: Floats) -> Floats:
+        """Returns the losses (N) of the cells, whose mean is the loss of the weights."""
+        found: Floats = w @ self.linear + 0.5 * np.einsum("m,mnc,n->c", w, self.quadratic, w)
+        return found * self.shares * self.n_cells
 
     def __call__(self, w: Floats) -> tuple[float, Floats]:
         """Returns the loss of weights, and its gradient."""
-        slope = self.quadratic @ w
-        return float(w @ self.linear + 0.5 * w @ slope), self.linear + slope
+        linear, quadratic = self._mean
+        slope = quadratic @ w
+        return float(w @ linear + 0.5 * w @ slope), linear + slope
 
 
 @dataclass(frozen=True)
@@ -153,20 +207,29 @@ class LevelLoss:
     likelihood: Floats
 
     @classmethod
-    def of(cls, answers: Answers) -> "LevelLoss":
-        """Returns the mean loss over the cells of a column."""
+    def of_levels(cls, answers: Answers) -> "LevelLoss":
+        """Returns the log-loss of the cells of a column."""
         assert answers.likelihood is not None
         return cls(np.maximum(answers.likelihood, SMALLEST_LOSS))
 
     @classmethod
     def pooled(cls, losses: Sequence["LevelLoss"]) -> "LevelLoss":
-        """Returns the mean loss over the cells of several columns."""
+        """Returns the loss of the cells of several columns."""
         return cls(np.concatenate([loss.likelihood for loss in losses], axis=1))
+
+    def of(self, cells: npt.NDArray[np.bool_]) -> "LevelLoss":
+        """Returns the loss of part of the cells."""
+        return LevelLoss(self.likelihood[:, cells])
 
     @property
     def n_cells(self) -> int:
         """The number of cells."""
         return self.likelihood.shape[1]
+
+    def per_cell(self, w: Floats) -> Floats:
+        """Returns the losses (N) of the cells, whose mean is the loss of the weights."""
+        found: Floats = -np.log(w @ self.likelihood)
+        return found
 
     def __call__(self, w: Floats) -> tuple[float, Floats]:
         """Returns the loss of weights, and its gradient."""
@@ -174,24 +237,43 @@ class LevelLoss:
 
 
 Loss = NumberLoss | LevelLoss
+Criterion = Callable[[Answers], Loss]
 
 
-def find_weights(columns: Sequence[Answers]) -> tuple[Floats, bool]:
-    """Returns weights (M, C) of columns of one kind, and whether they are those of mixtures.
+def find_weights(columns: Sequence[Answers], criterion: Criterion) -> tuple[Floats, float]:
+    """Returns weights (M, C) of columns of one kind, and the share of mixtures in them, from 0 to 1.
 
-    Mixtures are used if their weights, found on one half of the rows, have a lower loss on the other half
-    than the single model that is best on the first, summed over columns and both directions. Otherwise each
-    column has one model.
+    Weights are those of mixtures, shrunk towards the single model that is best in each column. The share of
+    the mixtures is found by the losses on one half of the rows of weights from the other half.
     """
-    gain = 0.0
+    losses = [criterion(answers) if len(answers.truth) else None for answers in columns]
+    gains, n_models = [np.zeros(0)], len(columns[0].points)
     for half in (0, 1):
-        learn = [answers.of(answers.half == half) for answers in columns]
-        test = [_loss(answers.of(answers.half != half)) for answers in columns]
-        for mixture, single, loss in zip(_mixtures(learn), _singles(learn), test, strict=True):
+        learn = [_part(loss, a.half == half) for loss, a in zip(losses, columns, strict=True)]
+        test = [_part(loss, a.half != half) for loss, a in zip(losses, columns, strict=True)]
+        for (mixture, single), loss in zip(_both(_shrunk(learn), n_models), test, strict=True):
             if loss is not None:
-                gain += loss.n_cells * (loss(single)[0] - loss(mixture)[0])
-    mixed = gain > 0
-    return np.stack(_mixtures(columns) if mixed else _singles(columns), axis=1), mixed
+                gains.append(loss.per_cell(single) - loss.per_cell(mixture))
+    share = mixture_share(np.concatenate(gains))
+    found = [
+        _without_small(share * mixture + (1 - share) * single)
+        for mixture, single in _both(_shrunk(losses), n_models)
+    ]
+    return np.stack(found, axis=1), share
+
+
+def mixture_share(gains: Floats) -> float:
+    """Returns how much of a mixture to use, by what it gains (N) over single models on other cells.
+
+    Examples
+    --------
+    >>> mixture_share(np.array([1.0, 1.0, 1.0])), mixture_share(np.array([-1.0, 0.5]))
+    (1.0, 0.0)
+    """
+    if len(gains) < 2 or gains.mean() <= 0:
+        return 0.0
+    gain, error = float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(len(gains))
+    return gain**2 / (gain**2 + error**2)
 
 
 def find_sharpness(columns: Sequence[Answers], weights: Floats, seed: int) -> float:
@@ -235,34 +317,39 @@ def tail_weights(z: Floats) -> Floats:
     return weights
 
 
-def _mixtures(columns: Sequence[Answers]) -> list[Floats]:
-    return [_solve(parts, len(columns[0].points)) for parts in _shrunk(columns)]
+def _part(loss: Loss | None, cells: npt.NDArray[np.bool_]) -> Loss | None:
+    """Returns the loss of part of the cells; None without cells."""
+    return None if loss is None or not cells.any() else loss.of(cells)
 
 
-def _singles(columns: Sequence[Answers]) -> list[Floats]:
-    vertices = np.eye(len(columns[0].points))
-    totals = [
-        [sum(weight * loss(vertex)[0] for weight, loss in parts) for vertex in vertices]
-        for parts in _shrunk(columns)
-    ]
-    return [vertices[int(np.argmin(total))] for total in totals]
-
-
-def _loss(answers: Answers) -> Loss | None:
-    """Returns the loss of one column; None without cells."""
-    if not len(answers.truth):
-        return None
-    return LevelLoss.of(answers) if answers.atoms is None else NumberLoss.of(answers)
-
-
-def _shrunk(columns: Sequence[Answers]) -> list[list[tuple[float, Loss]]]:
+def _shrunk(losses: Sequence[Loss | None]) -> list[list[tuple[float, Loss]]]:
     """Returns, for each column, its loss and that of all columns, with the weights with which they count."""
-    losses = [_loss(answers) for answers in columns]
     present: list[Any] = [loss for loss in losses if loss is not None]
     if not present:
-        return [[] for _ in columns]
-    pooled = (PRIOR, type(present[0]).pooled(present))
-    return [[pooled] if loss is None else [(float(loss.n_cells), loss), pooled] for loss in losses]
+        return [[] for _ in losses]
+    pooled: tuple[float, Loss] = (PRIOR, type(present[0]).pooled(present))
+    common = [pooled]
+    if len(present) > MAX_OWN_WEIGHTS:
+        return [common for _ in losses]
+    return [common if loss is None else [(float(loss.n_cells), loss), pooled] for loss in losses]
+
+
+def _both(columns: Sequence[list[tuple[float, Loss]]], n_models: int) -> list[tuple[Floats, Floats]]:
+    """Returns the weights of the mixture and of the best single model of each column.
+
+    Columns with the same losses have the same weights, which are found once.
+    """
+    known = {id(parts): parts for parts in columns}
+    found = {key: (_solve(parts, n_models), _single(parts, n_models)) for key, parts in known.items()}
+    return [found[id(parts)] for parts in columns]
+
+
+def _single(parts: Sequence[tuple[float, Loss]], n_models: int) -> Floats:
+    """Returns the weights of the best single model."""
+    vertices = np.eye(n_models)
+    totals = [sum(weight * loss(vertex)[0] for weight, loss in parts) for vertex in vertices]
+    found: Floats = vertices[int(np.argmin(totals))]
+    return found
 
 
 def _solve(parts: Sequence[tuple[float, Loss]], n_models: int) -> Floats:
@@ -275,6 +362,13 @@ def _solve(parts: Sequence[tuple[float, Loss]], n_models: int) -> Floats:
         return sum(weight * value for weight, value, _ in found), slope
 
     return minimise_on_simplex(total, n_models, SMALLEST)
+
+
+def _without_small(weights: Floats) -> Floats:
+    """Returns weights that sum to one, of which small ones are zero."""
+    kept = np.where(weights < SMALLEST, 0.0, weights)
+    found: Floats = kept / kept.sum()
+    return found
 
 
 def _crps(atoms: Floats, truth: Floats) -> Floats:

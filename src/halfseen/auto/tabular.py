@@ -9,6 +9,9 @@ spread of each. For numbers, the distribution function :math:`B_a` of a symmetri
 compensates for this: with a = 1 it is the identity, with larger a the quantiles are closer to the median,
 and with smaller a, for mixtures that are too narrow, they are farther from it.
 
+Single values of numbers are averages of the means of the models. Their weights may differ from those of the
+distributions, because a model with a good distribution may have a poor mean.
+
 A draw of a row chooses a model for each column by one random number, so that columns with equal weights are
 drawn together from one model. The quantile of the draw in the mixture is then transformed accordingly.
 
@@ -17,7 +20,7 @@ References
 Gneiting & Ranjan (2013), Combining predictive distributions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,10 +29,10 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
-from halfseen._answer_progress import in_parts, part_of_answer
 from halfseen._random import Keys, row_uniforms
-from halfseen.base.completion import LevelProbabilities, TabularCompletion
+from halfseen.base.completion import LevelProbabilities, TabularCompletion, central, enclosing
 from halfseen.data.incomplete import Incomplete
+from halfseen.training.progress import in_parts, part_of_answer
 
 Floats = npt.NDArray[np.float64]
 
@@ -55,22 +58,34 @@ class TabularStack:
         The weight of each model for each column.
     sharpness : float, default=1.0
         The parameter a of the beta distribution.
+    point_weights : array of shape (M, C), optional
+        The weights of the means of numbers in single values; by default those of the distributions.
+    level_columns : frozenset of int, optional
+        The columns that have levels; by default the first model is asked for them.
     """
 
     models: Sequence[TabularCompletion]
     weights: Floats
     sharpness: float = 1.0
+    point_weights: Floats | None = None
+    level_columns: frozenset[int] | None = None
 
     def point(self, codes: Incomplete) -> Tensor:
-        """Returns codes (N, C) completed by means of the mixture and its most probable levels."""
-        weights = torch.from_numpy(self.weights)
+        """Returns codes (N, C) completed by averages of means and the most probable levels of the mixture."""
+        weights = torch.from_numpy(self.weights if self.point_weights is None else self.point_weights)
         result = torch.zeros_like(codes.x)
-        for m in in_parts(self._used, end=0.5):
-            result += weights[m] * self.models[m].point(codes)
-        with part_of_answer(0.5, 1.0, divisible=True):
-            levels = self.level_probabilities(codes)
-        for c, found in levels.items():
-            result[:, c] = found.block.likeliest(found.groups).double()
+        missing = (~codes.observed).any(dim=0)
+        levels = self._levels(codes)
+        numbers = [c for c in range(len(missing)) if c not in levels and missing[c]]
+        used = weights[:, numbers].any(dim=1).nonzero().squeeze(1).tolist()
+        lacks_levels = bool(missing[list(levels)].any())
+        for m in in_parts(used, end=0.5 if lacks_levels else 1.0):
+            result[:, numbers] += weights[m, numbers] * self.models[m].point(codes)[:, numbers]
+        if lacks_levels:
+            with part_of_answer(0.5, 1.0, divisible=True):
+                probabilities = self.level_probabilities(codes)
+            for c, found in probabilities.items():
+                result[:, c] = found.block.likeliest(found.groups).double()
         return torch.where(codes.observed, codes.x, result)
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
@@ -88,20 +103,33 @@ class TabularStack:
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, C) of each number by itself; most probable levels otherwise."""
-        result = self.point(codes).expand(len(probabilities), -1, -1).clone()
-        point = result[0].clone()
+        return self._by_column(
+            codes, self.point(codes), probabilities, lambda model: model.quantiles(codes, probabilities)
+        )
+
+    def interval(self, codes: Incomplete, level: float) -> Tensor:
+        """Returns the ends (2, N, C) of intervals of each number; most probable levels otherwise."""
+        point = self.point(codes)
+        ends = self._by_column(codes, point, central(level), lambda model: model.interval(codes, level))
+        return enclosing(ends, point, level)
+
+    def _by_column(
+        self,
+        codes: Incomplete,
+        point: Tensor,
+        probabilities: Sequence[float],
+        by_one_model: Callable[[TabularCompletion], Tensor],
+    ) -> Tensor:
+        """Returns (Q, N, C): quantiles of mixtures, what the model of a column returns, and levels (N, C)."""
+        result = point.expand(len(probabilities), -1, -1).clone()
         levels = self._levels(codes)
         for m, columns in self._alone(levels).items():
-            result[..., columns] = self.models[m].quantiles(codes, probabilities)[..., columns]
+            result[..., columns] = by_one_model(self.models[m])[..., columns]
         mixed = self._mixed(levels)
         if mixed:
             asked = torch.from_numpy(sharpened(np.array(probabilities), self.sharpness))
             for c, atoms in zip(mixed, self._atoms(codes, mixed), strict=True):
                 result[..., c] = atoms.quantiles(asked[:, None].expand(-1, len(codes)))
-            if len(probabilities) == 2 and probabilities[1] - probabilities[0] > 0.5:
-                result[0] = torch.minimum(result[0], point)
-                result[1] = torch.maximum(result[1], point)
-                result[..., list(levels)] = point[:, list(levels)]
         return torch.where(codes.observed, codes.x, result)
 
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
@@ -143,7 +171,9 @@ class TabularStack:
         return [m for m, share in enumerate(self.weights) if (share > 0).any()]
 
     def _levels(self, codes: Incomplete) -> set[int]:
-        """Returns the columns that have levels; one row shows them."""
+        """Returns the columns that have levels; if they are not known, one row shows them."""
+        if self.level_columns is not None:
+            return set(self.level_columns)
         with part_of_answer(0.0, 0.0, divisible=False):
             return set(self.models[0].level_probabilities(codes[:1]))
 

@@ -7,9 +7,9 @@ module does not import any model.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import import_module
 from typing import Any
 
+from halfseen._lazy import import_name
 from halfseen.vocabulary import Missingness
 
 
@@ -68,8 +68,12 @@ class Method:
 
     @property
     def estimator(self) -> Any:
-        """The class, which the package imports when it is first asked for."""
-        return getattr(import_module("halfseen"), self.class_name)
+        """The class, which is imported when it is first asked for."""
+        return import_name(self.module, self.class_name)
+
+    def assumption(self, estimator: Any) -> Any:
+        """Returns what an estimator of this method assumes about missingness."""
+        return estimator.get_params(deep=False).get("missingness", self.missingness[0])
 
 
 _GAUSSIAN_MASKS = (Missingness.MAR, Missingness.PROBIT, Missingness.GAUSSIAN)
@@ -123,6 +127,18 @@ CATALOGUE = (
         steps="iteration",
         draws_parameter="n_posterior_draws",
         quick=True,
+    ),
+    Method(
+        "chained",
+        "ChainedImputer",
+        "chained.imputer",
+        Family.TABLE_IMPUTER,
+        "Chained equations",
+        "Chained equations: a Bayesian regression of each column on all others, linear for numbers, logistic "
+        "for levels, proportional odds for ordered levels. Parameters and missing values are drawn in turns, "
+        "so that draws include the uncertainty of the regressions.",
+        steps=None,
+        draws_parameter="n_chains",
     ),
     Method(
         "mixture",
@@ -421,11 +437,16 @@ def find_method(name: str) -> Method:
     >>> find_method("median")
     Traceback (most recent call last):
     ...
-    ValueError: There is no method 'median'; the catalogue has auto, gaussian, mixture, ...
+    ValueError: There is no method 'median'; the catalogue has auto, gaussian, chained, ...
     """
     if name not in _BY_NAME:
         raise ValueError(f"There is no method {name!r}; the catalogue has {', '.join(_BY_NAME)}.")
     return _BY_NAME[name]
+
+
+def find_method_of(estimator: Any) -> Method | None:
+    """Returns the entry of an estimator; None if its class is not one of the catalogue."""
+    return next((method for method in CATALOGUE if method.class_name == type(estimator).__name__), None)
 
 
 N_DRAWS = 5

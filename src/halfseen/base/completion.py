@@ -1,4 +1,4 @@
-"""The interface of models over the codes of a table, and functions that such models share."""
+"""The interface of models over the codes of a table or of images, and functions that such models share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halfseen._random import Keys
+from halfseen.data.columns import Column
 from halfseen.data.features import Block, FeatureMap
 from halfseen.data.incomplete import Incomplete
 
@@ -67,7 +68,20 @@ class TabularCompletion(Protocol):
         ...
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        """Returns quantiles (Q, N, C) of each cell separately; most probable levels instead of quantiles."""
+        """Returns quantiles (Q, N, C) of each cell separately; most probable levels without an order.
+
+        A quantile does not depend on the other probabilities that are asked for, and does not decrease with
+        its probability.
+        """
+        ...
+
+    def interval(self, codes: Incomplete, level: float) -> Tensor:
+        """Returns the ends (2, N, C) of an interval of each cell separately that has a probability.
+
+        They may differ from the quantiles at `central(level)`: where single values have positive
+        probabilities, no central interval has exactly the probability `level`; and an interval of more than
+        half of the probability may be extended to the value that `point` returns (see `enclosing`).
+        """
         ...
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
@@ -83,13 +97,29 @@ class TabularModel(TabularCompletion, Protocol):
         ...
 
 
+def central(level: float) -> tuple[float, float]:
+    """Returns the probabilities of the ends of a central interval."""
+    return (1 - level) / 2, (1 + level) / 2
+
+
+def enclosing(ends: Tensor, point: Tensor, level: float) -> Tensor:
+    """Returns ends (2, N, C) of intervals, extended to the point (N, C) if they hold most of the probability.
+
+    The mean of a skewed distribution may be outside a central interval. Narrow intervals are about the
+    median, and to extend them to the mean would make them much more probable than `level`.
+    """
+    if level <= 0.5:
+        return ends
+    return torch.stack([torch.minimum(ends[0], point), torch.maximum(ends[1], point)])
+
+
 def mean_numbers(features: FeatureMap, mean: Tensor, quantiles: Tensor) -> Tensor:
     """Returns expected numbers (N, n_numeric): from expected features (N, D), or from quantiles with margins.
 
     `quantiles` (Q, N, D) are those of the features at `MEAN_LEVELS`.
     """
     numbers, average = features.numbers(mean), features.numbers(quantiles).mean(dim=0)
-    for i, _ in features.bent():
+    for i, _ in features.transformed():
         numbers[:, i] = average[:, i]
     return numbers
 
@@ -127,3 +157,58 @@ def log_level(probabilities: LevelProbabilities) -> Tensor:
 
 def _observed_levels(codes: Incomplete, column: int) -> Tensor:
     return torch.where(codes.observed[:, column], codes.x[:, column], -1.0).long()
+
+
+@dataclass(frozen=True)
+class PixelModel:
+    """A model over the codes of pixels; a subclass computes means and quantiles of their features.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The D pixels, all of one kind, in the order (C, H, W).
+    features : FeatureMap
+        From codes (N, D) to features (N, D), as `pixel_features` makes it.
+    """
+
+    columns: Sequence[Column]
+    features: FeatureMap
+
+    @torch.no_grad()
+    def point(self, codes: Incomplete) -> Tensor:
+        """Returns codes (N, D) completed by expectations; of binary pixels, probabilities to be rounded."""
+        return self._completed(codes, self._mean(codes))
+
+    @torch.no_grad()
+    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, D) of shades and numbers; the more probable value of binary pixels."""
+        if self._is_binary:
+            return self.point(codes).expand(len(probabilities), -1, -1)
+        return self._completed(codes, self._feature_quantiles(codes, probabilities))
+
+    def interval(self, codes: Incomplete, level: float) -> Tensor:
+        """Returns the ends (2, N, D) of central intervals; the more probable value of binary pixels."""
+        return self.quantiles(codes, central(level))
+
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of both values of binary pixels."""
+        if not self._is_binary:
+            return {}
+        high = self.point(codes)
+        pairs = torch.stack([1.0 - high, high], dim=-1)  # (N, D, 2)
+        return {c: LevelProbabilities.of_levels(pairs[:, c], codes, c) for c in range(len(self.columns))}
+
+    def _mean(self, codes: Incomplete) -> Tensor:
+        """Returns the expected features (N, D)."""
+        raise NotImplementedError
+
+    def _feature_quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, D) of features."""
+        raise NotImplementedError
+
+    @property
+    def _is_binary(self) -> bool:
+        return self.columns[0].levels is not None
+
+    def _completed(self, codes: Incomplete, features: Tensor) -> Tensor:
+        return torch.where(codes.observed, codes.x, self.features.numbers(features.double()))

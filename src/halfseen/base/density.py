@@ -11,6 +11,7 @@ from halfseen._random import Keys, row_uniforms
 from halfseen.base.completion import (
     MEAN_LEVELS,
     LevelProbabilities,
+    central,
     decode_mean,
     level_probabilities,
     mean_numbers,
@@ -112,7 +113,7 @@ class FeatureAdapter:
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
         rows = self._rows(codes)
-        if not self.features.bent():
+        if not self.features.transformed():
             return decode_mean(self.features, codes, self._mean(rows))
         mean, quantiles = self._mean_and_quantiles(rows, MEAN_LEVELS)
         return decode_mean(self.features, codes, mean, mean_numbers(self.features, mean, quantiles))
@@ -137,6 +138,10 @@ class FeatureAdapter:
         result = decode_mean(self.features, codes, mean).expand(len(probabilities), -1, -1).clone()
         result[..., list(self.features.numeric)] = self.features.numbers(found)
         return torch.where(codes.observed, codes.x, result)
+
+    def interval(self, codes: Incomplete, level: float) -> Tensor:
+        """Returns the ends (2, N, C) of central intervals of numbers; most probable levels otherwise."""
+        return self.quantiles(codes, central(level))
 
     @torch.no_grad()
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:

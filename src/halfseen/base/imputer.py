@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,27 +13,27 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 
-from halfseen._answer_progress import part_of_answer
-from halfseen._freed import give_back_memory
-from halfseen._random import Keys, content_keys, row_keys
-from halfseen._threads import task_threads
-from halfseen.base.completion import TabularCompletion, TabularModel
-from halfseen.base.draws import DrawnArray, DrawnTables
-from halfseen.base.far_values import FarValues
+from halfseen._machine import give_back_memory
+from halfseen._random import Keys, content_keys, id_keys, row_keys
+from halfseen._threads import map_in_threads, task_threads
+from halfseen.base.capabilities import Capabilities
+from halfseen.base.completion import TabularCompletion, TabularModel, central
+from halfseen.base.filling import DrawnArray, DrawnTables, FarValues, derive, enclose, fill_cells
 from halfseen.base.model_file import BROKEN, check_rows, explained
-from halfseen.base.parameters import all_or_nothing, check_whole
+from halfseen.base.parameters import all_or_nothing, check_level, check_whole
 from halfseen.base.table import COPIES, ReadTable, TableEstimator, rows_at_once
-from halfseen.config import rows_within_budget
-from halfseen.data.columns import Column, SkipRule
-from halfseen.data.derived import derive_cells, used_columns
+from halfseen.config import tasks_within_budget
+from halfseen.data.blocks import PIECE_BYTES, blocks_of, rows_in_piece
+from halfseen.data.columns import SkipRule
 from halfseen.data.features import MAX_INDICATORS
-from halfseen.data.grouping import group_announcements
 from halfseen.data.incomplete import Incomplete, check_not_masked
-from halfseen.data.leaving import announcements, explain_left
-from halfseen.data.reliability import ColumnCheck, leave_unreliable
+from halfseen.data.leaving import ColumnCheck, announcements, explain_left, leave_unreliable
+from halfseen.data.relations import group_announcements
 from halfseen.data.schema import Schema
 from halfseen.data.skip_rules import Applicability, FoundRules, find_rules, rule_announcements
 from halfseen.errors import warn_user
+from halfseen.training.progress import part_of_answer, report_share
+from halfseen.words import Note
 
 
 def repeat_rows(codes: Incomplete, sample_weight: Any) -> Incomplete:
@@ -64,118 +65,20 @@ def repeat_rows(codes: Incomplete, sample_weight: Any) -> Incomplete:
     return codes[torch.repeat_interleave(torch.arange(len(codes)), torch.from_numpy(weights).long())]
 
 
-Floats = npt.NDArray[np.float64]
-DerivedCells: TypeAlias = tuple[npt.NDArray[np.int64], Floats]  # rows, and their values
-
-
-def derive(
-    columns: Sequence[Column],
-    read: ReadTable,
-    completed: Sequence[Floats],
-    empty: Mapping[int, npt.NDArray[np.bool_]],
-) -> dict[int, DerivedCells]:
-    """Returns the missing cells of derived columns, by position of the column.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-        All columns.
-    read : ReadTable
-        The table.
-    completed : sequence of arrays
-        The codes of the missing cells of each modelled column.
-    empty : mapping of int to array (N)
-        The rows that stay empty, by position of the column.
-    """
-    modelled = [j for j, column in enumerate(columns) if column.modelled]
-    numbers = {}
-    for j in used_columns(columns):
-        position = modelled.index(j)
-        values = np.where(read.codes.observed[:, position], read.codes.x[:, position], np.nan)
-        if columns[j].left is None:
-            values[read.missing[:, j]] = columns[j].constrain(completed[position])
-        if j in empty:
-            values[empty[j] & read.missing[:, j]] = np.nan
-        numbers[j] = values
-    return derive_cells(columns, numbers, read.missing)
-
-
-def enclose(
-    point: Mapping[int, DerivedCells], draws: Sequence[Mapping[int, DerivedCells]], ends: Sequence[float]
-) -> list[dict[int, DerivedCells]]:
-    """Returns for each end of an interval the quantiles of draws, moved so that they enclose the point."""
-    found: list[dict[int, DerivedCells]] = [{}, {}]
-    for j, (rows, middle) in point.items():
-        spread = np.stack([one[j][1] for one in draws])
-        low, high = np.quantile(np.where(np.isnan(spread), middle, spread), ends, axis=0)
-        found[0][j] = rows, np.fmin(low, middle)
-        found[1][j] = rows, np.fmax(high, middle)
-    return found
-
-
-def fill_cells(
-    columns: Sequence[Column],
-    read: ReadTable,
-    completed: Sequence[npt.NDArray[np.float64]],
-    empty: Mapping[int, npt.NDArray[np.bool_]],
-    derived: Mapping[int, DerivedCells] | None = None,
-    *,
-    far: FarValues,
-) -> Any:
-    """Returns the table with decoded values in its missing cells.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-        All columns. Those that are left empty stay so.
-    read : ReadTable
-        The table.
-    completed : sequence of arrays
-        The codes of the missing cells of each modelled column.
-    empty : mapping of int to array (N)
-        The rows that stay empty, by position of the column.
-    derived : mapping of int to tuple of arrays, optional
-        The missing cells of derived columns; computed from the completed columns if not given.
-    far : FarValues
-        Counts values that lie far outside the observed ones.
-
-    Returns
-    -------
-    table or array
-        Of the type of the table that was read.
-    """
-    cells = {}
-    position = -1
-    for j, column in enumerate(columns):
-        position += column.modelled
-        if column.left is not None or column.derived is not None:
-            continue
-        rows = np.flatnonzero(read.missing[:, j])
-        codes = completed[position] if column.modelled else np.full(len(rows), column.fill_code)
-        if j in empty:
-            applies = ~empty[j][rows]
-            rows, codes = rows[applies], codes[applies]
-        if column.modelled:
-            far.add(j, codes)
-            codes = column.constrain(codes)
-        if len(rows):
-            cells[j] = rows, column.decode(codes)
-    given = derive(columns, read, completed, empty) if derived is None else derived
-    for j, (rows, values) in given.items():
-        known = ~np.isnan(values)
-        if known.any():
-            far.add(j, values[known])
-            cells[j] = rows[known], columns[j].decode(values[known])
-    return read.table.filled(cells)
-
-
 def _has_density(imputer: "BaseImputer") -> bool:
-    if not imputer._density:
+    if not imputer.capabilities.density:
         raise AttributeError(
             f"{type(imputer).__name__} has no density of rows: its conditional distributions are not those "
             "of one joint distribution. GaussianImputer, MixtureImputer and CircuitImputer have a density."
         )
     return True
+
+
+def _keys_of_ids(row_ids: Any, n_rows: int, seed: int) -> Keys:
+    keys = id_keys(row_ids, seed)
+    if len(keys) != n_rows:
+        raise ValueError(f"row_ids must have one id for each row: got {len(keys)} ids for {n_rows} rows.")
+    return keys
 
 
 DERIVED_DRAWS = 200  # of the inputs of derived columns, for the ends of their intervals
@@ -188,8 +91,9 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     A subclass defines its parameters, a method `_fit_model(codes)` that returns a `TabularCompletion`, and a
     method `_model_from_state` that rebuilds the model from saved tensors. A subclass whose `model_` is not a
-    `TabularCompletion` overrides `_fit_codes`, `_answers`, `_state` and `_restore`. `transform` never refits,
-    and observed values are returned unchanged.
+    `TabularCompletion` overrides `_fit_codes`, `_answers`, `_state` and `_restore`. Its `capabilities`
+    say what distinguishes it, such as that it has no density or is trained in epochs. `transform` never
+    refits, and observed values are returned unchanged.
 
     In a data frame, some missing values are left empty: those in the columns of `columns_left_`, and those
     to which the column does not apply by a rule of `skip_rules_`. Numeric arrays are imputed
@@ -197,14 +101,11 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """
 
     model_: Any
-    _density: bool = True  # whether there is one, so that rows can be scored
-    _reports_rows: bool = False  # whether the model reports its progress through the rows of a chunk
-    _draws_one_by_one: bool = False  # whether the model needs no more memory for several draws than for one
 
     @property
-    def _holds_out_rows(self) -> bool:
-        """Whether `fit` holds out rows, which must then not be repeated."""
-        return hasattr(self, "validation_fraction")
+    def capabilities(self) -> Capabilities:
+        """What the imputer can do with the parameters that it has."""
+        return replace(super().capabilities, imputes=True, density=True)
 
     @all_or_nothing
     @task_threads()
@@ -228,11 +129,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """
         if not isinstance(self.add_indicator, bool | np.bool_):
             raise ValueError(f"add_indicator must be True or False, got {self.add_indicator!r}.")
-        if self.add_indicator and self._takes_images:
+        if self.add_indicator and self.capabilities.images:
             raise ValueError("Images have no columns for missing-indicators: add_indicator must be False.")
         read = self._read(X, reset=True)
         self._find_rules_and_announce(read)
         self._fit_codes(repeat_rows(read.codes, sample_weight))
+        self._warn_of_data(read.codes)
         return self
 
     @property
@@ -292,11 +194,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """The positions of the columns that have missing values in `fit`."""
         return [j for j, column in enumerate(self.schema_) if column.n_missing]
 
-    def sample(self, X: Any, n_draws: int = 1) -> Any:
+    def sample(self, X: Any, n_draws: int = 1, row_ids: Any = None) -> Any:
         """Draws completed tables from the conditional distribution of the missing values.
 
         The missing values of a row are drawn jointly. The draws of a row depend on the seed, on the values of
-        the row and on the number of equal rows before it, but not on the other rows.
+        the row and on its id or, without ids, on the number of equal rows before it, but not on the other
+        rows.
 
         Parameters
         ----------
@@ -304,13 +207,20 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             A table with the columns of the training table.
         n_draws : int, default=1
             The number of completed tables.
+        row_ids : array-like of shape (n_samples,), optional
+            Integers or strings that name the rows, such as their positions in a larger table or the values
+            of a key column. Give them if a table is completed in parts: equal rows in different parts then
+            have different draws, and the parts have the draws of the whole table. Rows with equal ids share
+            their random numbers.
 
         Returns
         -------
         list of tables, or array of shape (n_draws, n_samples, n_features)
             Tables of the same type as `X`; an array if `X` is an array.
         """
-        return self._sample(X, n_draws, row_keys)
+        if row_ids is None:
+            return self._sample(X, n_draws, row_keys)
+        return self._sample(X, n_draws, lambda cells, seed: _keys_of_ids(row_ids, len(cells), seed))
 
     def _sample_by_content(self, X: Any, n_draws: int) -> Any:
         """Draws as `sample` does, except that equal rows have equal draws: those of the row alone."""
@@ -320,7 +230,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         check_whole("n_draws", n_draws, 1)
         read = self._read(X, reset=False)
         keys = make_keys(read.codes.to_array(), self.seed_)
-        drawn = self._by_chunk(
+        drawn = self._by_piece(
             read, n_draws, lambda model, codes, rows: model.draws(codes, keys[rows], n_draws)
         )
         rules = self._rules(read)
@@ -357,20 +267,18 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             level (see `class_probabilities`), or levels on both sides of it if the model uses their order.
             The ends of integer columns are rounded to integers, which does not reduce the probability.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
-        ends = ((1 - level) / 2, (1 + level) / 2)
+        check_level(level)
         read = self._read(X, reset=False)
-        quantiles = self._by_chunk(read, 2, lambda model, codes, rows: model.quantiles(codes, ends))
+        ends = self._by_piece(read, 2, lambda model, codes, rows: model.interval(codes, level))
         rules = self._rules(read)
-        empty = rules.empty_cells(self._point(read) if rules.undecided else quantiles[0])
+        empty = rules.empty_cells(self._point(read) if rules.undecided else ends[0])
         derived: Sequence[Any] = (None, None)
         if any(column.derived is not None for column in self.schema_):
-            derived = self._derived_ends(read, ends)
+            derived = self._derived_ends(read, level)
         far = FarValues(self.schema_.columns)
         low, high = (
             read.restored(fill_cells(self.schema_.columns, read, completed, empty, cells, far=far))
-            for completed, cells in zip(quantiles, derived, strict=True)
+            for completed, cells in zip(ends, derived, strict=True)
         )
         far.warn()
         return low, high
@@ -393,10 +301,12 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         }
         if model is None or not found:
             return {}
-        size = rows_at_once(self._width + max(answer.shape[1] for answer in found.values()))
+        width = self._width + max(answer.shape[1] for answer in found.values())
+        size = rows_at_once(len(self.schema_), width)
         for start in range(0, read.table.n_rows, size):
+            rows = torch.arange(start, min(start + size, read.table.n_rows))
             with explained(self):
-                probabilities = model.level_probabilities(read.codes[start : start + size])
+                probabilities = model.level_probabilities(read.codes[rows])
             for c, answer in found.items():
                 answer[start : start + size] = probabilities[c].dense().numpy()
         for answer in found.values():
@@ -422,7 +332,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         levelled = [c for c, column in enumerate(self._modelled) if column.levels is not None]
         found = {c: np.ones(read.table.n_rows) for c in levelled}
         rows = np.flatnonzero(~read.codes.observed[:, levelled].all(dim=1).numpy())
-        for part in self._parts(rows):
+        for part in self._pieces(rows, read.table.n_rows):
             probabilities = model.level_probabilities(read.codes[torch.from_numpy(part)])
             for c, answer in found.items():
                 answer[part] = probabilities[c].top().numpy()
@@ -446,7 +356,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         if model is None:
             return np.zeros(read.table.n_rows)
         scores = np.empty(read.table.n_rows)
-        for rows in self._parts(np.arange(read.table.n_rows)):
+        for rows in self._pieces(np.arange(read.table.n_rows), read.table.n_rows):
             with explained(self):
                 scores[rows] = model.log_prob(read.codes[torch.from_numpy(rows)]).numpy()
         check_rows(scores, f"{type(self).__name__}.score_samples", log_density=True)
@@ -471,6 +381,9 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """Fits the model to the codes of the modelled columns; if there are none, there is no model."""
         self.model_ = self._fit_model(codes) if self._modelled else None
 
+    def _warn_of_data(self, codes: Incomplete) -> None:
+        """Warns of tables that the model cannot represent; parts of other imputers do not."""
+
     def _check_saveable(self) -> None:
         """Raises if a parameter of the imputer cannot be written to a file."""
 
@@ -493,31 +406,43 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self.model_ = self._model_from_state(state) if self._modelled else None
 
     @property
+    def _columns_by_gaussian(self) -> Sequence[str]:
+        """The columns that a Gaussian imputes instead of this method."""
+        return ()
+
+    @property
     def _width(self) -> int:
         """An upper bound on the number of features per row, for planning memory."""
         sizes = [(column.kind, len(column.levels or "1")) for column in self._modelled]
         return sum(n if kind == "ordinal" else min(n, MAX_INDICATORS + 1) for kind, n in sizes)
 
-    def _parts(self, rows: npt.NDArray[np.int64], n_draws: int = 1) -> Iterator[npt.NDArray[np.int64]]:
-        """Yields chunks of rows that fit into the memory budget."""
-        size = rows_within_budget(self._numbers_per_row(n_draws))
-        for start in range(0, len(rows), size):
-            yield rows[start : start + size]
+    def _pieces(
+        self, rows: npt.NDArray[np.int64], n_rows: int, n_draws: int = 1
+    ) -> Iterator[npt.NDArray[np.int64]]:
+        """Yields some rows of a table, in ascending order, block by block and in pieces of blocks.
+
+        The pieces depend on the rows of their block, on the number of draws and on the model alone.
+        """
+        size = rows_in_piece(len(self.schema_), self._numbers_per_row(n_draws))
+        for block in blocks_of(n_rows, len(self.schema_)):
+            some = rows[slice(*np.searchsorted(rows, (block.start, block.stop)))]
+            for start in range(0, len(some), size):
+                yield some[start : start + size]
 
     def _numbers_per_row(self, n_draws: int) -> int:
         """Returns how many numbers are in memory for each row at the peak of an answer with some draws."""
-        if self._draws_one_by_one:
+        if self.capabilities.draws_one_by_one:
             return COPIES * (self._width + n_draws * len(self._modelled))
         return COPIES * max(1, self._width) * n_draws
 
     @task_threads()
-    def _by_chunk(
+    def _by_piece(
         self,
         read: ReadTable,
         n_draws: int,
         complete: Callable[[TabularCompletion, Incomplete, npt.NDArray[np.int64]], Tensor],
     ) -> list[list[npt.NDArray[np.float64]]]:
-        """Completes incomplete rows in chunks, and keeps only the codes of their missing cells.
+        """Completes incomplete rows in pieces of blocks, and keeps only the codes of their missing cells.
 
         `complete` takes the model, the codes of some rows and the positions of these rows, and returns (S, N,
         C). The result has, for each draw, a list of the codes of missing cells of each modelled column.
@@ -530,23 +455,50 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         kept = [np.empty((n_draws, n_missing)) for n_missing in missing.sum(axis=0)]
         done = np.zeros(len(modelled), dtype=np.int64)
         incomplete = np.flatnonzero(missing.any(axis=1))
-        parts = list(self._parts(incomplete, n_draws))
-        n_rows = 0
-        for rows in parts:
-            start, end = n_rows / len(incomplete), (n_rows + len(rows)) / len(incomplete)
-            with part_of_answer(start, end, divisible=self._reports_rows), explained(self):
-                completed = complete(model, read.codes[torch.from_numpy(rows)], rows).numpy()
-            n_rows += len(rows)
+        pieces = list(self._pieces(incomplete, read.table.n_rows, n_draws))
+        run = partial(self._complete_piece, model, read, complete)
+        for rows, completed in zip(pieces, self._run_pieces(run, pieces), strict=True):
             for c, values in enumerate(kept):
                 of_column = completed[:, missing[rows, c], c]
                 if np.isnan(of_column).any():  # infinite ones are limited to what the column can hold
                     raise self._broken_column(modelled[c])
                 values[:, done[c] : done[c] + of_column.shape[1]] = of_column
                 done[c] += of_column.shape[1]
-        if len(parts) > 1:
+        if len(pieces) > 1:
             del completed, of_column
             give_back_memory()  # before the answer is written into a copy of the table
         return [[values[s] for values in kept] for s in range(n_draws)]
+
+    def _complete_piece(
+        self,
+        model: TabularCompletion,
+        read: ReadTable,
+        complete: Callable[[TabularCompletion, Incomplete, npt.NDArray[np.int64]], Tensor],
+        rows: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.float64]:
+        """Returns completed codes (S, N, C) of the rows of a piece."""
+        with explained(self):
+            return complete(model, read.codes[torch.from_numpy(rows)], rows).numpy()
+
+    def _run_pieces(
+        self,
+        run: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]],
+        pieces: Sequence[npt.NDArray[np.int64]],
+    ) -> Iterator[npt.NDArray[np.float64]]:
+        """Yields completed pieces in their order; in several threads, unless a model uses them by itself."""
+        total, n_done = sum(map(len, pieces)), 0
+        if self.capabilities.reports_rows:
+            for rows in pieces:
+                with part_of_answer(n_done / total, (n_done + len(rows)) / total, divisible=True):
+                    completed = run(rows)
+                n_done += len(rows)
+                yield completed
+            return
+        at_most = tasks_within_budget(PIECE_BYTES)
+        for rows, completed in zip(pieces, map_in_threads(run, pieces, at_most=at_most), strict=True):
+            n_done += len(rows)
+            report_share(n_done / total)
+            yield completed
 
     def _broken_column(self, position: int) -> ValueError:
         """Returns the error of a model that fills a column with NaN."""
@@ -554,43 +506,45 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return ValueError(f"{type(self).__name__} has no values for column {name!r}. {BROKEN}")
 
     def _point(self, read: ReadTable) -> list[npt.NDArray[np.float64]]:
-        (completed,) = self._by_chunk(read, 1, lambda model, codes, rows: model.point(codes)[None])
+        (completed,) = self._by_piece(read, 1, lambda model, codes, rows: model.point(codes)[None])
         return completed
 
-    def _derived_ends(self, read: ReadTable, ends: tuple[float, float]) -> Sequence[Any]:
+    def _derived_ends(self, read: ReadTable, level: float) -> Sequence[Any]:
         """Returns the ends of the intervals of derived cells, from draws of the columns they follow from."""
         keys, rules = content_keys(read.codes.to_array(), self.seed_), self._rules(read)
-        drawn = self._by_chunk(
+        drawn = self._by_piece(
             read, DERIVED_DRAWS, lambda model, codes, rows: model.draws(codes, keys[rows], DERIVED_DRAWS)
         )
         cells = [derive(self.schema_.columns, read, one, rules.empty_cells(one)) for one in drawn]
         point = self._point(read)
-        return enclose(derive(self.schema_.columns, read, point, rules.empty_cells(point)), cells, ends)
+        derived = derive(self.schema_.columns, read, point, rules.empty_cells(point))
+        return enclose(derived, cells, central(level))
 
     def _leave_unreliable(
         self, checks: Mapping[str, ColumnCheck], min_skill: float | None, at_chance: Collection[str] = ()
     ) -> None:
         """Leaves columns empty from now on that are filled unreliably, and warns; see `leave_unreliable`."""
         before = self.schema_
-        self.schema_ = Schema(leave_unreliable(before.columns, checks, min_skill, at_chance))
-        for member in getattr(self, "members_", ()):
-            member.schema_ = self.schema_
+        self._set_schema(Schema(leave_unreliable(before.columns, checks, min_skill, at_chance)))
         changed = [now for now, old in zip(self.schema_, before, strict=True) if now.left != old.left]
         for sentence in announcements(changed, named=True):
             warn_user(sentence)
+
+    def _set_schema(self, schema: Schema) -> None:
+        self.schema_ = schema
 
     def _rules(self, read: ReadTable) -> Applicability:
         return Applicability.of(self.schema_.columns, read.table, read.missing)
 
     def _find_rules_and_announce(self, read: ReadTable) -> None:
         """Adds the skip rules found in a data frame to the schema, and warns about columns left empty."""
-        named = read.table.named and not self._takes_images
+        named = read.table.named and not self.capabilities.images
         found = FoundRules({}, {})
         if named:
             found = find_rules(self.schema_.columns, read.missing, read.codes)
         self.schema_ = Schema(tuple(replace(c, skip=found.rules.get(c.name, c.skip)) for c in self.schema_))
         left = announcements(self.schema_.columns, named=read.table.named)
-        for sentence in [*left, *rule_announcements(self._rules(read), found)]:
+        for sentence in [*left, *map(Note, rule_announcements(self._rules(read), found))]:
             warn_user(sentence)
 
     def __sklearn_tags__(self) -> Any:

@@ -24,7 +24,6 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import UnionType
@@ -41,6 +40,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from halfseen._files import write_atomically
+from halfseen._lazy import import_name
+from halfseen.base.capabilities import Capabilities
+from halfseen.base.catalogue import CATALOGUE
 from halfseen.errors import ModelFileError
 from halfseen.training.progress import History
 
@@ -165,6 +167,7 @@ ATTRIBUTE_CHECKS: dict[str, Callable[[Any], bool]] = {
     "n_features_in_": _is_count,
     "seed_": lambda value: _is_whole(value) and value < 2**63,
     "n_iter_": _is_count,
+    "rows_used_": lambda value: isinstance(value, dict) and all(map(_is_count, value.values())),
     "n_empty_rows_": _is_count,
     "_n_draws": _is_count,
     "_n_outputs": _is_count,
@@ -253,7 +256,7 @@ def check_rows(array: npt.NDArray[Any], name: str, *, log_density: bool = False)
 
 FORMAT = 4
 KEY, DIGEST = "halfseen", "sha256"
-ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_", "history_", "reading_")
+ATTRIBUTES = ("n_features_in_", "feature_names_in_", "seed_", "history_", "reading_", "rows_used_")
 ENTRIES = ("class", "parameters", "attributes")  # of every manifest, besides the format
 REBUILDING_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError,
@@ -291,6 +294,11 @@ class Saveable:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         Saveable._saveable[cls.__name__] = cls
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return Capabilities()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the fitted estimator to a file; an existing file is replaced only by a complete new one."""
@@ -373,9 +381,9 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _find_class(name: str) -> type[Saveable] | None:
-    package = import_module("halfseen")
-    if name in package.__all__:
-        getattr(package, name)  # public names are imported on first access
+    for method in CATALOGUE:
+        if method.class_name == name:
+            import_name(method.module, name)  # a class is known once its module is imported
     return Saveable._saveable.get(name)
 
 
@@ -407,6 +415,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except ModelFileError:
+        raise
     except (safetensors.SafetensorError, ValueError) as error:
         raise ModelFileError(
             f"{str(path)!r} is not a halfseen model file, or is damaged: {_one_line(error)}"

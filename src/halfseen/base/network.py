@@ -1,6 +1,7 @@
 """The base classes of estimators that train one network on a table."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,61 +12,26 @@ from torch import Tensor
 
 from halfseen._random import torch_generator
 from halfseen._threads import task_threads
+from halfseen.base.capabilities import Capabilities
+from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing, check_number, check_training, check_whole, documented_by
-from halfseen.base.table import ScaledTargetRegressor, TableEstimator, rows_at_once
+from halfseen.base.parameters import (
+    all_or_nothing,
+    check_level,
+    check_number,
+    check_training,
+    check_whole,
+)
+from halfseen.base.table import ScaledTargetRegressor, TableEstimator, map_pieces, rows_at_once
 from halfseen.base.targets import WithClasses, read_numbers, read_weights
 from halfseen.data.features import FeatureMap
-from halfseen.data.incomplete import Incomplete
-from halfseen.data.scaling import Standardizer
-from halfseen.distributions.quantiles import lower_quantiles
+from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.nn.weights import load_module, module_state, module_weights
 from halfseen.training.holdout import split_rows
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.supervised import CrossEntropy, Labelled, SquaredError
 
-DESCRIPTIONS = {
-    "missingness": (
-        '{"auto", "mar", "self-masking-probit", "self-masking-gaussian"}',
-        "The assumed mechanism: missing at random; a probability that rises or falls with the missing "
-        'value; or a probability that is largest around some value. ``"auto"`` takes the one that '
-        "predicts held-out targets best.",
-    ),
-    "head": (
-        '{"auto", "linear", "mlp"}',
-        "Whether networks correct the linear prediction: with a weight chosen on held-out rows "
-        '(``"auto"``), never (``"linear"``), or with weight 1 (``"mlp"``).',
-    ),
-    "n_networks": ("int", "The number of networks, whose mean is the correction."),
-    "width": ("int", "Units in each of the two hidden layers of a network."),
-    "max_epochs": ("int", "Maximum number of epochs of the networks."),
-    "batch_size": ("int", "Rows per training step of the networks."),
-    "learning_rate": ("float", "Initial learning rate of the networks."),
-    "validation_fraction": (
-        "float",
-        "The fraction of rows held out to choose the model of missingness, to stop the training and to "
-        "calibrate. Tables with fewer than 50 rows hold out none and use the linear prediction.",
-    ),
-    "ridge": (
-        'float or "auto"',
-        "Regularisation of the Gaussian: the number of pseudo-rows of uncorrelated data that are added to "
-        'the table. ``"auto"`` chooses it by held-out likelihood if there are few rows.',
-    ),
-}
-
 NETWORK_DESCRIPTIONS = {
-    "depth": ("int", "The number of Neumann steps."),
-    "shared_weights": (
-        "bool",
-        "Whether all steps share one matrix (the network of 2021), or each step has its own (that of 2020).",
-    ),
-    "residual": (
-        "bool",
-        "Whether steps with matrices of their own have residual connections; steps with a shared matrix "
-        "always have them.",
-    ),
-    "width": ("int", "Units of each hidden layer of the head; 0 for a linear head."),
-    "n_blocks": ("int", "Residual blocks of the head after its first hidden layer."),
     "batch_size": (
         'int or "auto"',
         'Rows per training step. ``"auto"`` makes about 20 batches of 16 to 512 rows per epoch.',
@@ -77,14 +43,9 @@ NETWORK_DESCRIPTIONS = {
     ),
 }
 
-documented = documented_by(DESCRIPTIONS)
-documented_network = documented_by(NETWORK_DESCRIPTIONS)
-
-
 GRADIENT_CLIP = 1.0
 MIN_IMPROVEMENT = 1e-5
 BATCHES, SMALLEST_BATCH, LARGEST_BATCH = 20, 16, 512  # batches per epoch, and their sizes, if "auto"
-N_QUANTILES = 1000  # kept of the held-out errors
 
 
 class NetworkBase(TableEstimator):
@@ -104,6 +65,11 @@ class NetworkBase(TableEstimator):
     patience: int
     validation_fraction: float
     callback: Any
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return replace(super().capabilities, holds_out_rows=True, trains_in_epochs=True)
 
     @all_or_nothing
     @task_threads()
@@ -145,10 +111,10 @@ class NetworkBase(TableEstimator):
         )
         # In double precision a prediction does not depend on its batch.
         self.module_ = module.double().requires_grad_(False)
-        self._judge(train if held is None else held)
+        self._use_held_out(train if held is None else held)
         return self
 
-    def _judge(self, rows: Labelled[Incomplete]) -> None:
+    def _use_held_out(self, rows: Labelled[Incomplete]) -> None:
         """Learns what a subclass needs from held-out rows; does nothing by default."""
 
     @task_threads()
@@ -156,9 +122,8 @@ class NetworkBase(TableEstimator):
     def _outputs(self, X: Any) -> Tensor:
         """Returns the outputs (N, T) of the network for each row of a table."""
         codes = self._read(X, reset=False).codes
-        size = rows_at_once(self._features.n_features + self._n_outputs)
-        parts = [self._features.encode(part) for part in [*codes.chunks(size)] or [codes]]
-        return torch.cat([self.module_(part) for part in parts])
+        size = rows_at_once(len(self.schema_), self._features.n_features + self._n_outputs)
+        return torch.cat(map_pieces(lambda part: self.module_(self._features.encode(part)), codes, size))
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must implement `_read_targets`.")
@@ -185,14 +150,12 @@ class NetworkBase(TableEstimator):
 
     def _settings(self, n_rows: int) -> TrainingSettings:
         fitting = min(LARGEST_BATCH, max(SMALLEST_BATCH, n_rows // BATCHES))
-        return TrainingSettings(
-            max_epochs=self.max_epochs,
+        return TrainingSettings.of(
+            self,
             batch_size=fitting if self.batch_size == "auto" else int(self.batch_size),
-            learning_rate=self.learning_rate,
             schedule="cosine",
             weight_decay=self.weight_decay,
             gradient_clip=GRADIENT_CLIP,
-            patience=self.patience,
             min_improvement=MIN_IMPROVEMENT,
         )
 
@@ -237,20 +200,17 @@ class NetworkRegressor(ScaledTargetRegressor, NetworkBase):
         All intervals have the same width, given by a quantile of the absolute errors of held-out rows.
         Without held-out rows the errors of the training rows are used, and the intervals are too narrow.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        check_level(level)
         outputs = self._outputs(X)
-        rank = min(1.0, level * (1 + 1 / self._n_errors))
-        half = torch.quantile(self._errors, rank, dim=0, interpolation="higher")
+        half = self._errors.half_width(level)
         low, high = (self._target_scaler.inverse(outputs + sign * half) for sign in (-1, 1))
         return self._shaped(low), self._shaped(high)
 
     @torch.no_grad()
-    def _judge(self, rows: Labelled[Incomplete]) -> None:
-        errors = (self.module_(rows.rows.to(torch.float64)) - rows.target).abs()
-        levels = torch.linspace(0, 1, min(N_QUANTILES, len(errors)), dtype=torch.float64)
-        self._n_errors = len(errors)
-        self._errors = lower_quantiles(errors, rows.weight.double(), levels)
+    def _use_held_out(self, rows: Labelled[Incomplete]) -> None:
+        errors = self.module_(rows.rows.to(torch.float64)) - rows.target
+        self._errors = HeldOutErrors.of(errors, rows.weight)
+        self._n_errors = self._errors.n_rows
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
         numbers, self._one_dimensional = read_numbers(y, n_rows, self)
@@ -261,11 +221,11 @@ class NetworkRegressor(ScaledTargetRegressor, NetworkBase):
         return self._target_scaler.forward(numbers).float()
 
     def _state(self) -> dict[str, Tensor]:
-        return super()._state() | {"target.errors": self._errors}
+        return super()._state() | {"target.errors": self._errors.quantiles}
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
-        self._errors = state["target.errors"]
+        self._errors = HeldOutErrors(state["target.errors"], self._n_errors)
 
 
 class NetworkClassifier(WithClasses, ClassifierMixin, NetworkBase):

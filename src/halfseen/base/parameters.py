@@ -132,6 +132,11 @@ def check_number(name: str, value: Any, holds: Callable[[float], bool], what: st
         raise ValueError(f"{name} must be {what}, got {value!r}.")
 
 
+def check_level(level: Any) -> None:
+    """Raises a ValueError unless a level, of an interval or a quantile, is between 0 and 1."""
+    check_number("level", level, lambda v: 0 < v < 1, "between 0 and 1")
+
+
 def check_training(estimator: Any) -> None:
     """Raises a ValueError if a parameter that all estimators with networks share is out of range."""
     check_whole("patience", estimator.patience, 1)

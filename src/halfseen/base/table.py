@@ -1,10 +1,10 @@
 """The NaN boundary of estimators: tables of users are converted to codes with a mask, and back."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +14,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from halfseen._random import seed_from
+from halfseen._threads import map_in_threads
+from halfseen.base.capabilities import Capabilities
 from halfseen.base.model_file import Saveable, wrong_type
-from halfseen.config import rows_within_budget
+from halfseen.config import tasks_within_budget
+from halfseen.data.blocks import PIECE_BYTES, rows_in_piece
 from halfseen.data.codes import infer_codes, read_codes
 from halfseen.data.columns import KINDS, LEVELLED
-from halfseen.data.derived import check_derived
 from halfseen.data.frames import Storage, Table, is_frame
-from halfseen.data.grouping import group_announcements
-from halfseen.data.incomplete import Incomplete, unmask
+from halfseen.data.incomplete import Incomplete, Standardizer, unmask
 from halfseen.data.pixels import ImageLayout, image_planes, pixel_schema, read_images
-from halfseen.data.scaling import Standardizer
+from halfseen.data.relations import check_derived, group_announcements
 from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError, warn_user
+
+ResultT = TypeVar("ResultT")
+
+SCAN = "halfseen.data.scan"  # not imported, because it needs pyarrow
 
 COPIES = 24  # arrays of the size of the features that an operation keeps alive at its peak
 STORAGES = get_args(Storage)
@@ -69,36 +74,43 @@ class TableEstimator(Saveable, BaseEstimator):
     image_planes_: tuple[int, int, int]  # the shape (C, H, W) of images, if they are fitted to images
 
     @property
-    def _takes_images(self) -> bool:
-        """Whether X holds images: rows of pixels by `image_shape`, or arrays (N, H, W) or (N, H, W, C)."""
-        return False
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return replace(super().capabilities, tables=True)
 
     @property
     def _overrides(self) -> Any:
         """The column settings that the user passed."""
         return self.schema
 
-    @property
-    def _knows_limits(self) -> bool:
-        """Whether the model uses censored cells; otherwise they are treated as missing."""
-        return False
-
     def _read(self, X: Any, *, reset: bool) -> ReadTable:
         if not reset:
             check_is_fitted(self)
-        X, images = self._flatten_images(X, reset=reset) if self._takes_images else (X, None)
+        X, images = self._flatten_images(X, reset=reset) if self.capabilities.images else (X, None)
         table = self._open(X, reset=reset)
         if reset and images is None:
-            self.schema_, codes = infer_codes(table, self._overrides, censored=self._knows_limits)
+            self.schema_, codes = infer_codes(table, self._overrides, censored=self.capabilities.limits)
         else:
             self.schema_ = pixel_schema(table) if reset else self.schema_
-            codes = read_codes(table, self.schema_, censored=self._knows_limits)
+            codes = read_codes(table, self.schema_, censored=self.capabilities.limits)
         if reset:
             self.seed_ = seed_from(self.random_state)
             for sentence in group_announcements(self.schema_.columns):
                 warn_user(sentence)
         batch = Incomplete(torch.from_numpy(codes.values), torch.from_numpy(codes.observed))
         return ReadTable(table, codes.missing, batch, images)
+
+    def _read_training(self, X: Any, y: Any) -> tuple[ReadTable, Any]:
+        """Returns the table and the target of `fit`; raises a ValueError if there is no column to model."""
+        read = self._read(X, reset=True)
+        target = self._read_target(y, read.table.n_rows)
+        if not self._modelled:
+            raise self._nothing_to_learn(read.table.n_rows)
+        return read, target
+
+    def _read_target(self, y: Any, n_rows: int) -> Any:
+        """Returns the target of a predictor: numbers, or positions of classes."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `_read_target`.")
 
     def _flatten_images(self, X: Any, *, reset: bool) -> tuple[Any, ImageLayout]:
         """Returns a table of pixels, and the layout of the user's images, which is learned in `fit`."""
@@ -113,6 +125,11 @@ class TableEstimator(Saveable, BaseEstimator):
 
     def _open(self, X: Any, *, reset: bool) -> Table:
         X = unmask(X)
+        if type(X).__module__ == SCAN:
+            raise SchemaError(
+                f"{X!r} is not a table in memory: use halfseen.distributed.fit(estimator, scan), or "
+                "halfseen.distributed.impute(scan, estimator, out) and predict."
+            )
         if is_frame(X):
             table = Table(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
@@ -144,7 +161,7 @@ class TableEstimator(Saveable, BaseEstimator):
         )
 
     def _entries(self) -> dict[str, Any]:
-        planes = {"image_planes": list(self.image_planes_)} if self._takes_images else {}
+        planes = {"image_planes": list(self.image_planes_)} if self.capabilities.images else {}
         return {"schema": self.schema_.to_dict()} | planes
 
     def _restore_entries(self, description: Mapping[str, Any]) -> None:
@@ -152,7 +169,7 @@ class TableEstimator(Saveable, BaseEstimator):
             raise ValueError("its description lacks 'schema'")
         self.schema_ = Schema.from_dict(description["schema"])
         _check_schema(self.schema_, self.n_features_in_)
-        if self._takes_images:
+        if self.capabilities.images:
             self.image_planes_ = image_planes(description["image_planes"], self.n_features_in_)
 
     def __sklearn_tags__(self) -> Any:
@@ -193,9 +210,23 @@ def _is_number(cell: npt.NDArray[Any]) -> bool:
     return True
 
 
-def rows_at_once(n_features: int, n_draws: int = 1) -> int:
-    """Returns how many rows an operation can process at once within half of the memory budget."""
-    return rows_within_budget(COPIES * max(1, n_features) * max(1, n_draws))
+def rows_at_once(n_columns: int, n_features: int, n_draws: int = 1) -> int:
+    """Returns how many rows of a table an operation processes at once: a power of two that divides a block.
+
+    It depends on the number of columns of the table and on what the operation needs for each row, so that an
+    answer depends neither on the memory budget nor on how a table is split between blocks.
+    """
+    return rows_in_piece(n_columns, COPIES * max(1, n_features) * max(1, n_draws))
+
+
+def map_pieces(function: Callable[[Incomplete], ResultT], rows: Incomplete, size: int) -> list[ResultT]:
+    """Returns the answers about pieces of at most `size` rows, in their order; about no rows, one answer.
+
+    Pieces are computed by several threads, as many as fit into the memory budget, each on one thread.
+    """
+    starts = range(0, len(rows), size) if len(rows) else [0]
+    pieces = (rows[torch.arange(start, min(start + size, len(rows)))] for start in starts)
+    return list(map_in_threads(function, pieces, at_most=tasks_within_budget(PIECE_BYTES)))
 
 
 def _check_schema(schema: Schema, n_features: Any) -> None:
@@ -258,6 +289,11 @@ class ScaledTargetRegressor(RegressorMixin, TableEstimator):
     _target_scaler: Standardizer
     _one_dimensional: bool
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return replace(super().capabilities, predicts="numbers")
+
     def _shaped(self, targets: Tensor) -> npt.NDArray[np.float64]:
         """Returns targets (N, T) in the shape in which they were given to `fit`."""
         array: npt.NDArray[np.float64] = targets.numpy()
@@ -276,3 +312,33 @@ class ScaledTargetRegressor(RegressorMixin, TableEstimator):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
+
+
+def predictor_positions(
+    predictors: Mapping[str, Sequence[str]] | None, schema: Schema
+) -> dict[int, npt.NDArray[np.int64]]:
+    """Returns the positions of the predictors that the user names for columns, among the modelled columns."""
+    if predictors is None:
+        return {}
+    if not isinstance(predictors, Mapping):
+        raise ValueError(f"predictors must be a dict of lists of column names, got {predictors!r}.")
+    found = {}
+    for name, several in predictors.items():
+        if isinstance(several, str) or not isinstance(several, Sequence):
+            raise ValueError(f"The predictors of column {name!r} must be a list of names, got {several!r}.")
+        if name in several:
+            raise ValueError(f"Column {name!r} cannot predict itself: remove it from its predictors.")
+        places = {_position(one, schema) for one in several}
+        found[_position(name, schema)] = np.array(sorted(places), dtype=np.int64)
+    return found
+
+
+def _position(name: str, schema: Schema) -> int:
+    """Returns the position of a column among the modelled ones."""
+    column = next((one for one in schema if one.name == name), None)
+    if column is None:
+        raise ValueError(f"predictors refers to column {name!r}, which is not in the table.")
+    if not column.modelled:
+        why = f"which is not modelled ({column.kind}): {column.reason}"
+        raise ValueError(f"predictors refers to column {name!r}, {why}")
+    return [one.name for one in schema if one.modelled].index(name)

@@ -1,6 +1,6 @@
 """Reading, checking and converting the targets and sample weights of predictors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
-from halfseen.base.model_file import check_rows
+from halfseen.base.capabilities import Capabilities
+from halfseen.base.model_file import Saveable, check_rows
 from halfseen.data.incomplete import Incomplete, check_not_masked
 
 TIE = 1e-7
@@ -64,10 +65,15 @@ def read_number_column(y: Any, n_rows: int, estimator: object) -> Tensor:
     return read_numbers(column, n_rows, estimator)[0][:, 0]
 
 
-class WithClasses:
+class WithClasses(Saveable):
     """A classifier that stores its classes as plain values, which can be written to a model file."""
 
     _plain_classes: Any
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return replace(super().capabilities, predicts="classes")
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
@@ -87,6 +93,12 @@ class WithClasses:
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row of `X`, in the order of ``classes_``."""
         raise NotImplementedError
+
+    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the log probability of each class for each row of `X`."""
+        with np.errstate(divide="ignore"):  # a probability may be zero
+            logs: npt.NDArray[np.float64] = np.log(self.predict_proba(X))
+        return logs
 
     def _read_class_codes(self, y: Any, n_rows: int) -> Tensor:
         """Returns class codes (N), none of which is missing, and keeps the classes."""

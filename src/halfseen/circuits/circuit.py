@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from halfseen.base.parameters import check_level
 from halfseen.circuits.layers import Leaves, Messages, ProductLayer, SumLayer
 from halfseen.circuits.structure import Structure
 from halfseen.data.incomplete import Incomplete
@@ -345,8 +346,7 @@ class Circuit(CircuitPasses):
 
     def conditional_quantile(self, batch: Incomplete, level: float, *, of_class: int | None = None) -> Tensor:
         """Returns the `level` quantile (N, D) of each feature separately, given the observed cells."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        check_level(level)
         return self.conditional_quantiles(batch, [level], of_class=of_class)[0]
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
 """Convolutional arithmetic circuits: classification and density of images with any missing pixels."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -13,10 +13,11 @@ from torch import Tensor
 
 from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
+from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.model_file import finite_answer
 from halfseen.base.parameters import all_or_nothing, check_number, check_training, check_whole
-from halfseen.base.table import TableEstimator, rows_at_once
+from halfseen.base.table import ReadTable, TableEstimator, rows_at_once
 from halfseen.base.targets import WithClasses, read_partial_classes
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.evidence import EvidenceWeight, fit_evidence_weight
@@ -76,8 +77,9 @@ class ImageCircuitEstimator(TableEstimator):
     schema = None  # all columns are pixels
 
     @property
-    def _takes_images(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return replace(super().capabilities, images=True, holds_out_rows=True, trains_in_epochs=True)
 
     @property
     def _channels(self) -> tuple[int, ...]:
@@ -137,7 +139,7 @@ class ImageCircuitEstimator(TableEstimator):
             train,
             generator=generator,
             validation=held,
-            settings=training_settings(self, len(train)),
+            settings=training_settings(self, len(train), self.schedule),
             callback=self.callback,
         )
         return circuit.double().requires_grad_(False), held
@@ -180,7 +182,7 @@ class ImageCircuitEstimator(TableEstimator):
         check_whole("n_images", n_images, 1)
         seed = self.seed_ if random_state is None else seed_from(random_state)
         circuit, generator = self._image_model.circuit, torch_generator(seed)
-        size, parts = rows_at_once(self._floats_per_image(circuit.structure)), []
+        size, parts = rows_at_once(self.n_features_in_, self._floats_per_image(circuit.structure)), []
         for start in range(0, n_images, size):
             empty = torch.zeros(min(size, n_images - start), circuit.leaves.n_features, dtype=torch.float64)
             noise = torch.rand(len(empty), circuit.n_noise, generator=generator, dtype=torch.float64)
@@ -222,6 +224,31 @@ class ImageCircuitEstimator(TableEstimator):
         return ImageLayout(self.image_planes_, 3 if channels == 1 else 4).restore(values.reshape(codes.shape))
 
 
+def series_as_images(X: Any, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
+    """Returns series as images (N, 1, T, d) of one row: pixels are steps, and colours are features.
+
+    Parameters
+    ----------
+    X : array of shape (n_series, T, d), (n_series, T) if d is 1, or (n_series, T * d)
+        Series; rows hold step after step.
+    shape : (int, int)
+        The number T of steps and d of features.
+
+    Examples
+    --------
+    >>> series_as_images(np.zeros((5, 6)), (3, 2)).shape
+    (5, 1, 3, 2)
+    """
+    n_steps, n_features = shape
+    series = np.asarray(X, dtype=np.float64)
+    if series.shape[1:] not in ((n_steps, n_features), (n_steps * n_features,)):
+        raise ValueError(
+            f"X must have the shape (n_series, {n_steps}, {n_features}) or "
+            f"(n_series, {n_steps * n_features}), got {series.shape}."
+        )
+    return series.reshape(len(series), 1, n_steps, n_features)
+
+
 def squares_of_pixels(planes: tuple[int, int, int]) -> Tensor:
     """Returns the square of pixels (C * H * W) that each pixel belongs to."""
     channels, height, width = planes
@@ -246,6 +273,9 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     averaged over all shifts. Then the probabilities are calibrated: the log-likelihood of an image is
     multiplied by a weight that depends on the fraction of observed pixels. The weight is chosen on held-out
     images from which pixels are removed at random. Pixels are assumed to be missing at random (MAR).
+
+    With `shape`, the inputs are series, and the circuit is one over time: products are over two neighbouring
+    stretches, and missing steps, or single features of them, are integrated out.
 
     Attributes
     ----------
@@ -295,8 +325,35 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     patience: int = 5
     validation_fraction: float = 0.1
     image_shape: Any = None
+    shape: Any = None
     callback: Callable[[Progress], None] | None = None
     random_state: Any = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return replace(super().capabilities, information_gain=True)
+
+    def _read(self, X: Any, *, reset: bool) -> ReadTable:
+        return super()._read(X if self.shape is None else series_as_images(X, self.shape), reset=reset)
+
+    def _as_images(self, features: Tensor) -> npt.NDArray[np.float64]:
+        images = super()._as_images(features)
+        return images if self.shape is None else images.reshape(len(images), *self.shape)
+
+    def _check_shape(self) -> None:
+        """Raises a ValueError if the shape of series is none, or does not go with other parameters."""
+        if self.shape is None:
+            return
+        sizes = tuple(np.atleast_1d(np.asarray(self.shape, dtype=object)).tolist())
+        if len(sizes) != 2:
+            raise ValueError(f"shape must be (n_steps, n_features), got {self.shape!r}.")
+        for name, size in zip(("shape[0]", "shape[1]"), sizes, strict=True):
+            check_whole(name, size, 1)
+        if self.image_shape is not None:
+            raise ValueError("shape is of series and image_shape of images: give one of both.")
+        if self.shifts:
+            raise ValueError(f"shifts are of images: shifts must be 0 with shape, got {self.shifts!r}.")
 
     @all_or_nothing
     @task_threads()
@@ -306,13 +363,14 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         Parameters
         ----------
         X : array of shape (n_images, H, W) or (n_images, H, W, C), or rows of pixels with `image_shape`
-            Missing pixels are NaN.
+            Missing pixels are NaN. With `shape`, series of shape (n_series, T, d).
         y : array-like of shape (n_images,)
             The classes; None or NaN where they are not known.
         """
         self._check_parameters()
         check_number("beta", self.beta, lambda v: 0 <= v < np.inf, "at least 0 and finite")
         check_whole("shifts", self.shifts, 0)
+        self._check_shape()
         if self.averaging not in get_args(Averaging):
             raise ValueError(f"averaging must be 'geometric' or 'mixture', got {self.averaging!r}.")
         read = self._read(X, reset=True)
@@ -369,16 +427,20 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         frame = shifted_grids(self.image_planes_, self.shifts)[0]
         inside = frame != NOTHING
         gain = torch.zeros(read.codes.x.shape, dtype=torch.float64)
-        size = max(1, self._images_at_once // len(self.classes_))
+        floats = self._floats_per_image(self.circuit_.structure) * len(self.classes_)
+        size = rows_at_once(self.n_features_in_, floats)
         for start in range(0, len(gain), size):
             batch = self._features.encode(read.codes[start : start + size])
             found = information_gain(self.circuit_, seen_through(batch.to(torch.float64), frame))
             gain[start : start + size, frame[inside]] = found[:, inside]
+        if self.shape is not None:
+            images = ImageLayout(self.image_planes_, 4).restore(gain.numpy())
+            return images.reshape(np.shape(X))
         return ImageLayout(self.image_planes_, np.ndim(X)).restore(gain.numpy())
 
     @property
     def _images_at_once(self) -> int:
-        return rows_at_once(self._floats_per_image(self.circuit_.structure))
+        return rows_at_once(self.n_features_in_, self._floats_per_image(self.circuit_.structure))
 
     def _log_proba(self, batch: Incomplete) -> Tensor:
         """Returns the log probability (N, K) of each class, averaged over shifts, before calibration."""

@@ -14,7 +14,7 @@ from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.objectives import UNKNOWN
 from halfseen.circuits.structure import Structure, join_last, pair_columns
 from halfseen.data.incomplete import Incomplete
-from halfseen.training.loop import TrainingSettings
+from halfseen.training.loop import Schedule, TrainingSettings
 from halfseen.training.progress import EMProgress, History, Stopped
 
 DESCRIPTIONS = {
@@ -118,6 +118,11 @@ IMAGE_DESCRIPTIONS = DESCRIPTIONS | {
         "(H, W) or (C, H, W)",
         "The shape of an image, if images are given as rows of pixels. Not needed for arrays of shape "
         "(n_images, H, W) or (n_images, H, W, C).",
+    ),
+    "shape": (
+        "(T, d)",
+        "The numbers of steps and of features, if X holds series: arrays of shape (n_series, T, d), or rows "
+        "of T * d numbers, step after step. All features share one scale: standardise them first.",
     ),
 }
 
@@ -281,14 +286,12 @@ EM_GAIN = 1e-4  # of the log-likelihood of a row, below which EM stops
 TREE_NOISE = 0.3  # added to the dependence of columns, so that further trees differ
 
 
-def training_settings(estimator: Any, n_rows: int) -> TrainingSettings:
+def training_settings(estimator: Any, n_rows: int, schedule: Schedule = "cosine") -> TrainingSettings:
     """Returns the training settings of an estimator's circuit; short tables get smaller batches."""
-    return TrainingSettings(
-        max_epochs=estimator.max_epochs,
+    return TrainingSettings.of(
+        estimator,
         batch_size=min(estimator.batch_size, max(MIN_BATCH, n_rows // MIN_BATCHES)),
-        learning_rate=estimator.learning_rate,
-        patience=estimator.patience,
-        schedule=getattr(estimator, "schedule", "cosine"),
+        schedule=schedule,
         compile=False,
     )
 

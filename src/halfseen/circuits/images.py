@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from halfseen._random import Keys, row_uniforms
-from halfseen.base.images import PixelModel
+from halfseen.base.completion import PixelModel
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.structure import NOTHING, Structure
 from halfseen.data.features import FeatureMap

@@ -14,7 +14,7 @@ from torch.nn import functional
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.layers import Messages, SumLayer
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.links import inverse_softplus
+from halfseen.data.margins import inverse_softplus
 from halfseen.distributions.leaf import open_uniforms
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.leaves_levels import CategoricalLeaf

@@ -1,7 +1,7 @@
 """Prediction with circuits: inputs may be missing at any time, and targets may be missing in training."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,21 @@ from torch import Tensor
 
 from halfseen._random import torch_generator
 from halfseen._threads import task_threads
+from halfseen.base.capabilities import Capabilities
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing, check_number
-from halfseen.base.table import ScaledTargetRegressor, TableEstimator, rows_at_once
+from halfseen.base.parameters import all_or_nothing, check_level, check_number
+from halfseen.base.table import ScaledTargetRegressor, TableEstimator, map_pieces, rows_at_once
 from halfseen.base.targets import WithClasses, read_partial_classes, read_partial_numbers, read_weights
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.evidence import EvidenceWeight, fit_evidence_weight, observed_fraction
 from halfseen.circuits.fitting import CircuitSettings, documented
+from halfseen.circuits.imputer import MIN_STD, circuit_from_state, circuit_state, column_likelihood
 from halfseen.circuits.information import information_gain
 from halfseen.circuits.initialisation import resemble_rows, spread_leaves
 from halfseen.circuits.objectives import UNKNOWN, ConditionalLikelihood, HybridLikelihood, LabelledRows
-from halfseen.circuits.tabular import MIN_STD, circuit_from_state, circuit_state, column_likelihood
 from halfseen.data.features import FeatureMap
-from halfseen.data.incomplete import Incomplete
+from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.margin_choice import choose_margin
-from halfseen.data.scaling import Standardizer
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation_model import ObservationModel
 from halfseen.training.holdout import split_rows
@@ -59,6 +59,11 @@ class CircuitPredictor(TableEstimator):
     callback: Callable[[Progress], None] | None = None
     schema: Any = None
     random_state: Any = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return replace(super().capabilities, holds_out_rows=True, trains_in_epochs=True)
 
     @all_or_nothing
     @task_threads()
@@ -101,10 +106,10 @@ class CircuitPredictor(TableEstimator):
             callback=self.callback,
         )
         self.circuit_ = circuit.double().requires_grad_(False)
-        self._judge(held, generator)
+        self._use_held_out(held, generator)
         return self
 
-    def _judge(self, held: LabelledRows | None, generator: torch.Generator) -> None:
+    def _use_held_out(self, held: LabelledRows | None, generator: torch.Generator) -> None:
         """Learns what a subclass needs from held-out rows; does nothing by default."""
 
     def _read_target(self, y: Any, n_rows: int) -> Any:
@@ -128,13 +133,13 @@ class CircuitPredictor(TableEstimator):
     def _answers(self, X: Any, answer: Callable[[Incomplete], Tensor], width: int = 1) -> Tensor:
         """Returns `answer` for the features (N, D) of a table, computed in chunks."""
         codes = self._read(X, reset=False).codes
-        found = [answer(self._features.encode(part)) for part in codes.chunks(self._rows_at_once(width))]
-        return torch.cat(found or [answer(self._features.encode(codes))])
+        size = self._rows_at_once(width)
+        return torch.cat(map_pieces(lambda part: answer(self._features.encode(part)), codes, size))
 
     def _rows_at_once(self, width: int) -> int:
         """Returns how many rows fit into the memory that is planned, `width` times what scores need."""
         size = max(len(self.circuit_.leaves.theta), self.circuit_.root.logits.shape[1])
-        return rows_at_once(self._features.n_features * size * width)
+        return rows_at_once(len(self.schema_), self._features.n_features * size * width)
 
     def _state(self) -> dict[str, Tensor]:
         return self._features.state() | circuit_state(self.circuit_)
@@ -194,6 +199,11 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     _: KW_ONLY
     noise: float = 0.15
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return replace(super().capabilities, information_gain=True)
+
     @finite_answer
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
@@ -231,13 +241,15 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
 
         return self._answers(X, answer)
 
-    def _judge(self, held: LabelledRows | None, generator: torch.Generator) -> None:
+    def _use_held_out(self, held: LabelledRows | None, generator: torch.Generator) -> None:
         circuit = self.circuit_
         owners = circuit.leaves.observation.columns_of_features
 
         def scores_of(rows: Incomplete) -> Tensor:
-            parts = rows.to(torch.float64).chunks(self._rows_at_once(1))
-            return torch.cat([circuit.class_scores(part)[0] for part in parts])
+            found = map_pieces(
+                lambda part: circuit.class_scores(part)[0], rows.to(torch.float64), self._rows_at_once(1)
+            )
+            return torch.cat(found)
 
         self.evidence_weight_ = fit_evidence_weight(scores_of, circuit.log_prior, held, owners, generator)
 
@@ -329,8 +341,7 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Returns the ends of an interval that contains the target of each row with probability `level`."""
         check_is_fitted(self)
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        check_level(level)
         ends = [(1 - level) / 2, (1 + level) / 2]
 
         def answer(batch: Incomplete) -> Tensor:

@@ -1,7 +1,7 @@
 """The command ``halfseen ampute``: read a table, hide some of its cells by a mechanism, write the rest."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from halfseen import missingness
 from halfseen.cli.progress import Reporter
-from halfseen.files.atomic import check_apart
-from halfseen.files.tables import TableError, TableFile, check_output, read_table, write_tables
-from halfseen.files.texts import CellTexts
+from halfseen.cli.requests import AmputeRequest
+from halfseen.files.table_file import CellTexts
+from halfseen.files.tables import TableError, TableFile, read_table
+from halfseen.files.writing import check_apart, check_output, write_tables
 from halfseen.vocabulary import Missingness
 
 _SHOWN_COLUMNS = 12
@@ -33,20 +34,6 @@ MECHANISMS: dict[str, Callable[..., missingness.Mechanism]] = {
 }
 
 
-@dataclass(frozen=True)
-class AmputeRequest:
-    """What a user asked for; see ``halfseen ampute --help``."""
-
-    source: str
-    output: str
-    mechanism: str = "mcar"
-    rate: float = 0.3
-    columns: tuple[str, ...] | None = None
-    seed: int = 0
-    reading: dict[str, Any] = field(default_factory=dict)
-    output_format: str | None = None
-
-
 def ampute(request: AmputeRequest, reporter: Reporter) -> None:
     """Hide cells of a table file.
 
@@ -59,14 +46,15 @@ def ampute(request: AmputeRequest, reporter: Reporter) -> None:
     """
     check_output(request.output, request.output_format)
     check_apart({"IN": request.source}, {"--output": request.output})
-    file = read_table(request.source, **request.reading)
+    file = read_table(request.source, **request.reading.to_arguments())
     n_rows, n_columns = file.table.shape
     reporter.show("read", f"{file.source} ({file.format}): {n_rows:,} rows, {n_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
+    columns = None if request.columns is None else [name.strip() for name in request.columns.split(",")]
     try:
         mechanism = MECHANISMS[request.mechanism](
-            seed=request.seed, rate=request.rate, columns=_find_columns(request.columns, file)
+            seed=request.seed, rate=request.rate, columns=_find_columns(columns, file)
         ).fit(file.table)
         amputed = mechanism.amputate(file.table, random_state=request.seed)
     except ValueError as error:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,9 +15,11 @@ from halfseen.cli.reading import ColumnFormats, read_like_training, training_rul
 from halfseen.data.columns import Column
 from halfseen.diagnosis.drift import TrainingDrift, compare_with_training
 from halfseen.errors import SchemaError, TableError
-from halfseen.files.matching import match_names
+from halfseen.files.rules import match_names
 from halfseen.files.tables import TableFile
-from halfseen.words import names_words, plural
+from halfseen.words import Note, names_words, plural
+
+Needs = Literal["transform", "predict"]
 
 SIMILAR = 0.7  # of the letters and digits of two names that are taken for one
 _SHOWN_LEVELS = 3
@@ -63,7 +65,7 @@ class NewRows:
         return whole
 
 
-def load_model(path: str, needs: str, instead: str) -> Any:
+def load_model(path: str, needs: Needs, instead: str) -> Any:
     """Load a model file for a command.
 
     Parameters
@@ -78,9 +80,10 @@ def load_model(path: str, needs: str, instead: str) -> Any:
     return check_model(halfseen.load(path), path, needs, instead)
 
 
-def check_model(model: Any, path: str, needs: str, instead: str) -> Any:
+def check_model(model: Any, path: str, needs: Needs, instead: str) -> Any:
     """Return a model that is loaded already, if a command can use it; see `load_model`."""
-    if not hasattr(model, needs) or not hasattr(model, "schema_"):
+    can = model.capabilities
+    if not can.tables or not (can.imputes if needs == "transform" else can.predicts):
         raise TableError(f"{path} contains {type(model).__name__}, {instead}")
     if not hasattr(model, "feature_names_in_"):
         raise TableError(
@@ -171,7 +174,7 @@ def match_columns(
         )
     if dropped:
         subject = f"column {dropped[0]!r} is" if len(dropped) == 1 else f"columns {_quoted(dropped)} are"
-        reporter.note(f"{subject} not in {file.source}: treated as missing in every row")
+        reporter.note(Note(f"{subject} not in {file.source}: treated as missing in every row", "harmful"))
     file = _with_missing(file, dropped, ColumnFormats(file, training_rules(model), model))
     names |= {name: name for name in dropped}
     inputs = file.table.select([names[name] for name in known]).rename_columns(known)
@@ -193,10 +196,11 @@ def _note_renamed(dropped: Sequence[str], extra: Sequence[str], reporter: Report
     for name in dropped:
         similar = get_close_matches(_plain(name), plain, n=1, cutoff=SIMILAR)
         if similar:
-            reporter.note(
+            text = (
                 f"is column {plain[similar[0]]!r} the column {name!r} of the model? It is used if it is "
                 "renamed in the file"
             )
+            reporter.note(Note(text, "harmful"))
 
 
 def _plain(name: str) -> str:

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,20 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import halfseen
-from halfseen.cli.errors import one_line
-from halfseen.cli.methods import QUICK, build
+from halfseen.cli.main import one_line
+from halfseen.cli.options import build, parse_methods
 from halfseen.cli.progress import Reporter, Step
+from halfseen.cli.requests import CompareRequest
 from halfseen.evaluation.candidates import OnNumbers
 from halfseen.evaluation.comparison import RESULT_FILES, Comparison
 from halfseen.evaluation.protocol import compare
 from halfseen.evaluation.trial import Record
-from halfseen.files.atomic import check_apart, check_report, write_page
 from halfseen.files.tables import TableError, read_table
+from halfseen.files.writing import check_apart, check_report, write_page
 from halfseen.missingness import MCAR, Learned
 from halfseen.report.compare import render_comparison, show, summarize_comparison, verdict
-from halfseen.report.shown_cells import take_rows
+from halfseen.report.result import take_rows
+from halfseen.words import Note
 
 MAX_ITERATIVE_FEATURES = 80
 RIVALS: dict[str, Callable[[], Any]] = {
@@ -40,29 +41,10 @@ MECHANISMS = ("mcar", "learned")
 PARTS = {"out": "new rows", "in": "rows used in fitting"}
 ARROWS = {"low": "\N{DOWNWARDS ARROW}", "high": "\N{UPWARDS ARROW}", "level": ""}
 FEW_CELLS = 50
+MAX_ROWS = 10_000
+"""Longer tables are subsampled to this many rows, unless --max-rows says otherwise."""
+
 _WIDE = 150
-
-
-@dataclass(frozen=True)
-class CompareRequest:
-    """What a user asked for; see ``halfseen compare --help``."""
-
-    source: str
-    methods: tuple[str, ...] = QUICK
-    rate: float = 0.2
-    mechanism: str = "mcar"
-    repeats: int = 5
-    seed: int = 0
-    output: str | None = None
-    report: str | None = None
-    level: float = 0.9
-    draws: int = 20
-    test_fraction: float = 0.3
-    max_rows: int = 10_000
-    jobs: int = 1
-    schema: str | None = None
-    command: str = ""
-    reading: dict[str, Any] = field(default_factory=dict)
 
 
 def build_methods(names: Sequence[str]) -> dict[str, Any]:
@@ -89,9 +71,10 @@ def run_compare(request: CompareRequest, reporter: Reporter) -> Comparison:
     reporter : Reporter
         The reporter of progress.
     """
+    methods = parse_methods(request.methods)
     _check(request)
-    comparison = run_comparison(request, *_read(request, reporter), reporter)
-    summary = summarize_comparison(comparison, reporter.run_info(request.source, request.command))
+    comparison = run_comparison(request, methods, *_read(request, reporter), reporter)
+    summary = summarize_comparison(comparison, reporter.run_info(request.source))
     if not reporter.quiet:
         print_comparison(summary)
     _write(request, reporter, comparison, summary)
@@ -100,10 +83,14 @@ def run_compare(request: CompareRequest, reporter: Reporter) -> Comparison:
 
 
 def run_comparison(
-    request: CompareRequest, table: Any, schema: dict[str, Any] | None, reporter: Reporter
+    request: CompareRequest,
+    methods: Sequence[str],
+    table: Any,
+    schema: dict[str, Any] | None,
+    reporter: Reporter,
 ) -> Comparison:
     """Hide known cells of a table and let the methods fill them."""
-    n_runs = len(request.methods) * request.repeats
+    n_runs = len(methods) * request.repeats
     done: list[Record] = []
     with reporter.noting_warnings(), reporter.progress("running", f"{n_runs:,} runs", "run") as move:
 
@@ -113,7 +100,7 @@ def run_comparison(
 
         comparison = compare(
             table,
-            build_methods(request.methods),
+            build_methods(methods),
             mechanism=build_mechanism(request, table),
             n_repeats=request.repeats,
             test_fraction=request.test_fraction,
@@ -130,7 +117,8 @@ def run_comparison(
         "hidden", f"{min(hidden):,} to {max(hidden):,} known values in each of {request.repeats} repetitions"
     )
     if min(hidden) < FEW_CELLS:
-        reporter.note(f"as few as {min(hidden)} values were removed, too few to distinguish good methods")
+        text = f"as few as {min(hidden)} values were removed, too few to distinguish good methods"
+        reporter.note(Note(text, "harmful"))
     resumed = sum(record.resumed for record in done)
     if resumed:
         reporter.show("resumed", f"{resumed} of {n_runs} runs were finished before")
@@ -162,7 +150,7 @@ def _check(request: CompareRequest) -> None:
 
 def _read(request: CompareRequest, reporter: Reporter) -> tuple[Any, dict[str, Any] | None]:
     overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else None
-    file = read_table(request.source, overrides=overrides, **request.reading)
+    file = read_table(request.source, schema=overrides, **request.reading.to_arguments())
     table = file.table
     reporter.show("read", f"{file.source}: {table.num_rows:,} rows, {table.num_columns:,} columns")
     for note in file.notes:
@@ -170,7 +158,7 @@ def _read(request: CompareRequest, reporter: Reporter) -> tuple[Any, dict[str, A
     thinned = thin_rows(table, request)
     if thinned.num_rows < table.num_rows:
         reporter.note(
-            f"{request.max_rows:,} of {table.num_rows:,} rows are used (a random subsample); "
+            f"{thinned.num_rows:,} of {table.num_rows:,} rows are used (a random subsample); "
             "--max-rows changes this"
         )
     return thinned, file.settings or None
@@ -178,9 +166,10 @@ def _read(request: CompareRequest, reporter: Reporter) -> tuple[Any, dict[str, A
 
 def thin_rows(table: Any, request: CompareRequest) -> Any:
     """Return a random subsample of rows, in their order."""
-    if table.num_rows <= request.max_rows:
+    max_rows = request.max_rows or MAX_ROWS
+    if table.num_rows <= max_rows:
         return table
-    rows = np.random.default_rng(request.seed).permutation(table.num_rows)[: request.max_rows]
+    rows = np.random.default_rng(request.seed).permutation(table.num_rows)[:max_rows]
     return take_rows(table, np.sort(rows))
 
 
@@ -192,17 +181,19 @@ def print_comparison(summary: dict[str, Any]) -> None:
         console.print(comparison_table(summary, part, narrow=console.width < 120))
     console.print(
         Text("* best mean   = statistically tied with the best (95% CI of the paired difference includes 0)"),
-        soft_wrap=True,
+        soft_wrap=not console.is_terminal,
     )
     console.print(Text(f"Best on {PARTS[summary['main']]}:"))
     for score in summary["scores"]:
-        console.print(Text(f"  {one_line(verdict(score))}"), soft_wrap=True, highlight=False)
+        console.print(
+            Text(f"  {one_line(verdict(score))}"), soft_wrap=not console.is_terminal, highlight=False
+        )
     for method in summary["methods"]:
         for error, times in method["errors"].items():
             what = "is not applicable" if method["n_skipped"] else f"failed in {times} of "
             what += "" if method["n_skipped"] else f"{summary['settings']['n_repeats']} repetitions"
             text = f"  {method['name']} {what}: {one_line(error)}"
-            console.print(Text(text, style="red"), soft_wrap=True)
+            console.print(Text(text, style="red"), soft_wrap=not console.is_terminal)
 
 
 def comparison_table(summary: dict[str, Any], part: str, *, narrow: bool = False) -> Table:

@@ -1,10 +1,10 @@
-"""The steps of ``halfseen compare --target``: read, cross-validate predictors, print, write."""
+"""``halfseen compare --target``: the predictors that commands accept by name, and their cross-validation."""
 
 import json
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,76 +12,146 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from sklearn.dummy import DummyClassifier, DummyRegressor
 
 from halfseen._files import plain_json
-from halfseen.cli.errors import one_line
-from halfseen.cli.predictors import BASELINE, COMPARED, build_compared, treatments
+from halfseen.base.catalogue import N_DRAWS, build_named, catalogue_name, find_method
+from halfseen.cli.main import one_line
+from halfseen.cli.options import COMPARED_PREDICTORS, Predictor, parse_rates
 from halfseen.cli.progress import Reporter, Step
-from halfseen.data.target import Target
+from halfseen.cli.requests import CompareRequest
+from halfseen.data.target import Target, Task
 from halfseen.errors import TableError
-from halfseen.evaluation.averaging import AVERAGE
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import CodedTable
 from halfseen.evaluation.prediction import PredictionRecord
-from halfseen.evaluation.prediction_result import PredictionComparison
+from halfseen.evaluation.prediction_result import AVERAGE, PredictionComparison, Treatment
 from halfseen.evaluation.repetitions import MAX_REPEATS, compare_predictors
-from halfseen.files.atomic import check_apart, check_report, check_writable, write_atomically, write_page
-from halfseen.report.prediction import show_score, summarize_prediction
-from halfseen.report.run_info import RunInfo
-from halfseen.report.shown_cells import take_rows
+from halfseen.files.writing import check_apart, check_report, check_writable, write_atomically, write_page
+from halfseen.report.compare import show_score, summarize_prediction
+from halfseen.report.result import RunInfo, take_rows
 
-RATES = (0.0, 0.1, 0.3, 0.5)
-"""Shares of the known values of test rows that are removed before predicting."""
+_KINDS: dict[Task, str] = {"classification": "classifier", "regression": "regressor"}
+
+
+BASELINE = "baseline"
+"""The method that ignores the inputs; it is no part of an average."""
+
+SAVED = tuple(one.value for one in Predictor if one not in (Predictor.auto, Predictor.average))
+"""The single predictors, all of which can be saved."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method of a comparison: what it does with missing values, and in words."""
+
+    treatment: Treatment
+    description: str
+
+
+_ENTRIES = {
+    BASELINE: Entry(Treatment.BASELINE, "the mean, or the shares of the classes, whatever the inputs"),
+    "constant+linear": Entry(Treatment.CONSTANT, "column means and missingness indicators, linear model"),
+    "boosting": Entry(Treatment.NONE, "boosted trees in which missing values are a branch"),
+    "constant+boosting": Entry(Treatment.CONSTANT, "column means and missingness indicators, boosted trees"),
+    "gaussian+linear": Entry(Treatment.IMPUTED, "Gaussian imputation and indicators, linear model"),
+    "gaussian+boosting": Entry(Treatment.IMPUTED, "Gaussian imputation and indicators, boosted trees"),
+    "multiple+linear": Entry(
+        Treatment.IMPUTED, f"{N_DRAWS} Gaussian draws, a linear model for each, predictions averaged"
+    ),
+    "multiple+boosting": Entry(
+        Treatment.IMPUTED, f"{N_DRAWS} Gaussian draws, boosted trees for each, predictions averaged"
+    ),
+    "sparsity-norm": Entry(Treatment.NONE, "a network with rows normalised by their known values"),
+    "neumiss": Entry(Treatment.NONE, "a Gaussian prediction for each pattern, corrected by networks"),
+    "circuit": Entry(Treatment.NONE, "a probabilistic circuit, exact for each pattern"),
+    AVERAGE: Entry(
+        Treatment.AVERAGE, "a weighted average of the predictions of the other methods, except the baseline"
+    ),
+}
+COMPARED = {name: _ENTRIES[name] for name in COMPARED_PREDICTORS}
+"""What ``halfseen compare --target`` compares, in the order of its runs."""
+
+
+def build_predictor(name: str, task: Task, **settings: Any) -> Any:
+    """Return a predictor by its name.
+
+    Examples
+    --------
+    >>> build_predictor("boosting", "regression", random_state=0)
+    BoostingRegressor(random_state=0)
+    """
+    return build_named(name, _KINDS[task], **settings)
+
+
+def unit_of_progress(name: str, task: Task) -> str | None:
+    """Return what a predictor counts while it is fitted; None if it is fitted in one step."""
+    return find_method(catalogue_name(name, _KINDS[task])).steps
+
+
+def build_compared(names: Sequence[str], task: Task) -> dict[str, Any]:
+    """Return the methods of a comparison."""
+    return {name: _build(name, task) for name in names}
+
+
+def treatments(names: Sequence[str]) -> Mapping[str, Treatment]:
+    """Return what each method does with missing values."""
+    return {name: COMPARED[name].treatment for name in names}
+
+
+def parse_predictors(text: str) -> tuple[str, ...]:
+    """Return the names in a list with commas; raise an error if one is unknown."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in COMPARED]
+    if unknown or not names:
+        what = f"unknown method {unknown[0]!r}" if unknown else "--methods is empty"
+        raise TableError(f"{what}; with --target choose from {', '.join(COMPARED)}")
+    if AVERAGE in names and len([name for name in names if name not in (AVERAGE, BASELINE)]) < 2:
+        raise TableError(f"--methods has {AVERAGE}, which needs at least two methods to average")
+    return names
+
+
+def _build(name: str, task: Task) -> Any:
+    if name != BASELINE:
+        return build_predictor(name, task)
+    return DummyRegressor() if task == "regression" else DummyClassifier(strategy="prior")
+
+
+MAX_ROWS = 5_000
+"""Longer tables are subsampled to this many rows, unless --max-rows says otherwise."""
 
 _WIDE = 140
 
 
-@dataclass(frozen=True)
-class CompareTargetRequest:
-    """What a user asked for; see ``halfseen compare --help``."""
-
-    source: str
-    target: str
-    methods: tuple[str, ...] = tuple(COMPARED)
-    task: str = "auto"
-    n_splits: int = 5
-    max_repeats: int = MAX_REPEATS
-    rates: tuple[float, ...] = RATES
-    budget: float = 300.0
-    max_rows: int = 5_000
-    seed: int = 0
-    output: str | None = None
-    report: str | None = None
-    schema: str | None = None
-    command: str = ""
-    reading: dict[str, Any] = field(default_factory=dict)
-
-
-def run_compare_target(request: CompareTargetRequest, reporter: Reporter) -> PredictionComparison:
+def run_compare_target(request: CompareRequest, reporter: Reporter) -> PredictionComparison:
     """Compare predictors of a column of a table file; print the result, write what was asked for.
 
     Parameters
     ----------
-    request : CompareTargetRequest
+    request : CompareRequest
         The table, the target, the methods, and the output.
     reporter : Reporter
         The reporter of progress.
     """
     from halfseen.cli.fit import read_training
 
-    _check(request)
+    assert request.target is not None
+    methods = COMPARED_PREDICTORS if request.methods is None else parse_predictors(request.methods)
+    rates = parse_rates(request.rates)
+    _check(request, rates)
     with reporter.noting_warnings():
         training = read_training(
-            request.source, request.target, request.task, reporter, request.schema, **request.reading
-        )
+            request.source, request.target, request.task, reporter, request.schema,
+            **request.reading.to_arguments(),
+        )  # fmt: skip
         comparison = compare_on(
-            training.inputs, training.target, request.methods, reporter,
+            training.inputs, training.target, methods, reporter,
             settings=training.settings, budget=request.budget - reporter.elapsed,
-            max_rows=request.max_rows, seed=request.seed, n_splits=request.n_splits,
-            max_repeats=request.max_repeats, rates=request.rates,
+            max_rows=request.max_rows or MAX_ROWS, seed=request.seed, n_splits=request.folds,
+            max_repeats=request.repeats, rates=rates,
         )  # fmt: skip
     summary = describe_comparison(
         comparison, training.inputs, training.target,
-        reporter.run_info(training.file.source, request.command), budget=request.budget,
+        reporter.run_info(training.file.source), budget=request.budget,
     )  # fmt: skip
     if not reporter.quiet:
         print_prediction(summary)
@@ -149,8 +219,8 @@ def describe_comparison(
     )
 
 
-def _check(request: CompareTargetRequest) -> None:
-    wrong = [rate for rate in request.rates if not 0 <= rate < 1]
+def _check(request: CompareRequest, rates: Sequence[float]) -> None:
+    wrong = [rate for rate in rates if not 0 <= rate < 1]
     if wrong:
         raise TableError(f"--rates must be at least 0 and below 1, got {wrong[0]:g}")
     if request.budget <= 0:
@@ -171,18 +241,18 @@ def print_prediction(summary: dict[str, Any]) -> None:
     console.print(prediction_table(summary))
     console.print(
         Text("* best mean   = statistically tied with the best (95% CI of the paired difference includes 0)"),
-        soft_wrap=True,
+        soft_wrap=not console.is_terminal,
     )
     for sentence in summary["sentences"]:
-        console.print(Text(one_line(sentence)), soft_wrap=True, highlight=False)
+        console.print(Text(one_line(sentence)), soft_wrap=not console.is_terminal, highlight=False)
     stopped = [method["name"] for method in summary["methods"] if method["n_stopped"]]
     if stopped:
         text = f"Out of time before all folds: {', '.join(stopped)}; --budget gives more."
-        console.print(Text(text, style="yellow"), soft_wrap=True)
+        console.print(Text(text, style="yellow"), soft_wrap=not console.is_terminal)
     for method in summary["methods"]:
         for error, times in method["errors"].items():
             text = f"  {method['name']} failed in {times} of {method['n_folds']} folds: {one_line(error)}"
-            console.print(Text(text, style="red"), soft_wrap=True)
+            console.print(Text(text, style="red"), soft_wrap=not console.is_terminal)
 
 
 def prediction_table(summary: dict[str, Any]) -> Table:
@@ -226,13 +296,13 @@ def _cell(method: dict[str, Any], score: dict[str, Any]) -> Text:
     return text
 
 
-def _write(request: CompareTargetRequest, reporter: Reporter, summary: dict[str, Any]) -> None:
+def _write(request: CompareRequest, reporter: Reporter, summary: dict[str, Any]) -> None:
     if request.output is not None:
         with write_atomically(request.output) as file:
             file.write(json.dumps(plain_json(summary), indent=1, allow_nan=False).encode())
         reporter.show("wrote", request.output)
     if request.report is not None:
-        from halfseen.report.prediction import render_prediction
+        from halfseen.report.compare import render_prediction
 
         write_page(request.report, render_prediction(summary))
         reporter.show("report", request.report)

@@ -18,6 +18,7 @@ from halfseen.datasets.loaders import (
     verify,
 )
 from halfseen.errors import TableError
+from halfseen.words import names_words
 
 _WIDTH = 136  # of a listing that goes into a file
 
@@ -95,8 +96,7 @@ def _where(data_home: str | None) -> Text:
 
 
 def _target(known: DataSet) -> str:
-    more = f" and {len(known.target) - 3} more" if len(known.target) > 3 else ""
-    return ", ".join(known.target[:3]) + more
+    return names_words(known.target, 3)
 
 
 def _missing(known: DataSet) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,16 @@ from rich.text import Text
 
 import halfseen
 from halfseen.cli.applying import match_columns
-from halfseen.cli.errors import escape_json, one_line, printable
+from halfseen.cli.main import escape_json, one_line, printable
 from halfseen.cli.progress import Reporter
+from halfseen.cli.requests import DescribeRequest
 from halfseen.cli.sources import expand, read_all
 from halfseen.diagnosis.summary import Diagnosis, describe
-from halfseen.diagnosis.text import headline
-from halfseen.diagnosis.wording import effect_words, p_words, pair_words, share_words
+from halfseen.diagnosis.wording import effect_words, headline, p_words, pair_words
 from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
-from halfseen.files.atomic import check_apart, check_report, write_page
 from halfseen.files.tables import TableError, TableFile, read_table
-from halfseen.words import names_words, plural
+from halfseen.files.writing import check_apart, check_report, write_page
+from halfseen.words import names_words, plural, share_words
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def measure_model(path: str, file: TableFile, label: str | None, seed: int, repo
         Reports columns that the table lacks, or that have another name.
     """
     model = halfseen.load(path)
-    if not all(hasattr(model, name) for name in ("predict", "feature_names_in_", "schema_")):
+    can = model.capabilities
+    if not (can.tables and can.predicts) or "feature_names_in_" not in vars(model):
         raise TableError(
             f"{path} holds a {type(model).__name__}; --model needs a regressor or classifier that was fitted "
             "to a table with column names"
@@ -71,7 +72,7 @@ def measure_model(path: str, file: TableFile, label: str | None, seed: int, repo
 
 def _output(model: Any, label: str | None) -> tuple[Any, str]:
     """Return the class to follow as the model knows it, and the name of what is followed."""
-    if not hasattr(model, "predict_proba"):
+    if model.capabilities.predicts == "numbers":
         if label is not None:
             raise TableError("--class is for classifiers; the model predicts numbers")
         return None, "the prediction"
@@ -89,30 +90,11 @@ SENSITIVITY_ROWS = 10_000
 """Longer tables are subsampled to this many rows for a sensitivity analysis."""
 
 
-@dataclass(frozen=True)
-class DescribeRequest:
-    """What a user asked for; see ``halfseen describe --help``."""
-
-    source: str
-    target: str | None = None
-    against: str | None = None
-    report: str | None = None
-    json: bool = False
-    seed: int = 0
-    reading: dict[str, Any] = field(default_factory=dict)
-    command: str = ""
-    model: str | None = None
-    label: str | None = None
-    sensitivity: tuple[str, ...] = ()
-    reference: float | None = None
-    schema: str | None = None
-
-
 def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
     """Describe a table file: read, describe, print, report."""
     _check_paths(request)
     overrides = None if request.schema is None else halfseen.Schema.read_overrides(request.schema)
-    reading = request.reading | {"overrides": overrides}
+    reading = request.reading.to_arguments() | {"schema": overrides}
     file = read_all(expand(request.source), partial(_read, reading=reading))
     reporter.show("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
     for note in file.notes:
@@ -139,11 +121,11 @@ def run_describe(request: DescribeRequest, reporter: Reporter) -> None:
             model=None if drift is None else drift.to_dict(),
             sensitivities=[found.to_dict() for found in what_if],
             check=check,
-            run=reporter.run_info(file.source, request.command),
+            run=reporter.run_info(file.source),
         )
         write_page(request.report, render_diagnosis(summary))
         reporter.show("report", request.report)
-    if request.json:
+    if request.as_json:
         content = diagnosis.to_dict() | ({} if drift is None else {"model": drift.to_dict()})
         content |= {"sensitivities": [found.to_dict() for found in what_if]} if what_if else {}
         print(escape_json(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)))
@@ -199,7 +181,7 @@ def _analyse_sensitivity(request: DescribeRequest, file: TableFile, reporter: Re
         table = table.take(np.sort(rows))
         reporter.note(f"the sensitivity analysis uses {SENSITIVITY_ROWS:,} of {file.table.num_rows:,} rows")
     found = []
-    for text in request.sensitivity:
+    for text in request.sensitivity or ():
         with reporter.noting_warnings(), reporter.progress("what if", one_line(text)):
             found.append(
                 sensitivity(None, table, text, reference=request.reference, random_state=request.seed)
@@ -211,7 +193,7 @@ def _check_fill(
     diagnosis: Diagnosis, request: DescribeRequest, file: TableFile, reporter: Reporter
 ) -> dict[str, Any] | None:
     """Return how well a quick model fills hidden known values of a sample of rows."""
-    from halfseen.cli.known_values import check_known_values
+    from halfseen.report.fills import check_known_values
 
     if file.n_missing in (0, file.table.num_rows * file.table.num_columns):
         return None
@@ -229,9 +211,9 @@ def _check_fill(
 def _check_paths(request: DescribeRequest) -> None:
     if request.reference is not None and not request.sensitivity:
         raise TableError("--reference requires --sensitivity COLUMN")
-    if request.reference is not None and len(request.sensitivity) > 1:
+    if request.reference is not None and len(request.sensitivity or ()) > 1:
         raise TableError("--reference belongs to one estimate; use --sensitivity once, or leave it out")
-    if any("~" in text for text in request.sensitivity):
+    if any("~" in text for text in request.sensitivity or ()):
         raise TableError("--sensitivity takes COLUMN or COLUMN=LEVEL; formulas are for halfseen.sensitivity")
     if request.label is not None and request.model is None:
         raise TableError("--class requires --model")

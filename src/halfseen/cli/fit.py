@@ -1,6 +1,7 @@
 """The steps of ``halfseen fit``: read, choose a predictor, fit it, save it."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -8,46 +9,62 @@ import numpy as np
 import pyarrow as pa
 
 import halfseen
-from halfseen.cli.compare_target import compare_on, describe_comparison
+from halfseen.cli.compare_target import (
+    BASELINE,
+    SAVED,
+    build_predictor,
+    compare_on,
+    describe_comparison,
+    unit_of_progress,
+)
 from halfseen.cli.options import Predictor
-from halfseen.cli.predictors import BASELINE, SAVED, build_predictor, unit_of_progress
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
+from halfseen.cli.requests import FitRequest
 from halfseen.cli.sources import expand, read_all
 from halfseen.data.target import Target, read_target
-from halfseen.evaluation.averaging import AVERAGE, choose_method
-from halfseen.evaluation.prediction_result import PredictionComparison
-from halfseen.evaluation.prediction_words import say_average, say_best, say_expected, say_repeats
-from halfseen.evaluation.repetitions import MAX_REPEATS
-from halfseen.files.atomic import check_apart, check_report, check_writable, write_page
+from halfseen.evaluation.prediction_result import (
+    AVERAGE,
+    PredictionComparison,
+    say_average,
+    say_best,
+    say_expected,
+    say_repeats,
+)
+from halfseen.evaluation.repetitions import MAX_REPEATS, choose_method
 from halfseen.files.tables import TableError, TableFile, read_table
-from halfseen.report.shown_cells import take_rows
-from halfseen.words import plural
-
-MAX_ROWS = 5_000
-"""Longer tables are subsampled to choose a predictor; it is then fitted to all rows."""
+from halfseen.files.writing import check_apart, check_report, check_writable, write_page
+from halfseen.report.result import take_rows
+from halfseen.training.time_limit import time_limit
+from halfseen.words import Note, plural
 
 AVERAGED = (Predictor.auto.value, Predictor.average.value)
 """The methods for which the average of all others is compared with them."""
 
 _SHOWN_CLASSES = 6
 
+MAX_COMPARED = 2_000
+"""Rows on which predictors are compared; a guess, by which a choice takes minutes at most."""
 
-@dataclass(frozen=True)
-class FitRequest:
-    """What a user asked for; see ``halfseen fit --help``."""
+LIMIT_MET = (
+    "the time limit was reached while predictors were compared, so that the speed of the computer decided "
+    "how much was done: another run may choose another one"
+)
 
-    source: str
-    target: str
-    model: str
-    method: str = Predictor.auto.value
-    task: str = "auto"
-    budget: float = 120.0
-    report: str | None = None
-    seed: int = 0
-    schema: str | None = None
-    command: str = ""
-    reading: dict[str, Any] = field(default_factory=dict)
+
+def planned_repeats(n_rows: int) -> int:
+    """Return how often predictors may be compared again: the choice is noisy where there are few rows.
+
+    Examples
+    --------
+    >>> [planned_repeats(n_rows) for n_rows in (100, 500, 2_000)]
+    [5, 3, 1]
+    """
+    return max(1, min(MAX_REPEATS, REPEATED_ROWS // max(1, n_rows)))
+
+
+REPEATED_ROWS = 1_500
+"""Rows times repetitions of the comparison; a guess."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +88,23 @@ def fit(request: FitRequest, reporter: Reporter) -> None:
     reporter : Reporter
         The reporter of progress.
     """
-    check_writable(request.model)
+    assert request.target is not None
+    check_writable(request.save_model)
     check_report(request.report)
     check_apart(
         {"IN": request.source, "--schema": request.schema},
-        {"--save-model": request.model, "--report": request.report},
+        {"--save-model": request.save_model, "--report": request.report},
     )
     with reporter.noting_warnings():
         training = read_training(
-            request.source, request.target, request.task, reporter, request.schema, **request.reading
-        )
+            request.source, request.target, request.task, reporter, request.schema,
+            **request.reading.to_arguments(),
+        )  # fmt: skip
         method, comparison = _choose(request, training, reporter)
         model = _fit(request, training, method, comparison, reporter)
         model.reading_ = describe_reading(training.file) | {"target": request.target}
-        model.save(request.model)
-        reporter.show("model", f"{request.model}: {type(model).__name__}")
+        model.save(request.save_model)
+        reporter.show("model", f"{request.save_model}: {type(model).__name__}")
         if request.report is not None and comparison is not None:
             _report(request, training, comparison, reporter)
     reporter.done()
@@ -110,7 +129,7 @@ def read_training(
         Options of `read_table`.
     """
     overrides = halfseen.Schema.read_overrides(schema) if schema is not None else None
-    file = read_all(expand(source), partial(read_table, overrides=overrides, **reading))
+    file = read_all(expand(source), partial(read_table, schema=overrides, **reading))
     reporter.show("read", f"{file.source}: {file.table.num_rows:,} rows, {file.table.num_columns:,} columns")
     for note in file.notes:
         reporter.note(note)
@@ -145,18 +164,22 @@ def _choose(
     names = (*compared, AVERAGE) if request.method in AVERAGED else compared
     if request.method != Predictor.auto and request.report is None:
         return request.method, None
-    comparison = compare_on(
-        training.inputs, training.target, names, reporter,
-        settings=training.settings, budget=request.budget, max_rows=MAX_ROWS, seed=request.seed,
-        max_repeats=MAX_REPEATS,
-    )  # fmt: skip
+    budget = math.inf if request.budget is None else request.budget
+    n_compared = min(training.inputs.num_rows, MAX_COMPARED)
+    with time_limit(math.inf) as limit:  # which learns whether the time decided about the comparison
+        comparison = compare_on(
+            training.inputs, training.target, names, reporter,
+            settings=training.settings, budget=budget, max_rows=MAX_COMPARED, seed=request.seed,
+            max_repeats=planned_repeats(n_compared),
+        )  # fmt: skip
+    if limit.met:
+        reporter.note(Note(LIMIT_MET, "harmful"))
     if request.method != Predictor.auto:
         return request.method, comparison
     chosen = choose_method(comparison)
     if chosen is None:
         raise TableError(
-            f"no predictor finished within {request.budget:g} s; give more by --budget, or name one by "
-            "--method"
+            f"no predictor finished within {budget:g} s; give more by --budget, or name one by --method"
         )
     reporter.show("compared", say_best(comparison))
     if comparison.weights:
@@ -185,7 +208,8 @@ def _fit(
             values = target.values.astype(object)
             values[~target.known] = None
         n_unknown = plural(int((~target.known).sum()), "row")
-        reporter.note(f"the circuit also learns from the inputs of {n_unknown} without a target")
+        text = f"the circuit also learns from the inputs of {n_unknown} without a target"
+        reporter.note(Note(text, "detail"))
     unit = unit_of_progress(method, task)
     settings: dict[str, Any] = {"schema": training.settings, "random_state": request.seed}
     if method == AVERAGE and comparison is not None and comparison.weights:
@@ -202,12 +226,11 @@ def _report(
     comparison: PredictionComparison,
     reporter: Reporter,
 ) -> None:
-    from halfseen.report.prediction import render_prediction
+    from halfseen.report.compare import render_prediction
 
     assert request.report is not None
     summary = describe_comparison(
-        comparison, training.inputs, training.target,
-        reporter.run_info(training.file.source, request.command),
-    )  # fmt: skip
+        comparison, training.inputs, training.target, reporter.run_info(training.file.source)
+    )
     write_page(request.report, render_prediction(summary))
     reporter.show("report", request.report)

@@ -1,37 +1,63 @@
 """The steps of ``halfseen impute``: read, fit, fill, write, report."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import halfseen
-from halfseen._freed import give_back_memory
+from halfseen._machine import give_back_memory
 from halfseen.base.catalogue import find_method
 from halfseen.cli.applying import load_model, naming, read_new_rows
-from halfseen.cli.errors import debugging, explain_error, is_expected
-from halfseen.cli.impute_report import Work, make_page
-from halfseen.cli.impute_request import ImputeRequest, build_imputer, read_overrides, seconds_for_fit
-from halfseen.cli.methods import method_of
+from halfseen.cli.impute_report import Work, check_filled, make_page
+from halfseen.cli.main import debugging, explain_error, is_expected
+from halfseen.cli.options import Method, method_of
 from halfseen.cli.progress import Reporter
 from halfseen.cli.reading import describe_reading
-from halfseen.cli.row_weights import describe_weights, read_weights
+from halfseen.cli.requests import ImputeRequest
 from halfseen.cli.sources import plan_outputs, read_all
-from halfseen.cli.verdict import act_on, check_filled
-from halfseen.files.atomic import (
+from halfseen.data.leaving import SOME_SKILL, ColumnCheck, Grade
+from halfseen.errors import TableError
+from halfseen.files.tables import TableFile, read_table
+from halfseen.files.writing import (
     check_apart,
+    check_cells,
     check_in_place,
+    check_output,
     check_report,
     check_writable,
     is_same_file,
     write_page,
+    write_tables,
 )
-from halfseen.files.tables import TableError, TableFile, check_cells, check_output, read_table, write_tables
+from halfseen.report.result import RowWeights
 from halfseen.training.time_limit import TimeBudget, time_limit
+from halfseen.words import Note, names_words, plural
 
-_SHOWN_NAMES = 6
+AT_CHANCE = ("binary",)
+"""Kinds that are left empty by default if they are filled no better than by the most frequent level."""
+
+CLASSES: dict[tuple[Grade, bool], str] = {
+    ("good", False): "reliable",
+    ("fair", False): "weak",
+    ("poor", True): "not clearly better than chance, by few values",
+    ("poor", False): "no better than chance",
+}
+"""What columns are called by their grade, and by whether there are too few hidden values to tell."""
+
+_SHOWN = 6
+
+REPORT_SHARE = 0.25
+"""The part of the time that is kept for the pictures of a report."""
+
+SMALLEST_SHARE = 0.2
+"""The part of the time that fitting has in any case, however long it took to read the file."""
 
 
 def impute(request: ImputeRequest, reporter: Reporter) -> None:
@@ -44,11 +70,11 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
     reporter : Reporter
         The reporter of progress.
     """
-    limited = request.method == "auto" and request.saved is None
-    budget = TimeBudget(request.max_seconds) if limited else TimeBudget()
-    planned = [(request.source, request.output)]
+    limited = request.method == "auto" and request.model is None and request.max_seconds is not None
+    budget = TimeBudget(request.max_seconds or math.inf) if limited else TimeBudget()
+    planned = [(request.source, request.destination)]
     if not request.in_place:
-        planned = plan_outputs(request.source, request.output, "imputed", request.output_format)
+        planned = plan_outputs(request.source, request.destination, "imputed", request.output_format)
     if len(planned) > 1:
         _impute_several(request, planned, reporter, budget)
         reporter.done()
@@ -56,18 +82,18 @@ def impute(request: ImputeRequest, reporter: Reporter) -> None:
     request = replace(request, source=planned[0][0], output=planned[0][1])
     _check_targets(request)
     with reporter.noting_warnings():
-        work = _fit(request, reporter, budget) if request.saved is None else _load(request, reporter)
+        work = _fit(request, reporter, budget) if request.model is None else _load(request, reporter)
         give_back_memory()
         with naming(work.file.source) if work.rows is not None else nullcontext():
             completed = _complete(request, reporter, work.imputer, work.table)
         whole = completed if work.rows is None else [work.rows.completed(one) for one in completed]
         give_back_memory()
         _write(request, reporter, work.file, whole)
-        if request.model is not None:
+        if request.save_model is not None:
             with _after_the_table("the model", request):
                 work.imputer.reading_ = describe_reading(work.file)
-                work.imputer.save(request.model)
-            reporter.show("model", request.model)
+                work.imputer.save(request.save_model)
+            reporter.show("model", request.save_model)
         if request.report is not None:
             give_back_memory()
             with _after_the_table("the report", request):
@@ -83,13 +109,13 @@ def _impute_several(
     """Impute several files by one imputer: a saved one, or one that is fitted to all of them together."""
     if request.report is not None:
         raise TableError(f"--report describes one table, and {request.source} names {len(planned)} files")
-    each = [replace(request, source=source, output=output, model=None) for source, output in planned]
+    each = [replace(request, source=source, output=output, save_model=None) for source, output in planned]
     for one in each:
         _check_targets(one)
-    if request.model is not None:
-        check_writable(request.model)
+    if request.save_model is not None:
+        check_writable(request.save_model)
     with reporter.noting_warnings():
-        if request.saved is None:
+        if request.model is None:
             imputer = _fit_together(request, [source for source, _ in planned], reporter, budget)
         else:
             imputer = _load_imputer(request, reporter)
@@ -99,10 +125,10 @@ def _impute_several(
                 completed = _complete(one, reporter, imputer, work.table)
             assert work.rows is not None
             _write(one, reporter, work.file, [work.rows.completed(table) for table in completed])
-        if request.model is not None:
+        if request.save_model is not None:
             with _after_the_table("the model", request):
-                imputer.save(request.model)
-            reporter.show("model", request.model)
+                imputer.save(request.save_model)
+            reporter.show("model", request.save_model)
 
 
 def _fit_together(
@@ -114,7 +140,7 @@ def _fit_together(
     unit = find_method(request.method).steps or "step"
     title, seconds = f"{request.named_method}, {file.source}", seconds_for_fit(budget, report=False)
     with reporter.progress("fitting", title, unit) as callback, time_limit(seconds):
-        imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
+        imputer = request.build_imputer(file.settings or None, callback).fit(file.table)
     act_on(
         check_filled(request, reporter, imputer, file.table, file.settings, new=True),
         request,
@@ -128,22 +154,23 @@ def _fit_together(
 def _fit(request: ImputeRequest, reporter: Reporter, budget: TimeBudget) -> Work:
     """Read a file and fit an imputer to it; if nothing is missing and no model is saved, the simplest one."""
     file = _read(request, read_overrides(request), reporter)
-    check_cells(file.table, request.output, request.output_format, request.draws or 1)
-    if not file.n_missing and request.model is None and not request.evaluate:
+    weights = _row_weights(request, file, reporter)
+    check_cells(file.table, request.destination, request.output_format, request.draws or 1)
+    if not file.n_missing and request.save_model is None and not request.evaluate:
         reporter.note("no cell is missing: nothing is imputed, so methods are not compared")
-        request = replace(request, method="mean", missingness=None, checkpoint=None)
+        request = replace(request, method=Method("mean"), missingness=None, checkpoint=None)
     unit = find_method(request.method).steps or "step"
     kept = nullcontext() if request.checkpoint is None else halfseen.checkpoints(request.checkpoint)
     limit = time_limit(seconds_for_fit(budget, report=request.report is not None))
     with kept, reporter.progress("fitting", request.named_method, unit) as callback, limit:
-        imputer = build_imputer(request, file.settings or None, callback).fit(file.table)
+        imputer = request.build_imputer(file.settings or None, callback).fit(file.table)
     _show_kinds(imputer.schema_.columns, reporter)
-    if hasattr(imputer, "reason_"):
+    if imputer.capabilities.compares_methods:
         reporter.show("chosen", imputer.reason_)
     check = check_filled(request, reporter, imputer, file.table, file.settings, new=True)
     act_on(check, request, reporter, imputer)
     proper = request.draws_parameter is not None and request.draws is not None
-    return Work(imputer, file, file.table, request.named_method, proper, check=check)
+    return Work(imputer, file, file.table, request.named_method, proper, weights=weights, check=check)
 
 
 def _load(request: ImputeRequest, reporter: Reporter) -> Work:
@@ -152,31 +179,30 @@ def _load(request: ImputeRequest, reporter: Reporter) -> Work:
 
 
 def _load_imputer(request: ImputeRequest, reporter: Reporter) -> Any:
-    assert request.saved is not None
-    imputer = load_model(request.saved, "transform", "not an imputer; `halfseen predict` applies predictors")
-    if request.new_seed:
+    assert request.model is not None
+    imputer = load_model(request.model, "transform", "not an imputer; `halfseen predict` applies predictors")
+    if "seed" in request.given:
         imputer.seed_ = request.seed
-    reporter.show("model", f"{request.saved}: {type(imputer).__name__}, fitted before and not fitted again")
+    reporter.show("model", f"{request.model}: {type(imputer).__name__}, fitted before and not fitted again")
     return imputer
 
 
 def _apply(request: ImputeRequest, imputer: Any, reporter: Reporter) -> Work:
     method = method_of(imputer)
-    rows = read_new_rows(request.source, imputer, reporter, **request.reading)
-    check_cells(rows.file.table, request.output, request.output_format, request.draws or 1)
-    if request.weights is not None:
-        weights = read_weights(rows.file.table, request.weights, rows.file.source)
-        reporter.show("weights", describe_weights(request.weights, weights))
+    rows = read_new_rows(request.source, imputer, reporter, **request.reading.to_arguments())
+    check_cells(rows.file.table, request.destination, request.output_format, request.draws or 1)
+    weights = _row_weights(request, rows.file, reporter)
     parameter = find_method(method.partition(":")[0]).draws_parameter
-    n_proper = getattr(imputer, parameter, 0) if parameter is not None else 0
+    n_proper = imputer.get_params()[parameter] if parameter is not None else 0
     if request.draws is not None and n_proper < request.draws:
-        reporter.note(
+        text = (
             f"the model was saved with {n_proper} draws of its parameters, so {request.draws} draws do not "
             "include their uncertainty; `halfseen impute --draws M --save-model` keeps such draws where the "
             "method has them"
         )
+        reporter.note(Note(text, "harmful"))
     proper = request.draws is not None and n_proper >= request.draws
-    return Work(imputer, rows.file, rows.inputs, method, proper, rows)
+    return Work(imputer, rows.file, rows.inputs, method, proper, rows, weights)
 
 
 def _complete(
@@ -187,7 +213,7 @@ def _complete(
         with reporter.answering("drawing", f"{request.draws:,} tables"):
             drawn = imputer.sample(table, n_draws=request.draws)
         for sentence in getattr(drawn, "reservations", ()):
-            reporter.note(sentence)
+            reporter.note(Note(sentence, "harmful"))
         return drawn
     with reporter.answering("imputing", "means and most probable levels"):
         return [imputer.transform(table)]
@@ -211,18 +237,18 @@ def _after_the_table(what: str, request: ImputeRequest) -> Iterator[None]:
 def _check_targets(request: ImputeRequest) -> None:
     if request.evaluate and request.report is None:
         raise TableError("--evaluate adds a section to the report: use it together with --report")
-    check_output(request.output, request.output_format)
+    check_output(request.destination, request.output_format)
     check_report(request.report)
-    if request.model is not None:
-        check_writable(request.model)
-    if request.in_place and not is_same_file(request.output, request.source):
+    if request.save_model is not None:
+        check_writable(request.save_model)
+    if request.in_place and not is_same_file(request.destination, request.source):
         raise TableError(
-            f"{request.output}: --in-place writes to the input, {request.source}: leave out --output, "
+            f"{request.destination}: --in-place writes to the input, {request.source}: leave out --output, "
             "or --in-place"
         )
     check_apart(
-        {"IN": request.source, "--schema": request.schema, "--model": request.saved},
-        {"--output": request.output, "--report": request.report, "--save-model": request.model},
+        {"IN": request.source, "--schema": request.schema, "--model": request.model},
+        {"--output": request.destination, "--report": request.report, "--save-model": request.save_model},
         in_place=request.in_place,
     )
     if request.in_place:
@@ -230,7 +256,7 @@ def _check_targets(request: ImputeRequest) -> None:
 
 
 def _read(request: ImputeRequest, overrides: dict[str, Any] | None, reporter: Reporter) -> TableFile:
-    file = read_table(request.source, overrides=overrides, **request.reading)
+    file = read_table(request.source, schema=overrides, **request.reading.to_arguments())
     give_back_memory()
     n_rows, n_columns = file.table.shape
     if file.n_missing == n_rows * n_columns:
@@ -242,12 +268,11 @@ def _read(request: ImputeRequest, overrides: dict[str, Any] | None, reporter: Re
     )
     share = file.n_missing / (n_rows * n_columns)
     reporter.show("read", f"{file.source} ({layout}): {n_rows:,} rows, {n_columns:,} columns")
-    reporter.show("missing", f"{file.n_missing:,} cells ({share:.1%})" if file.n_missing else "no cells")
+    reporter.show(
+        "missing", f"{plural(file.n_missing, 'cell')} ({share:.1%})" if file.n_missing else "no cells"
+    )
     for note in file.notes:
         reporter.note(note)
-    if request.weights is not None:
-        weights = read_weights(file.table, request.weights, file.source)
-        reporter.show("weights", describe_weights(request.weights, weights))
     return file
 
 
@@ -256,8 +281,7 @@ def _show_kinds(columns: Sequence[Any], reporter: Reporter) -> None:
     for column in columns:
         kinds.setdefault(column.kind, []).append(column.name)
     for kind, names in kinds.items():
-        more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-        reporter.show("columns", f"{kind}: {', '.join(names[:_SHOWN_NAMES])}{more}")
+        reporter.show("columns", f"{kind}: {names_words(names, _SHOWN)}")
 
 
 def _write(request: ImputeRequest, reporter: Reporter, file: TableFile, tables: Sequence[pa.Table]) -> None:
@@ -266,15 +290,173 @@ def _write(request: ImputeRequest, reporter: Reporter, file: TableFile, tables: 
         names = file.table.column_names
         candidates = ("draw", *(f"draw_{number}" for number in range(len(names) + 1)))
         draw = next(name for name in candidates if name not in names)
-    write_tables(tables, request.output, file, format=request.output_format, draw=draw)
-    left = sum(column.null_count for column in tables[0].columns)
+    write_tables(tables, request.destination, file, format=request.output_format, draw=draw)
+    left = sum(_count_missing(tables[0][name], file.held.get(name)) for name in tables[0].column_names)
     what = (
         f"{len(tables)} draws below each other, numbered in column {draw!r}"
         if draw
         else "means and most probable levels"
     )
-    reporter.show("wrote", f"{_where(request)} ({what}{f'; {left:,} cells left missing' if left else ''})")
+    rest = f"; {plural(left, 'cell')} left missing" if left else ""
+    reporter.show("wrote", f"{_where(request)} ({what}{rest})")
+
+
+def _count_missing(cells: pa.ChunkedArray, held: pa.Array | None) -> int:
+    """Return the number of missing cells, without those that stay empty in any case, such as blank rows."""
+    if held is None:
+        return int(cells.null_count)
+    return int(pc.sum(pc.and_not(cells.is_null(), held)).as_py() or 0)
 
 
 def _where(request: ImputeRequest) -> str:
-    return "standard output" if request.output == "-" else request.output
+    return "standard output" if request.destination == "-" else request.destination
+
+
+# ---------------------------------------------------------------------------------------------- settings
+
+
+def seconds_for_fit(budget: TimeBudget, *, report: bool) -> float:
+    """Return the seconds for fitting and imputing; writing is expected to take as long as reading did."""
+    left = budget.left - budget.elapsed
+    return max(left * (1 - REPORT_SHARE if report else 1.0), SMALLEST_SHARE * budget.seconds)
+
+
+def parse_derived(text: str) -> tuple[str, str]:
+    """Return the column and the formula of ``"bmi = weight / height ** 2"``.
+
+    Examples
+    --------
+    >>> parse_derived("bmi = weight / height ** 2")
+    ('bmi', 'weight / height ** 2')
+    """
+    name, equals, formula = (part.strip() for part in text.partition("="))
+    if not name or not equals or not formula:
+        raise TableError(f"--derived {text!r} is not of the form 'bmi = weight / height ** 2'")
+    return name.strip("`"), formula
+
+
+def read_overrides(request: ImputeRequest) -> dict[str, Any] | None:
+    """Return the settings of columns, from the schema file and from options that concern every column."""
+    overrides = halfseen.Schema.read_overrides(request.schema) if request.schema is not None else {}
+    for text in request.derived or ():
+        name, formula = parse_derived(text)
+        overrides[name] = (dict(overrides.get(name, {})) if name in overrides else {}) | {"derived": formula}
+    overrides = with_weights(overrides, request.weights)
+    every = {"fill": True} if request.fill_all else {}
+    every |= {"skip": False} if request.no_skip_rules else {}
+    return (overrides | {"*": every | overrides.get("*", {})} if every else overrides) or None
+
+
+# ----------------------------------------------------------------------------------------------- weights
+
+
+def read_weights(table: pa.Table, name: str, source: str) -> npt.NDArray[np.float64]:
+    """Return the weights (N) of the rows of a table; raise an error unless all are positive and finite.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table.
+    name : str
+        The column of weights.
+    source : str
+        The name of the file, for errors.
+
+    Examples
+    --------
+    >>> read_weights(pa.table({"w": [0.5, 2.0]}), "w", "a.csv")
+    array([0.5, 2. ])
+    """
+    if name not in table.column_names:
+        columns = names_words([repr(one) for one in table.column_names], 8)
+        raise TableError(f"{source} has no column {name!r} for --weights; it has {columns}")
+    column = table[name]
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        first = pc.drop_null(column)[0].as_py() if column.null_count < len(column) else None
+        raise TableError(
+            f"{source}: column {name!r} of --weights contains values such as {first!r}, which are not numbers"
+        )
+    weights = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
+    if len(wrong):
+        found = "no weight" if np.isnan(weights[wrong[0]]) else f"the weight {weights[wrong[0]]:g}"
+        others = plural(len(wrong) - 1, "other row")
+        more = f", and {others} cannot be used either" if len(wrong) > 1 else ""
+        raise TableError(
+            f"{source}: column {name!r} of --weights has {found} in row {wrong[0] + 1:,} of the table{more}; "
+            "weights must be positive and finite. Leave out rows without a weight"
+        )
+    return weights
+
+
+def _row_weights(request: ImputeRequest, file: TableFile, reporter: Reporter) -> RowWeights | None:
+    """Return the weights of the rows of a file, and report their range; None if there are none."""
+    if request.weights is None:
+        return None
+    weights = read_weights(file.table, request.weights, file.source)
+    reporter.show("weights", describe_weights(request.weights, weights))
+    return RowWeights(request.weights, weights)
+
+
+def describe_weights(name: str, weights: npt.NDArray[np.float64]) -> str:
+    """Return the range of weights, and how many rows of equal weight would estimate a mean as precisely.
+
+    The number is that of Kish, which holds for values that do not depend on the weights.
+
+    Examples
+    --------
+    >>> describe_weights("w", np.array([1.0, 1.0, 4.0]))
+    "column 'w', from 1 to 4: means are about as precise as those of 2 rows of equal weight"
+    """
+    scaled = weights / weights.max()
+    effective = scaled.sum() ** 2 / (scaled**2).sum()
+    return (
+        f"column {name!r}, from {weights.min():g} to {weights.max():g}: means are about as precise as those "
+        f"of {effective:,.0f} rows of equal weight"
+    )
+
+
+def with_weights(overrides: dict[str, Any], name: str | None) -> dict[str, Any]:
+    """Return the settings of columns, where the weights are numbers that predict the other columns."""
+    if name is None:
+        return overrides
+    own = overrides.get(name, {})
+    return {
+        **overrides,
+        name: {"kind": "continuous"} | ({"kind": own} if isinstance(own, str) else dict(own)),
+    }
+
+
+# ---------------------------------------------------------------------------------------------- verdicts
+
+
+def act_on(check: Any, request: ImputeRequest, reporter: Reporter, imputer: Any) -> None:
+    """Show the verdicts, and leave columns empty by them.
+
+    By default these are columns with two levels that are filled no better than by the most frequent level.
+    Draws fill them too, because draws vary as the observed values do; and so does the method that fills with
+    the most frequent level, which nobody expects to do better.
+    """
+    if check is None:
+        return
+    show_verdicts(list(check.columns.values()), reporter)
+    min_skill = SOME_SKILL if request.leave_unreliable else None
+    guesses = request.draws is None and request.method != "mean"
+    imputer._leave_unreliable(check.columns, min_skill, AT_CHANCE if guesses else ())
+
+
+def show_verdicts(checks: Sequence[ColumnCheck], reporter: Reporter) -> None:
+    """Print a line for each class of columns, the least reliable columns of a class first."""
+    for (grade, unclear), label in CLASSES.items():
+        alike = (one for one in checks if (one.grade, one.is_unclear) == (grade, unclear))
+        members = sorted(alike, key=lambda one: one.skill)
+        if members:
+            names = names_words([f"{one.name} ({_brief(one)})" for one in members], _SHOWN)
+            reporter.show("verdict", f"{label}: {names}", "yellow" if grade == "poor" else "bold")
+
+
+def _brief(check: ColumnCheck) -> str:
+    """Return the measure of a column and, after it, that of the mean or the most frequent level."""
+    if check.measure == "error":
+        return f"error {check.value:.2f} against {check.baseline:.2f} sd"
+    return f"{check.value:.0%} correct against {check.baseline:.0%}"

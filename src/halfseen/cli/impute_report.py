@@ -1,19 +1,23 @@
-"""The report of ``halfseen impute``."""
+"""What ``halfseen impute`` reports: a check of what it fills on hidden known values, and the page."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from halfseen._freed import give_back_memory
+import halfseen
+from halfseen._machine import give_back_memory
+from halfseen.base.catalogue import find_method
 from halfseen.cli.applying import NewRows
-from halfseen.cli.impute_request import ImputeRequest, choose_shown
 from halfseen.cli.progress import Reporter
-from halfseen.cli.row_weights import read_weights
-from halfseen.cli.verdict import check_filled
-from halfseen.data.skip_rules import why_empty
+from halfseen.cli.requests import CompareRequest, ImputeRequest
+from halfseen.data.frames import Table
+from halfseen.data.leaving import MIN_CELLS
+from halfseen.data.skip_rules import never_filled, why_empty
 from halfseen.files.tables import TableFile
+from halfseen.report.result import ImputationResult, RowWeights, choose_cells, take_rows
 from halfseen.training.time_limit import TimeBudget
 
 EVALUATED_ROWS, EVALUATED_RATE, EVALUATION_REPEATS = 1000, 0.1, 3
@@ -23,6 +27,12 @@ REPORT_DRAWS = 20
 """Draws behind the bands of a report when none were asked for; a quarter of them for a large table."""
 
 _LARGE = 5_000_000
+
+MAX_COLUMNS = 2_000
+"""Wider tables are not checked: fewer than 200 rows would say little, and more would take long."""
+
+TRIED_ROWS = 50
+"""Rows that are drawn to measure the time; at least this many are shown."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +45,65 @@ class Work:
     method: str
     proper: bool
     rows: NewRows | None = None
+    weights: RowWeights | None = None
     check: Any = None  # of how well hidden known values are filled, if the imputer was fitted to the table
 
     @property
     def kept(self) -> dict[str, pa.Array]:
         """The cells of the table that are kept and that no model sees; see `TableFile`."""
         return self.file.kept if self.rows is None else self.rows.kept
+
+
+def check_filled(
+    request: ImputeRequest, reporter: Reporter, imputer: Any, table: pa.Table, settings: Any, *, new: bool
+) -> Any:
+    """Return how well hidden known values are filled, None if that cannot be checked.
+
+    If values were hidden to choose the method, the check is made of these. Otherwise the method is fitted
+    again without the hidden values, unless it is trained by gradients, which takes long, or was loaded; the
+    fitted imputer then fills them, and the check is optimistic.
+
+    Parameters
+    ----------
+    request : ImputeRequest
+        The method, the seed, and whether there is a report, which shows intervals too.
+    reporter : Reporter
+        Shows progress.
+    imputer : imputer
+        Fitted.
+    table : pyarrow.Table
+        The incomplete table.
+    settings : mapping
+        The settings of columns that the user gave.
+    new : bool
+        Whether the imputer was fitted to this table, rather than loaded.
+    """
+    from halfseen.report.fills import CHECKED, MOST_HIDDEN, check_hidden, check_known_values
+
+    columns = imputer.schema_.columns
+    empty = never_filled(columns, Table(table))
+    filled = [one for one in columns if one.kind in CHECKED and one.left is None and one.name not in empty]
+    incomplete = [column.name for column in filled if table[column.name].null_count]
+    most_known = max((table.num_rows - table[name].null_count for name in incomplete), default=0)
+    if MOST_HIDDEN * most_known < MIN_CELLS or table.num_columns > MAX_COLUMNS:
+        return None
+    if new and imputer.capabilities.compares_methods and imputer.hidden_cells_.n_rows:
+        return check_hidden(imputer.hidden_cells_, incomplete, level=request.level)
+    method = "gaussian" if request.method == "auto" else request.method  # auto without a choice is Gaussian
+    again = new and find_method(method).steps != "epoch"
+
+    def build(settings: dict[str, Any]) -> Any:
+        return request.for_check(method).build_imputer(settings or None, _ignore)
+
+    with reporter.progress("checking", "hidden known values"):
+        return check_known_values(
+            table, filled, build if again else None, imputer, settings=settings, seed=request.seed,
+            level=request.level, intervals=request.report is not None,
+        )  # fmt: skip
+
+
+def _ignore(step: Any) -> None:
+    """Take no notice of a step of fitting."""
 
 
 def make_page(
@@ -64,41 +127,24 @@ def make_page(
     check = work.check
     if work.rows is not None:
         check = check_filled(request, reporter, imputer, table, work.file.settings, new=False)
+    compared = imputer.capabilities.compares_methods
     summary = summarize(
-        table,
-        filled,
-        draws,
-        answers.low,
-        answers.high,
-        imputer.schema_,
-        shown=shown,
-        probabilities=answers.probabilities,
-        left=why_empty(imputer.schema_.columns),
-        kept=work.kept,
-        method=work.method,
-        seed=getattr(imputer, "seed_", request.seed),
-        level=request.level,
-        proper=work.proper,
-        training_drift=None if work.rows is None else work.rows.drift.to_dict(),
-        structure=_structure(imputer),
-        check=None if check is None else check.to_dict(),
-        reason=getattr(imputer, "reason_", ""),
-        time_limit_met=getattr(imputer, "time_limit_met_", False),
-        weights=_weights(request, work),
-        run=reporter.run_info(work.file.source, request.command),
-    )
+        ImputationResult(
+            table=table, filled=filled, schema=imputer.schema_, draws=draws, low=answers.low,
+            high=answers.high, shown=shown, probabilities=answers.probabilities,
+            left=why_empty(imputer.schema_.columns), kept=work.kept, method=work.method,
+            seed=imputer.seed_, level=request.level, proper=work.proper,
+            training_drift=None if work.rows is None else work.rows.drift.to_dict(),
+            structure=_structure(imputer), check=None if check is None else check.to_dict(),
+            reason=imputer.reason_ if compared else "",
+            time_limit_met=compared and imputer.time_limit_met_, weights=work.weights,
+            run=reporter.run_info(work.file.source),
+        )
+    )  # fmt: skip
     if not request.evaluate:
         return render(summary)
     comparison, panel = _evaluate(request, reporter, work.file)
     return render(summary, comparison, panel)
-
-
-def _weights(request: ImputeRequest, work: Work) -> Any:
-    from halfseen.report.summarize import RowWeights
-
-    if request.weights is None:
-        return None
-    return RowWeights(request.weights, read_weights(work.file.table, request.weights, work.file.source))
 
 
 @dataclass(frozen=True)
@@ -127,26 +173,65 @@ def _ask_for_pictures(request: ImputeRequest, work: Work, budget: TimeBudget) ->
 
 def _structure(imputer: Any) -> dict[str, Any] | None:
     """Return the structure of a circuit for the report; None of other imputers."""
-    from halfseen.report.circuit_tree import summarize_structure
+    from halfseen.report.render import summarize_structure
 
-    structure = getattr(imputer, "structure_", None)
-    if structure is None:
+    if not isinstance(imputer, halfseen.CircuitImputer) or imputer.structure_ is None:
         return None
-    return summarize_structure(structure, [column.name for column in imputer.schema_ if column.modelled])
+    return summarize_structure(
+        imputer.structure_, [column.name for column in imputer.schema_ if column.modelled]
+    )
 
 
 def _evaluate(request: ImputeRequest, reporter: Reporter, file: TableFile) -> tuple[dict[str, Any], Any]:
     """Compare the method with simple ones on hidden cells of at most EVALUATED_ROWS rows."""
-    from halfseen.cli.compare import CompareRequest, run_comparison, thin_rows
+    from halfseen.cli.compare import run_comparison, thin_rows
     from halfseen.report.compare import render_scores, summarize_comparison
 
     methods = tuple(dict.fromkeys((request.named_method, "mean", "median", "iterative")))
     asked = CompareRequest(
-        request.source, methods, rate=EVALUATED_RATE, repeats=EVALUATION_REPEATS, seed=request.seed,
+        source=request.source, rate=EVALUATED_RATE, repeats=EVALUATION_REPEATS, seed=request.seed,
         level=request.level, max_rows=EVALUATED_ROWS,
     )  # fmt: skip
     part = thin_rows(file.table, asked)
-    comparison = run_comparison(asked, part, file.settings or None, reporter)
+    comparison = run_comparison(asked, methods, part, file.settings or None, reporter)
     summary = summarize_comparison(comparison)
     summary |= {"n_rows": part.num_rows}
     return summary, render_scores(summary)
+
+
+def choose_shown(
+    table: pa.Table,
+    ask: Callable[[pa.Table], Any],
+    budget: TimeBudget,
+    seed: int = 0,
+    kept: Mapping[str, pa.Array] | None = None,
+) -> Any:
+    """Return the cells that a report shows, so few that asking a model for them ends in time.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The incomplete table.
+    ask : callable
+        Asks the model for everything that the report shows of some rows.
+    budget : TimeBudget
+        The time of the command. Half of what is left may be used.
+    seed : int
+        The seed of which cells are shown.
+    kept : mapping of str to pyarrow.Array, optional
+        Per column: cells that are null in the table but not missing.
+
+    Returns
+    -------
+    ShownCells
+    """
+    shown = choose_cells(table, seed, kept=kept)
+    if math.isinf(budget.seconds) or len(shown.rows) <= TRIED_ROWS:
+        return shown
+    before = budget.clock()
+    ask(take_rows(table, shown.rows[:TRIED_ROWS]))
+    expected = (budget.clock() - before) / TRIED_ROWS * len(shown.rows)
+    if expected <= budget.left / 2:
+        return shown
+    n_rows = int(len(shown.rows) * budget.left / 2 / expected)
+    return choose_cells(table, seed, max_rows=max(TRIED_ROWS, n_rows), kept=kept)

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share: each is declared and documented once."""
+"""The options that several commands share, and the names of methods that they accept."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -9,16 +9,106 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from halfseen.cli.methods import COMPARED, QUICK
+from halfseen.base.catalogue import CATALOGUE, Family, find_method, find_method_of
 from halfseen.errors import TableError
-from halfseen.vocabulary import Missingness
+from halfseen.vocabulary import Missingness, check_missingness
+
+OFFERED = {
+    method.name: method
+    for method in CATALOGUE
+    if method.on_command_line and method.family == Family.TABLE_IMPUTER
+}
+Method = StrEnum("Method", {name.replace("-", "_"): name for name in OFFERED})  # type: ignore[misc]
+"""The imputers that the command line offers, as it lists them."""
+
+DEFAULT_METHOD = Method("auto")
+
+RIVALS = ("median", "knn", "iterative")
+"""Imputers of scikit-learn that take part in comparisons."""
+
+COMPARED = (
+    *OFFERED,
+    *(f"{name}:{word}" for name, method in OFFERED.items() for word in method.missingness[1:]),
+    *RIVALS,
+)
+QUICK = (*(name for name, method in OFFERED.items() if method.quick), *RIVALS)
+"""What is compared if nothing is named: networks take minutes."""
+
+
+def offered(name: str) -> tuple[Missingness, ...]:
+    """Return the assumptions about missingness that a method offers, the default first."""
+    return find_method(name).missingness
+
+
+def missingness_help() -> str:
+    """Return a sentence that lists the methods which offer more than their default assumption."""
+    several = [method for method in OFFERED.values() if len(method.missingness) > 1]
+    lists = [
+        f"{method.name} offers {method.missingness[0]} (its default), {', '.join(method.missingness[1:])}"
+        for method in several
+    ]
+    return f"The assumed reason for missing values: {'; '.join(lists)}; all other methods assume mar."
+
+
+def build(method: str, missingness: str | None = None, **settings: Any) -> Any:
+    """Return the imputer of a method.
+
+    A method and the assumption that it makes about missingness may be given as one name, with a colon.
+
+    Examples
+    --------
+    >>> build("miwae", random_state=1)
+    MIWAEImputer(random_state=1)
+    >>> build("gaussian:self-masking-probit")
+    GaussianImputer(missingness='self-masking-probit')
+    """
+    name, _, named = method.partition(":")
+    default = offered(name)[0]
+    assumed = missingness or named or default.value
+    check_missingness(assumed, offered(name), besides=f" with the method {name}")
+    if assumed != default:
+        settings["missingness"] = assumed
+    return find_method(name).estimator(**settings)
+
+
+def parse_methods(text: str | None) -> tuple[str, ...]:
+    """Return the names in a list with commas, `QUICK` if it is None; raise an error if one is unknown."""
+    if text is None:
+        return QUICK
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in COMPARED]
+    if unknown:
+        raise TableError(f"unknown method {unknown[0]!r}; choose from {', '.join(COMPARED)}")
+    if not names:
+        raise TableError(f"--methods is empty; choose from {', '.join(COMPARED)}")
+    return names
+
+
+def method_of(model: Any) -> str:
+    """Return the name of a fitted imputer, with its assumption about missingness if it is not the default.
+
+    Examples
+    --------
+    >>> method_of(build("gaussian:self-masking-probit"))
+    'gaussian:self-masking-probit'
+    """
+    entry = find_method_of(model)
+    if entry is None:
+        raise TableError(f"{type(model).__name__} is not a method of this library, so it has no report")
+    assumed = entry.assumption(model)
+    return entry.name if assumed == entry.missingness[0] else f"{entry.name}:{assumed}"
+
+
+NOT_AN_OPTION = {"option": False}
+"""The metadata of a field of a group that is not an option of the command line."""
 
 
 def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command whose parameters that are dataclasses are replaced by the fields of these.
 
     Typer reads the options of a command from its signature. A parameter whose annotation is a dataclass
-    appears there as one keyword parameter for each field; the command itself receives the dataclass.
+    appears there as one keyword parameter for each field; the command itself receives the dataclass. A field
+    that is a dataclass is replaced in the same way; one with the metadata `NOT_AN_OPTION` is left out.
 
     Parameters
     ----------
@@ -58,29 +148,48 @@ def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def expanded_command(**values: Any) -> None:
-        for name, group in groups.items():
-            given = [field.name for field in fields(group) if field.name in values]
-            values[name] = group(**{field: values.pop(field) for field in given})
-        command(**values)
+        filled = {name: _fill(group, values) for name, group in groups.items()}
+        command(**values, **filled)
 
     expanded_command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     expanded_command.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": None}
     return expanded_command
 
 
-def _parameters_of(group: Any) -> Iterator[inspect.Parameter]:
+def _option_fields(group: Any) -> Iterator[tuple[Field[Any], Any]]:
+    """Yield the fields of a group that are options, or groups of options, with their annotations."""
     hints = get_type_hints(group, include_extras=True)
     for field in fields(group):
-        yield inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=_default_of(field),
-            annotation=hints[field.name],
-        )
+        if field.metadata != NOT_AN_OPTION:
+            yield field, hints[field.name]
 
 
-def _default_of(field: Field[Any]) -> Any:
-    return inspect.Parameter.empty if field.default is MISSING else field.default
+def _parameters_of(group: Any) -> Iterator[inspect.Parameter]:
+    for field, hint in _option_fields(group):
+        if is_dataclass(hint):
+            yield from _parameters_of(hint)
+        else:
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            yield inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
+            )
+
+
+def _fill(group: Any, values: dict[str, Any]) -> Any:
+    """Return a group with its part of the values, which is removed from them."""
+    filled = {}
+    for field, hint in _option_fields(group):
+        if is_dataclass(hint):
+            filled[field.name] = _fill(hint, values)
+        elif field.name in values:
+            filled[field.name] = values.pop(field.name)
+    return group(**filled)
+
+
+def options_given(context: typer.Context) -> frozenset[str]:
+    """Return the names of the options that are on the command line, rather than at their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return frozenset(name for name, found in sources.items() if found and found.name == "COMMANDLINE")
 
 
 class Format(StrEnum):
@@ -189,6 +298,61 @@ SheetName = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing except errors.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print all notes, not only those that matter most.")
+]
+
+
+class EngineName(StrEnum):
+    """What runs the units of a table that is read in blocks."""
+
+    local = "local"
+    ray = "ray"
+    dask = "dask"
+
+
+class LayoutName(StrEnum):
+    """The files of a folder of outputs."""
+
+    parts = "parts"
+    files = "files"
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """The options of a table that is read in blocks, and need not fit into memory."""
+
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(
+            help="Read IN, one file or many, in blocks, and write Parquet files and a manifest to the folder "
+            "OUT: by processes of this machine (local), by Ray or by Dask."
+        ),
+    ] = None
+    address: Annotated[
+        str | None,
+        typer.Option(help="With --engine: the address of a cluster; auto is that of Ray on this machine."),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --engine: the number of workers; all processors by default."),
+    ] = None
+    layout: Annotated[
+        LayoutName | None,
+        typer.Option(
+            help="With --engine: files of about a million rows (parts), or one for each file of IN."
+        ),
+    ] = None
+    row_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="With --engine: the column that identifies rows, for --draws; by default their numbers.",
+        ),
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run of --engine that was interrupted.")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -243,133 +407,13 @@ class ReadingOptions:
             "format": self.source_format,
             "delimiter": self.delimiter,
             "encoding": self.encoding,
-            "nulls": tuple(self.null or ()),
+            "null": tuple(self.null or ()),
             "default_nulls": not self.no_default_nulls,
-            "number_formats": tuple(self.number_format or ()),
-            "date_orders": tuple(self.date_order or ()),
+            "number_format": tuple(self.number_format or ()),
+            "date_order": tuple(self.date_order or ()),
             "sheet": self.sheet,
             "max_expansion": self.max_expansion,
         }
-
-
-@dataclass(frozen=True)
-class DescribeOptions:
-    """The options of a description, except those of reading the table."""
-
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Report how missingness is associated with this column first."),
-    ] = None
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OTHER", help="A reference table, whose missingness is compared with that of IN."
-        ),
-    ] = None
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="A saved predictor: report whether its predictions depend on the number of known values.",
-        ),
-    ] = None
-    label: Annotated[
-        str | None,
-        typer.Option(
-            "--class",
-            metavar="LABEL",
-            help="With --model: the class whose predicted probability is examined.",
-        ),
-    ] = None
-    sensitivity: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN[=LEVEL]",
-            help="Report how the mean of a column, or the share of a level, depends on the assumption that "
-            "values are missing at random; may be repeated.",
-        ),
-    ] = None
-    reference: Annotated[
-        float | None,
-        typer.Option(
-            metavar="VALUE",
-            help="With --sensitivity: find the departure at which the interval reaches VALUE.",
-        ),
-    ] = None
-    schema: SchemaFile = None
-    report: Report = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False
-    seed: Annotated[int, typer.Option(min=0, help="Random seed for subsampling and cross-validation.")] = 0
-
-
-@dataclass(frozen=True)
-class CompareOptions:
-    """The options of a comparison, except those of reading the table."""
-
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Compare predictors of this column instead of imputers."),
-    ] = None
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help=f"The methods to compare, out of {', '.join(COMPARED)}; by default {','.join(QUICK)}. "
-            f"With --target out of {', '.join(COMPARED_PREDICTORS)}; all by default.",
-        ),
-    ] = None
-    task: TaskOption = TaskName.auto
-    folds: Annotated[int, typer.Option(min=2, help="With --target: the number of folds.")] = 5
-    rates: Annotated[
-        str,
-        typer.Option(
-            metavar="A,B,...",
-            help="With --target: shares of known values that are removed before predicting.",
-        ),
-    ] = "0.1,0.3,0.5"
-    budget: Annotated[float, typer.Option(help="With --target: the time limit in seconds.")] = 300.0
-    rate: Annotated[float, typer.Option(help="The fraction of known values to remove, with mcar.")] = 0.2
-    mechanism: Annotated[
-        str,
-        typer.Option(
-            help="mcar: remove values completely at random; learned: imitate the table's own missing values."
-        ),
-    ] = "mcar"
-    repeats: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="The number of repetitions, each with new splits and removed values. With --target: the "
-            "largest number, while methods are tied and --budget allows.",
-        ),
-    ] = 5
-    seed: Annotated[int, typer.Option(min=0, help="Random seed; equal seeds give equal scores.")] = 0
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Store results and finished runs; a second run resumes. With --target: a JSON file.",
-        ),
-    ] = None
-    report: Report = None
-    level: Annotated[float, typer.Option(help="Probability of the intervals whose coverage is measured.")] = (
-        0.9
-    )
-    draws: Annotated[int, typer.Option(min=1, help="The number of draws for CRPS and energy distance.")] = 20
-    test_fraction: Annotated[float, typer.Option(help="The fraction of rows held out.")] = 0.3
-    max_rows: Annotated[
-        int | None,
-        typer.Option(
-            min=4,
-            help="Longer tables are subsampled to this many rows: 10,000 by default, 5,000 with --target.",
-        ),
-    ] = None
-    jobs: Annotated[
-        int, typer.Option(help="The number of parallel runs; times are comparable only with 1.")
-    ] = 1
-    schema: Annotated[str | None, typer.Option(metavar="S.json", help="Kinds and bounds of columns.")] = None
 
 
 def parse_rates(text: str) -> tuple[float, ...]:

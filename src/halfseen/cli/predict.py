@@ -1,7 +1,7 @@
 """The steps of ``halfseen predict``: load, read new rows, predict, write."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +13,27 @@ import halfseen
 from halfseen.cli.applying import NewRows, check_model, naming, read_new_rows
 from halfseen.cli.progress import Reporter
 from halfseen.cli.ratings import predict_pairs
-from halfseen.cli.reading import ColumnFormats, training_rules
+from halfseen.cli.reading import ColumnFormats, kept_reading, training_rules
+from halfseen.cli.requests import PredictRequest
 from halfseen.cli.sources import plan_outputs
+from halfseen.distributed.work import PREDICTION, free_name, predicted_columns
 from halfseen.errors import TableError
-from halfseen.files.atomic import check_apart, check_report, write_page
-from halfseen.files.cells import Style, format_cells, kind_of, style_of
-from halfseen.files.styles import NUMBERS, decimal_of, with_decimal
-from halfseen.files.tables import (
-    EXTENSIONS,
-    TableFile,
+from halfseen.files.distinct import kind_of
+from halfseen.files.formats import NUMBERS, Style, decimal_of, format_cells, style_of, with_decimal
+from halfseen.files.tables import EXTENSIONS, TableFile, find_format, read_table
+from halfseen.files.writing import (
+    check_apart,
     check_cells,
     check_output,
-    find_format,
-    read_table,
+    check_report,
+    write_page,
     write_tables,
 )
 from halfseen.ratings.recommender import Recommender
 from halfseen.words import plural
 
-PREDICTION = "prediction"
-"""The name of the first new column; the others begin with it, or with ``probability``."""
-
 NEXT, GAIN = "next_measurement", "next_measurement_gain"
 """The missing column that is most informative about the class, and its information gain in nats."""
-
-
-@dataclass(frozen=True)
-class PredictRequest:
-    """What a user asked for; see ``halfseen predict --help``."""
-
-    model: str
-    source: str
-    output: str
-    level: float = 0.9
-    output_format: str | None = None
-    report: str | None = None
-    command: str = ""
-    reading: dict[str, Any] = field(default_factory=dict)
-    next_measurement: bool = False
 
 
 def predict(request: PredictRequest, reporter: Reporter) -> None:
@@ -83,7 +66,7 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
             check_model(model, request.model, "predict", instead)
         elif request.report is not None:
             raise TableError("--report describes predictions of a table; the model predicts ratings")
-        if request.next_measurement and not hasattr(model, "information_gain"):
+        if request.next_measurement and not model.capabilities.information_gain:
             raise TableError(
                 "--next-measurement needs a circuit classifier, as fitted by "
                 f"`halfseen fit --method circuit`; {request.model} contains {type(model).__name__}"
@@ -98,7 +81,7 @@ def predict(request: PredictRequest, reporter: Reporter) -> None:
 
 def predict_ratings(request: PredictRequest, model: Recommender, reporter: Reporter) -> None:
     """Predict the ratings of pairs of users and items in a file and write it with a new column."""
-    read = read_table(request.source, **request.reading)
+    read = read_table(request.source, **request.reading.to_arguments())
     reporter.show("read", f"{read.source}: {read.table.num_rows:,} pairs")
     check_cells(read.table, request.output, request.output_format)
     columns = {PREDICTION: predict_pairs(model, read, reporter)}
@@ -108,8 +91,8 @@ def predict_ratings(request: PredictRequest, model: Recommender, reporter: Repor
 
 def predict_file(request: PredictRequest, model: Any, reporter: Reporter) -> None:
     """Predict the rows of one file, write it with new columns, and make a report if one is asked for."""
-    target = (getattr(model, "reading_", None) or {}).get("target")
-    rows = read_new_rows(request.source, model, reporter, target=target, **request.reading)
+    target = kept_reading(model).get("target")
+    rows = read_new_rows(request.source, model, reporter, target=target, **request.reading.to_arguments())
     check_cells(rows.file.table, request.output, request.output_format)
     with naming(rows.file.source), reporter.progress("predicting", plural(rows.inputs.num_rows, "row")):
         columns = predicted_columns(model, rows.inputs, request.level)
@@ -141,7 +124,7 @@ def _make_page(
     from halfseen.report.predictions import render_predictions, summarize_predictions
 
     predicted, *more = columns.values()
-    classes = model.classes_.tolist() if hasattr(model, "predict_proba") else []
+    classes = model.classes_.tolist() if model.capabilities.predicts == "classes" else []
     others = [cells.to_numpy(zero_copy_only=False) for cells in more[: len(classes) or 2]]
     missing = [pc.is_null(cells, nan_is_null=True).to_numpy() for cells in rows.inputs.columns]
     summary = summarize_predictions(
@@ -154,10 +137,10 @@ def _make_page(
         level=request.level,
         dropped=rows.dropped,
         score=f"{score}." if score else "",
-        target=(getattr(model, "reading_", None) or {}).get("target") or "",
+        target=kept_reading(model).get("target") or "",
         model=type(model).__name__,
         imputing=imputing_parts(model),
-        run=reporter.run_info(rows.file.source, request.command),
+        run=reporter.run_info(rows.file.source),
     )
     return render_predictions(summary)
 
@@ -172,20 +155,6 @@ def imputing_parts(model: Any) -> dict[str, float]:
         parts, weights = dict(zip(model.weights_, model.members_, strict=True)), model.weights_
     imputing = (halfseen.ImputeThenRegressor, halfseen.ImputeThenClassifier)
     return {name: weights[name] for name, part in parts.items() if isinstance(part, imputing)}
-
-
-def predicted_columns(model: Any, inputs: pa.Table, level: float) -> dict[str, pa.Array]:
-    """Return the prediction of each row, and probabilities of classes or the ends of an interval."""
-    predicted = np.asarray(model.predict(inputs))
-    columns = {PREDICTION: pa.array(predicted.tolist())}
-    if hasattr(model, "predict_proba"):
-        probabilities = model.predict_proba(inputs)
-        for place, label in enumerate(model.classes_.tolist()):
-            columns[f"probability_{label}"] = pa.array(probabilities[:, place])
-    elif hasattr(model, "predict_interval"):
-        low, high = model.predict_interval(inputs, level=level)
-        columns |= {f"{PREDICTION}_low": pa.array(low), f"{PREDICTION}_high": pa.array(high)}
-    return columns
 
 
 def next_measurements(model: Any, inputs: pa.Table) -> dict[str, pa.Array]:
@@ -227,7 +196,7 @@ def _score(model: Any, rows: NewRows, target: str) -> str:
         return ""
     truth = np.array(rows.file.table[target].filter(pa.array(known)).to_pylist())
     inputs = rows.inputs.filter(pa.array(known))
-    if hasattr(model, "classes_"):
+    if model.capabilities.predicts == "classes":
         share = float((model.predict(inputs).astype(str) == truth.astype(str)).mean())
         return f"{target!r} is known in {plural(n_known, 'row')}: accuracy {share:.1%}"
     if truth.dtype.kind in "if" and np.ptp(truth) > 0:
@@ -291,10 +260,7 @@ def _with_columns(file: TableFile, columns: Mapping[str, pa.Array], new: Mapping
     """Return a file with further columns in given styles; names that are taken get a number."""
     table, text, styles = file.table, file.text, dict(file.styles)
     for name, cells in columns.items():
-        taken = table.column_names
-        free = next(
-            one for one in (name, *(f"{name}_{n}" for n in range(2, len(taken) + 3))) if one not in taken
-        )
+        free = free_name(name, table.column_names)
         table = table.append_column(free, cells)
         if text is not None:
             styles[free] = new[name]

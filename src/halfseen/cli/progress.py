@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain, count, repeat
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -22,17 +23,20 @@ from rich.progress import (
 from rich.text import Text
 
 import halfseen
-from halfseen._answer_progress import watch_answers
-from halfseen.cli.errors import one_line
+from halfseen.cli.main import one_line
 from halfseen.errors import HalfseenWarning
-from halfseen.report.run_info import RunInfo
+from halfseen.training.progress import watch_answers
+from halfseen.words import Note, as_note, by_severity, plural
+
+if TYPE_CHECKING:
+    from halfseen.report.result import RunInfo
 
 BEATS = (1.0, 3.0, 10.0)
 """Without a terminal, a running step reports after this many seconds, and then every ten seconds."""
 
 
 _PARTS = 1000
-"""Into so many equal steps the progress of an answer is divided."""
+"""The number of steps of the progress bar of an imputation; a guess, finer than any bar is wide."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +47,50 @@ class Step:
     max_epochs: int
 
 
+@dataclass(frozen=True)
+class RowStep(Step):
+    """The progress of a step that counts rows, and the seconds since it began."""
+
+    seconds: float
+
+
+MOST_NOTES = 5
+"""The number of notes that are printed without being asked for, beside the harmful ones; a guess."""
+
+_LABEL = 8  # the width of the words before the lines; the longest are "checking" and "imputing"
+
+
 class Reporter:
-    """Prints progress and warnings, one line each, as they occur.
+    """Prints progress as it occurs, and notes in the order of what they matter.
+
+    Harmful notes are printed at once, so that a user may stop the command; all others at its end.
 
     Parameters
     ----------
     quiet : bool
         Whether to print nothing.
+    verbose : bool
+        Whether to print all notes, rather than the harmful ones and a few others.
+    command : str
+        The command line, for reports.
     console : rich.console.Console, optional
         Where to print; standard error if not given.
     """
 
-    def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        command: str = "",
+        console: Console | None = None,
+    ) -> None:
         self.quiet = quiet
+        self.verbose = verbose
+        self.command = command
         self.console = console or Console(stderr=True)
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
+        self._waiting: list[Note] = []
         self.started = time.perf_counter()
 
     @property
@@ -66,25 +99,53 @@ class Reporter:
         return time.perf_counter() - self.started
 
     def done(self) -> None:
-        """Print that the command is finished, and how long it took."""
+        """Print the notes that are left, that the command is finished, and how long it took."""
+        self.show_notes()
         self.show("done", f"in {self.elapsed:.1f} s", "bold green")
 
-    def run_info(self, source: str, command: str) -> RunInfo:
+    def run_info(self, source: str) -> "RunInfo":
         """Return what a report shows about the command and the file that it read."""
-        return RunInfo(Path(source).name, command, self.elapsed, self.notes, halfseen.__version__)
+        from halfseen.report.result import RunInfo  # loads Arrow, which --help does not need
+
+        notes = by_severity(self.notes)
+        return RunInfo(Path(source).name, self.command, self.elapsed, notes, halfseen.__version__)
 
     def show(self, what: str, text: str, style: str = "bold") -> None:
-        """Print one line: a highlighted word, and the text."""
-        if not self.quiet:
-            line = Text.assemble((f"{what:>8}", style), "  ", one_line(text))
-            self.console.print(line, highlight=False, soft_wrap=True)
+        """Print a highlighted word and the text: in a terminal wrapped at words, otherwise as one line."""
+        if self.quiet:
+            return
+        lines = [one_line(text)]
+        if self.console.is_terminal:
+            lines = wrap_words(lines[0], self.console.width - _LABEL - 2)
+        for label, line in zip(chain([what], repeat("")), lines, strict=False):
+            shown = Text.assemble((f"{label:>{_LABEL}}", style), "  ", line)
+            self.console.print(shown, highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """Print a note that the report contains as well; a note that was printed already is not repeated."""
-        text = one_line(text)
-        if text not in self.notes:
-            self.notes.append(text)
-            self.show("note", text, "yellow")
+        """Print a note if it is harmful, otherwise keep it for the end; a note is never repeated.
+
+        Parameters
+        ----------
+        text : str
+            A `Note`, or a sentence that users may want to check.
+        """
+        note = Note(one_line(text), as_note(text).severity)
+        if note in self.notes:
+            return
+        self.notes.append(note)
+        if note.severity == "harmful":
+            self.show("warning", note, "bold yellow")
+        else:
+            self._waiting.append(note)
+
+    def show_notes(self) -> None:
+        """Print the notes that were kept for the end, or a few of them and the number of the others."""
+        waiting, self._waiting = by_severity(self._waiting), []
+        shown = waiting if self.verbose else waiting[:MOST_NOTES]
+        for note in shown:
+            self.show("note", note, "yellow" if note.severity == "check" else "dim")
+        if len(waiting) > len(shown):
+            self.show("note", f"{plural(len(waiting) - len(shown), 'more note')}: --verbose", "dim")
 
     @contextmanager
     def noting_warnings(self) -> Iterator[None]:
@@ -101,8 +162,8 @@ class Reporter:
                 file: TextIO | None = None,
                 line: str | None = None,
             ) -> None:
-                if issubclass(category, HalfseenWarning):
-                    self.note(str(message))
+                if isinstance(message, HalfseenWarning):
+                    self.note(message.note)
                 elif not self.quiet:
                     usual(message, category, filename, lineno, file, line)
 
@@ -161,7 +222,7 @@ class Reporter:
 
             def move(record: Any) -> None:
                 share = record.epoch / max(1, record.max_epochs)
-                detail = f"{share:.0%}" if unit is None else f"{record.epoch}/{record.max_epochs}"
+                detail = f"{share:.0%}" if unit is None else f"{record.epoch:,}/{record.max_epochs:,}"
                 bar.update(task, completed=record.epoch, total=record.max_epochs, detail=detail)
 
             yield move
@@ -191,8 +252,29 @@ class Reporter:
             thread.join()
 
 
+def wrap_words(text: str, width: int) -> list[str]:
+    """Return the lines of a text, of which only those of a single longer word exceed the width.
+
+    Examples
+    --------
+    >>> wrap_words("use --null income=-999 for the column", 15)
+    ['use --null', 'income=-999 for', 'the column']
+    """
+    lines: list[str] = []
+    for word in text.split():
+        if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines or [""]
+
+
 def _count(record: Any, unit: str | None) -> str:
     """Return how far a step is, as the beginning of a line."""
     if unit is None:
         return f"{record.epoch / max(1, record.max_epochs):.0%} done, "
+    if isinstance(record, RowStep):
+        rate = record.epoch / max(record.seconds, 1e-9)
+        left = (record.max_epochs - record.epoch) / max(rate, 1e-9)
+        return f"{record.epoch:,} of {record.max_epochs:,} rows, {rate:,.0f} rows/s, {left:,.0f} s left, "
     return f"{unit} {record.epoch:,} of {record.max_epochs:,}, "

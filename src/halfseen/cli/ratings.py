@@ -3,7 +3,6 @@
 import csv
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,15 @@ import pyarrow as pa
 import halfseen
 from halfseen.cli.options import RecommenderName
 from halfseen.cli.progress import Reporter
-from halfseen.files.atomic import check_apart, check_writable
+from halfseen.cli.requests import FitRequest, RecommendRequest
 from halfseen.files.tables import TableError, TableFile, read_table
+from halfseen.files.writing import check_apart, check_writable
 from halfseen.ratings.autorec import AutoRec
 from halfseen.ratings.cfnade import CFNADE
 from halfseen.ratings.ensemble import RatingEnsemble
 from halfseen.ratings.matrix_factorization import MatrixFactorization
 from halfseen.ratings.recommender import Recommender
-from halfseen.ratings.table import NAMES, Floats, Ratings, find_column, read_ratings
+from halfseen.ratings.table import NAMES, Floats, Positions, Ratings, find_column, read_ratings
 
 RECOMMENDERS: dict[str, type[Recommender]] = {
     RecommenderName.autorec: AutoRec,
@@ -27,15 +27,18 @@ RECOMMENDERS: dict[str, type[Recommender]] = {
     RecommenderName.factorisation: MatrixFactorization,
     RecommenderName.ensemble: RatingEnsemble,
 }
+WITH_ROWS = (RecommenderName.autorec, RecommenderName.cfnade)
 
 
-def save_recommender(
-    source: str, name: str, path: str, seed: int, reporter: Reporter, reading: dict[str, Any]
-) -> None:
+def save_recommender(request: FitRequest, reporter: Reporter) -> None:
     """Fit a recommender to a file of ratings and save it: ``halfseen fit --recommender``."""
+    path = request.save_model
     check_writable(path)
-    check_apart({"IN": source}, {"--save-model": path})
-    model = fit_recommender(source, name, reporter, reading, random_state=seed)
+    check_apart({"IN": request.source}, {"--save-model": path})
+    model = fit_recommender(
+        request.source, str(request.recommender), reporter, request.reading.to_arguments(),
+        random_state=request.seed,
+    )  # fmt: skip
     model.save(path)
     reporter.show("model", f"{path}: {type(model).__name__}")
     reporter.done()
@@ -122,41 +125,46 @@ def _show_error(predicted: Floats, table: pa.Table, reporter: Reporter) -> None:
         )
 
 
-@dataclass(frozen=True)
-class RecommendRequest:
-    """What a user asked for; see ``halfseen recommend --help``."""
-
-    source: str | None
-    user: str
-    k: int = 10
-    rows: str = "item"
-    seed: int = 0
-    model: str | None = None
-    save_model: str | None = None
-    reading: dict[str, Any] | None = None
-
-
 def recommend(request: RecommendRequest, reporter: Reporter) -> None:
     """Print items with their predicted ratings as csv, by a recommender that is fitted or loaded."""
-    _check_paths(request)
+    _check_options(request)
     origin = request.source if request.model is None else request.model
     model = _load(request.model) if request.model is not None else _fit(request, reporter)
     try:
-        items, ratings = model.recommend(_find_user(request.user, model.users_.tolist()), request.k)
+        user = _find_user(request.user, model.users_.tolist())
+        items, ratings = model.recommend(user, request.k, min_ratings=request.min_ratings)
     except ValueError as error:
         raise TableError(f"{origin}: {error}") from error
+    counts = model.item_counts_
+    _show_order(counts, request.min_ratings, reporter)
     if request.save_model is not None:
         model.save(request.save_model)
         reporter.show("saved", request.save_model)
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["item", "rating"])
-    writer.writerows([item, f"{rating:.2f}"] for item, rating in zip(items, ratings, strict=True))
+    writer.writerow(["item", "rating", "n_ratings"])
+    known = dict(zip(model.items_.tolist(), counts.tolist(), strict=True))
+    predicted = zip(items.tolist(), ratings, strict=True)
+    writer.writerows([item, f"{rating:.2f}", known[item]] for item, rating in predicted)
     reporter.done()
 
 
-def _check_paths(request: RecommendRequest) -> None:
+def _show_order(counts: Positions, fewest: int, reporter: Reporter) -> None:
+    """Report how many items were put last because they have few ratings."""
+    n_few = int((counts < fewest).sum())
+    if n_few:
+        reporter.note(
+            f"{n_few:,} of {len(counts):,} items have fewer than {fewest} ratings, which say little about "
+            "them: they come after all other items, whatever their predicted ratings (--min-ratings)"
+        )
+
+
+def _check_options(request: RecommendRequest) -> None:
     if (request.source is None) == (request.model is None):
         raise TableError("give either a table of RATINGS to fit a recommender to, or a fitted one by --model")
+    if request.model is not None and (request.recommender is not None or request.rows is not None):
+        raise TableError("--recommender and --rows are of a recommender to fit; that of --model is fitted")
+    if request.rows is not None and request.recommender not in WITH_ROWS:
+        raise TableError(f"--rows needs --recommender {' or '.join(WITH_ROWS)}: others have no such choice")
     if request.save_model is None:
         return
     if request.model is not None:
@@ -169,9 +177,9 @@ def _fit(request: RecommendRequest, reporter: Reporter) -> Recommender:
     def check(ratings: Ratings) -> None:  # before a fit that may take minutes
         _find_user(request.user, ratings.users.values)
 
-    settings = {"rows": request.rows, "random_state": request.seed}
-    source, reading = str(request.source), request.reading or {}
-    return fit_recommender(source, RecommenderName.autorec, reporter, reading, check, **settings)
+    name = RecommenderName.ensemble if request.recommender is None else request.recommender
+    settings = {"random_state": request.seed} | ({} if request.rows is None else {"rows": str(request.rows)})
+    return fit_recommender(str(request.source), name, reporter, request.reading, check, **settings)
 
 
 def _load(path: str) -> Recommender:

@@ -4,6 +4,7 @@ New files are read by the formats of the training file where their own cells are
 them where they do not show a format: in columns that are empty or absent.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,21 +13,24 @@ import pyarrow.compute as pc
 
 from halfseen.data.columns import DAY, Column
 from halfseen.errors import TableError
-from halfseen.files.cells import Style, format_cells, kind_of, style_of
-from halfseen.files.matching import match_names
-from halfseen.files.placeholders import shorten_notes
-from halfseen.files.rules import TrainingRules
-from halfseen.files.styles import (
+from halfseen.files.distinct import kind_of
+from halfseen.files.formats import (
     NUMBERS,
+    Style,
     combine_styles,
     decimal_of,
     describe_style,
+    format_cells,
     is_written_alike,
     restore_style,
+    style_of,
     unit_of,
     with_decimal,
 )
-from halfseen.files.tables import TableFile, read_table
+from halfseen.files.missing_codes import shorten_notes
+from halfseen.files.rules import TrainingRules, match_names
+from halfseen.files.tables import TableFile, read_file
+from halfseen.words import Note
 
 _NOTED = (*NUMBERS, "date", "timestamp")
 _KEYS = {"style": dict, "null": list, "placeholder": list}
@@ -87,20 +91,25 @@ def read_like_training(path: str, model: Any, **given: Any) -> TableFile:
     TableFile
         Its styles are those of the training file for what its cells do not show.
     """
-    kept = getattr(model, "reading_", None) or {}
+    kept = kept_reading(model)
     training = training_rules(model)
     nulls = kept.get("nulls", [])
     if not isinstance(nulls, list) or not all(isinstance(text, str) for text in nulls):
         raise TableError("the model file has no readable entry on how cells are read (nulls)")
-    given["nulls"] = (*nulls, *given.get("nulls", ()))
+    given["null"] = (*nulls, *given.get("null", ()))
     given["default_nulls"] = bool(kept.get("default_nulls", True)) and given.get("default_nulls", True)
-    file = read_table(path, training=training, **given)
+    file = read_file(path, training=training, **given)
     return _with_learned_styles(file, training, model)
+
+
+def kept_reading(model: Any) -> Mapping[str, Any]:
+    """Return how a command read the file that a model was fitted to; nothing if it was fitted in Python."""
+    return vars(model).get("reading_") or {}
 
 
 def training_rules(model: Any) -> TrainingRules:
     """Return how the columns of the training file of a model were read and written."""
-    kept = getattr(model, "reading_", None) or {}
+    kept = kept_reading(model)
     columns = kept.get("columns", {})
     if not isinstance(columns, dict):
         raise TableError("the model file has no readable entry on how cells are read (columns)")
@@ -167,7 +176,7 @@ class ColumnFormats:
     """
 
     def __init__(self, file: TableFile, training: TrainingRules, model: Any) -> None:
-        kept = getattr(model, "reading_", None) or {}
+        kept = kept_reading(model)
         # Formatted numbers are no values of JSON or of a spreadsheet, unless the training file had them too.
         self.learned = training.styles if file.format in ("csv", kept.get("format")) else {}
         self.columns = {column.name: column for column in model.schema_}
@@ -230,7 +239,7 @@ def _with_learned_styles(file: TableFile, training: TrainingRules, model: Any) -
     formats = ColumnFormats(file, training, model)
     table, styles, placeholders = file.table, dict(file.styles), dict(file.placeholders)
     places = {name: place for place, name in enumerate(table.column_names)}
-    notes: list[tuple[str, str]] = []
+    notes: list[tuple[str, Note]] = []
     for known, name in formats.names.items():
         cells = table[name].combine_chunks()
         if cells.null_count == len(cells):
@@ -253,7 +262,7 @@ def _with_learned_styles(file: TableFile, training: TrainingRules, model: Any) -
 
 def _note_changed(
     name: str, cells: pa.Array, own: Style, style: Style, learned: Style | None
-) -> list[tuple[str, str]]:
+) -> list[tuple[str, Note]]:
     """Return a note if numbers or dates are not written as in training."""
     if learned is None or own.kind not in _NOTED or learned.kind not in _NOTED:
         return []
@@ -270,8 +279,8 @@ def _note_changed(
     )
     units = [unit_of(one) for one in (own, learned)]
     if units[0] != units[1]:
-        text += ", and values are not converted to another unit"
-    return [(name, text)]
+        return [(name, Note(f"{text}, and values are not converted to another unit", "harmful"))]
+    return [(name, Note(text))]
 
 
 def type_of(column: Column, style: Style | None) -> pa.DataType:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from halfseen.errors import TableError
-from halfseen.files.atomic import is_same_file
-from halfseen.files.placeholders import hide_placeholders
+from halfseen.files.missing_codes import hide_placeholders
 from halfseen.files.table_file import TableFile
 from halfseen.files.tables import EXTENSIONS
+from halfseen.files.writing import is_same_file
+from halfseen.words import Note
 
 
 def expand(source: str) -> list[str]:
@@ -96,7 +97,9 @@ def read_all(sources: Sequence[str], read: Callable[[str], TableFile]) -> TableF
         return files[0]
     first = files[0]
     styles = {name: style for file in reversed(files) for name, style in file.styles.items()}
-    notes = tuple(dict.fromkeys(f"{file.source}: {note}" for file in files for note in file.notes))
+    notes = tuple(
+        dict.fromkeys(Note(f"{file.source}: {note}", note.severity) for file in files for note in file.notes)
+    )
     settings = {name: one for file in reversed(files) for name, one in file.settings.items()}
     try:
         tables = [_decoded(file.as_written().table) for file in files]

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.data._cells import EXACT_INTEGERS, plain
-from halfseen.data._objects import dtype_bounds, smallest_positive
+from halfseen.data._cells import EXACT_INTEGERS, dtype_bounds, plain, smallest_positive
 from halfseen.data.columns import (
     DAY,
     LEVELLED,
@@ -19,9 +18,9 @@ from halfseen.data.columns import (
     check_finite,
     parse_numbers,
     show_moment,
+    with_imputed_range,
 )
 from halfseen.data.frames import Floats, RawColumn
-from halfseen.data.imputed_range import with_imputed_range
 from halfseen.data.leaving import find_cause
 from halfseen.errors import SchemaError
 from halfseen.files.text_formats import TextFormat, find_text_format
@@ -161,7 +160,7 @@ def _choose_kind(
     wanted = overrides.get("kind", "categorical" if declared else kind)
     if kind == "binary" and raw.storage == "number" and "kind" not in overrides and _limits(overrides):
         wanted, reason = _infer_number_kind(raw, seen, tally.distinct, named=named)
-        return wanted, reason  # who bounds a column thinks of it as numbers
+        return wanted, reason  # a bound given by the user implies a numeric column
     if wanted == kind or kind == "all-missing":
         return kind, reason
     time = {"time": "datetime", "duration": "duration"}.get(raw.storage)

@@ -1,6 +1,9 @@
 """Conversion of a frame or an array to numbers ("codes") with a mask, by a schema.
 
-Estimators, the evaluation of imputers and the diagnosis of missing values all use this module.
+The code of a cell is the number by which it is encoded: the number itself, the position of its level, or the
+time since a reference. Texts and numbers such as 999 that mean missing in a file are a different matter; see
+`halfseen.files.missing_codes`. Estimators, the evaluation of imputers and the diagnosis of missing values all
+use this module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +15,8 @@ import numpy.typing as npt
 
 from halfseen.data.columns import NUMERIC
 from halfseen.data.frames import Floats, RawColumn, Table, is_frame
-from halfseen.data.grouping import find_groupings
 from halfseen.data.incomplete import unmask
+from halfseen.data.relations import find_groupings
 from halfseen.data.schema import Column, Schema, infer_columns
 from halfseen.errors import SchemaError
 

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from halfseen.data.frames import Floats
-from halfseen.data.incomplete import Incomplete
+from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.margins import Margin
-from halfseen.data.scaling import Standardizer
 from halfseen.data.schema import Column
 
 CELLS_AT_ONCE = 2**20  # of which there are several copies at a time
@@ -166,12 +165,12 @@ class FeatureMap:
 
         `batch` was encoded without them. Its values are overwritten.
         """
-        bent = [i for i, margin in enumerate(margins) if margin is not None]
-        if not bent:
+        transformed = [i for i, margin in enumerate(margins) if margin is not None]
+        if not transformed:
             return self, batch
         x, loc, scale = batch.x, self.scaler.loc.clone(), self.scaler.scale.clone()
         at_once = max(1, CELLS_AT_ONCE // max(1, len(codes)))
-        for some in (bent[start : start + at_once] for start in range(0, len(bent), at_once)):
+        for some in (transformed[start : start + at_once] for start in range(0, len(transformed), at_once)):
             observed = batch.observed[:, some]
             scores = torch.where(observed, codes.x[:, [self.numeric[i] for i in some]], 0.0).T.contiguous()
             for row, i in enumerate(some):
@@ -232,7 +231,7 @@ class FeatureMap:
     def numbers(self, features: Tensor) -> Tensor:
         """Returns the numeric and ordinal codes (*, n_numeric) of features, without rounding."""
         numbers = self.scaler.inverse(features)[..., : len(self.numeric)]
-        for i, margin in self.bent():
+        for i, margin in self.transformed():
             numbers[..., i] = margin.inverse(numbers[..., i])
         return numbers
 
@@ -243,7 +242,7 @@ class FeatureMap:
         """
         loc, scale = self.scaler.loc, self.scaler.scale
         numbers = self.scaler.inverse(mean)[..., : len(self.numeric)]
-        for i, margin in self.bent():
+        for i, margin in self.transformed():
             rows = wanted[:, self.numeric[i]].nonzero().squeeze(1)
             centre, spread = mean[rows, i] * scale[i] + loc[i], variance[rows, i].sqrt() * scale[i]
             numbers[rows, i] = margin.mean(centre, spread)
@@ -255,23 +254,42 @@ class FeatureMap:
         place = x if margin is None else margin.place(x)
         return (place - self.scaler.loc[feature]) / self.scaler.scale[feature]
 
+    def encode_number(self, feature: int, x: Tensor) -> Tensor:
+        """Returns the feature (N) of each value (N) of a numeric column, as `encode` does."""
+        margin = self.margins[feature] if self.margins else None
+        place = x if margin is None else margin.forward(x.contiguous())
+        return (place - self.scaler.loc[feature]) / self.scaler.scale[feature]
+
+    def decode_number(self, feature: int, x: Tensor) -> Tensor:
+        """Returns the codes (N) of a numeric column whose feature has these values (N)."""
+        place = x * self.scaler.scale[feature] + self.scaler.loc[feature]
+        margin = self.margins[feature] if self.margins else None
+        return place if margin is None else margin.inverse(place)
+
+    def score_interval(self, feature: int, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the least and greatest feature of each value (N), equal where there is only one."""
+        margin = self.margins[feature] if self.margins else None
+        ends = (x, x) if margin is None else margin.interval(x.contiguous())
+        low, high = ((end - self.scaler.loc[feature]) / self.scaler.scale[feature] for end in ends)
+        return low, high
+
     def half_widths(self, steps: Tensor) -> Tensor:
         """Returns half a step of the codes (n_numeric) in units of features, near the middle of a column."""
         halves = 0.5 * steps / self.number_scales()
         middle = self.numbers(torch.zeros(self.n_features, dtype=torch.float64))
-        for i, _ in self.bent():
+        for i, _ in self.transformed():
             ends = self.score(i, middle[i] + 0.5 * steps[i] * torch.tensor([-1.0, 1.0], dtype=torch.float64))
             halves[i] = 0.5 * (ends[1] - ends[0])
         return halves
 
-    def bent(self) -> list[tuple[int, Margin]]:
+    def transformed(self) -> list[tuple[int, Margin]]:
         """Returns the features with a margin, and their margins."""
         return [(i, margin) for i, margin in enumerate(self.margins) if margin is not None]
 
     def noise(self) -> Tensor:
         """Returns (D): the noise variance of observed features around their latent scores."""
         noise = torch.zeros(self.n_features, dtype=torch.float64)
-        for i, margin in self.bent():
+        for i, margin in self.transformed():
             noise[i] = margin.noise / self.scaler.scale[i] ** 2
         return noise
 
@@ -303,7 +321,7 @@ class FeatureMap:
         """Returns (N): the term that turns log densities of features into those of observed numeric codes."""
         observed = codes.observed[:, list(self.numeric)]
         slopes = -self.number_scales().log().expand(observed.shape).clone()
-        for i, margin in self.bent():
+        for i, margin in self.transformed():
             slopes[:, i] += margin.log_slope(torch.where(observed[:, i], codes.x[:, self.numeric[i]], 0.0))
         return torch.where(observed, slopes, 0.0).sum(dim=1)
 
@@ -319,7 +337,7 @@ class FeatureMap:
         """Returns the tensors of the margins, under names that start with a prefix."""
         return {
             f"{prefix}.{self.numeric[i]}.{name}": tensor
-            for i, margin in self.bent()
+            for i, margin in self.transformed()
             for name, tensor in margin.state().items()
         }
 
@@ -343,7 +361,7 @@ class FeatureMap:
     def _indicate_together(self, codes: Incomplete) -> Incomplete:
         shown = codes.observed[:, list(self.numeric)]
         numbers = codes.x[:, list(self.numeric)].masked_fill_(~shown, 0.0)
-        for i, margin in self.bent():
+        for i, margin in self.transformed():
             numbers[:, i] = margin.forward(numbers[:, i].contiguous())
         if not self.blocks:
             return Incomplete(numbers, shown)

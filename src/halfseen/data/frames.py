@@ -20,11 +20,13 @@ from halfseen.data._cells import (
     floats,
     microseconds,
     put_columns,
+    read_objects,
     readable,
     show_dtype,
+    storable,
+    type_name,
     write_cells,
 )
-from halfseen.data._objects import read_objects, storable, type_name
 from halfseen.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]

@@ -12,7 +12,6 @@ from scipy.special import ndtr, ndtri
 
 from halfseen.data.columns import Column
 from halfseen.data.frames import Floats
-from halfseen.data.links import LARGEST_RATIO, Link
 from halfseen.data.margin_fits import (
     LEAST_SLOPE,
     TAIL_SPAN,
@@ -25,7 +24,7 @@ from halfseen.data.margin_fits import (
     thresholds,
     through,
 )
-from halfseen.data.margins import NARROWEST, Margin, log_mass
+from halfseen.data.margins import LARGEST_RATIO, NARROWEST, Link, Margin, log_mass
 
 # Comparison of candidate margins for many columns at once.
 #
@@ -35,6 +34,8 @@ from halfseen.data.margins import NARROWEST, Margin, log_mass
 
 Indices = npt.NDArray[np.int64]
 
+# Guesses: three folds are the fewest by which each value is predicted from most of the others, and the least
+# gain keeps the simpler margin where the difference hardly matters.
 N_FOLDS = 3
 LOWEST = -1e3  # log density of a held-out value
 GAIN = 0.01  # in nats per value that a less simple margin must gain at least, beside half a standard error
@@ -70,22 +71,22 @@ def compare_margins(
     A bounded column has the link of its bounds and no other. Columns that are `spline_only` get a spline.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of values that are too far from the rest
-        bent = _bend(samples, bounds)
-        spread = np.log(bent.places.std(axis=2).clip(NARROWEST)) - bent.slopes.mean(axis=2)
-        best = np.where(bent.valid, spread, np.inf).argmin(axis=0)
-        chosen = np.full(len(samples), len(bent.links))
+        linked = _apply_links(samples, bounds)
+        spread = np.log(linked.places.std(axis=2).clip(NARROWEST)) - linked.slopes.mean(axis=2)
+        best = np.where(linked.valid, spread, np.inf).argmin(axis=0)
+        chosen = np.full(len(samples), len(linked.links))
         some = np.flatnonzero(~np.asarray(spline_only))
         if len(some):
-            scores = _held_out(bent.places[:, some], bent.slopes[:, some], best[some])
-            valid = np.concatenate([bent.valid[:, some], np.ones((1, len(some)), dtype=bool)])
+            scores = _held_out(linked.places[:, some], linked.slopes[:, some], best[some])
+            valid = np.concatenate([linked.valid[:, some], np.ones((1, len(some)), dtype=bool)])
             chosen[some] = clearly_best(scores, valid)
     return [
-        Choice(bent.links[b][g], bent.links[c][g] if c < len(bent.links) else None, bool(c == 0))
+        Choice(linked.links[b][g], linked.links[c][g] if c < len(linked.links) else None, bool(c == 0))
         for g, (b, c) in enumerate(zip(best.tolist(), chosen.tolist(), strict=True))
     ]
 
 
-def _bend(samples: Floats, bounds: Sequence[Link | None]) -> _Bent:
+def _apply_links(samples: Floats, bounds: Sequence[Link | None]) -> _Bent:
     """Returns samples transformed by all links that are possible for them, the simplest first."""
     n_columns = len(samples)
     free = np.array([bound is None for bound in bounds])
@@ -241,6 +242,8 @@ def clearly_best(scores: Floats, valid: npt.NDArray[np.bool_]) -> Indices:
     return chosen
 
 
+# `LARGEST` and `MOST_EXACT` follow from the range and the precision of doubles. The others are guesses that
+# no measurement chose: they say from how many values, and from how clear a departure, a margin is estimated.
 LARGEST = 1e100  # larger numbers are not transformed
 FEWEST_VALUES = 50  # with fewer, a column is Gaussian unless it has bounds or limits
 MOST_VALUES = 2_000  # maximum number of lattice values on which a choice is based
@@ -420,7 +423,7 @@ def _looks_normal(values: Floats) -> bool:
     """Returns whether skewness, kurtosis and distribution function are compatible with a normal."""
     n, spread = len(values), values.std()
     if not 0 < spread < inf:
-        return True  # nothing that could be bent, or too large to be squared
+        return True  # nothing to transform, or too large to be squared
     z = (values - values.mean()) / spread
     square = z * z
     skewness, kurtosis = (square * z).mean(), (square * square).mean()

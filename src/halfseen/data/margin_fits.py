@@ -10,12 +10,21 @@ from scipy.special import ndtri
 
 from halfseen.data.columns import Column
 from halfseen.data.frames import Floats
-from halfseen.data.links import LARGEST_RATIO, Link
-from halfseen.data.margins import NARROWEST, NO_SCORE_BELOW, STEEP, Margin, truncated_moments
+from halfseen.data.margins import (
+    LARGEST_RATIO,
+    NARROWEST,
+    NO_SCORE_BELOW,
+    STEEP,
+    Link,
+    Margin,
+    truncated_moments,
+)
 
 NO_ATOMS = np.empty(0)
 
 LEAST_EXPONENT = {"yeo-johnson": 0.0, "power": 0.05}  # smallest exponents; near 0 the link is a logarithm
+# Guesses, apart from `ROUNDING`: knots must be dense enough to follow a distribution with several modes and
+# far enough apart that each rests on several values; tails are short, so that few outliers do not bend them.
 N_EXPONENTS, MOST_LOOKED_AT = 13, 250  # number of exponents that are tried, and of quantiles used for this
 ROUNDING = 4 * float(np.finfo(np.float64).eps)  # relative differences that floats do not resolve
 LEAST_SLOPE = 0.3  # minimum slope of a tail, relative to the scale: limits the influence of outliers

@@ -12,8 +12,7 @@ import torch
 from halfseen.data.columns import Column, Kind
 from halfseen.data.features import FeatureMap
 from halfseen.data.frames import Floats, RawColumn, Table
-from halfseen.data.incomplete import Incomplete, unmask
-from halfseen.data.scaling import Standardizer
+from halfseen.data.incomplete import Incomplete, Standardizer, unmask
 from halfseen.data.schema import Schema
 from halfseen.errors import SchemaError
 

@@ -1,7 +1,6 @@
 """The schema of a table: kinds, levels and bounds of its columns, inferred or given by the user."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from math import isfinite
@@ -13,10 +12,11 @@ import numpy as np
 
 from halfseen.data._inference import infer_column
 from halfseen.data.columns import KINDS, Column, Kind, SkipRule
-from halfseen.data.derived import check_derived
 from halfseen.data.frames import RawColumn, Table
+from halfseen.data.relations import check_derived
 from halfseen.data.skip_rules import check_rules
 from halfseen.errors import SchemaError, warn_user
+from halfseen.files.text_formats import looks_like_number
 
 __all__ = ["KINDS", "Column", "Kind", "Schema", "SkipRule"]
 
@@ -27,9 +27,6 @@ OVERRIDES = (
 EVERY, FOR_EVERY = "*", ("fill", "skip")  # the entry for all columns, and its settings
 DEEPEST = 10  # lists and objects within each other in a schema file; the settings need five
 MOSTLY_NUMBERS = 0.9  # share of number-like cells of a text column from which the user is warned
-_NUMBER_TEXT = re.compile(
-    r"[-+(]?[$€£¥]? ?[-+]?(?:[1-9]\d{0,2}(?:[,.' \u00a0]\d{3})+|0|[1-9]\d*)(?:[.,]\d+)? ?[%$€£¥]?\)?"
-)
 
 
 @dataclass(frozen=True)
@@ -165,11 +162,15 @@ def _warn_of_merged(raw: RawColumn) -> None:
 
 
 def _warn_of_numbers(raw: RawColumn, column: Column) -> None:
-    """Warns if the cells of a text column that is not modelled look like numbers with separators."""
+    """Warns if the cells of a text column that is not modelled look like numbers with separators.
+
+    Text of a data frame is never converted, unlike that of a file: the type of a column is a statement of the
+    user, and imputed values must have it. What numbers look like is decided by the reader of files.
+    """
     if raw.storage != "label" or column.kind not in ("identifier", "text"):
         return
     counts = np.bincount(raw.values[~np.isnan(raw.values)].astype(np.int64), minlength=len(raw.labels))
-    alike = np.array([_NUMBER_TEXT.fullmatch(str(label).strip()) is not None for label in raw.labels])
+    alike = np.array([looks_like_number(str(label)) for label in raw.labels])
     only_digits = all(str(label).strip().isdecimal() for label in raw.labels)
     if counts[alike].sum() > MOSTLY_NUMBERS * counts.sum() and not only_digits:
         example = raw.labels[int(np.argmax(alike * counts))]

@@ -4,28 +4,33 @@ from importlib.resources import as_file, files
 from importlib.util import find_spec
 from typing import Any
 
+from halfseen.datasets.corpora import Norb, Utterance, phoneme_windows, read_norb, read_timit
 from halfseen.datasets.loaders import (
-    BACKENDS,
     DataSet,
     DataSetError,
+    Stays,
     choose_backend,
     describe_dataset,
     load,
+    load_physionet2012,
     names,
     read_csv,
 )
-from halfseen.datasets.physionet import Stays, load_physionet2012
 
 __all__ = [
-    "BACKENDS",
     "DataSet",
     "DataSetError",
+    "Norb",
     "Stays",
+    "Utterance",
     "describe_dataset",
     "load",
     "load_penguins",
     "load_physionet2012",
     "names",
+    "phoneme_windows",
+    "read_norb",
+    "read_timit",
 ]
 
 

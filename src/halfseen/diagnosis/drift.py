@@ -10,12 +10,18 @@ from scipy.stats import chi2, fisher_exact
 
 from halfseen.data.codes import Bools, open_table
 from halfseen.data.schema import Schema
-from halfseen.diagnosis.association import MIN_EXPECTED, chi_squared
-from halfseen.diagnosis.cells import read_observed
-from halfseen.diagnosis.effects import cramers_v, cramers_v_interval, difference_interval, holm
-from halfseen.diagnosis.pattern_table import Pattern, group_patterns, missing_names
-from halfseen.diagnosis.wording import ALPHA, share_words
+from halfseen.diagnosis.association import (
+    MIN_EXPECTED,
+    chi_squared,
+    cramers_v,
+    cramers_v_interval,
+    difference_interval,
+    holm,
+)
+from halfseen.diagnosis.cells import Pattern, group_patterns, missing_names, read_observed
+from halfseen.diagnosis.wording import ALPHA
 from halfseen.errors import SchemaError
+from halfseen.words import share_words
 
 TOP_NEW = 10
 

@@ -13,9 +13,8 @@ from halfseen._random import seed_from, torch_generator
 from halfseen.data.codes import Bools
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.diagnosis.cells import Cells, Integers, thin
-from halfseen.diagnosis.effects import Floats
-from halfseen.diagnosis.pattern_table import Patterns, group_patterns, missing_names
+from halfseen.diagnosis.association import Floats
+from halfseen.diagnosis.cells import Cells, Integers, Patterns, group_patterns, missing_names, thin
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.em import EMSettings, fit_gaussian
 
@@ -76,6 +75,8 @@ class LittleTest:
         The number of patterns that are compared, and of their rows.
     n_features : int
         The number of numeric features and level indicators that are compared.
+    n_single_rows : int
+        The number of rows whose pattern no other row has.
     notes : tuple of str
         Restrictions of the test, such as patterns that were left out.
     reason : str or None
@@ -91,8 +92,19 @@ class LittleTest:
     n_patterns: int = 0
     n_rows: int = 0
     n_features: int = 0
+    n_single_rows: int = 0
     notes: tuple[str, ...] = ()
     reason: str | None = None
+
+    @property
+    def has_little_power(self) -> bool:
+        """Whether so many rows share their pattern with no other that the test can hardly reject."""
+        return self.n_single_rows > RARELY_SHARED * self.n_rows
+
+
+def power_note(n_single: int, n_rows: int) -> str:
+    """Returns the sentence on a test in which most rows share their pattern with no other."""
+    return f"{n_single:,} of {n_rows:,} rows share their pattern with no other: the test has little power."
 
 
 def little_test(X: Any, *, random_state: Any = 0) -> LittleTest:
@@ -325,16 +337,12 @@ def _compare(
     n_rows, df = int(counts[n_shown > 0].sum()), int(n_shown.sum()) - rank
     if df < 1:
         return LittleTest(notes=notes, reason="No column is observed in two patterns: nothing to compare.")
-    if (single := counts[counts == 1].sum()) > RARELY_SHARED * n_rows:
-        notes = (
-            *notes,
-            f"{single:,} of {n_rows:,} rows share their pattern with no other: the test has little power.",
-        )
+    n_single = int(counts[counts == 1].sum())
     statistic = model.factor * distance
     shifts = (means - loc) / np.sqrt(np.diag(model.covariance))
     tails = float((n_shown * (n_shown + 2) / counts).sum())
     inflation = max(1 + (model.kurtosis - 1) * tails / (2 * df), 0.1)
-    return LittleTest(
+    test = LittleTest(
         statistic=statistic,
         df=df,
         p_value=float(chi2.sf(statistic, df)),
@@ -344,8 +352,10 @@ def _compare(
         n_patterns=int((n_shown > 0).sum()),
         n_rows=n_rows,
         n_features=len(sources),
+        n_single_rows=n_single,
         notes=notes,
     )
+    return replace(test, notes=(*notes, power_note(n_single, n_rows))) if test.has_little_power else test
 
 
 def _distance(means: Floats, shown: Bools, counts: Integers, covariance: Floats) -> tuple[float, Floats, int]:

@@ -10,9 +10,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from halfseen._random import seed_from
 from halfseen._threads import map_in_threads, one_openmp_thread, task_threads
 from halfseen.config import memory_budget
-from halfseen.diagnosis.association import midranks
+from halfseen.diagnosis.association import Floats, auc_interval, holm, midranks
 from halfseen.diagnosis.cells import Cells, Integers, thin
-from halfseen.diagnosis.effects import Floats, auc_interval, holm
 
 N_FOLDS = 3
 MIN_GROUP = 20  # rows with a missing value, and without, that a test needs

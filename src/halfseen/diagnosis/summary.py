@@ -8,16 +8,24 @@ import numpy as np
 
 from halfseen._files import plain_json
 from halfseen._random import seed_from
-from halfseen.data.grouping import group_announcements
-from halfseen.diagnosis import text as diagnosis_text
+from halfseen.data.codes import open_table
+from halfseen.data.relations import group_announcements
 from halfseen.diagnosis import wording
 from halfseen.diagnosis.association import Association, Associations, associate
-from halfseen.diagnosis.cells import Cells
+from halfseen.diagnosis.cells import (
+    Cells,
+    Patterns,
+    PatternTable,
+    count_duplicated_rows,
+    group_patterns,
+    tabulate_patterns,
+)
 from halfseen.diagnosis.drift import Drift, run_drift
 from halfseen.diagnosis.little import LittleTest, run_little
-from halfseen.diagnosis.pattern_table import Patterns, PatternTable, group_patterns, tabulate_patterns
 from halfseen.diagnosis.predictability import Predictability, run_predictability
+from halfseen.diagnosis.wording import write
 from halfseen.errors import SchemaError, warn_user
+from halfseen.words import names_words
 
 MAX_STRETCHES = 80  # consecutive rows are counted together, so that a picture of many rows stays small
 MAX_PAIRS = 1000  # of `to_dict`
@@ -55,6 +63,9 @@ class Diagnosis:
     ----------
     n_rows, n_missing : int
         The number of rows, and of missing values.
+    n_duplicated_rows : int or None
+        The number of rows that are copies of an earlier row, with the same values and the same cells missing;
+        None if a column has values that cannot be compared, such as lists.
     columns : tuple of ColumnMissingness
         All columns, in table order.
     patterns : PatternTable
@@ -73,6 +84,7 @@ class Diagnosis:
 
     n_rows: int
     n_missing: int
+    n_duplicated_rows: int | None
     columns: tuple[ColumnMissingness, ...]
     patterns: PatternTable
     associations: Associations
@@ -110,7 +122,7 @@ class Diagnosis:
         return content | {"readings": list(self.readings), "limits": list(self.limits)}
 
     def __str__(self) -> str:
-        return diagnosis_text.write(self)
+        return write(self)
 
 
 def describe(
@@ -172,8 +184,7 @@ def describe(
     """
     cells = Cells.read(table, kept)
     if target is not None and target not in cells.names:
-        more = len(cells.names) - 8
-        known = ", ".join(cells.names[:8]) + (f" and {more} more" if more > 0 else "")
+        known = names_words(cells.names, 8)
         raise SchemaError(f"The target {target!r} is not a column of the table; its columns are {known}.")
     for sentence in group_announcements(cells.columns):
         warn_user(sentence)
@@ -184,6 +195,7 @@ def describe(
     return Diagnosis(
         n_rows=cells.n_rows,
         n_missing=sum(column.n_missing for column in columns),
+        n_duplicated_rows=count_duplicated_rows(open_table(table), cells.observed),
         columns=columns,
         patterns=tabulate_patterns(patterns, cells.names),
         associations=associate(cells, target),

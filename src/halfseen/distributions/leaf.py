@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from halfseen.data.links import inverse_softplus
+from halfseen.data.margins import inverse_softplus
 
 
 def choose_by_cdf(weights: Tensor, uniforms: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from halfseen.data.links import inverse_softplus
+from halfseen.data.margins import inverse_softplus
 from halfseen.distributions.leaf import NumericLeaf, inflate_softplus, open_uniforms, softplus
 
 FAR = 5000.0  # in units of z: both tails are 0 to the last bit

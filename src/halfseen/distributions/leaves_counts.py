@@ -5,7 +5,7 @@ from scipy import special
 from torch import Tensor
 from torch.nn import functional
 
-from halfseen.data.links import inverse_softplus
+from halfseen.data.margins import inverse_softplus
 from halfseen.distributions.leaf import NumericLeaf, by_scipy, open_uniforms
 
 RATE_FLOOR = 1e-6  # minimum rate relative to the typical rate, so that its logarithm is finite

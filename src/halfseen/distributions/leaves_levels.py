@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from halfseen.data.links import inverse_softplus
+from halfseen.data.margins import inverse_softplus
 from halfseen.distributions.leaf import TEMPERATURE, Leaf, open_uniforms
 
 MIN_GAP = 1e-3  # between thresholds: every level has a probability

@@ -18,10 +18,12 @@ from halfseen.evaluation.scores import (
     rmse,
     width,
 )
+from halfseen.evaluation.sparsity import VSPCurve, vsp_curve
 
 __all__ = [
     "Comparison",
     "OnNumbers",
+    "VSPCurve",
     "accuracy",
     "compare",
     "coverage",
@@ -36,5 +38,6 @@ __all__ = [
     "r2_minus_bayes",
     "rmse",
     "sliced_wasserstein",
+    "vsp_curve",
     "width",
 ]

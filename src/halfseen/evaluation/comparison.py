@@ -13,6 +13,7 @@ from scipy.stats import t as student_t
 
 from halfseen._files import plain_json, write_atomically
 from halfseen._random import seed_from
+from halfseen.base.parameters import check_level
 from halfseen.evaluation.trial import PARTS, Record, count_errors
 
 Floats = npt.NDArray[np.float64]
@@ -95,8 +96,7 @@ def estimate_mean(
     >>> e.mean, round(e.low, 3), round(e.high, 3), e.n
     (2.0, -0.484, 4.484, 3)
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    check_level(level)
     if method not in ("t", "bootstrap"):
         raise ValueError(f"method must be 't' or 'bootstrap', got {method!r}.")
     x = np.asarray(values, dtype=np.float64)

@@ -12,8 +12,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from halfseen._random import seed_from
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete, check_not_masked
-from halfseen.evaluation.candidates import enter
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import CodedTable, enter
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from halfseen._random import seed_from
 from halfseen.data.schema import Column
-from halfseen.evaluation.candidates import Answer, enter
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import Answer, CodedTable, enter
 from halfseen.evaluation.scores import Scale, crps_draws
 
 Floats = npt.NDArray[np.float64]

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from halfseen._random import seed_from
 from halfseen.data.target import Target
 from halfseen.errors import SchemaError
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import CodedTable
 
 INTERVAL = 0.01  # seconds between two looks
 

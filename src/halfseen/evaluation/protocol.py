@@ -1,4 +1,4 @@
-r"""Comparison of imputers: known values are removed, imputed by each method and scored, repeatedly.
+"""Comparison of imputers: known values are removed, imputed by each method and scored, repeatedly.
 
 Each repetition splits the rows and removes values with its own seed, which is stored. All imputers see the
 same missing values. They are fitted to the training rows only and impute both the training rows ("in") and
@@ -8,25 +8,156 @@ Removed values are known values. If values are missing because of their own size
 known values shows how well they are imputed, and even under MAR, values removed completely at random differ
 from those that are missing (Näf, Grzesiak & Scornet 2025, arXiv 2507.11297). Use a mechanism similar to the
 one of the table, or see `halfseen.evaluation.iscore`.
+
+The settings of a comparison are stored with hashes of the content, versions and the commit; finished runs are
+stored in a folder.
 """
 
+import hashlib
+import json
 import os
+import platform
+import re
+import subprocess
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from halfseen._processors import count_processors
+from halfseen._files import write_atomically
+from halfseen._machine import count_processors
 from halfseen._random import seed_from
+from halfseen.base.parameters import check_level
 from halfseen.data.incomplete import unmask
 from halfseen.errors import SchemaError
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import CodedTable
 from halfseen.evaluation.comparison import Comparison
-from halfseen.evaluation.provenance import Shelf, code_digest, describe_parameters, digest, provenance
 from halfseen.evaluation.trial import Record, Trial, run_trial
+
+PACKAGE = Path(__file__).parents[1]
+PACKAGES = ("halfseen", "joblib", "numpy", "scikit-learn", "scipy", "torch")
+_ABOVE = ("cli", "report")  # layers that cannot change a result
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def digest(content: Any) -> str:
+    """Returns a hash of plain data.
+
+    Examples
+    --------
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    True
+    """
+    text = json.dumps(content, sort_keys=True, allow_nan=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def describe_parameters(thing: Any) -> Any:
+    """Returns an object as plain data that is equal for equal settings, in every process.
+
+    Examples
+    --------
+    >>> from sklearn.impute import KNNImputer
+    >>> describe_parameters(KNNImputer(n_neighbors=3))["parameters"]["n_neighbors"]
+    3
+    """
+    if thing is None or isinstance(thing, bool | int | float | str):
+        return thing
+    if isinstance(thing, np.generic):
+        return thing.item()
+    if isinstance(thing, np.ndarray):
+        content = hashlib.sha256(np.ascontiguousarray(thing).tobytes()).hexdigest()
+        return f"array {thing.dtype} {thing.shape} {content}"
+    if isinstance(thing, Mapping):
+        return {str(key): describe_parameters(value) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [describe_parameters(value) for value in thing]
+    name = f"{type(thing).__module__}.{type(thing).__qualname__}"
+    if hasattr(thing, "get_params"):
+        return {"class": name, "parameters": describe_parameters(thing.get_params(deep=False))}
+    if is_dataclass(thing) and not isinstance(thing, type):
+        return {
+            "class": name,
+            "parameters": {f.name: describe_parameters(getattr(thing, f.name)) for f in fields(thing)},
+        }
+    if callable(thing):
+        return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', repr(type(thing)))}"
+    return _ADDRESS.sub("", repr(thing))
+
+
+@cache
+def code_digest() -> str:
+    """Returns a hash of the source below the command line: other code may give other results."""
+    content = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = path.relative_to(PACKAGE)
+        if place.parts[0] not in _ABOVE:
+            content.update(place.as_posix().encode() + b"\0" + path.read_bytes())
+    return content.hexdigest()
+
+
+def provenance() -> dict[str, Any]:
+    """Returns when, where and by which code something was computed."""
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {name: version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "code": code_digest(),
+        "commit": commit(),
+    }
+
+
+def commit() -> str | None:
+    """Returns the commit of the source, with a plus if files were changed since; None outside of git."""
+    last = _git("log", "-1", "--format=%H", "--", ".")
+    if not last:
+        return None
+    return last + ("+" if _git("status", "--porcelain", "--", ".") else "")
+
+
+def _git(*arguments: str) -> str:
+    quiet = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=10, env=quiet
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A folder of finished runs, one small file each, named by a hash of everything that determines it.
+
+    Files are complete or absent, so that an interrupted comparison can be resumed. Failures are stored, and
+    run again.
+    """
+
+    folder: Path
+
+    def get(self, key: str) -> Record | None:
+        """Returns a finished run; None if there is none, or the file is damaged."""
+        try:
+            content = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))
+            record = Record(**{**content, "warnings": tuple(content["warnings"]), "resumed": True})
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        return record if record.status != "failed" else None
+
+    def put(self, key: str, record: Record) -> None:
+        """Stores a run."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with write_atomically(self.folder / f"{key}.json") as file:
+            file.write(json.dumps(asdict(record)).encode())
+
 
 PROCESS_BYTES = 450 * 2**20  # memory of a worker process with its libraries
 COPIES = 6  # number of arrays of the size of the table in a run, without draws
@@ -261,5 +392,4 @@ def _check(
         raise ValueError(f"test_fraction must be at least 0 and below 1, got {test_fraction!r}.")
     if n_draws < 1:
         raise ValueError(f"n_draws must be at least 1, got {n_draws!r}.")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    check_level(level)

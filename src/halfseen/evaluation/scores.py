@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from halfseen.base.parameters import check_level
 from halfseen.data.incomplete import unmask
 
 Floats = npt.NDArray[np.float64]
@@ -251,8 +252,7 @@ def interval_score(
     >>> round(interval_score([1.0, 5.0], [0.0, 0.0], [2.0, 4.0], level=0.9), 6)
     13.0
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    check_level(level)
     z, lower, upper = (np.asarray(unmask(one), dtype=np.float64) for one in (truth, low, high))
     missed = np.maximum(lower - z, 0) + np.maximum(z - upper, 0)
     scores = upper - lower + 2 / (1 - level) * missed

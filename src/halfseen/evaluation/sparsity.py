@@ -11,6 +11,7 @@ import torch
 from scipy.stats import spearmanr
 
 from halfseen._random import seed_from
+from halfseen.base.parameters import check_level
 from halfseen.missingness.reading import OpenTable
 
 Floats = npt.NDArray[np.float64]
@@ -187,8 +188,7 @@ def _check_parameters(n_levels: int, n_draws: int, n_rows: int, level: float) ->
     for name, (value, bound) in lowest.items():
         if value < bound:
             raise ValueError(f"{name} must be at least {bound}, got {value!r}.")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    check_level(level)
 
 
 def _predictor(model: Any, output: Any) -> Callable[[Any], Floats]:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfseen.evaluation.candidates import Answer, NotApplicableError, enter
-from halfseen.evaluation.coded import CodedTable
+from halfseen.evaluation.candidates import Answer, CodedTable, NotApplicableError, enter
 from halfseen.evaluation.energy import energy_distance, row_features, sliced_wasserstein
 from halfseen.evaluation.scores import (
     Scale,
@@ -123,13 +122,13 @@ def _race(imputer: Any, table: CodedTable, trial: Trial, *, n_draws: int, level:
         point = candidate.fill(shown[rows])
         seconds += time.perf_counter() - started
         answer = candidate.answer(shown[rows], point, n_draws, level)
-        judge = Judge(table, table.codes[rows], trial.hidden[rows], scale, level, trial.seed)
-        scores[part], columns[part] = judge.scores(answer), judge.by_column(answer)
+        scorer = CellScorer(table, table.codes[rows], trial.hidden[rows], scale, level, trial.seed)
+        scores[part], columns[part] = scorer.scores(answer), scorer.by_column(answer)
     return seconds, scores, columns
 
 
 @dataclass(frozen=True)
-class Judge:
+class CellScorer:
     """Scores imputations of rows from which known values were removed."""
 
     table: CodedTable

@@ -1,33 +1,38 @@
 """Text tables in and out.
 
 A csv is read as text first. What the imputer gets is a typed copy; what is written is the text that was read,
-with the missing cells alone replaced. So ``39.10`` stays ``39.10`` and ``007`` stays ``007``.
+with the missing cells alone replaced. So ``39.10`` stays ``39.10`` and ``007`` stays ``007``. Rows that are
+not records, such as repeated headers, units and totals, are not read and are written again.
 """
 
 import csv
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
 from halfseen.errors import TableError
 from halfseen.files import dialect as dialects
-from halfseen.files.cells import Style, format_cells, kind_of, style_of
-from halfseen.files.dialect import Dialect
+from halfseen.files.dialect import Dialect, find_preamble
+from halfseen.files.distinct import EMPTY, Mask, as_mask, kind_of
+from halfseen.files.formats import Style, format_cells, style_of
+from halfseen.files.frames import check_names
+from halfseen.files.missing_codes import is_missing_word
+from halfseen.files.numbers import UNIT
 from halfseen.files.outcomes import describe_outcomes
-from halfseen.files.preamble import find_preamble
 from halfseen.files.recognition import read_columns
-from halfseen.files.records import find_lines
 from halfseen.files.rules import make_rules, merge_settings
-from halfseen.files.table_file import Surroundings, TableFile
-from halfseen.files.texts import CellTexts, TextBlock
+from halfseen.files.table_file import CellTexts, Surroundings, TableFile, TextBlock
+from halfseen.words import Note
 
-_MAX_BYTES = 1 << 14
+_MAX_BYTES = 1 << 14  # at the end of a file, in which a footer is searched for; a guess
 _BEGINNING = re.compile(
     r"\W*(sources?|notes?|footnotes?|remarks?|copyright|legend|disclaimer|quellen?|hinweise?|anmerkungen?|"
     r"fu(ß|ss)noten?|stand|legende|remarques?|légende|fuentes?|notas?|fonti?|fontes?|bron|"
@@ -81,14 +86,12 @@ def _is_outside(line: str, delimiter: str, n_columns: int) -> bool:
     return len(next(csv.reader([line], delimiter=delimiter))) < n_columns
 
 
-def note_footer(footer: str) -> str:
+def note_footer(footer: str) -> Note:
     """Return the note for the user."""
     n_lines = len(footer.strip().splitlines())
     lines = "the last line is no record" if n_lines == 1 else f"the last {n_lines} lines are no records"
-    return f"{lines}: copied to a csv output, but not read"
+    return Note(f"{lines}: copied to a csv output, but not read", "detail")
 
-
-_EMPTY = pa.scalar("", pa.large_string())
 
 BLOCK = 1 << 24
 """Bytes that a thread parses. A text of one block is parsed without threads, because a process that ends
@@ -165,7 +168,7 @@ def _check_last_quote(text: bytes, source: str, last: str, n_above: int) -> None
 def join_lines(columns: list[pa.Array], layout: Dialect) -> bytes:
     """Return rows as text: the cells joined by the delimiter, quoted only where they must be."""
     cells = [_quote(column, layout.delimiter, alone=len(columns) == 1) for column in columns]
-    cells[-1] = pc.binary_join_element_wise(cells[-1], pa.scalar(layout.newline, pa.large_string()), _EMPTY)
+    cells[-1] = pc.binary_join_element_wise(cells[-1], pa.scalar(layout.newline, pa.large_string()), EMPTY)
     lines = pc.binary_join_element_wise(*cells, pa.scalar(layout.delimiter, pa.large_string()))
     # The data buffer of a string array is the concatenation of its values: here, of the lines.
     _, _, buffer = pa.concat_arrays([lines]).buffers()
@@ -175,24 +178,12 @@ def join_lines(columns: list[pa.Array], layout: Dialect) -> bytes:
 def _quote(cells: pa.Array, delimiter: str, *, alone: bool) -> pa.Array:
     special = pc.match_substring_regex(cells, rf'["\r\n\x{ord(delimiter):02x}]')
     if alone:  # in a table of one column an empty cell would be a blank line
-        special = pc.or_(special, pc.equal(cells, _EMPTY))
+        special = pc.or_(special, pc.equal(cells, EMPTY))
     if not pc.any(special).as_py():
         return cells
     doubled = pc.replace_substring(cells.filter(special), '"', '""')
     mark = pa.scalar('"', pa.large_string())
-    return pc.replace_with_mask(cells, special, pc.binary_join_element_wise(mark, doubled, mark, _EMPTY))
-
-
-def check_names(names: Sequence[str], source: str) -> None:
-    """Refuse names of columns that are not unique."""
-    places: dict[str, int] = {}
-    for place, name in enumerate(names, start=1):
-        if name in places:
-            raise TableError(
-                f"{source}: duplicate column names: columns {places[name]} and {place} are both called "
-                f"{name!r}; names must be unique"
-            )
-        places[name] = place
+    return pc.replace_with_mask(cells, special, pc.binary_join_element_wise(mark, doubled, mark, EMPTY))
 
 
 def _name_all(header: Sequence[str]) -> list[str]:
@@ -202,7 +193,7 @@ def _name_all(header: Sequence[str]) -> list[str]:
     return [name if name.strip() else f"unnamed {place}" for place, name in enumerate(header, start=1)]
 
 
-def _doubt_header(header: Sequence[str], table: pa.Table) -> list[str]:
+def _doubt_header(header: Sequence[str], table: pa.Table) -> list[Note]:
     """Return a sentence if the first line looks like a record: numbers above all columns of numbers.
 
     Years and numbers in order, such as wavelengths, are names.
@@ -214,10 +205,11 @@ def _doubt_header(header: Sequence[str], table: pa.Table) -> list[str]:
     if not 0 < numeric <= len(numbers) or ordered or all(1800 <= number < 2200 for number in numbers):
         return []
     shown = ", ".join(header[:6]) + (", ..." if len(header) > 6 else "")
-    return [
+    text = (
         f"the first line ({shown}) is read as column names but looks like a record; if it is one, add a "
         "line with names above it"
-    ]
+    )
+    return [Note(text, "harmful")]
 
 
 def read_csv(
@@ -257,7 +249,7 @@ def read_csv(
         notes.append(note_footer(footer))
         text = text[: -len(footer.encode())]
     rows = parse_text(text, source, layout, names, preamble.n_lines)
-    every = (given["overrides"] or {}).get("*")
+    every = (given["schema"] or {}).get("*")
     keep_empty = isinstance(every, dict) and bool(every.get("fill"))
     lines, more = find_lines(rows, header, preamble.n_lines, keep_empty=keep_empty)
     aside = pa.array(lines.aside) if lines.aside.any() else None
@@ -276,7 +268,7 @@ def read_csv(
         {name: outcome.kept for name, outcome in outcomes.items() if outcome.kept is not None},
         merge_settings(
             {name: outcome.settings for name, outcome in outcomes.items() if outcome.settings},
-            given["overrides"],
+            given["schema"],
         ),
         rules,
         Surroundings(tuple(header), preamble, footer),
@@ -288,7 +280,7 @@ def write_csv(
     tables: Iterable[pa.Table], file: BinaryIO, like: TableFile, layout: Dialect, draw: str | None
 ) -> None:
     """Write completed tables as text, one below the other; `draw` names a first column that counts them."""
-    text, styles = (like.text, like.styles) if like.text is not None else _spell_out(like.as_written().table)
+    text, styles = (like.text, like.styles) if like.text is not None else spell_out(like.as_written().table)
     around = like.surroundings or Surroundings(tuple(text.column_names))
     encode = layout.encoding not in ("utf-8", "utf-8-sig")
     added = text.column_names[len(around.header) :]
@@ -326,7 +318,7 @@ def spell_limits(table: pa.Table, like: TableFile) -> pa.Table:
     return table
 
 
-def _spell_out(table: pa.Table) -> tuple[CellTexts, dict[str, Style]]:
+def spell_out(table: pa.Table) -> tuple[CellTexts, dict[str, Style]]:
     """Return typed columns as text, with the styles that this text shows."""
     columns, styles = [], {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -363,3 +355,217 @@ def decode_cells(cells: pa.ChunkedArray, chosen: pa.Array) -> pa.Array:
     """Return some cells of a column, with values in place of a dictionary."""
     values = cells.combine_chunks().filter(chosen)
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+# --------------------------------------------------------------------------------- rows that are not records
+
+_TOTALS = re.compile(
+    r"(grand |sub-?)?totals?|sums?|averages?|means?|summe|gesamt(summe)?|insgesamt|zusammen|mittelwert|"
+    r"durchschnitt|totaux|total général|moyenne|totale|media|suma|promedio|totaal|gemiddelde",
+    re.IGNORECASE,
+)
+_SUBTOTALS = ("subtotal", "sub-total", "sub total", "zwischensumme", "sous-total", "subtotale", "subtotaal")
+_UNIT = re.compile(rf"\([^()]{{1,15}}\)|\[[^\[\]]{{1,15}}\]|{UNIT}")
+_MIN_ROWS = 5  # in shorter tables a row of units or totals cannot be told from a record; a guess
+_BY_CHANCE = 0.01  # empty rows are left out if fewer than this number were expected by chance; a guess
+_SAMPLE = 200  # rows below the header by which a row of units or labels is judged; a guess
+_SHOWN = 5
+_PLURAL = {
+    "repeats the column names": "repeat the column names",
+    "holds units": "hold units",
+    "holds labels": "hold labels",
+    "holds a remark": "hold remarks",
+    "holds a total": "hold totals",
+    "has no values": "have no values",
+}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Where the records of a text file are.
+
+    Parameters
+    ----------
+    n_above : int
+        The lines above the header.
+    aside : numpy.ndarray of bool
+        The rows of the file that are not records.
+    """
+
+    n_above: int
+    aside: Mask
+
+    def line_of(self, record: int, text: pa.Table) -> int:
+        """Return the line in which a record begins; `text` holds all rows of the file."""
+        row = int(np.flatnonzero(~self.aside)[record])
+        breaks = (pc.sum(pc.count_substring(column, "\n")).as_py() for column in text.slice(0, row).columns)
+        return self.n_above + row + 2 + sum(count or 0 for count in breaks)
+
+
+def find_lines(
+    text: pa.Table, header: Sequence[str], n_above: int, *, keep_empty: bool = False
+) -> tuple[Lines, list[Note]]:
+    """Return which rows of a text table are records, and sentences about the others.
+
+    Parameters
+    ----------
+    text : pyarrow.Table
+        The cells as they are written.
+    header : sequence of str
+        The names of the columns as they are written.
+    n_above : int
+        The lines above the header.
+    keep_empty : bool
+        Whether rows without any text at the end of the file count as records.
+    """
+    aside = np.zeros(text.num_rows, dtype=bool)
+    notes = []
+    every = Lines(n_above, aside.copy())
+    for what, rows in _find_others(text, header, keep_empty):
+        new = rows & ~aside
+        if new.any() and not (aside | new).all():
+            aside |= new
+            notes.append(_note(what, np.flatnonzero(new), every, text))
+    return Lines(n_above, aside), notes
+
+
+def _note(what: str, rows: np.ndarray, every: Lines, text: pa.Table) -> Note:
+    numbers = [f"{every.line_of(int(row), text):,}" for row in rows[:_SHOWN]]
+    more = f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
+    if len(rows) == 1:
+        return Note(f"line {numbers[0]} {what}: copied to a csv output, but not read")
+    return Note(f"lines {', '.join(numbers)}{more} {_PLURAL[what]}: copied to a csv output, but not read")
+
+
+def _find_others(text: pa.Table, header: Sequence[str], keep_empty: bool) -> Iterator[tuple[str, Mask]]:
+    yield "repeats the column names", _repeats_header(text, header)
+    if text.num_rows < _MIN_ROWS:
+        return
+    yield "holds units", _only(text, 0, _holds_units(text))
+    first = _holds_labels(text, 0)
+    yield "holds labels", _only(text, 0, first) | _only(text, 1, first and _holds_labels(text, 1))
+    blank = _blank_end(text)
+    remarks, end = _find_remarks(text)
+    if remarks.any():
+        yield "holds a remark", remarks
+        blank = end
+    last = text.num_rows - 1 - int(blank.sum())
+    yield "holds a total", _only(text, last, _holds_total(text, last)) | _holds_subtotals(text)
+    if not keep_empty:
+        yield "has no values", blank & is_no_accident(text, blank)
+
+
+def _only(text: pa.Table, row: int, found: bool) -> Mask:
+    mask = np.zeros(text.num_rows, dtype=bool)
+    mask[row] = found
+    return mask
+
+
+def _repeats_header(text: pa.Table, header: Sequence[str]) -> Mask:
+    """Return which rows have the name of every column in its place."""
+    same = np.ones(text.num_rows, dtype=bool)
+    if len(header) == 1 or all(re.fullmatch(r"[\d.,\s-]*", name) for name in header):
+        return ~same  # one word is as likely a value
+    for name, column in zip(header, text.columns, strict=True):
+        same &= as_mask(pc.equal(pc.utf8_trim_whitespace(column), name.strip()).combine_chunks())
+        if not same.any():
+            break
+    return same
+
+
+def _holds_units(text: pa.Table) -> bool:
+    """Return whether the first row has units, or nothing, above columns of which some are numbers."""
+    first = [column[0].as_py().strip() for column in text.columns]
+    held = [place for place, cell in enumerate(first) if cell]
+    if not held or not all(_UNIT.fullmatch(first[place]) for place in held):
+        return False
+    below = [[cell for cell in text.column(k)[1:_SAMPLE].to_pylist() if cell.strip()] for k in held]
+    numeric = [sum(bool(re.match(r"\W*\d", cell)) for cell in cells) > len(cells) / 2 for cells in below]
+    return sum(numeric) > len(held) / 2
+
+
+def _holds_labels(text: pa.Table, row: int) -> bool:
+    """Return whether a row has a label for each column, such as the question of a survey.
+
+    Each cell has text that its column has nowhere else. Below it two columns or more are numbers, and the row
+    has no number there. One label at least has several words, or is a definition in JSON, as in exports of
+    Qualtrics.
+    """
+    cells = [column[row].as_py().strip() for column in text.columns]
+    if not all(cells) or not any(re.search(r"[^\W\d]\s+[^\W\d]|^\{", cell) for cell in cells):
+        return False
+    below = [column[row + 1 : row + _SAMPLE].to_pylist() for column in text.columns]
+    if any(cell in (other.strip() for other in others) for cell, others in zip(cells, below, strict=True)):
+        return False
+    numeric = [cell for cell, others in zip(cells, below, strict=True) if _are_numbers(others)]
+    words = is_missing_word(pa.array(numeric, pa.large_string())).to_pylist()
+    return len(numeric) > 1 and not any(words) and not any(re.match(r"\W*\d", cell) for cell in numeric)
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Return whether nine of ten cells with text are numbers, as for `MOSTLY` in `outcomes`."""
+    held = [cell for cell in cells if cell.strip()]
+    return len(held) >= _MIN_ROWS - 1 and sum(map(_is_number, held)) >= 0.9 * len(held)
+
+
+def _is_number(cell: str) -> bool:
+    return re.fullmatch(r"\s*[<>+-]?\s*\d[\d.,]*\s*", cell) is not None
+
+
+def _find_remarks(text: pa.Table) -> tuple[Mask, Mask]:
+    """Return which rows at the end of the file are remarks, such as a source; and these with the empty rows.
+
+    A remark has several words in the first cell and nothing in the others, of which there are two at least.
+    No other row of the table has text in its first cell only.
+    """
+    nothing = np.zeros(text.num_rows, dtype=bool)
+    if text.num_columns < 3:
+        return nothing, nothing
+    alone = ~_blank(text.column(0))
+    for column in text.columns[1:]:
+        alone &= _blank(column)
+        if not alone.any():
+            return nothing, nothing
+    empty = np.logical_and.reduce([_blank(column) for column in text.columns])
+    end = np.logical_and.accumulate((alone | empty)[::-1])[::-1]
+    texts = text.column(0).filter(pa.array(alone)).to_pylist()
+    worded = all(len(re.findall(r"[^\W\d_]{2,}", cell)) > 1 for cell in texts)
+    return (alone, end) if worded and not (alone & ~end).any() and not end.all() else (nothing, nothing)
+
+
+def _holds_total(text: pa.Table, row: int) -> bool:
+    """Return whether the first cell with text in a row is a word for totals that no other row has there."""
+    for column in text.columns:
+        word = column[row].as_py().strip()
+        if word:
+            alone = pc.sum(pc.equal(pc.utf8_trim_whitespace(column), word)).as_py() == 1
+            return alone and _TOTALS.fullmatch(word.rstrip(" :")) is not None
+    return False
+
+
+def _holds_subtotals(text: pa.Table) -> Mask:
+    """Return which rows begin with a word for subtotals, which are never values."""
+    first = pc.utf8_lower(pc.utf8_trim_whitespace(text.column(0)))
+    return as_mask(pc.is_in(first, value_set=pa.array(_SUBTOTALS, first.type)).combine_chunks())
+
+
+def _blank_end(text: pa.Table) -> Mask:
+    """Return which rows at the end of the file have no text."""
+    blank = np.ones(text.num_rows, dtype=bool)
+    for column in text.columns:
+        blank &= _blank(column)
+        if not blank[-1]:
+            return np.zeros_like(blank)
+    return np.logical_and.accumulate(blank[::-1])[::-1]
+
+
+def _blank(column: pa.ChunkedArray) -> Mask:
+    return as_mask(pc.equal(pc.utf8_trim_whitespace(column), "").combine_chunks())
+
+
+def is_no_accident(text: pa.Table, blank: Mask) -> bool:
+    """Return whether empty rows are unlikely by chance, given the empty cells; never for one column."""
+    if text.num_columns == 1 or not blank.any() or blank.all():
+        return False
+    shares = [_blank(column)[~blank].mean() for column in text.columns]
+    return len(blank) * float(np.prod(shares)) < _BY_CHANCE

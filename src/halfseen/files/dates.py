@@ -11,14 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.errors import TableError
-from halfseen.files.distinct import Integers, Mask, as_mask, middle, shown, usual
+from halfseen.files.distinct import EMPTY, Integers, Mask, as_mask, middle, most_frequent, shown
 
 Order = Literal["dmy", "mdy", "ymd"]
 
 ORDERS: tuple[Order, ...] = ("dmy", "mdy", "ymd")
 ORDER_WORDS: dict[Order, str] = {"dmy": "day first", "mdy": "month first", "ymd": "year first"}
-_FIRST_YEAR = 1969  # two-digit years are 1969 to 2068 unless those of the column leave a wide gap
-_WIDE_GAP = 15
+_FIRST_YEAR = (
+    1969  # two-digit years are 1969 to 2068, as in POSIX, unless those of the column leave a wide gap
+)
+_WIDE_GAP = 15  # years; a guess
 
 _MONTHS = {
     "English": "January February March April May June July August September October November December",
@@ -43,8 +45,7 @@ _PATTERNS = {
         ("name, day", _NAME, " ", _DAY, ",? ", _YEAR),
     )
 }
-_MAX_LAYOUTS = 5  # of one column; more than two are hardly ever seen
-_EMPTY = pa.scalar("", pa.large_string())
+_MAX_LAYOUTS = 5  # of one column; a bound on the time, as more than two are hardly ever seen
 
 
 @dataclass(frozen=True)
@@ -99,11 +100,11 @@ class DateFormat:
         parts = {"d": _spell(pc.day(values), 2 if self.padded_day else 1), "m": months, "y": year}
         one, two, three = (parts[letter] for letter in self.order)
         marks = [pa.scalar(mark, pa.large_string()) for mark in self.marks]
-        texts = pc.binary_join_element_wise(one, marks[0], two, marks[1], three, _EMPTY)
+        texts = pc.binary_join_element_wise(one, marks[0], two, marks[1], three, EMPTY)
         if not self.clock or not pa.types.is_timestamp(values.type):
             return texts
         gap = pa.scalar(self.clock, pa.large_string())
-        return pc.binary_join_element_wise(texts, gap, self._write_clock(values), _EMPTY)
+        return pc.binary_join_element_wise(texts, gap, self._write_clock(values), EMPTY)
 
     def _write_clock(self, values: pa.Array) -> pa.Array:
         hour = pc.hour(values)
@@ -123,7 +124,7 @@ class DateFormat:
             texts = pc.binary_join_element_wise(texts, tail, point)
         if self.halves:
             before, after = (pa.scalar(half, pa.large_string()) for half in self.halves)
-            texts = pc.binary_join_element_wise(texts, pc.if_else(late, after, before), _EMPTY)
+            texts = pc.binary_join_element_wise(texts, pc.if_else(late, after, before), EMPTY)
         return texts
 
 
@@ -175,7 +176,7 @@ class Dates:
     @property
     def mark(self) -> str:
         """What stands between the first two parts."""
-        return usual(self.parts["first"], self.counts, self.valid)
+        return most_frequent(self.parts["first"], self.counts, self.valid)
 
     @property
     def by_convention(self) -> bool:
@@ -252,7 +253,7 @@ class Dates:
             names = [name.upper() for name in names]
         elif all(name.islower() for name in used):
             names = [name.lower() for name in names]
-        dot = "." if usual(part, self.counts, self.valid).endswith(".") else ""
+        dot = "." if most_frequent(part, self.counts, self.valid).endswith(".") else ""
         return numbers[index], tuple(name + dot for name in names)
 
     def moments(self, order: Order, *, timed: bool) -> tuple[pa.Array, Mask]:
@@ -280,14 +281,14 @@ class Dates:
         parts, counts, good = self.parts, self.counts, self.moments(order, timed=self.timed)[1]
         place = dict(zip(order, ("one", "two", "three"), strict=True))
         named = "name" in self.family
-        shape = {name: usual(part, counts, good) for name, part in parts.items()}
+        shape = {name: most_frequent(part, counts, good) for name, part in parts.items()}
         timed = good & shown(parts["hour"])
         halves: tuple[str, str] | tuple[()] = ()
-        if self.timed and (half := usual(parts["half"], counts, timed)):
+        if self.timed and (half := most_frequent(parts["half"], counts, timed)):
             letters = ("A", "P") if half.strip()[0].isupper() else ("a", "p")
             gap = half[: len(half) - 2]
             halves = (gap + letters[0] + half[-1], gap + letters[1] + half[-1])
-        fraction = len(usual(parts["fraction"], counts, timed).lstrip("."))
+        fraction = len(most_frequent(parts["fraction"], counts, timed).lstrip("."))
         return DateFormat(
             order,
             (shape["first"], shape["last"]),
@@ -296,8 +297,8 @@ class Dates:
             padded_hour=not _single(parts["hour"], timed),
             names=self._name_numbers(parts[place["m"]])[1] if named else (),
             year_digits=len(shape[place["y"]]),
-            clock=usual(parts["gap"], counts, timed) if self.timed else "",
-            seconds=self.timed and bool(usual(parts["second"], counts, timed)),
+            clock=most_frequent(parts["gap"], counts, timed) if self.timed else "",
+            seconds=self.timed and bool(most_frequent(parts["second"], counts, timed)),
             fraction=0 if fraction == 0 else 3 if fraction <= 3 else 6,
             halves=halves,
             first_year=self.first_year,
@@ -347,8 +348,8 @@ def _find_layout(texts: pa.Array, counts: Integers, among: Mask, first_year: int
 def _well_formed(parts: dict[str, pa.Array], family: str, counts: Integers, valid: Mask) -> Mask:
     """Return which texts have the usual marks and a time that is whole or absent."""
     first, second = parts["first"], parts["last"]
-    alike = as_mask(pc.equal(first, usual(first, counts, valid)))
-    alike &= as_mask(pc.equal(second, usual(second, counts, valid)))
+    alike = as_mask(pc.equal(first, most_frequent(first, counts, valid)))
+    alike &= as_mask(pc.equal(second, most_frequent(second, counts, valid)))
     year = pc.utf8_length(parts["three"])
     if family in ("ymd", "numbers"):
         alike &= as_mask(pc.equal(first, second))
@@ -356,7 +357,7 @@ def _well_formed(parts: dict[str, pa.Array], family: str, counts: Integers, vali
         alike &= as_mask(pc.or_(pc.equal(year, 4), pc.not_equal(first, "-")))
     if family in ("numbers", "day, name"):
         digits = year.cast(pa.large_string())
-        alike &= as_mask(pc.equal(digits, usual(digits, counts, valid & alike)))
+        alike &= as_mask(pc.equal(digits, most_frequent(digits, counts, valid & alike)))
     timed, minutes, gap = shown(parts["hour"]), shown(parts["minute"]), shown(parts["gap"])
     loose = shown(parts["second"]) | shown(parts["fraction"]) | shown(parts["half"])
     pointed = ~shown(parts["fraction"]) | shown(parts["second"])

@@ -1,4 +1,4 @@
-"""The format of a text table: encoding, delimiter, line ends and header."""
+"""The layout of a text table: encoding, delimiter, line ends, header, and the lines above it."""
 
 import codecs
 import csv
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from halfseen.errors import TableError
+from halfseen.words import Note
 
 DELIMITERS = (",", "\t", ";", "|", "\x1f", "^", "~", ":")
 """Delimiters that are tried, the likelier first; a blank is tried when none of them fits."""
@@ -81,7 +82,7 @@ def parse_delimiter(given: str) -> str:
     return delimiter
 
 
-def decode(data: bytes, source: str, encoding: str | None = None) -> tuple[bytes, str, list[str]]:
+def decode(data: bytes, source: str, encoding: str | None = None) -> tuple[bytes, str, list[Note]]:
     """Return the text as UTF-8 bytes without a mark, the encoding it came in, and notices.
 
     Without `encoding`: a byte-order mark decides, then UTF-8, then Windows-1252 (whose printable part holds
@@ -90,7 +91,7 @@ def decode(data: bytes, source: str, encoding: str | None = None) -> tuple[bytes
     for magic, what in _FOREIGN:
         if data.startswith(magic):
             raise TableError(f"{source}: this is not a text table but {what}")
-    notes: list[str] = []
+    notes: list[Note] = []
     if encoding is None:
         encoding = next((name for mark, name in _MARKS if data.startswith(mark)), None)
     if encoding is None:
@@ -116,7 +117,7 @@ def _control_share(text: bytes) -> float:
     return 1 - len(sample.translate(None, _CONTROL)) / max(len(sample), 1)
 
 
-def _guess_encoding(data: bytes, source: str) -> tuple[str, list[str]]:
+def _guess_encoding(data: bytes, source: str) -> tuple[str, list[Note]]:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -140,7 +141,7 @@ def _guess_encoding(data: bytes, source: str) -> tuple[str, list[str]]:
         f"; {n_utf8:,} other lines are UTF-8, {n_other:,} are not: the file mixes encodings" if n_utf8 else ""
     )
     note = f"not UTF-8 (line {line}), read as Windows-1252 (Latin-1); use --encoding to change this{mixed}"
-    return "cp1252", [note]
+    return "cp1252", [Note(note, "harmful" if n_utf8 else "detail")]
 
 
 def _count_encodings(data: bytes) -> tuple[int, int]:
@@ -255,3 +256,136 @@ def find_ragged_row(text: bytes, delimiter: str, width: int) -> tuple[int, int, 
             if row and len(row) != width:
                 return line, len(row), delimiter.join(row)
     return None
+
+
+# ------------------------------------------------------------------------------------- lines above the table
+
+_MAX_LINES = 30  # the header is searched for in this many lines; a guess
+_MIN_ROWS = 3  # rows of the same width, including the header, that make a table below other lines; a guess
+_SEPARATOR = re.compile(r"sep=(?P<delimiter>[^\s\"]|\t)\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Preamble:
+    """The lines above the header.
+
+    Parameters
+    ----------
+    text : str
+        The lines, as they are written.
+    delimiter : str or None
+        The delimiter that they declare.
+    """
+
+    text: str = ""
+    delimiter: str | None = None
+
+    @property
+    def n_lines(self) -> int:
+        """How many lines there are."""
+        return len(_cut_lines(self.text))
+
+    def note(self) -> Note:
+        """Return the note for the user."""
+        lines = "the line above it is" if self.n_lines == 1 else f"the {self.n_lines} lines above it are"
+        text = f"the table begins in line {self.n_lines + 1}; {lines} copied to a csv output, but not read"
+        return Note(text, "detail")
+
+    def written(self, delimiter: str) -> str:
+        """Return the lines for an output with this delimiter, which no line may contradict."""
+        return "" if self.delimiter not in (None, delimiter) else self.text
+
+
+def find_preamble(sample: str, delimiter: str | None = None) -> Preamble:
+    """Return the lines above the table, judged by the beginning of a file.
+
+    A declared separator and leading lines that begin with ``#`` are not part of a table. Other lines are not
+    either if they have fewer cells, or fewer cells with text, than the lines below, which all have the same
+    number of cells, and if the first of those below has a name for each column and numbers beneath at least
+    one of them.
+
+    Parameters
+    ----------
+    sample : str
+        The first lines of the file.
+    delimiter : str, optional
+        The delimiter that the user gave.
+    """
+    lines = _cut_lines(sample)
+    declared = _SEPARATOR.fullmatch(lines[0]) if lines else None
+    if declared is not None:
+        return Preamble(lines[0], declared["delimiter"])
+    if _fits(sample, delimiter) and not _is_padded(sample, delimiter):
+        return Preamble()
+    n_comments = _count_comments(lines)
+    if 0 < n_comments < len(lines):
+        return Preamble("".join(lines[:n_comments]))
+    for number in range(1, min(_MAX_LINES, len(lines))):
+        if not lines[number].strip():
+            continue
+        rest = "".join(lines[number:])
+        if _begins_a_table(rest, delimiter):
+            return Preamble("".join(lines[:number]))
+    return Preamble()
+
+
+def _cut_lines(text: str) -> list[str]:
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+
+
+def _rows(text: str, delimiter: str | None) -> list[list[str]]:
+    chosen = delimiter or sniff_delimiter(text)
+    return read_rows(text, chosen) if chosen is not None else []
+
+
+def _fits(text: str, delimiter: str | None) -> bool:
+    """Return whether all rows have the same number of cells, two at least."""
+    rows = _rows(text, delimiter)
+    return bool(rows) and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1
+
+
+def _is_padded(text: str, delimiter: str | None) -> bool:
+    """Return whether the first row is a title or an entry, with empty cells up to the width of the table."""
+    rows = _rows(text, delimiter)
+    if len(rows) <= _MIN_ROWS or not rows[0][0].strip():
+        return False
+    n_names = _count_names(rows[0])
+    return n_names == 1 or (n_names == 2 < len(rows[0]) - 1 and _holds_more(rows, n_names))
+
+
+def _count_names(row: list[str]) -> int:
+    """Return the number of cells up to the last with text: spreadsheets export empty columns at the end."""
+    return max((place + 1 for place, cell in enumerate(row) if cell.strip()), default=0)
+
+
+def _holds_more(rows: list[list[str]], n_names: int) -> bool:
+    """Return whether most of the other rows have text beyond these columns."""
+    return sum(_count_names(row) > n_names for row in rows[1:]) > (len(rows) - 1) / 2
+
+
+def _count_comments(lines: list[str]) -> int:
+    """Return the number of leading comment lines, 0 if there are more of them below."""
+    number = next((k for k, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return 0 if any(line.startswith("#") for line in lines[number:]) else number
+
+
+def _begins_a_table(text: str, delimiter: str | None) -> bool:
+    rows = _rows(text, delimiter)
+    if len(rows) < _MIN_ROWS or not _fits(text, delimiter):
+        return False
+    names = [name.strip() for name in rows[0][: _count_names(rows[0])]]
+    named = len(names) > 1 and all(names) and len(set(names)) == len(names)
+    named = named and not _holds_more(rows, len(names))
+    return (
+        named and not any(map(_is_numeric, names)) and any(_holds_numbers(rows, k) for k in range(len(names)))
+    )
+
+
+def _is_numeric(cell: str) -> bool:
+    return re.fullmatch(r"\W*\d[\d\s.,:/'-]*\W*", cell) is not None
+
+
+def _holds_numbers(rows: list[list[str]], place: int) -> bool:
+    cells = [row[place].strip() for row in rows[1:]]
+    held = [cell for cell in cells if cell]
+    return sum(map(_is_numeric, held)) > len(held) / 2

@@ -1,11 +1,12 @@
 """How much memory the content of a compressed or encoded file may take, checked before it is unpacked.
 
-A file of a few kilobytes may unpack to more than a machine can hold. So sizes are taken from the footer of a
+A file of a few kilobytes may unpack to more than a machine can hold. So sizes are taken from the pages of a
 Parquet file, the buffers of an Arrow file and the directory of a workbook, and gzip is unpacked step by step.
 """
 
 import gzip
 import io
+import itertools
 import struct
 import zipfile
 import zlib
@@ -18,9 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from halfseen._processors import count_memory
+from halfseen._machine import count_memory
 from halfseen.config import read_size, show_size
 from halfseen.errors import TableError
+from halfseen.files.parquet_pages import (
+    DICTIONARY_ENCODINGS,
+    PREFIX_ENCODING,
+    Page,
+    count_prefixes,
+    iterate_pages,
+)
 
 SHARE = 8
 """By default the content of a file may take the memory of the machine divided by this number.
@@ -107,103 +115,152 @@ def check_cells(n_rows: int, n_columns: int, bound: Expansion) -> None:
 def check_parquet(data: bytes, bound: Expansion) -> None:
     """Raise an error if the columns of a Parquet file take more memory than is allowed.
 
-    The footer states the size of numbers, and of texts as they are encoded. A text that occurs in many rows
-    may be stored once, so columns of text are read with their dictionaries if they could exceed the bound.
+    The headers of the pages state the size of numbers, and of texts as they are encoded. A text that occurs
+    in many rows may be stored once: columns of text with a dictionary are read with it if they could exceed
+    the bound, and of texts that are encoded by prefixes, the lengths of the prefixes are read.
     """
     file = pa.parquet.ParquetFile(pa.BufferReader(data))
-    chunks = list(_chunks(file.metadata))
-    size = sum(chunk.width * chunk.n_values + chunk.n_bytes * chunk.is_text for chunk in chunks)
-    bound.check(max(size, file.metadata.num_rows * file.metadata.num_columns))
-    texts = [
-        chunk for chunk in chunks if chunk.repeats and chunk.n_bytes * chunk.n_values > bound.limit - size
-    ]
-    encoded = pa.parquet.ParquetFile(
-        pa.BufferReader(data), read_dictionary=sorted({chunk.path for chunk in texts})
-    )
-    for chunk in texts:
-        if chunk.is_prefixed:  # no value is longer than all of them are when encoded
-            n_rows = max(1, (bound.limit - size) // max(1, chunk.n_bytes))
-            tables = file.iter_batches(n_rows, [chunk.group], [chunk.path], use_threads=False)
-        else:
-            tables = iter([encoded.read_row_group(chunk.group, [chunk.path])])
-        for table in tables:
-            size += sum(_expanded_size(column) for column in table.columns)
+    bound.check(file.metadata.num_rows * file.metadata.num_columns)
+    bound.check(sum(held.num_values * _width(file, place) for _, place, held in _chunks(file)))
+    size, repeated = 0, []
+    for group, place, held in _chunks(file):
+        for page in _pages(data, held):
+            size += _page_size(file, place, held, page, bound.limit - size)
             bound.check(size)
+        if held.physical_type == "BYTE_ARRAY":
+            repeated.append((group, held.path_in_schema, _repeated_size(data, held)))
+    read = [(group, path) for group, path, most in repeated if most > bound.limit - size]
+    encoded = pa.parquet.ParquetFile(
+        pa.BufferReader(data), read_dictionary=sorted({path for _, path in read})
+    )
+    for group, path in read:
+        table = encoded.read_row_group(group, [path], use_threads=False)
+        size += sum(_expanded_size(column) for column in table.columns)
+        bound.check(size)
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """What the footer of a Parquet file states about a column of a group of rows."""
-
-    path: str
-    group: int
-    n_values: int
-    n_bytes: int
-    width: int
-    is_text: bool
-    repeats: bool
-    is_prefixed: bool
+def _chunks(file: Any) -> Iterator[tuple[int, int, Any]]:
+    """Yield what the footer states about each column of each group of rows."""
+    for group in range(file.metadata.num_row_groups):
+        for place in range(file.metadata.num_columns):
+            yield group, place, file.metadata.row_group(group).column(place)
 
 
-def _chunks(footer: Any) -> Iterator[_Chunk]:
-    for group in range(footer.num_row_groups):
-        for place in range(footer.num_columns):
-            held = footer.row_group(group).column(place)
-            is_text = held.physical_type == "BYTE_ARRAY"
-            is_prefixed = is_text and "DELTA_BYTE_ARRAY" in held.encodings
-            yield _Chunk(
-                held.path_in_schema,
-                group,
-                held.num_values,
-                held.total_uncompressed_size,
-                _WIDTHS.get(held.physical_type) or footer.schema.column(place).length,
-                is_text,
-                is_prefixed or (is_text and held.has_dictionary_page),
-                is_prefixed,
-            )
+def _pages(data: bytes, held: Any) -> Iterator[Page]:
+    start = held.data_page_offset
+    if held.dictionary_page_offset is not None and 0 < held.dictionary_page_offset < start:
+        start = held.dictionary_page_offset
+    return iterate_pages(memoryview(data), start, held.total_compressed_size)
+
+
+def _width(file: Any, place: int) -> int:
+    """Return the bytes of a value of a column besides its text."""
+    column = file.schema.column(place)
+    return int(_WIDTHS.get(column.physical_type) or column.length)
+
+
+def _page_size(file: Any, place: int, held: Any, page: Page, left: int) -> int:
+    """Return the bytes of the values of a page, without what values of a dictionary take in each row."""
+    if held.physical_type != "BYTE_ARRAY":
+        return 0 if page.is_dictionary else max(page.n_values * _width(file, place), page.n_bytes)
+    size = page.n_values * _width(file, place) + page.n_bytes
+    if page.encoding != PREFIX_ENCODING or size > left or page.n_values * page.n_bytes <= left - size:
+        return size  # no text is longer than all of them are when encoded
+    column = file.schema.column(place)
+    levels = (column.max_repetition_level, column.max_definition_level)
+    prefixes = count_prefixes(page, held.compression, levels)
+    return size + (page.n_values * page.n_bytes if prefixes is None else prefixes)
+
+
+def _repeated_size(data: bytes, held: Any) -> int:
+    """Return at most how many bytes the texts of a dictionary take when each is stored where it occurs."""
+    pages = list(_pages(data, held))
+    longest = max((page.n_bytes for page in pages if page.is_dictionary), default=0)
+    return longest * sum(
+        page.n_values for page in pages if not page.is_dictionary and page.encoding in DICTIONARY_ENCODINGS
+    )
 
 
 # ------------------------------------------------------------------------------------------ Arrow
 
 
-def check_arrow(data: bytes, bound: Expansion) -> None:
-    """Raise an error if the buffers of an Arrow file or stream take more memory than is allowed."""
-    start = 8 if data.startswith(b"ARROW1") else 0
+def read_arrow(data: bytes, bound: Expansion) -> pa.Table:
+    """Return the table of an Arrow file or stream, or raise an error if it takes more memory than is allowed.
+
+    The messages of a stream follow each other. The footer of a file states where its messages are, which need
+    not be a stream: Polars leaves out its first message. So the messages that the footer lists are checked.
+    """
+    is_file = data.startswith(b"ARROW1")
+    buffer = pa.py_buffer(data)
     size = 0
-    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(data).slice(start)):
-        size += _unpacked_size(message)
+    dictionaries: dict[int, int] = {}
+    for message in _listed_messages(data) if is_file else pa.ipc.MessageReader.open_stream(buffer):
+        size += _message_size(message, dictionaries)
         bound.check(size)
+    return (pa.ipc.open_file(buffer) if is_file else pa.ipc.open_stream(buffer)).read_all()
 
 
-def _unpacked_size(message: Any) -> int:
-    """Return the bytes of the buffers of a batch: a compressed one begins with its unpacked size.
+def _listed_messages(data: bytes) -> Iterator[Any]:
+    """Yield the messages that the footer of an Arrow file lists: dictionaries, then batches of rows."""
+    length = int.from_bytes(data[-10:-6], "little")
+    footer = data[max(0, len(data) - 10 - length) : -10]
+    try:
+        root = _follow(footer, 0)
+        blocks = [_read_vector(footer, root, number, 3) for number in (2, 3)]
+    except (struct.error, IndexError, ValueError):
+        raise pa.ArrowInvalid("the footer is damaged") from None
+    for place, _, _ in itertools.chain(*blocks):  # and the lengths of the parts of the message
+        if not 0 <= place < len(data):
+            raise pa.ArrowInvalid("the footer points outside of the file")
+        yield pa.ipc.read_message(pa.py_buffer(data).slice(place))
 
-    The metadata is a flatbuffer: a table begins with the distance to the places of its fields.
+
+def _message_size(message: Any, dictionaries: dict[int, int]) -> int:
+    """Return the bytes that the content of a message takes, and add it to the sizes of the dictionaries.
+
+    The metadata is a flatbuffer: a table begins with the distance to the places of its fields. Values that
+    are added to a dictionary are stored beside a copy of all before, because batches before keep the old one.
     """
     header = message.metadata.to_pybytes()
     root = _follow(header, 0)
-    kind, batch = _field(header, root, 1), _field(header, root, 2)
-    if kind is None or batch is None or header[kind] not in (_RECORD_BATCH, _DICTIONARY_BATCH):
+    kind, content = _field(header, root, 1), _field(header, root, 2)
+    if kind is None or content is None or header[kind] not in (_RECORD_BATCH, _DICTIONARY_BATCH):
         return 0
-    batch = _follow(header, batch)
-    if header[kind] == _DICTIONARY_BATCH:
-        inner = _field(header, batch, 1)
-        assert inner is not None
-        batch = _follow(header, inner)
-    n_rows, nodes, buffers = (_field(header, batch, number) for number in range(3))
-    size = 0 if n_rows is None or nodes is None else struct.unpack_from("<q", header, n_rows)[0]
-    size *= 1 if nodes is None else struct.unpack_from("<i", header, _follow(header, nodes))[0]
-    if buffers is None:
-        return size
-    held = _follow(header, buffers)
-    places = np.frombuffer(header, "<i8", 2 * struct.unpack_from("<i", header, held)[0], held + 4)
+    table = _follow(header, content)
+    if header[kind] == _RECORD_BATCH:
+        return _batch_size(message, header, table)
+    number, batch, is_added = (_field(header, table, place) for place in range(3))
+    assert batch is not None
+    name = 0 if number is None else struct.unpack_from("<q", header, number)[0]
+    size = _batch_size(message, header, _follow(header, batch))
+    if is_added is not None and header[is_added]:
+        size += dictionaries.get(name, 0)
+    dictionaries[name] = size
+    return size
+
+
+def _batch_size(message: Any, header: bytes, batch: int) -> int:
+    """Return the bytes of the buffers of a batch: a compressed one begins with its unpacked size."""
+    size = sum(
+        length for length, _ in _read_vector(header, batch, 1, 2)
+    )  # a byte for each value, nulls included
     packed = _field(header, batch, 3) is not None
-    for offset, length in places.reshape(-1, 2).tolist():
+    for offset, length in _read_vector(header, batch, 2, 2):
         known = -1
         if packed and length >= 8:
             known = struct.unpack("<q", message.body.slice(offset, 8).to_pybytes())[0]
         size += length if known < 0 else known
     return size
+
+
+def _read_vector(header: bytes, table: int, number: int, width: int) -> list[list[int]]:
+    """Return a field of a flatbuffer table that contains structures of `width` integers."""
+    field = _field(header, table, number)
+    if field is None:
+        return []
+    held = _follow(header, field)
+    numbers = np.frombuffer(header, "<i8", width * struct.unpack_from("<i", header, held)[0], held + 4)
+    return numbers.reshape(-1, width).tolist()
 
 
 def _follow(header: bytes, place: int) -> int:

@@ -15,16 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halfseen.errors import TableError
-from halfseen.files.cells import Style, format_cells
 from halfseen.files.csv_tables import decode_cells, find_filled, splice
-from halfseen.files.drafts import Outcome
 from halfseen.files.expansion import Expansion, check_cells
+from halfseen.files.formats import Style, format_cells
+from halfseen.files.missing_codes import is_any_of, is_number, say_counts
 from halfseen.files.outcomes import UNMODELLED
 from halfseen.files.recognition import read_columns
-from halfseen.files.rules import Rules
-from halfseen.files.sentinels import is_any_of, is_number, say_counts
-from halfseen.files.table_file import TableFile
-from halfseen.files.texts import CELLS_AT_ONCE, TextBlock
+from halfseen.files.rules import Outcome, Rules
+from halfseen.files.table_file import CELLS_AT_ONCE, TableFile, TextBlock
+from halfseen.words import Note
 
 _BARE = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 _SPACE = r"[ \t\n\r]*"
@@ -209,9 +208,10 @@ def read_json_columns(parsed: JsonColumns, rules: Rules) -> dict[str, Outcome]:
         if name in read:
             outcomes[name] = _keep_strings(read[name], cells, name, rules)
         else:
-            note = (
+            note = Note(
                 f"column {name!r} contains lists or objects, the first in line {parsed.nested[name]}: kept "
-                "as they are, not used by the model and not imputed"
+                "as they are, not used by the model and not imputed",
+                "harmful",
             )
             outcomes[name] = Outcome(cells, Style("text"), settings=dict(UNMODELLED), notes=(note,))
     return outcomes
@@ -241,7 +241,7 @@ def _keep_strings(outcome: Outcome, cells: pa.Array, name: str, rules: Rules) ->
     is_held = pc.is_in(cells, value_set=pa.array(list(held), _STRING))
     kept = pc.and_(hidden, is_held)
     shown = sorted(held.items(), key=lambda one: -one[1])[:_SHOWN]
-    note = (
+    note = Note(
         f"column {name!r}: {say_counts([(repr(text), count) for text, count in shown])}: kept as written and "
         "not used by the model, as only null and absent keys are missing in JSON lines; --null TEXT makes "
         "a text missing"

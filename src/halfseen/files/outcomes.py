@@ -10,19 +10,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.files.cells import CODE, CellKind, Limit, Style, as_text, cast_cells, style_of
 from halfseen.files.dates import ORDER_WORDS, ORDERS, Dates, Order
-from halfseen.files.distinct import Mask, all_match, any_match, as_mask, usual
-from halfseen.files.drafts import Decision, Draft, Outcome
-from halfseen.files.nulls import equals_codes
-from halfseen.files.numbers import Marks, Numbers, number_format, plain_texts, split_numbers
-from halfseen.files.placeholders import find_placeholders, shorten_notes, split_placeholders
-from halfseen.files.sentinels import is_never_value, say_spellings, suspect_spellings, suspect_words
-from halfseen.files.separators import choose_marks
+from halfseen.files.distinct import CellKind, Mask, all_match, any_match, as_mask, most_frequent
+from halfseen.files.formats import CODE, Limit, Style, as_text, cast_cells, style_of
+from halfseen.files.missing_codes import (
+    equals_codes,
+    find_placeholders,
+    is_never_value,
+    say_spellings,
+    shorten_notes,
+    split_placeholders,
+    suspect_spellings,
+    suspect_words,
+)
+from halfseen.files.numbers import Marks, Numbers, choose_marks, number_format, plain_texts, split_numbers
+from halfseen.files.rules import Decision, Draft, Outcome
 from halfseen.files.text_formats import ADVICE, find_text_format
+from halfseen.words import Note, Severity
 
 MIN_EXACT = 3
-"""Fewer distinct exact numbers than this, and ``<30`` and ``>30`` are levels."""
+"""With fewer distinct exact numbers than this, ``<30`` and ``>30`` are levels; a guess."""
 
 _LARGEST = 9.2e18  # of whole numbers
 _SIGNS: dict[Literal["below", "above"], str] = {"below": "^[<≤]", "above": "^[>≥]"}
@@ -42,7 +49,7 @@ class Limited:
         How numbers beyond a limit are written.
     settings : dict
         The settings of the schema: ``censored_below`` and ``censored_above``.
-    notes : tuple of str
+    notes : tuple of Note
         Sentences about it.
     """
 
@@ -50,7 +57,7 @@ class Limited:
     hidden: Mask
     limits: tuple[Limit, ...] = ()
     settings: dict[str, Any] | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def replace_limits(
@@ -81,7 +88,7 @@ def replace_limits(
         bounds, place = np.unique(found[held], return_inverse=True)
         weights = np.bincount(place, weights=numbers.counts[held])
         main = held & (found == bounds[weights.argmax()])
-        text = usual(texts, numbers.counts, main)
+        text = most_frequent(texts, numbers.counts, main)
         bound = _strict_bound(float(bounds[weights.argmax()]), text, side, whole)
         hidden |= held & ~main
         notes.append(_describe(name, side, text, bound, numbers, main, held & ~main, exact, found))
@@ -110,7 +117,7 @@ def _beyond(bound: float, side: str, whole: bool) -> float:
 def _describe(
     name: str, side: str, text: str, bound: float, numbers: Numbers, main: Mask, others: Mask, exact: Mask,
     values: npt.NDArray[np.float64],
-) -> str:  # fmt: skip
+) -> Note:  # fmt: skip
     n_main, n_others = int(numbers.counts[main].sum()), int(numbers.counts[others].sum())
     text = (
         f"column {name!r}: {n_main:,} {'cell contains' if n_main == 1 else 'cells contain'} {text!r}, read "
@@ -123,16 +130,16 @@ def _describe(
     if n_others:
         text += f"; {n_others:,} {'cell' if n_others == 1 else 'cells'} with other limits keep their text "
         text += "and are not used by the model"
-    return text
+    return Note(text)
 
 
 MOSTLY, MOSTLY_CELLS = 0.9, 10
-"""The share and number of cells that must be numbers or dates for the others to be called exceptions."""
+"""The share and number of cells that must be numbers or dates for others to be exceptions; guesses."""
 
 HALF = 0.5
-"""The same share where the others are a few words, each of which is repeated, such as "refused"."""
+"""The same share where the others are a few words, each of which is repeated, such as "refused"; a guess."""
 
-_FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5
+_FEW_LEVELS, _CELLS_PER_LEVEL = 20, 5  # of words that are repeated beside numbers; guesses
 _SAMPLE = 500
 _SHOWN = 5
 _THREE_DECIMALS = r"^[+-]?(?:\d+|[1-9]\d{0,2}\.\d{3})$"
@@ -141,7 +148,7 @@ UNMODELLED = {"kind": "text", "fill": False}
 """The settings of a column that models do not use and that is not imputed."""
 
 
-def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
+def describe_outcomes(outcomes: dict[str, Outcome]) -> list[Note]:
     """Return the notes for the user: one sentence for columns with the same format, then exceptions."""
     alike: dict[str, list[str]] = {}
     for name, outcome in outcomes.items():
@@ -150,9 +157,8 @@ def describe_outcomes(outcomes: dict[str, Outcome]) -> list[str]:
     notes = []
     for form, names in alike.items():
         shown = ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-        notes.append(
-            f"column {shown} contains {form}" if len(names) == 1 else f"columns {shown} contain {form}"
-        )
+        text = f"column {shown} contains {form}" if len(names) == 1 else f"columns {shown} contain {form}"
+        notes.append(Note(text, "detail"))
     return notes + shorten_notes(
         (name, note)
         for name, one in outcomes.items()
@@ -166,7 +172,7 @@ def finish(draft: Draft, decision: Decision) -> Outcome:
     if not draft.spellings:
         return outcome
     said = f"column {draft.name!r}: {say_spellings(draft.spellings)}, missing by --null, which ignores case"
-    return replace(outcome, notes=(*outcome.notes, said))
+    return replace(outcome, notes=(*outcome.notes, Note(said, "detail")))
 
 
 def has_three_decimals(draft: Draft) -> bool:
@@ -196,14 +202,19 @@ def _typed(draft: Draft, typed: pa.Array, style: Style, **more: Any) -> Outcome:
     return Outcome(typed, style, words=draft.words, **more)
 
 
-def _note_missing(name: str, words: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+def _note_missing(name: str, words: Sequence[tuple[str, int]]) -> tuple[Note, ...]:
     if not words:
         return ()
-    return (f"column {name!r}: {say_spellings(words)}, read as missing",)
+    return (Note(f"column {name!r}: {say_spellings(words)}, read as missing"),)
 
 
-def _text(draft: Draft, note: str | None = None, settings: dict[str, Any] | None = None) -> Outcome:
-    """Return the column as text, words for missing values with it."""
+def _text(
+    draft: Draft,
+    note: str | None = None,
+    settings: dict[str, Any] | None = None,
+    severity: Severity = "harmful",
+) -> Outcome:
+    """Return the column as text, words for missing values with it, and a note of this severity."""
     found = is_never_value(pa.array([word for word, _ in draft.words], pa.large_string())).to_pylist()
     errors = [word for word, never in zip(draft.words, found, strict=True) if never]
     if len(draft.trimmed) == draft.trimmed.null_count and len(errors) == len(draft.words):
@@ -214,8 +225,8 @@ def _text(draft: Draft, note: str | None = None, settings: dict[str, Any] | None
         trimmed = pc.utf8_trim_whitespace(draft.cells)
         missing = pc.and_not(missing, pc.is_in(trimmed, value_set=pa.array(levels, trimmed.type)))
     if note is None and draft.rules.wanted is None and _is_coded(draft):
-        note = "has numbers that begin with 0, kept as text codes"
-    notes = () if note is None else (f"column {draft.name!r} {note}",)
+        note, severity = "has numbers that begin with 0, kept as text codes", "detail"
+    notes = () if note is None else (Note(f"column {draft.name!r} {note}", severity),)
     typed = as_text(draft.cells, missing)
     return Outcome(typed, Style("text"), settings=settings or {}, notes=notes, words=tuple(errors))
 
@@ -227,7 +238,7 @@ def _is_coded(draft: Draft) -> bool:
 
 def _suspect(draft: Draft, outcome: Outcome) -> Outcome:
     """Add notes on numbers, dates and words that may mean missing, and on levels with several spellings."""
-    notes: list[str | None] = []
+    notes: list[Note | None] = []
     if outcome.style.kind in ("integer", "float", "date", "timestamp"):
         held, found = find_placeholders(draft.name, outcome.typed, draft.rules, draft.cells)
         notes = [*found]
@@ -316,8 +327,8 @@ def _leave_marks(draft: Draft, numbers: Numbers) -> Outcome:
     )
 
 
-def _note_kept(draft: Draft, fits: Mask, what: str, decision: Decision) -> str:
-    return (
+def _note_kept(draft: Draft, fits: Mask, what: str, decision: Decision) -> Note:
+    return Note(
         f"column {draft.name!r} is read as {what} except for {_list_misfits(draft, fits, decision)}: kept as "
         f"text and not used by the model; --null {shlex.quote(f'{draft.name}=TEXT')} makes such cells missing"
     )
@@ -442,7 +453,7 @@ def _say_years(values: pa.Array) -> str:
     return f", with years from {ends['min']} to {ends['max']}"
 
 
-def _note_layouts(draft: Draft, read: Sequence[tuple[Dates, Order, str, pa.Array, Mask]]) -> str:
+def _note_layouts(draft: Draft, read: Sequence[tuple[Dates, Order, str, pa.Array, Mask]]) -> Note:
     """Return a sentence on the layouts of dates in a column."""
     shown: list[str] = []
     for layout, order, why, values, good in read:
@@ -451,7 +462,7 @@ def _note_layouts(draft: Draft, read: Sequence[tuple[Dates, Order, str, pa.Array
         count = int(draft.counts[good].sum())
         verb = "" if shown else f"{'is' if count == 1 else 'are'} written "
         shown.append(f"{count:,} {'cell' if count == 1 else 'cells'} {verb}{text}{years})")
-    return (
+    return Note(
         f"column {draft.name!r}: {', '.join(shown[:-1])} and {shown[-1]}: all are read as dates, and missing "
         "cells are filled like the first"
     )

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halfseen.files.cells import CellKind, Style, find_kind
 from halfseen.files.dates import Order, split_dates
-from halfseen.files.distinct import any_match
-from halfseen.files.drafts import Decision, Draft, Outcome, line_below
+from halfseen.files.distinct import CellKind, any_match
+from halfseen.files.formats import NUMBERS, Style, decimal_of, find_kind, order_of
+from halfseen.files.missing_codes import is_any_of, is_missing_word, is_never_value
 from halfseen.files.numbers import Numbers, plain_texts, split_numbers
 from halfseen.files.outcomes import MOSTLY, finish, has_three_decimals
-from halfseen.files.rules import Rules
-from halfseen.files.sentinels import is_any_of, is_missing_word, is_never_value
-from halfseen.files.styles import NUMBERS, decimal_of, order_of
+from halfseen.files.rules import Decision, Draft, Outcome, Rules, line_below
 
-_SAMPLE = 500
-_LIKELY = 0.5
+_SAMPLE = 500  # cells that are tried before a whole column is; a guess that keeps wide tables of text fast
+_LIKELY = (
+    0.5  # more than half of the sample must be numbers or dates: a guess, as exceptions are judged later
+)
 
 
 def read_columns(

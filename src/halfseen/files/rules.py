@@ -1,15 +1,26 @@
-"""The user's rules for reading cells: texts that mean missing, formats of numbers, orders of dates."""
+"""What a user says about the columns of a file, and what is known about a column while it is read.
+
+`Rules` are the options and the settings of a schema file: texts that mean missing, formats of numbers, orders
+of dates. A `Draft` is a column before the whole file was considered, a `Decision` what the file as a whole
+says about it, and an `Outcome` the column as it was read.
+"""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
+import pyarrow as pa
+
 from halfseen.errors import TableError
-from halfseen.files.cells import Style
-from halfseen.files.dates import Order, parse_date_order
-from halfseen.files.matching import match_names
-from halfseen.files.numbers import Marks, parse_number_format
+from halfseen.files.dates import Dates, Order, parse_date_order
+from halfseen.files.distinct import CellKind, Integers
+from halfseen.files.formats import Style
+from halfseen.files.missing_codes import show_number
+from halfseen.files.numbers import Marks, Numbers, parse_number_format
+from halfseen.words import Note
 
 DEFAULT_NULLS = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
@@ -95,7 +106,7 @@ class Rules:
         How numbers and dates are written in ambiguous columns.
     columns : dict of str to ColumnRules
         The rules of single columns.
-    notes : tuple of str
+    notes : tuple of Note
         Notes on behaviour that users may not expect.
     declared : tuple of str
         Those of `nulls` that the user gave.
@@ -106,7 +117,7 @@ class Rules:
     marks: Marks | None = None
     order: Order | None = None
     columns: dict[str, ColumnRules] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     declared: tuple[str, ...] = ()
 
     def of(self, name: str) -> ColumnRules:
@@ -114,40 +125,43 @@ class Rules:
         return self.columns.get(name, ColumnRules())
 
 
+Given = str | float | Sequence[str | float] | Mapping[str, Any]
+"""What a user gives for all columns, as one text or several, or for single columns, as a mapping."""
+
+
 def make_rules(
     names: Sequence[str],
     *,
-    nulls: Iterable[str] = (),
+    null: Given = (),
     default_nulls: bool = True,
-    number_formats: Iterable[str] = (),
-    date_orders: Iterable[str] = (),
-    overrides: Mapping[str, Any] | None = None,
+    number_format: Given = (),
+    date_order: Given = (),
+    schema: Mapping[str, Any] | None = None,
     training: TrainingRules | None = None,
 ) -> Rules:
-    """Return the rules for a table with these columns.
+    """Return the rules for a table with these columns; see `read_table` for what the user may give.
 
     A null text that begins with the name of a column and ``=`` holds for that column, any other for all.
     Options take precedence over the schema file and the file that a model was fitted to.
     """
     rules = Rules(nulls=("", *(DEFAULT_NULLS if default_nulls else ())), words=default_nulls)
-    columns = {name: _from_schema(name, overrides[name]) for name in names if overrides and name in overrides}
+    columns = {name: _from_schema(name, schema[name]) for name in names if schema and name in schema}
     columns |= {} if training is None else training.of(names)
     everywhere: list[str] = []
-    notes: list[str] = []
-    for given in nulls:
-        _check_text(given, "--null")
-        column, text = _split(given, names)
+    notes: list[Note] = []
+    for column, text in _each(null, names, "--null"):
+        _check_text(text, "--null")
         if column is None:
-            everywhere.append(given.strip())
-            if "=" in given:
-                notes.append(
-                    f"--null {given!r}: no column has a name before '=', so the whole text means missing"
-                )
+            column, text = _split(text, names)
+        if column is None:
+            everywhere.append(text.strip())
+            if "=" in text:
+                said = f"--null {text!r}: no column has a name before '=', so the whole text means missing"
+                notes.append(Note(said))
         else:
             old = columns.get(column, ColumnRules())
             columns[column] = replace(old, nulls=(*old.nulls, text.strip()))
-    for given in number_formats:
-        column, text = _split_last(given, names, "--number-format")
+    for column, text in _each(number_format, names, "--number-format", split=True):
         marks = None if text == "text" else parse_number_format(text)
         if column is None and marks is None:
             raise TableError("--number-format text needs a column: --number-format COLUMN=text")
@@ -156,8 +170,7 @@ def make_rules(
         else:
             old = columns.get(column, ColumnRules())
             columns[column] = replace(old, marks=marks, wanted="text" if marks is None else "number")
-    for given in date_orders:
-        column, text = _split_last(given, names, "--date-order")
+    for column, text in _each(date_order, names, "--date-order", split=True):
         order = parse_date_order(text)
         if column is None:
             rules = replace(rules, order=order)
@@ -170,6 +183,21 @@ def make_rules(
         notes=tuple(notes),
         declared=tuple(everywhere),
     )
+
+
+def _each(
+    given: Given, names: Sequence[str], option: str, *, split: bool = False
+) -> Iterator[tuple[str | None, str]]:
+    """Yield the texts that a user gave, each with its column; with `split`, also those of COLUMN=TEXT."""
+    if isinstance(given, Mapping):
+        for column, own in given.items():
+            _check_column(column, names, f"{option} for {column!r}")
+            for _, text in _each(own, names, option):
+                yield column, text
+        return
+    for one in [given] if isinstance(given, str | int | float) else given:
+        text = one if isinstance(one, str) else show_number(one)
+        yield _split_last(text, names, option) if split else (None, text)
 
 
 def _check_text(text: str, option: str) -> None:
@@ -186,10 +214,15 @@ def _split(given: str, names: Sequence[str]) -> tuple[str | None, str]:
 
 def _split_last(given: str, names: Sequence[str], option: str) -> tuple[str | None, str]:
     column, found, text = given.rpartition("=")
-    if found and column not in names:
-        known = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
-        raise TableError(f"{option} {given!r}: no column {column!r}; there are {known}")
+    if found:
+        _check_column(column, names, f"{option} {given!r}")
     return (column if found else None), text
+
+
+def _check_column(column: str, names: Sequence[str], what: str) -> None:
+    if column not in names:
+        known = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+        raise TableError(f"{what}: no column {column!r}; there are {known}")
 
 
 def _from_schema(name: str, settings: Any) -> ColumnRules:
@@ -256,3 +289,185 @@ def merge_settings(
         else:
             merged[name] = settings
     return merged
+
+
+# ------------------------------------------------------------------------------------------ names of columns
+
+
+def match_names(names: Sequence[str], known: Iterable[str]) -> dict[str, str]:
+    """Return the columns of a model that a file has, each with its name in the file.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The columns of the file.
+    known : iterable of str
+        The columns of the model.
+
+    Raises
+    ------
+    TableError
+        If a name matches several others except for blanks and case.
+
+    Examples
+    --------
+    >>> match_names(["Id", "sales  LAST year"], ["Sales last year", "Region"])
+    {'Sales last year': 'sales  LAST year'}
+    """
+    known = list(known)
+    exact = set(names) & set(known)
+    matched: dict[str, str] = {name: name for name in known if name in exact}
+    of_file = _by_plain_name(name for name in names if name not in exact)
+    for plain, alike in _by_plain_name(name for name in known if name not in exact).items():
+        found = of_file.get(plain, [])
+        if len(found) > 1:
+            raise TableError(
+                f"columns {found[0]!r} and {found[1]!r} of the file could both be the column {alike[0]!r} of "
+                "the model, as they differ from it only by blanks and case; rename the right one to "
+                f"{alike[0]!r}"
+            )
+        if found and len(alike) > 1:
+            raise TableError(
+                f"column {found[0]!r} of the file could be the column {alike[0]!r} or {alike[1]!r} of the "
+                "model, as it differs from both only by blanks and case; rename it to one of them"
+            )
+        if found:
+            matched[alike[0]] = found[0]
+    return matched
+
+
+def _by_plain_name(names: Iterable[str]) -> dict[str, list[str]]:
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(_plain(name), []).append(name)
+    return alike
+
+
+def _plain(name: str) -> str:
+    """Return a name in composed characters and lower case, without blanks and invisible characters."""
+    visible = (
+        letter
+        for letter in unicodedata.normalize("NFC", name)
+        if not letter.isspace() and unicodedata.category(letter) != "Cf"
+    )
+    return "".join(visible).casefold()
+
+
+# --------------------------------------------------------------------------------- a column while it is read
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is known about a column before the whole file has been considered.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    cells, trimmed : pyarrow.Array
+        Its texts; and without blanks around them, null where missing.
+    rules : ColumnRules
+        The settings of the user.
+    kind : str
+        What it is if it is written the plain way.
+    words : tuple
+        Texts that mean missing, with their counts.
+    spellings : tuple
+        Texts that the user declared as missing in other spellings, with their counts.
+    texts : pyarrow.DictionaryArray or None
+        The cells as distinct texts, if they may be numbers or dates in another than the plain format.
+    counts : numpy.ndarray
+        How many cells hold each.
+    numbers : Numbers or None
+        These texts as numbers.
+    dates : tuple of Dates
+        These texts as dates, by layouts.
+    """
+
+    name: str
+    cells: pa.Array
+    trimmed: pa.Array
+    rules: ColumnRules
+    kind: CellKind = "text"
+    words: tuple[tuple[str, int], ...] = ()
+    spellings: tuple[tuple[str, int], ...] = ()
+    texts: pa.DictionaryArray | None = None
+    counts: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    numbers: Numbers | None = None
+    dates: tuple[Dates, ...] = ()
+
+
+def line_below(row: int) -> int:
+    """Return the line of a row in a file whose header is its first line and whose cells have no line ends."""
+    return row + 2
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How the whole file determines the reading of a column.
+
+    Parameters
+    ----------
+    decimal : str or None
+        The decimal mark that columns agree on, or the user specifies.
+    order : str or None
+        The order of dates that the user specifies.
+    delimiter : str
+        What separates the cells.
+    line_of : callable
+        Returns the line of the file in which a row begins.
+    declared_decimal : bool
+        Whether the user specifies it.
+    orders : dict of str to frozenset of str
+        The orders of dates that the cells of each column prove.
+    as_written : bool
+        Whether numbers are as somebody wrote them. If they come from a format that has numbers, a point in
+        them is a decimal point.
+    """
+
+    decimal: str | None
+    order: Order | None
+    delimiter: str
+    line_of: Callable[[int], int]
+    declared_decimal: bool = False
+    orders: Mapping[str, frozenset[Order]] = field(default_factory=dict)
+    as_written: bool = False
+
+    def order_beside(self, name: str) -> Order | None:
+        """Return the order of dates that the columns other than one agree on."""
+        proved = {order for other, orders in self.orders.items() if other != name for order in orders}
+        return proved.pop() if len(proved) == 1 else None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of reading a column.
+
+    Parameters
+    ----------
+    typed : pyarrow.Array
+        Its values; null where missing, or where models must not see the cell.
+    style : Style
+        How its cells are written.
+    kept : pyarrow.Array or None
+        The cells whose text stays although models do not see it.
+    placeholders : pyarrow.Array or None
+        Values that models do not see, such as 999 or 9999-12-31; null elsewhere.
+    settings : dict
+        Its settings of the schema.
+    formats : tuple of str
+        What is unusual about its cells, in words.
+    notes : tuple of Note
+        Sentences about it.
+    words : tuple
+        Texts that are read as missing although nobody said so, with their counts.
+    """
+
+    typed: pa.Array
+    style: Style
+    kept: pa.Array | None = None
+    placeholders: pa.Array | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    formats: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    words: tuple[tuple[str, int], ...] = ()

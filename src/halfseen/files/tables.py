@@ -1,37 +1,196 @@
 """Table files: csv, Parquet, feather, JSON lines and xlsx in and out, files or standard streams."""
 
-import gzip
+import io
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather
+import pyarrow.parquet
 
 from halfseen.errors import TableError
-from halfseen.files.atomic import check_writable, write_atomically
-from halfseen.files.binary_tables import find_unstorable, read_binary, write_binary
-from halfseen.files.csv_tables import check_names, read_csv, write_csv
+from halfseen.files.csv_tables import read_csv, spell_limits
 from halfseen.files.dialect import Dialect
-from halfseen.files.expansion import Expansion, unpack_gzip
-from halfseen.files.json_lines import parse_json_lines, read_json_columns, write_json_lines
-from halfseen.files.nulls import blank_codes, spell_nulls
+from halfseen.files.expansion import Expansion, check_parquet, check_values, read_arrow, unpack_gzip
+from halfseen.files.frames import Backend, check_backend, check_names
+from halfseen.files.json_lines import parse_json_lines, read_json_columns
+from halfseen.files.missing_codes import blank_codes, hide_placeholders, spell_nulls
 from halfseen.files.outcomes import describe_outcomes
-from halfseen.files.placeholders import hide_placeholders
 from halfseen.files.recognition import read_columns
-from halfseen.files.rules import DEFAULT_NULLS, TrainingRules, make_rules, merge_settings
-from halfseen.files.sheet_markup import check_sheet
+from halfseen.files.rules import DEFAULT_NULLS, Given, TrainingRules, make_rules, merge_settings
 from halfseen.files.spreadsheet import SheetTable, parse_spreadsheet
-from halfseen.files.spreadsheet_output import write_spreadsheet
-from halfseen.files.table_file import Format, TableFile
-from halfseen.files.texts import CellTexts
+from halfseen.files.table_file import CellTexts, Format, TableFile
 
-__all__ = [
-    "DEFAULT_NULLS", "Dialect", "TableError", "TableFile", "check_cells", "check_output", "read_table",
-    "write_tables",
-]  # fmt: skip
+
+def read_binary(data: bytes, kind: Format, bound: Expansion) -> pa.Table:
+    """Return the table of a file whose columns have types.
+
+    Parameters
+    ----------
+    data : bytes
+        The content of the file.
+    kind : {"parquet", "feather"}
+        Its format; Arrow files and streams count as feather.
+    bound : Expansion
+        The name of the file, and the memory that its content may take.
+    """
+    buffer = pa.BufferReader(data)
+    try:
+        if kind == "parquet":
+            check_parquet(data, bound)
+            table = pa.parquet.read_table(buffer)
+        elif data.startswith(b"FEA1"):
+            table = pa.feather.read_table(buffer)
+        else:
+            table = read_arrow(data, bound)
+        names = table.column_names
+    except UnicodeDecodeError as error:
+        raise TableError(
+            f"{bound.source}: the name of a column, {error.object[:40]!r}, is not UTF-8; rename the column"
+        ) from None
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise TableError(f"{bound.source}: not a readable {kind} file ({reason})") from None
+    check_values(table, bound)
+    for name, column in zip(names, table.columns, strict=True):
+        _check_zone(column.type, name, bound.source)
+        _check_texts(column, name, bound.source)
+    return table
+
+
+def _check_zone(dtype: pa.DataType, name: str, source: str) -> None:
+    """Refuse times of a zone that is not in the database of time zones."""
+    dtype = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    if not pa.types.is_timestamp(dtype) or dtype.tz is None:
+        return
+    try:
+        pc.hour(pa.array([0], pa.int64()).cast(dtype))
+    except pa.ArrowInvalid:
+        raise TableError(
+            f"{source}: column {name!r} has the time zone {dtype.tz!r}, which is not known on this machine; "
+            "convert the column to UTC"
+        ) from None
+
+
+def _check_texts(column: pa.ChunkedArray, name: str, source: str) -> None:
+    """Refuse texts that are not UTF-8, and values that lie outside of their buffers."""
+    if pa.types.is_primitive(column.type):
+        return
+    start = 0
+    for chunk in column.chunks:
+        reason = _find_fault(chunk)
+        if reason is not None:
+            raise TableError(f"{source}: column {name!r}{_explain_fault(chunk, start, reason)}")
+        start += len(chunk)
+
+
+def _explain_fault(chunk: pa.Array, start: int, reason: str) -> str:
+    """Return the end of a sentence about a column: which row has a fault, and which."""
+    if "UTF8" not in reason:
+        return f" is damaged ({reason})"
+    if pa.types.is_nested(chunk.type):  # the values of all rows are validated together
+        return " contains a text that is not UTF-8"
+    row, held = _first_fault(chunk)
+    return f", row {start + row + 1:,} (counted from 1): the text {held!r:.60} is not UTF-8"
+
+
+def _find_fault(array: pa.Array) -> str | None:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return str(error).splitlines()[0].rstrip(".")
+    return None
+
+
+def _first_fault(array: pa.Array) -> tuple[int, bytes]:
+    """Return the first row whose text is not UTF-8, and its bytes."""
+    if pa.types.is_dictionary(array.type):
+        place, held = _first_fault(array.dictionary)
+        return max(0, pc.index(array.indices, pa.scalar(place, array.indices.type)).as_py()), held
+    low, high = 0, len(array)  # of the first faulty row, by halves
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _find_fault(array.slice(low, middle - low)) is None:
+            low = middle
+        else:
+            high = middle
+    return low, array.slice(low, 1).cast(pa.large_binary())[0].as_py()
+
+
+def find_unstorable(schema: pa.Schema, kind: Format) -> pa.Field | None:
+    """Return the first column whose type a format cannot store, if there is one."""
+    if kind == "feather" or (kind == "parquet" and _fits_parquet(schema)):
+        return None
+    for field in schema:
+        dtype = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if kind == "parquet":
+            storable = _fits_parquet(pa.schema([field]))
+        elif kind == "jsonl":
+            storable = not _has_bytes(dtype) and (pa.types.is_nested(dtype) or _has_text(dtype))
+        else:
+            storable = not _has_bytes(dtype) and not pa.types.is_nested(dtype) and _has_text(dtype)
+        if not storable:
+            return field
+    return None
+
+
+def _fits_parquet(schema: pa.Schema) -> bool:
+    levels = [dtype.value_type for dtype in schema.types if pa.types.is_dictionary(dtype)]
+    if any(pa.types.is_nested(dtype) for dtype in levels):  # noticed only when there are values
+        return False
+    try:
+        pa.parquet.write_table(schema.empty_table(), io.BytesIO())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+def _has_text(dtype: pa.DataType) -> bool:
+    """Return whether the values of a type can be written as texts."""
+    try:
+        pa.array([], dtype).cast(pa.large_string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+def _has_bytes(dtype: pa.DataType) -> bool:
+    kinds = (
+        pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary,
+    )  # fmt: skip
+    inner = [dtype.field(place).type for place in range(dtype.num_fields)]
+    return any(is_kind(dtype) for is_kind in kinds) or any(_has_bytes(one) for one in inner)
+
+
+def write_binary(
+    tables: Iterable[pa.Table], file: BinaryIO, like: TableFile, kind: Format, draw: str | None
+) -> None:
+    """Write completed tables with their types, one below the other; `draw` names a first column."""
+    whole = []
+    for number, table in enumerate(tables, start=1):
+        table = spell_limits(table, like)
+        if draw is not None:
+            table = table.add_column(0, draw, pa.repeat(pa.scalar(number, pa.int32()), table.num_rows))
+        whole.append(table)
+    stacked = pa.concat_tables(whole, promote_options="permissive").unify_dictionaries()
+    if draw is None and like.table.schema.metadata:
+        stacked = stacked.replace_schema_metadata(like.table.schema.metadata)
+    whole_file = file is not sys.stdout.buffer and file.seekable()
+    sink = file if whole_file else io.BytesIO()  # the writers seek and tell
+    if kind == "parquet":
+        pa.parquet.write_table(stacked, sink, compression="zstd")
+    else:
+        pa.feather.write_feather(stacked, sink, compression="zstd")
+    if isinstance(sink, io.BytesIO):
+        file.write(sink.getvalue())
+
+
+__all__ = ["DEFAULT_NULLS", "Dialect", "TableError", "TableFile", "read_file", "read_table"]
 
 EXTENSIONS: dict[str, Format] = {
     ".csv": "csv", ".tsv": "csv", ".tab": "csv", ".txt": "csv", ".psv": "csv", ".data": "csv",
@@ -42,7 +201,6 @@ EXTENSIONS: dict[str, Format] = {
 """The formats of files by the ends of their names."""
 
 _FORMATS = ("csv", "parquet", "feather", "jsonl", "xlsx")
-_TABBED = (".tsv", ".tab")
 
 
 def find_format(path: str, given: str | None, option: str) -> Format:
@@ -53,7 +211,7 @@ def find_format(path: str, given: str | None, option: str) -> Format:
         return cast(Format, given)
     if path == "-":
         return "csv"
-    suffix = _suffix(path)
+    suffix = suffix_of(path)
     if suffix not in EXTENSIONS:
         known = " ".join(EXTENSIONS)
         what = f"unknown extension {suffix!r}" if suffix else "no extension"
@@ -61,66 +219,135 @@ def find_format(path: str, given: str | None, option: str) -> Format:
     return EXTENSIONS[suffix]
 
 
-def _suffix(path: str) -> str:
+def suffix_of(path: str) -> str:
+    """Return the end of the name of a file that says its format, in lower case and without ``.gz``."""
     name = Path(path).name.lower().removesuffix(".gz")
     return Path(name).suffix
 
 
 def read_table(
-    path: str,
+    path: str | os.PathLike[str],
     *,
+    backend: Backend | None = None,
     format: str | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
-    nulls: Sequence[str] = (),
+    null: Given = (),
     default_nulls: bool = True,
-    number_formats: Sequence[str] = (),
-    date_orders: Sequence[str] = (),
-    overrides: Mapping[str, Any] | None = None,
-    max_expansion: str | int | None = None,
-    training: TrainingRules | None = None,
+    number_format: Given = (),
+    date_order: Given = (),
+    schema: Mapping[str, Any] | None = None,
     sheet: str | None = None,
+    max_expansion: str | int | None = None,
 ) -> TableFile:
-    """Read a table file.
+    r"""Read a table file, and recognise what its columns hold and how their cells are written.
+
+    Numbers and dates in local formats, currencies, units, detection limits and codes for missing values are
+    recognised; lines that are not records are left out. Every decision that is not obvious is in ``notes``.
+    The guide on exported files has the rules.
+
+    The parameters are the options of the command line, whose names appear in notes and errors: what is
+    ``--null age=999`` there is ``null={"age": 999}`` here.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file: csv (also with ``.gz``), Parquet, Feather, JSON lines or xlsx. ``"-"`` is standard input.
+    backend : {"pandas", "polars", "pyarrow"}, optional
+        The library of the frame. By default pandas if it is installed, else pyarrow.
+    format : {"csv", "parquet", "feather", "jsonl", "xlsx"}, optional
+        By default it is inferred from the name; ``--from`` on the command line.
+    delimiter, encoding : str, optional
+        Those of a csv. By default they are found in the text.
+    null : str, number, sequence of them, or mapping, optional
+        Texts and numbers that mean missing, in all columns, or in the column that is the key of a mapping. A
+        text ``"COLUMN=TEXT"`` holds for one column too.
+    default_nulls : bool, default=True
+        Whether usual texts such as ``NA`` and ``NaN`` mean missing. The empty cell always does.
+    number_format : str or mapping, optional
+        How 1234.56 is written, ``"1.234,56"`` for example, in ambiguous columns or, by a mapping, in one
+        column; ``{"zip": "text"}`` keeps a column as text.
+    date_order : {"dmy", "mdy", "ymd"} or mapping, optional
+        The order of day, month and year, in ambiguous columns or, by a mapping, in one column.
+    schema : mapping, optional
+        The settings of columns, as of an imputer. Columns with levels stay text.
+    sheet : str, optional
+        The sheet of a workbook; by default, the only one that holds a table.
+    max_expansion : str or int, optional
+        The memory that the content of a compressed file may take: bytes, or a size such as ``"8 GB"``. By
+        default, an eighth of the memory of the machine.
+
+    Returns
+    -------
+    TableFile
+        ``frame`` is the table, ``columns`` what was recognised, ``notes`` what was decided, and ``settings``
+        the part of it that imputers take as ``schema``.
+
+    Raises
+    ------
+    TableError
+        A ValueError: the file cannot be read as a table with at least one row and one column.
+
+    See Also
+    --------
+    write_table : Writes a frame in the formats of the file that it was read from.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import halfseen
+    >>> lines = ["weight;price;day", "72,9 kg;1.577,37;28.05.2021", "k.A.;2.340,00;31.05.2021", "68,1 kg;;"]
+    >>> _ = Path("export.csv").write_text("\n".join(lines), encoding="utf-8")
+    >>> file = halfseen.read_table("export.csv")
+    >>> file.frame
+       weight    price        day
+    0    72.9  1577.37 2021-05-28
+    1     NaN  2340.00 2021-05-31
+    2    68.1      NaN        NaT
+    >>> file.columns["weight"].missing_codes
+    {'k.A.': 1}
+    >>> file.columns["price"].example
+    '1.577,37'
+    >>> file.notes[0]
+    "column 'weight' contains numbers with the unit kg and decimal commas"
+    """
+    return read_file(
+        os.fspath(path), backend=backend, format=format, delimiter=delimiter, encoding=encoding, null=null,
+        default_nulls=default_nulls, number_format=number_format, date_order=date_order, schema=schema,
+        sheet=sheet, max_expansion=max_expansion,
+    )  # fmt: skip
+
+
+def read_file(
+    path: str,
+    *,
+    backend: Backend | None = None,
+    format: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
+    max_expansion: str | int | None = None,
+    schema: Mapping[str, Any] | None = None,
+    training: TrainingRules | None = None,
+    **reading: Any,
+) -> TableFile:
+    """Read a table file as `read_table` does, possibly for a model.
 
     Parameters
     ----------
     path : str
         The file; ``-`` is standard input.
-    format : {"csv", "parquet", "feather", "jsonl", "xlsx"}, optional
-        Taken from the name if not given.
-    delimiter, encoding : str, optional
-        Found in the text if not given.
-    nulls : sequence of str
-        Cell texts that mean missing, or ``COLUMN=TEXT`` for one column; numbers also in a binary format.
-    default_nulls : bool
-        Whether `DEFAULT_NULLS` mean missing too. The empty cell always does.
-    number_formats : sequence of str
-        How 1234.56 is written in a csv, ``1.234,56`` for example, or ``COLUMN=1.234,56`` or ``COLUMN=text``.
-    date_orders : sequence of str
-        The order of dates in a csv: ``dmy``, ``mdy``, ``ymd``, or ``COLUMN=dmy``.
-    overrides : mapping, optional
-        The settings of a schema file, by column. Columns with levels stay text.
-    max_expansion : str or int, optional
-        The memory that the content of a compressed file may take: bytes, or a size such as ``"8 GB"``. By
-        default, an eighth of the memory of the machine.
+    backend, format, delimiter, encoding, sheet, max_expansion, schema : object
+        As of `read_table`.
     training : TrainingRules, optional
         How the file was read that a model was fitted to, if the new file is read for this model.
-    sheet : str, optional
-        The sheet of a workbook to read; by default, the only one that holds a table.
-
-    Returns
-    -------
-    TableFile
-
-    Raises
-    ------
-    TableError
-        When the file cannot be read as a table with at least one row and one column.
+    **reading : object
+        ``null``, ``default_nulls``, ``number_format`` and ``date_order`` of `read_table`.
     """
     source = "standard input" if path == "-" else path
     if path != "-" and not Path(path).is_dir() and not Path(path).exists():
         raise TableError(f"{path}: no such file")
+    check_backend(backend)
     kind = "csv" if Path(path).is_dir() else find_format(path, format, "--from")
     if sheet is not None and kind != "xlsx":
         raise TableError(
@@ -130,32 +357,34 @@ def read_table(
     data = _unpack(_read_bytes(path, source), bound)
     if not data.strip():
         raise TableError(f"{source}: the file is empty")
-    given: dict[str, Any] = {
-        "nulls": nulls, "default_nulls": default_nulls, "number_formats": number_formats,
-        "date_orders": date_orders, "overrides": overrides, "training": training,
-    }  # fmt: skip
+    given = reading | {"schema": schema, "training": training}
     if kind == "csv":
         file = read_csv(data, source, delimiter, encoding, given)
     elif kind in ("jsonl", "xlsx"):
         file = _read_cells(data, bound, kind, given, sheet)
     else:
-        table = spell_nulls(read_binary(data, kind, bound))
-        check_names(table.column_names, source)
-        rules = make_rules(table.column_names, **given | {"default_nulls": False})
-        table, placeholders, notes = hide_placeholders(blank_codes(table, rules), rules)
-        file = TableFile(
-            table,
-            source,
-            kind,
-            notes=(*rules.notes, *notes),
-            settings=merge_settings({}, overrides),
-            rules=rules,
-            kept={name: cells.is_valid() for name, cells in placeholders.items()},
-            placeholders=placeholders,
-        )
+        file = _read_typed(data, bound, kind, given)
     if file.table.num_rows == 0:
         raise TableError(f"{source}: the table has a header but no rows")
-    return file
+    return replace(file, backend=backend)
+
+
+def _read_typed(data: bytes, bound: Expansion, kind: Format, given: dict[str, Any]) -> TableFile:
+    """Return the table of a format whose columns have types."""
+    table = spell_nulls(read_binary(data, kind, bound))
+    check_names(table.column_names, bound.source)
+    rules = make_rules(table.column_names, **given | {"default_nulls": False})
+    table, placeholders, notes = hide_placeholders(blank_codes(table, rules), rules)
+    return TableFile(
+        table,
+        bound.source,
+        kind,
+        notes=(*rules.notes, *notes),
+        settings=merge_settings({}, given["schema"]),
+        rules=rules,
+        kept={name: cells.is_valid() for name, cells in placeholders.items()},
+        placeholders=placeholders,
+    )
 
 
 def _read_cells(
@@ -166,7 +395,7 @@ def _read_cells(
     sheet: SheetTable | None = None
     literals: CellTexts | None = None
     if kind == "xlsx":
-        every = (given["overrides"] or {}).get("*")
+        every = (given["schema"] or {}).get("*")
         keep_empty = isinstance(every, dict) and bool(every.get("fill"))
         sheet = parse_spreadsheet(data, bound, title, keep_empty=keep_empty)
         cells, first = sheet.cells, sheet.origin.header_row + 1
@@ -187,7 +416,7 @@ def _read_cells(
         styles={name: one.style for name, one in outcomes.items()},
         notes=(*rules.notes, *describe_outcomes(outcomes)),
         kept={name: one.kept for name, one in outcomes.items() if one.kept is not None},
-        settings=merge_settings(found, given["overrides"]),
+        settings=merge_settings(found, given["schema"]),
         rules=rules,
         placeholders={name: values for name, values in placeholders.items() if values is not None},
         literals=literals,
@@ -213,91 +442,3 @@ def _unpack(data: bytes, bound: Expansion) -> bytes:
     if bound.source.lower().endswith(".gz") and data:
         raise TableError(f"{bound.source}: the name ends in .gz but the content is not gzip")
     return data
-
-
-def check_output(path: str, format: str | None = None) -> None:
-    """Refuse an output that could not be written, before the work begins."""
-    kind = find_format(path, format, "--to")
-    if kind not in ("csv", "jsonl") and path.lower().endswith(".gz"):
-        raise TableError(f"{path}: only csv is written through gzip; {kind} files are compressed already")
-    if path != "-":
-        check_writable(path)
-
-
-def check_cells(table: pa.Table, path: str, format: str | None = None, n_tables: int = 1) -> None:
-    """Refuse a table with cells that the output cannot hold, before the work begins.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The table.
-    path : str
-        The file to write.
-    format : str, optional
-        Its format, if not by its name.
-    n_tables : int
-        How many such tables are written below each other.
-    """
-    kind = find_format(path, format, "--to")
-    column = find_unstorable(table.schema, kind)
-    if column is not None:
-        article = "an" if kind == "xlsx" else "a"
-        formats: tuple[Format, ...] = ("parquet", "feather")
-        others = " or ".join(one for one in formats if find_unstorable(pa.schema([column]), one) is None)
-        raise TableError(
-            f"{path}: column {column.name!r} has the type {column.type}, which {article} {kind} file cannot "
-            f"store; write {others} instead"
-        )
-    if kind == "xlsx":
-        check_sheet(table, path, n_tables)
-
-
-def write_tables(
-    tables: Iterable[pa.Table],
-    path: str,
-    like: TableFile,
-    *,
-    format: str | None = None,
-    draw: str | None = None,
-) -> None:
-    """Write completed tables, one below the other, atomically.
-
-    Parameters
-    ----------
-    tables : iterable of pyarrow.Table
-        Completed copies of ``like.table``; a cell that is still null keeps its text.
-    path : str
-        The file; ``-`` is standard output.
-    like : TableFile
-        The table that was read.
-    format : {"csv", "parquet", "feather", "jsonl", "xlsx"}, optional
-        Taken from the name if not given.
-    draw : str, optional
-        The name of a first column that counts the tables from 1.
-    """
-    check_output(path, format)
-    check_cells(like.table, path, format)
-    kind = find_format(path, format, "--to")
-    tables = (like.to_write(table) for table in tables)
-    with ExitStack() as stack:
-        file: BinaryIO = stack.enter_context(write_atomically(path))
-        if path.lower().endswith(".gz"):
-            file = cast(BinaryIO, stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0)))
-        if kind == "csv":
-            write_csv(tables, file, like, _output_dialect(path, like), draw)
-        elif kind == "jsonl":
-            write_json_lines(tables, file, like, draw)
-        elif kind == "xlsx":
-            write_spreadsheet(tables, file, like, draw)
-        else:
-            write_binary(tables, file, like, kind, draw)
-        file.flush()
-
-
-def _output_dialect(path: str, like: TableFile) -> Dialect:
-    layout, suffix = like.dialect, _suffix(path)
-    if suffix in _TABBED:
-        return Dialect("\t", layout.encoding, layout.newline)
-    if suffix == ".csv" and _suffix(like.source) in _TABBED:
-        return Dialect(",", layout.encoding, layout.newline)
-    return layout

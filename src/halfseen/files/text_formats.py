@@ -1,4 +1,8 @@
-"""Texts that stand for quantities but are not read as numbers, such as 1:30, 120/80, 2021-Q3 or 5 kg."""
+"""What numbers look like in texts, and texts of quantities that are not numbers, such as 1:30 or 120/80.
+
+This module needs no pyarrow, unlike the reader of files, so that the schema of data frames uses the same
+grammar of numbers as the reader.
+"""
 
 import re
 from collections.abc import Sequence
@@ -25,6 +29,59 @@ UNITS = (
     "kWh|MWh|Wh|J|kJ|kcal|cal|V|mV|kV|mA|N|kN|dB|rpm|mph|km/h|kmh|m/s|mol|mmol|[µμu]mol|[kMGT]B|px|dpi|pcs"
 )
 """Units of measurement, as a regular expression."""
+
+BLANKS = " \u00a0\u2007\u2009\u202f"
+APOSTROPHES = "'\u2019"
+MINUS = "\u2212"
+_ISO = (
+    "AED|ARS|AUD|BGN|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|GBP|HKD|HUF|IDR|ILS|INR|ISK|JPY|KRW|MXN|MYR|NOK|"
+    "NZD|PHP|PLN|RON|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|ZAR"  # codespell:ignore
+)
+CURRENCY = rf"(?:(?:US|CA?|AU?|NZ|HK|R)?\$|[$¢£¥৳฿₠-₿]|{_ISO}|Euro|Fr\.|kr\.?|Kč|zł|Rs\.?)"
+LAKHS = r"[1-9]\d?(?:,\d\d)+,\d{3}"  # the Indian grouping: 12,34,567
+
+
+def body_pattern(decimal: str, groups: Sequence[str]) -> str:
+    """Return the pattern of the digits of a number, with a decimal mark and what may separate thousands.
+
+    Digits that begin with a zero, such as 007, are codes and no numbers.
+    """
+    mark = re.escape(decimal)
+    wholes = ["0", r"[1-9]\d*", *(rf"[1-9]\d{{0,2}}(?:{group}\d{{3}})+" for group in groups)]
+    if "," in groups:
+        wholes.append(LAKHS)
+    return rf"(?:(?:{'|'.join(wholes)})(?:{mark}\d*)?|{mark}\d+)"
+
+
+_BODY = "|".join(
+    body_pattern(decimal, (other, f"[{BLANKS}]", f"[{APOSTROPHES}]"))
+    for decimal, other in ((".", ","), (",", r"\."))
+)
+_LIKE_NUMBER = re.compile(
+    rf"(?:[<>]=?|[≤≥])?[{BLANKS}]*(\(?)([+\-{MINUS}]?)[{BLANKS}]?(?:{CURRENCY}[{BLANKS}]*)?([+\-{MINUS}]?)"
+    rf"(?:{_BODY})(?:[eE][+-]?\d+)?[{BLANKS}]*(?:{CURRENCY}|[%‰])?(-?)(\)?)",
+    re.ASCII,
+)
+
+
+def looks_like_number(text: str) -> bool:
+    """Return whether a text is a number by the grammar of the reader of files, whatever its marks mean.
+
+    Units are left out: "12 Main Street" is a number with a unit only if other cells have the same one.
+
+    Examples
+    --------
+    >>> [looks_like_number(text) for text in ("1.577,37 €", "-$5", "<0.05", "29,8 %")]
+    [True, True, True, True]
+    >>> [looks_like_number(text) for text in ("007", "C17", "1.2.3", "12 Main Street")]
+    [False, False, False, False]
+    """
+    found = _LIKE_NUMBER.fullmatch(text.strip())
+    if found is None:
+        return False
+    opening, *signs, closing = found.groups()
+    return bool(opening) == bool(closing) and sum(map(bool, (opening, *signs))) <= 1  # as `split_numbers`
+
 
 _NUMBER = r"[+-]?\d[\d.,]*"
 _SPAN = r"y|yrs?|years?|w|wks?|weeks?|d|days?|h|hrs?|hours?|min|mins|minutes?|m|s|secs?|seconds?"

@@ -47,6 +47,13 @@ _DAMAGES = (
 )  # fmt: skip
 """What the reader of archives raises for damaged, encrypted or unusually compressed ones."""
 
+MS_PER_DAY = 86_400_000
+DAYS_1900, DAYS_1904 = 25_569, 24_107
+"""The number of 1970-01-01 in workbooks that count days from 1900 or from 1904."""
+
+FIRST_DAY, LAST_DAY = 61, 2_958_465
+"""1900-03-01, before which the counting of days includes a day that did not exist, and 9999-12-31."""
+
 
 @dataclass(frozen=True)
 class Sheet:

@@ -1,7 +1,7 @@
 """Proper multiple imputation with any imputer, by fits to resampled rows."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._random import Keys, keys_of_draw
-from halfseen.base.completion import LevelProbabilities, TabularCompletion, TabularModel
+from halfseen.base.capabilities import Capabilities
+from halfseen.base.completion import LevelProbabilities, TabularCompletion, TabularModel, central
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.members import WithMembers, check_imputers, make_member
 from halfseen.base.parameters import check_whole
@@ -92,12 +93,10 @@ class BootstrapImputer(WithMembers, BaseImputer):
         return GaussianImputer() if self.imputer is None else self.imputer
 
     @property
-    def _density(self) -> bool:  # type: ignore[override]
-        return self._template._density
-
-    @property
-    def _knows_limits(self) -> bool:
-        return self._template._knows_limits
+    def capabilities(self) -> Capabilities:
+        """What the imputer can do with the parameters that it has."""
+        own = self._template.capabilities
+        return replace(super().capabilities, density=own.density, limits=own.limits)
 
     @property
     def _width(self) -> int:
@@ -113,7 +112,7 @@ class BootstrapImputer(WithMembers, BaseImputer):
             raise ValueError(f"resampling must be one of {', '.join(RESAMPLINGS)}, got {self.resampling!r}.")
         if not isinstance(self._template, BaseImputer) or isinstance(self._template, BootstrapImputer):
             raise ValueError(f"imputer must be an imputer of tables, got {self._template!r}.")
-        if self._template._takes_images:
+        if self._template.capabilities.images:
             raise ValueError("Images cannot be resampled: use an imputer without image_shape.")
         rng = np.random.default_rng(self.seed_)
         seeds = rng.integers(2**62, size=self.n_resamples + 1).tolist()
@@ -130,9 +129,9 @@ class BootstrapImputer(WithMembers, BaseImputer):
     def _resample(self, codes: Incomplete, rng: np.random.Generator) -> np.ndarray:
         """Returns positions of rows in which each column varies if it does in the table."""
         n_rows, varies = len(codes), _varies(codes)
-        halves = self.resampling == "half-sample" or (
-            self.resampling == "auto" and self._template._holds_out_rows
-        )
+        # A repeated row could be on both sides of a split into training and held-out rows.
+        would_repeat = self._template.capabilities.holds_out_rows
+        halves = self.resampling == "half-sample" or (self.resampling == "auto" and would_repeat)
         for _ in range(N_TRIES):
             if halves and n_rows >= 4:
                 rows = np.sort(rng.permutation(n_rows)[: (n_rows + 1) // 2])
@@ -212,17 +211,27 @@ class ResampledModel:
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, C) of the mixture of all resamples; most probable levels otherwise."""
-        size = rows_at_once(codes.n_features, 2 * len(LEVELS) * len(self.resamples))
-        parts = [self._mixture_quantiles(part, probabilities) for part in codes.chunks(size)]
+        return self._mixed(codes, probabilities, lambda part: self.fitted.quantiles(part, probabilities))
+
+    def interval(self, codes: Incomplete, level: float) -> Tensor:
+        """Returns the ends (2, N, C) of central intervals of numbers; for levels, of the fitted model."""
+        return self._mixed(codes, central(level), lambda part: self.fitted.interval(part, level))
+
+    def _mixed(
+        self, codes: Incomplete, probabilities: Sequence[float], of_levels: Callable[[Incomplete], Tensor]
+    ) -> Tensor:
+        """Returns quantiles (Q, N, C) of mixtures, with levels by `of_levels`, in parts of rows."""
+        size = rows_at_once(codes.n_features, codes.n_features, 2 * len(LEVELS) * len(self.resamples))
+        parts = [self._mixed_part(part, probabilities, of_levels(part)) for part in codes.chunks(size)]
         return torch.cat(parts, dim=1) if parts else codes.x.new_empty(len(probabilities), *codes.x.shape)
 
-    def _mixture_quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+    def _mixed_part(self, codes: Incomplete, probabilities: Sequence[float], of_levels: Tensor) -> Tensor:
         of_each = torch.cat([member.quantiles(codes, LEVELS) for member in self.resamples])
         found = torch.quantile(
             of_each, torch.tensor(probabilities, dtype=of_each.dtype), dim=0, interpolation="linear"
         )
         with_levels = list(self.fitted.level_probabilities(codes))
-        found[..., with_levels] = self.fitted.quantiles(codes, probabilities)[..., with_levels]
+        found[..., with_levels] = of_levels[..., with_levels]
         return torch.where(codes.observed, codes.x, found)
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:

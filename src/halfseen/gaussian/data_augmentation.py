@@ -2,8 +2,7 @@ r"""Draws of the parameters of a Gaussian given incomplete data, so that multipl
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +10,12 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import task_threads
-from halfseen.config import rows_within_budget
+from halfseen.data.blocks import add_in_tree, rows_in_piece
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.distribution import Gaussian
+from halfseen.gaussian.em import Ridge
 from halfseen.gaussian.low_rank import LowRankGaussian, pack, unpack
 from halfseen.gaussian.patterns import Bucket, plan_buckets
-from halfseen.gaussian.ridge import Ridge
 
 BURN_IN = 20  # the chain starts at the maximum of the likelihood, so it need only spread out
 COPIES = 32  # number of arrays of the size of the rows, including buckets, at the peak of a step
@@ -41,6 +40,7 @@ class Trace:
     names: tuple[str, ...]
     mean: npt.NDArray[np.float64]
     std: npt.NDArray[np.float64]
+    of: ClassVar[str] = "scores"
 
     @property
     def kept(self) -> list[int]:
@@ -48,7 +48,7 @@ class Trace:
         return list(range(BURN_IN + STEPS_BETWEEN - 1, len(self.mean), STEPS_BETWEEN))
 
     @classmethod
-    def of(cls, names: Sequence[str], steps: Sequence[Gaussian]) -> "Trace":
+    def of_steps(cls, names: Sequence[str], steps: Sequence[Gaussian]) -> "Trace":
         """Reads the first features of all steps, which are the numeric columns."""
         width = len(names)
         mean = torch.stack([one.loc[:width] for one in steps]).numpy()
@@ -116,17 +116,19 @@ def _free_step(
 ) -> Callable[[Gaussian], Gaussian]:
     """Returns the step of a covariance without restrictions."""
     prior = ridge * Ridge.of(batch, ridge).variances(start)
-    size = rows_within_budget(COPIES * batch.n_features)
+    size = rows_in_piece(batch.n_features, COPIES * batch.n_features)
     parts = [(part, list(plan_buckets(part.observed))) for part in batch.chunks(size)]
 
     def step(gaussian: Gaussian) -> Gaussian:
-        # Of all rows at once, so that draws do not depend on the memory budget.
+        # Of all rows at once, so that draws do not depend on the size of pieces.
         normals = torch.randn(batch.x.shape, generator=generator, dtype=batch.x.dtype).split(size)
         moments = [
             _completed_moments(gaussian, part, buckets, noise)
             for (part, buckets), noise in zip(parts, normals, strict=True)
         ]
-        return _draw_parameters(reduce(_merge, moments), ridge, prior, generator)
+        merged = add_in_tree(moments, _merge)
+        assert merged is not None  # there is at least one row
+        return _draw_parameters(merged, ridge, prior, generator)
 
     return step
 

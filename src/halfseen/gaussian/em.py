@@ -1,15 +1,19 @@
-r"""Maximum (penalised) likelihood for a Gaussian with missing data, by exact, accelerated, monotone EM."""
+r"""Maximum (penalised) likelihood for a Gaussian with missing data, by exact, accelerated, monotone EM.
 
-from collections.abc import Callable, Iterator
+The ridge penalty is relative to the residual of features that are near-copies of others.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from halfseen._threads import task_threads
+from halfseen._threads import map_in_threads, task_threads
 from halfseen.base.parameters import check_number, check_whole
-from halfseen.config import rows_within_budget
+from halfseen.config import tasks_within_budget
+from halfseen.data.blocks import PIECE_BYTES, add_in_tree, blocks_of, rows_in_piece
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.em_factors import (
@@ -21,11 +25,94 @@ from halfseen.gaussian.em_factors import (
     squared_step,
 )
 from halfseen.gaussian.low_rank import LowRankGaussian
-from halfseen.gaussian.patterns import Bucket, plan_buckets
-from halfseen.gaussian.ridge import Ridge
+from halfseen.gaussian.moments import PatternMoments, expected_moments, moments_suffice
+from halfseen.gaussian.patterns import Bucket, distinct_patterns, plan_buckets
 from halfseen.training.time_limit import is_over, seconds_left, time_limit
 
-PAIRWISE_CELLS = 2**19  # number of cells whose moments are computed together
+MOST_OF_RESIDUAL = 10.0  # pseudo-rows have at most this multiple of the residual variance; chosen, not fitted
+ROWS_FOR_RESIDUAL = 3.0  # rows per feature up to which small residuals are taken for overfitting
+"""A compromise between 2 and 4, compared on subsets of six tables: neither was better on all of them."""
+SMALLEST_RESIDUAL = 1e-10  # residual variance of exact copies: keeps condition numbers far below 1e16
+
+
+@dataclass(frozen=True)
+class Ridge:
+    r"""The penalty of pseudo-rows of uncorrelated data, added to a table of features of unit variance.
+
+    .. math::
+        P(\Sigma) = \frac{\lambda}{2} \left(\log |\Sigma| + \sum_j f_j(\Lambda_{jj})\right), \qquad
+        f_j'(t) = \max\left(\min\left(1, \frac{c_j}{t}\right), \varphi\right), \qquad \Lambda = \Sigma^{-1}
+
+    :math:`1 / \Lambda_{jj}` is the residual variance of feature j given all others. Where it is at least
+    :math:`1 / c_j`, the penalty is the usual one, :math:`\Lambda_{jj}`. A feature that is nearly a linear
+    function of others has a smaller residual, and pseudo-rows of unit variance would inflate it. Its penalty
+    is logarithmic instead, which is equivalent to pseudo-rows with :math:`c_j` times its residual variance.
+    The function :math:`f_j` is concave, so that a step of EM with the pseudo-rows of the step before still
+    never decreases the penalised likelihood.
+
+    Parameters
+    ----------
+    strength : float
+        The number :math:`\lambda` of pseudo-rows.
+    reach : Tensor, optional
+        (D), the precision :math:`c_j` up to which the penalty is linear; without it, it always is.
+    least : float
+        The smallest variance :math:`\varphi` of pseudo-rows, for exact copies.
+    """
+
+    strength: float
+    reach: Tensor | None = None
+    least: float = 0.0
+
+    @classmethod
+    def of(
+        cls, batch: Incomplete, strength: float, weights: Tensor | None = None, rows_behind: float = 1.0
+    ) -> "Ridge":
+        """Returns the penalty of a table (N, D), the rows of which may have weights (N).
+
+        If the table is part of a larger one, `rows_behind` is how many rows of that one there are for each.
+
+        With few rows per feature, a small residual is no evidence, and the penalty is linear. In between,
+        residuals are corrected for the number of coefficients behind them.
+        """
+        observed = batch.observed.to(batch.x.dtype)
+        counts = observed.sum(dim=0) if weights is None else weights.to(batch.x.dtype) @ observed
+        total = len(batch) if weights is None else float(weights.sum())
+        return cls.of_counts(counts, total, strength, rows_behind)
+
+    @classmethod
+    def of_counts(cls, counts: Tensor, total: float, strength: float, rows_behind: float = 1.0) -> "Ridge":
+        """Returns the penalty of a table with this number of rows, and of observed cells (D) by feature."""
+        counts = rows_behind * counts
+        free = 1 - ROWS_FOR_RESIDUAL * len(counts) / counts.clamp(min=1)
+        reach = torch.where(free > 0, MOST_OF_RESIDUAL / free.clamp(min=1e-12), torch.inf)
+        least = min(1.0, SMALLEST_RESIDUAL * total / strength) if strength > 0 else 0.0
+        return cls(strength, reach, least)
+
+    def variances(self, gaussian: Gaussian) -> Tensor:
+        """Returns the variances (D) of the pseudo-rows of the next step."""
+        precision = gaussian.precision.diagonal()
+        if self.reach is None:
+            return torch.ones_like(precision)
+        return (self.reach / precision).clamp(self.least, 1.0)
+
+    def penalty(self, gaussian: Gaussian) -> Tensor:
+        """Returns the penalty."""
+        precision = gaussian.precision.diagonal()
+        return 0.5 * self.strength * (gaussian.log_det + self._growth(precision).sum())
+
+    def _growth(self, precision: Tensor) -> Tensor:
+        """Returns f (D)."""
+        if self.reach is None:
+            return precision
+        end = self.reach / max(self.least, 1e-300)
+        beyond = (precision / self.reach).clamp(min=1.0).minimum(end / self.reach)
+        logarithmic = torch.where(beyond > 1, self.reach * beyond.log(), 0.0)
+        return precision.minimum(self.reach) + logarithmic + self.least * (precision - end).clamp(min=0.0)
+
+
+# Guesses that no measurement chose: `COPIES` plans memory, the others say where a fit starts and when ridges
+# and ranks are compared on held-out cells.
 COPIES = 32  # number of arrays of the size of the rows, including buckets, at the peak of a step
 WARM_UP_ROWS = 4000  # a start from this number of rows is within a few iterations of the full fit
 RIDGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -53,10 +140,13 @@ class EMSettings(AscentSettings):
     rank : int, optional
         With a rank, the covariance is of this rank plus a diagonal, for wide tables; otherwise it is
         unrestricted.
+    rows_behind : float
+        How many rows each row stands for in the shape of the penalty, see `Ridge.of`.
     """
 
     ridge: float = DEFAULT_RIDGE
     rank: int | None = None
+    rows_behind: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -120,11 +210,58 @@ def fit_gaussian(
             batch, settings, settings.rank, settings.ridge, weights=weights, start=known, callback=callback
         )
         return EMResult(ascent.point, ascent.objective, ascent.converged)
+    if _has_few_patterns(batch):
+        moments = PatternMoments.of_table(batch, weights)
+        return fit_from_moments(moments, settings, start=start, callback=callback)
     with explain_singular(settings.ridge):
         first = _start(batch, settings, generator, weights) if start is None else start
         result = _GaussianEM(batch, settings, weights).run(first, callback)
         result.gaussian.cholesky  # noqa: B018, the last point has not been factorised yet
     return result
+
+
+@task_threads()
+def fit_from_moments(
+    moments: PatternMoments,
+    settings: EMSettings,
+    *,
+    start: Gaussian | None = None,
+    callback: Callable[[int, float], None] | None = None,
+) -> EMResult:
+    """Maximises the same likelihood as `fit_gaussian`, from the moments of the patterns of a table.
+
+    Parameters
+    ----------
+    moments : PatternMoments
+        Of features on a common scale (unit variance), at least one row.
+    settings : EMSettings
+        Ridge and stopping rule; the covariance is unrestricted, so that there must not be a rank.
+    start : Gaussian, optional
+        The initial value; by default the pairwise moments.
+    callback : callable, optional
+        Called with the iteration and the objective per row.
+    """
+    if settings.rank is not None:
+        raise ValueError(f"A covariance of rank {settings.rank} is fitted to rows, not to moments.")
+    ridge = Ridge.of_counts(moments.n_observed, moments.total, settings.ridge, settings.rows_behind)
+
+    def step(gaussian: Gaussian) -> tuple[float, Gaussian]:
+        expected = expected_moments(gaussian, moments)
+        value = (expected.log_prob - float(ridge.penalty(gaussian))) / moments.total
+        return value, _maximise_about(gaussian, expected.shift, expected.scatter, moments.total, ridge)
+
+    with explain_singular(settings.ridge):
+        first = _positive_definite(*moments.pairwise(), settings.ridge) if start is None else start
+        ascent = ascend(step, first, _extrapolate, settings, moments.n_features, callback)
+        ascent.point.cholesky  # noqa: B018, the last point has not been factorised yet
+    return EMResult(ascent.point, ascent.objective, ascent.converged)
+
+
+def _has_few_patterns(batch: Incomplete) -> bool:
+    """Returns whether EM runs on the moments of patterns, which depends on the table alone."""
+    if not moments_suffice(len(batch), 1, batch.n_features):
+        return False
+    return moments_suffice(len(batch), len(distinct_patterns(batch.observed)[0]), batch.n_features)
 
 
 @contextmanager
@@ -183,7 +320,8 @@ def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Ge
         return DEFAULT_RIDGE
     fold_of = torch.randperm(len(batch), generator=generator) % N_FOLDS
     folds = 1 if batch.observed[fold_of == 0].sum() >= ENOUGH_CELLS else N_FOLDS
-    rough = replace(settings, tolerance=10 * settings.tolerance)
+    # The penalty has the shape that it has for all rows: another one would be best with another ridge.
+    rough = replace(settings, tolerance=10 * settings.tolerance, rows_behind=N_FOLDS / (N_FOLDS - 1))
     fits: list[Gaussian | None] = [None] * folds  # each ridge starts from the fit with the one before
 
     def score(ridge: float) -> float:
@@ -211,19 +349,29 @@ def choose_ridge(batch: Incomplete, settings: EMSettings, *, generator: torch.Ge
 
 def pairwise_gaussian(batch: Incomplete, ridge: float) -> Gaussian:
     """Returns means and pairwise-complete covariances, made positive definite by an eigenvalue floor."""
-    eye = torch.eye(batch.n_features, dtype=batch.x.dtype)
-    parts = [*batch.chunks(max(1, PAIRWISE_CELLS // max(1, batch.n_features)))] or [batch]
-    n_observed, sums = torch.zeros(batch.n_features, dtype=torch.int64), batch.x.new_zeros(batch.n_features)
-    for part in parts:
-        n_observed += part.observed.sum(dim=0)
-        sums += part.filled().sum(dim=0)
-    loc = sums / n_observed.clamp(min=1)
-    scatter, counts = torch.zeros_like(eye), torch.zeros_like(eye)
-    for part in parts:
+    parts = [batch[block] for block in blocks_of(len(batch), batch.n_features)] or [batch]
+    n_observed = sum_in_tree(part.observed.sum(dim=0) for part in parts)
+    loc = sum_in_tree(part.filled().sum(dim=0) for part in parts) / n_observed.clamp(min=1)
+
+    def scatter_and_counts(part: Incomplete) -> Tensor:
         seen = part.observed.to(batch.x.dtype)
         centred = (part.x - loc).masked_fill_(~part.observed, 0.0)
-        scatter += centred.T @ centred
-        counts += seen.T @ seen
+        return torch.stack([centred.T @ centred, seen.T @ seen])
+
+    scatter, counts = sum_in_tree(map(scatter_and_counts, parts))
+    return _positive_definite(loc, scatter, counts, ridge)
+
+
+def sum_in_tree(parts: Iterable[Tensor]) -> Tensor:
+    """Returns the sum of the parts, of which there is at least one, in a fixed order."""
+    total = add_in_tree(parts, torch.add)
+    assert total is not None
+    return total
+
+
+def _positive_definite(loc: Tensor, scatter: Tensor, counts: Tensor, ridge: float) -> Gaussian:
+    """Returns a Gaussian with pairwise covariances, whose eigenvalues are raised to a floor."""
+    eye = torch.eye(len(loc), dtype=loc.dtype)
     values, vectors = torch.linalg.eigh((scatter + ridge * eye) / (counts + max(ridge, 1e-12)))
     floor = max(EIGENVALUE_FLOOR * values.mean().item(), 1e-12)
     return Gaussian(loc, (vectors * values.clamp(min=floor)) @ vectors.T)
@@ -236,43 +384,51 @@ class _GaussianEM:
         self.batch = batch
         self.settings = settings
         self.weights = weights
-        self.ridge = Ridge.of(batch, settings.ridge, weights)
-        size = rows_within_budget(COPIES * batch.n_features)
+        self.ridge = Ridge.of(batch, settings.ridge, weights, settings.rows_behind)
+        size = rows_in_piece(batch.n_features, COPIES * batch.n_features)
         self.parts = [slice(start, start + size) for start in range(0, len(batch), size)]
         self.buckets: list[list[Bucket]] = [list(plan_buckets(batch.observed[part])) for part in self.parts]
+        self.total = float(len(batch) if weights is None else weights.sum())
 
     def run(self, start: Gaussian, callback: Callable[[int, float], None] | None) -> EMResult:
         ascent = ascend(self._step, start, _extrapolate, self.settings, self.batch.n_features, callback)
         return EMResult(ascent.point, ascent.objective, ascent.converged)
 
     def _step(self, gaussian: Gaussian) -> tuple[float, Gaussian]:
-        if len(self.parts) > 1:
-            return self._step_by_parts(gaussian)
-        statistics = gaussian.statistics(self.batch, self.buckets[0], self.weights)
-        value = penalised_mean(statistics.log_prob, gaussian, self.ridge, self.weights)
-        pseudo_rows = self.ridge.strength * self.ridge.variances(gaussian)
-        return value, maximise(
-            statistics.completed, statistics.covariance, self.ridge.strength, pseudo_rows, self.weights
-        )
+        """Computes a step by sums over pieces of the rows, which are added in a fixed order."""
+        gaussian.precision  # noqa: B018, is computed once, before threads ask for it
 
-    def _step_by_parts(self, gaussian: Gaussian) -> tuple[float, Gaussian]:
-        """Computes the same step by sums over parts of the rows, which needs less memory."""
-        ridge, n_features = self.ridge.strength, self.batch.n_features
-        log_prob, shift = self.batch.x.new_empty(len(self.batch)), self.batch.x.new_zeros(n_features)
-        scatter = (ridge * self.ridge.variances(gaussian)).diag()
-        for part, buckets in zip(self.parts, self.buckets, strict=True):
+        def sums(number: int) -> Tensor:
+            part = self.parts[number]
             weights = None if self.weights is None else self.weights[part]
-            found = gaussian.statistics(self.batch[part], buckets, weights)
-            log_prob[part] = found.log_prob
+            found = gaussian.statistics(self.batch[part], self.buckets[number], weights)
             centred = found.completed - gaussian.loc
             weighted = centred if weights is None else weights[:, None] * centred
-            shift += weighted.sum(dim=0)
-            scatter += centred.T @ weighted + found.covariance
-        count = len(self.batch) if self.weights is None else float(self.weights.sum())
-        shift = shift / count
-        covariance = (scatter - count * torch.outer(shift, shift)) / (count + ridge)
-        value = penalised_mean(log_prob, gaussian, self.ridge, self.weights)
-        return value, Gaussian(gaussian.loc + shift, (covariance + covariance.T) / 2)
+            log_prob = found.log_prob.sum() if weights is None else (weights * found.log_prob).sum()
+            scatter = centred.T @ weighted + found.covariance
+            return torch.cat([log_prob[None], weighted.sum(dim=0), scatter.flatten()])
+
+        n_features = self.batch.n_features
+        at_most = tasks_within_budget(PIECE_BYTES)
+        total = sum_in_tree(map_in_threads(sums, range(len(self.parts)), at_most=at_most))
+        log_prob, shift, scatter = total.split([1, n_features, n_features**2])
+        value = float((log_prob[0] - self.ridge.penalty(gaussian)) / self.total)
+        return value, _maximise_about(
+            gaussian, shift, scatter.view(n_features, n_features), self.total, self.ridge
+        )
+
+
+def _maximise_about(
+    gaussian: Gaussian, shift: Tensor, scatter: Tensor, total: float, ridge: Ridge
+) -> Gaussian:
+    """Returns the M-step from the sum (D) and scatter (D, D) of completed rows about the mean before.
+
+    The scatter includes conditional covariances; pseudo-rows of the ridge are added here.
+    """
+    shift = shift / total
+    scatter = scatter + (ridge.strength * ridge.variances(gaussian)).diag()
+    covariance = (scatter - total * torch.outer(shift, shift)) / (total + ridge.strength)
+    return Gaussian(gaussian.loc + shift, (covariance + covariance.T) / 2)
 
 
 def penalised_mean(log_prob: Tensor, gaussian: Gaussian, ridge: Ridge, weights: Tensor | None) -> float:

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import task_threads
-from halfseen.config import memory_budget
+from halfseen.data.blocks import PIECE_BYTES, rows_in_piece
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.em import (
     WARM_UP_ROWS,
     EMSettings,
+    Ridge,
     explain_singular,
     fit_gaussian,
     gaussian_from,
@@ -29,7 +30,6 @@ from halfseen.gaussian.mask_factors import (
     Sites,
 )
 from halfseen.gaussian.patterns import plan_buckets
-from halfseen.gaussian.ridge import Ridge
 from halfseen.gaussian.self_masked import SelfMaskedGaussian, without_sites
 from halfseen.vocabulary import Missingness, check_missingness
 
@@ -238,14 +238,13 @@ class _SelfMaskedEM:
         self.ridge = Ridge.of(batch, settings.ridge, weights)
         self.weights = weights
         self.column = torch.ones(len(batch), 1, dtype=batch.x.dtype) if weights is None else weights[:, None]
-        room = memory_budget() // (4 * 8 * COPIES)  # numbers that are at work together
-        size = max(1, room // batch.n_features)
+        size = rows_in_piece(batch.n_features, COPIES * batch.n_features)
         self.parts = [slice(start, start + size) for start in range(0, len(batch), size)]
         self.buckets = [
             list(plan_buckets(batch.observed[part], missing_side=True, by_row=not mask.exact))
             for part in self.parts
         ]
-        width = max(1, room // len(batch))
+        width = max(1, PIECE_BYTES // (8 * COPIES * len(batch)))
         self.columns = [slice(start, start + width) for start in range(0, batch.n_features, width)]
 
     def step(self, point: _Point) -> tuple[float, _Point]:

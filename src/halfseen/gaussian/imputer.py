@@ -1,13 +1,14 @@
 """Imputers by Gaussian models: joint, and with independent columns."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from halfseen._random import torch_generator
+from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import check_whole
 from halfseen.data.features import FeatureMap
@@ -162,8 +163,11 @@ class GaussianImputer(BaseImputer):
     random_state: Any = None
 
     @property
-    def _knows_limits(self) -> bool:
-        return self.margins == "auto" and self.missingness == Missingness.MAR
+    def capabilities(self) -> Capabilities:
+        """What the imputer can do with the parameters that it has."""
+        return replace(
+            super().capabilities, limits=self.margins == "auto" and self.missingness == Missingness.MAR
+        )
 
     @property
     def _width(self) -> int:
@@ -210,7 +214,7 @@ class GaussianImputer(BaseImputer):
         if steps:
             modelled = self._modelled
             names = [modelled[c].name for c in features.numeric]
-            self.trace_ = Trace.of(names, steps)
+            self.trace_ = Trace.of_steps(names, steps)
         models = (
             TabularGaussian(self._modelled, one, with_room_for_noise(draw, one))
             for one, draw in zip(drawn, posterior, strict=True)

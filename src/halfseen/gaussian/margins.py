@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from halfseen.data.features import FeatureMap
-from halfseen.data.incomplete import Incomplete
+from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.margin_choice import choose_margins
 from halfseen.data.margin_fits import refit_margin
 from halfseen.data.margins import NODES, WEIGHTS
-from halfseen.data.scaling import Standardizer
 from halfseen.data.schema import Column
 from halfseen.gaussian.em import DEFAULT_RIDGE, pairwise_gaussian
 
@@ -56,10 +55,10 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
     numeric = (columns[c] for c in plain.numeric)
     chosen = [choose_margins([*islice(numeric, len(some))], some) for some in plain.observed_numbers(codes)]
     scored, scores = plain.with_chosen([*chain.from_iterable(chosen)], codes, values)
-    if not scored.bent():
+    if not scored.transformed():
         return plain, values
     some_scores = scores[rows]
-    curves = torch.stack([margin.inverse(torch.cat([GRID, NODES])) for _, margin in scored.bent()])
+    curves = torch.stack([margin.inverse(torch.cat([GRID, NODES])) for _, margin in scored.transformed()])
     standard = _standardised(curves[:, : len(GRID)], plain, scored)
     with_all = _held_out_errors(scored, some_scores, some_values, standard)
     with_none = _held_out_errors(plain, some_values, some_values, standard[:0])
@@ -78,7 +77,7 @@ def fit_features(columns: Sequence[Column], codes: Incomplete) -> tuple[FeatureM
     )
     mixed = replace(scored, margins=tuple(margins) if any(margins) else (), scaler=scaler)
     some_mixed = Incomplete(torch.where(doubtful, some_values.x, some_scores.x), some_scores.observed)
-    kept = ~doubtful[[i for i, _ in scored.bent()]]
+    kept = ~doubtful[[i for i, _ in scored.transformed()]]
     if _held_out_errors(mixed, some_mixed, some_values, standard[kept]).mean() < with_all.mean():
         scores.x[:, doubtful] = plain.encode(codes).x[:, doubtful]
         return mixed, scores
@@ -97,11 +96,11 @@ def redraw_margins(
     ----------
     Rubin (1981), The Bayesian bootstrap.
     """
-    if not features.bent():
+    if not features.transformed():
         return features
     weights = torch.empty(len(codes), dtype=torch.float64).exponential_(generator=generator)
     margins = list(features.margins)
-    for i, margin in features.bent():
+    for i, margin in features.transformed():
         column = features.numeric[i]
         observed = codes.observed[:, column]
         margins[i] = refit_margin(
@@ -113,7 +112,7 @@ def redraw_margins(
 def _free(columns: Sequence[Column], scored: FeatureMap) -> Tensor:
     """Returns (numbers) which features have a margin that is not needed for firm bounds or limits."""
     free = torch.zeros(len(scored.numeric), dtype=torch.bool)
-    for i, _ in scored.bent():
+    for i, _ in scored.transformed():
         column = columns[scored.numeric[i]]
         free[i] = not (column.firm or column.censored_below is not None or column.censored_above is not None)
     return free
@@ -130,19 +129,21 @@ def _doubtful(
     of_values, of_scores : (D), the shares of their variance that others explain.
     """
     doubtful = torch.zeros(scored.n_features, dtype=torch.bool)
-    bent = [i for i, _ in scored.bent()]
-    reliability = torch.tensor([margin.reliability for _, margin in scored.bent()], dtype=torch.float64)
-    share = (of_scores[bent] / reliability).clamp(max=1.0)
+    transformed = [i for i, _ in scored.transformed()]
+    reliability = torch.tensor(
+        [margin.reliability for _, margin in scored.transformed()], dtype=torch.float64
+    )
+    share = (of_scores[transformed] / reliability).clamp(max=1.0)
     by_scores = _explained_by_scores(curves, share)
-    worse = (by_scores < of_values[bent] - MOST_LOST) & (of_values[bent] > MOST_LOST)
-    doubtful[bent] = worse & _free(columns, scored)[bent]
+    worse = (by_scores < of_values[transformed] - MOST_LOST) & (of_values[transformed] > MOST_LOST)
+    doubtful[transformed] = worse & _free(columns, scored)[transformed]
     return doubtful
 
 
 def _standardised(curves: Tensor, plain: FeatureMap, scored: FeatureMap) -> Tensor:
     """Returns the values (B, G) of features with margins on the scale that they have without."""
-    bent = [i for i, _ in scored.bent()]
-    return (curves - plain.scaler.loc[bent, None]) / plain.scaler.scale[bent, None]
+    transformed = [i for i, _ in scored.transformed()]
+    return (curves - plain.scaler.loc[transformed, None]) / plain.scaler.scale[transformed, None]
 
 
 def _held_out_errors(features: FeatureMap, batch: Incomplete, values: Incomplete, curves: Tensor) -> Tensor:
@@ -159,12 +160,14 @@ def _held_out_errors(features: FeatureMap, batch: Incomplete, values: Incomplete
     batch, values = batch[:n_rows], values[:n_rows]
     counts = values.observed.sum(dim=0).clamp(min=1)
     predicted = _predict_others(batch)
-    bent = [i for i, _ in features.bent()]
-    if bent:
+    transformed = [i for i, _ in features.transformed()]
+    if transformed:
         off = torch.where(batch.observed, batch.x - predicted, 0.0).square().sum(dim=0) / counts
         variance = ((off - features.noise()) * features.scaler.scale.square()).clamp(min=LEAST_VARIANCE)
-        places = predicted[:, bent] * features.scaler.scale[bent] + features.scaler.loc[bent]
-        predicted[:, bent] = _on_curve(_smoothed(curves, variance[bent].sqrt()), places)
+        places = (
+            predicted[:, transformed] * features.scaler.scale[transformed] + features.scaler.loc[transformed]
+        )
+        predicted[:, transformed] = _on_curve(_smoothed(curves, variance[transformed].sqrt()), places)
     wrong = torch.where(values.observed, values.x - predicted, 0.0).square().sum(dim=0) / counts
     return wrong[: len(features.numeric)]
 

@@ -67,7 +67,7 @@ def plan_buckets(observed: Tensor, *, missing_side: bool = False, by_row: bool =
         patterns, of_row = observed[candidates], torch.arange(len(candidates))
         counts = torch.ones_like(of_row)
     else:
-        patterns, of_row, counts = _distinct(observed[candidates])
+        patterns, of_row, counts = distinct_patterns(observed[candidates])
     order = candidates[torch.argsort(of_row, stable=True)]
     starts = counts.cumsum(0) - counts
 
@@ -88,7 +88,7 @@ def plan_buckets(observed: Tensor, *, missing_side: bool = False, by_row: bool =
         )
 
 
-def _distinct(observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def distinct_patterns(observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the distinct rows, which of them each row is, and how often each occurs."""
     n_rows = len(observed)
     of_row = torch.zeros(n_rows, dtype=torch.int64)

@@ -13,12 +13,11 @@ from torch import Tensor
 from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing
-from halfseen.base.table import ScaledTargetRegressor, rows_at_once
+from halfseen.base.parameters import all_or_nothing, check_level
+from halfseen.base.table import ScaledTargetRegressor, map_pieces, rows_at_once
 from halfseen.base.targets import read_numbers
 from halfseen.data.features import FeatureMap
-from halfseen.data.incomplete import Incomplete
-from halfseen.data.scaling import Standardizer
+from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.em import em_settings, fit_gaussian
 
@@ -114,8 +113,7 @@ class GaussianRegressor(ScaledTargetRegressor):
         self, X: Any, level: float = 0.9
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Returns the ends of an interval that contains the target of each row with probability `level`."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        check_level(level)
         mean, deviation = self._predict(X)
         half = ndtri((1 + level) / 2) * deviation
         return mean - half, mean + half
@@ -124,14 +122,17 @@ class GaussianRegressor(ScaledTargetRegressor):
     def _predict(self, X: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         codes = self._read(X, reset=False).codes
         n_targets = len(self._target_scaler.loc)
-        means, deviations = [np.empty((0, n_targets))], [np.empty((0, n_targets))]
-        for part in codes.chunks(rows_at_once(len(self.gaussian_.loc))):
+
+        def answer(part: Incomplete) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
             unknown = torch.zeros(len(part), n_targets, dtype=torch.float64)
             batch = self._joined(part, Incomplete(unknown, unknown.bool()))
             mean = self.gaussian_.conditional_mean(batch)[:, -n_targets:]
             variance = self.gaussian_.conditional_variance(batch)[:, -n_targets:]
-            means.append(self._target_scaler.inverse(mean).numpy())
-            deviations.append((variance.sqrt() * self._target_scaler.scale).numpy())
+            deviation = variance.sqrt() * self._target_scaler.scale
+            return self._target_scaler.inverse(mean).numpy(), deviation.numpy()
+
+        size = rows_at_once(len(self.schema_), len(self.gaussian_.loc))
+        means, deviations = zip(*map_pieces(answer, codes, size), strict=True)
         shape = (-1,) if self._one_dimensional else (-1, n_targets)
         return np.concatenate(means).reshape(shape), np.concatenate(deviations).reshape(shape)
 

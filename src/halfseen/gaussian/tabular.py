@@ -19,7 +19,13 @@ from torch import Tensor
 from torch.special import ndtr, ndtri
 
 from halfseen._random import Keys, row_normals, row_uniforms
-from halfseen.base.completion import LevelProbabilities, decode_mean, level_probabilities, log_level
+from halfseen.base.completion import (
+    LevelProbabilities,
+    central,
+    decode_mean,
+    level_probabilities,
+    log_level,
+)
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margins import log_mass
@@ -70,7 +76,7 @@ class TabularGaussian:
     def point(self, codes: Incomplete) -> Tensor:
         """Returns codes (N, C) completed by conditional means and most probable levels."""
         batch = self.features.encode(codes)
-        if not self.features.ordinal and not self.features.bent():
+        if not self.features.ordinal and not self.features.transformed():
             return decode_mean(self.features, codes, self.gaussian.conditional_mean(batch))
         mean, variance = self.scores(batch)
         numbers = self.features.mean_numbers(mean, variance, ~codes.observed)
@@ -83,40 +89,44 @@ class TabularGaussian:
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns completed codes (S, N, C) drawn jointly; draw s uses the s-th posterior parameters."""
         if not self.posterior:
-            return self._draws(codes, keys, range(n_draws))
+            return self.draws_of(codes, keys, range(n_draws))
         n_parameters = len(self.posterior)
         drawn = codes.x.new_empty(n_draws, *codes.x.shape)
         for k, parameters in enumerate(self.posterior[:n_draws]):
-            drawn[k::n_parameters] = parameters._draws(codes, keys, range(k, n_draws, n_parameters))
+            drawn[k::n_parameters] = parameters.draws_of(codes, keys, range(k, n_draws, n_parameters))
         return drawn
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
-        """Returns conditional quantiles (Q, N, C) of the numbers; most probable levels for categories.
-
-        If single values have positive probabilities, the two ends of a central interval are chosen so that
-        its probability is as close as possible to the requested one.
-        """
-        batch = self.features.encode(codes)
-        mean, variance = self._moments(batch)
-        scores = ndtri(torch.tensor(probabilities, dtype=torch.float64))[:, None, None]
-        spread = self.features.numbers(mean + scores * variance.sqrt())
+        """Returns conditional quantiles (Q, N, C) of numbers; most probable levels for categories."""
+        mean, variance = self._moments(self.features.encode(codes))
         result = self.point(codes).expand(len(probabilities), -1, -1).clone()
-        if len(probabilities) == 2 and probabilities[0] < 0.5:
-            self._choose_ends(spread, mean, variance, result, probabilities)
-        result[..., list(self.features.numeric)] = spread
+        result[..., list(self.features.numeric)] = self._spread(mean, variance, probabilities)
         return torch.where(codes.observed, codes.x, result)
 
-    def _choose_ends(
-        self, ends: Tensor, mean: Tensor, variance: Tensor, point: Tensor, probabilities: Sequence[float]
-    ) -> None:
-        """Replaces the ends (2, N, n_numeric) of numbers that have probabilities; they enclose the point."""
+    def interval(self, codes: Incomplete, level: float) -> Tensor:
+        """Returns the ends (2, N, C) of central intervals of numbers; most probable levels for categories.
+
+        Where single values have positive probabilities, the ends are chosen so that the probability of the
+        interval is as close as possible to `level`, and so that it contains the value of `point`.
+        """
+        mean, variance = self._moments(self.features.encode(codes))
+        point = self.point(codes)
+        result = point.expand(2, -1, -1).clone()
+        result[..., list(self.features.numeric)] = self._spread(mean, variance, central(level))
         loc, scale = self.features.scaler.loc, self.features.scaler.scale
-        for i, margin in self.features.bent():
+        for i, margin in self.features.transformed():
             if margin.by_interval:
+                c = self.features.numeric[i]
                 centre, spread = mean[:, i] * scale[i] + loc[i], variance[:, i].sqrt() * scale[i]
-                low, high = margin.ends(centre, spread, probabilities[1] - probabilities[0])
-                best = point[0, :, self.features.numeric[i]]
-                ends[0, :, i], ends[1, :, i] = torch.minimum(low, best), torch.maximum(high, best)
+                low, high = margin.ends(centre, spread, level)
+                result[0, :, c] = torch.minimum(low, point[:, c])
+                result[1, :, c] = torch.maximum(high, point[:, c])
+        return torch.where(codes.observed, codes.x, result)
+
+    def _spread(self, mean: Tensor, variance: Tensor, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, n_numeric) of numbers whose features have these moments (N, D)."""
+        scores = ndtri(torch.tensor(probabilities, dtype=torch.float64))[:, None, None]
+        return self.features.numbers(mean + scores * variance.sqrt())
 
     def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
         """Returns the probability of each level, by column with levels."""
@@ -137,7 +147,9 @@ class TabularGaussian:
         cells, and removing a number is not the same as integrating it out.
         """
         batch = self.features.encode(codes)
-        intervals = [self.features.numeric[i] for i, margin in self.features.bent() if margin.by_interval]
+        intervals = [
+            self.features.numeric[i] for i, margin in self.features.transformed() if margin.by_interval
+        ]
         levels = [c for c in self.features.ordinal if c not in intervals]
         chain = [*intervals, *levels, *(block.column for block in self.features.blocks)]
         observed = batch.observed.clone()
@@ -240,7 +252,8 @@ class TabularGaussian:
             drawn = drawn + lacking.sqrt() * noises(SPREAD_STREAM)
         return torch.where(observed, x, drawn)
 
-    def _draws(self, codes: Incomplete, keys: Keys, which: range) -> Tensor:
+    def draws_of(self, codes: Incomplete, keys: Keys, which: range) -> Tensor:
+        """Returns completed codes (S, N, C) of the draws with these numbers, at the fitted parameters."""
         batch = self.features.encode(codes)
         x, observed = batch.x.expand(len(which), -1, -1).clone(), batch.observed.clone()
         result = codes.x.expand(len(which), -1, -1).clone()
@@ -316,7 +329,7 @@ def with_room_for_noise(gaussian: Gaussian, features: FeatureMap) -> Gaussian:
     if not bool((noise > 0).any()):
         return gaussian
     damping = torch.ones_like(noise)
-    for i, margin in features.bent():
+    for i, margin in features.transformed():
         damping[i] = DAMPING if margin.reliability < LOW_RELIABILITY else 1.0
     if isinstance(gaussian, LowRankGaussian):
         return _with_room_in_low_rank(gaussian, noise, damping)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.latent.model import LatentModel, LatentNoise
+from halfseen.latent.model import LatentModel, LatentNoise, WeightedLatents
 
 Bound = Callable[[Tensor, Tensor], Tensor]
 
@@ -149,6 +149,55 @@ def doubly_reparametrised(log_weights: Callable[[Tensor], Tensor], z: Tensor) ->
     return log_weights(scale_gradient(z, log_w.detach().softmax(dim=0)))
 
 
+EXTRAPOLATION = 0.1
+"""The cost in nats of a missing cell that is expected one observed range away from all observed values.
+
+Chosen on two toys with a seed each. With 1.0 missing values of a half Gaussian stay too near to the observed
+ones (RMSE 0.70 where 0.45 is possible); without a cost those of a ring are up to one and a half ranges away.
+"""
+
+
+@dataclass(frozen=True)
+class Support:
+    r"""The range of the observed features, and what it costs to expect missing ones far outside.
+
+    .. math:: - \lambda \sum_{j \in m} d_j^2, \qquad
+              d_j = \frac{\max(l_j - \mu_j(z), \; 0, \; \mu_j(z) - h_j)}{h_j - l_j},
+
+    is added to the log weights of latents. Where cells are missing because of their size, observed cells do
+    not say how far beyond them the missing ones are: any distance has the same likelihood. This is a prior on
+    that distance; it is zero within the observed range.
+
+    Shapes
+    ------
+    low, high : :math:`(D)`
+
+    Examples
+    --------
+    >>> rows = Incomplete(torch.tensor([[0.0], [2.0], [9.0]]), torch.tensor([[True], [True], [False]]))
+    >>> Support.of(rows).log_prior(torch.tensor([[1.0], [1.0], [5.0]]), rows.observed)
+    tensor([-0.0000, -0.0000, -0.2250])
+    """
+
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def of(cls, rows: Incomplete) -> "Support":
+        """Returns the range of what is observed in rows (N, D); features that never are have none."""
+        low = torch.where(rows.observed, rows.x, math.inf).amin(dim=0)
+        high = torch.where(rows.observed, rows.x, -math.inf).amax(dim=0)
+        seen = rows.observed.any(dim=0)
+        return cls(torch.where(seen, low, -math.inf), torch.where(seen, high, math.inf))
+
+    def log_prior(self, means: Tensor, observed: Tensor) -> Tensor:
+        """Returns the term (*) of expected features (*, D), of those that are not observed (*, D)."""
+        outside = (self.low - means).clamp(min=0.0) + (means - self.high).clamp(min=0.0)
+        width = self.high - self.low
+        share = torch.where(width > 0, outside / torch.where(width > 0, width, 1.0), 0.0)
+        return -EXTRAPOLATION * torch.where(observed, 0.0, share.square()).sum(dim=-1)
+
+
 Sampling = Literal["ancestral", "stratified"]
 BoundName = Literal["elbo", "iwelbo", "siwelbo-loose"]
 GradientMode = Literal["full", "stl", "dreg"]
@@ -184,6 +233,9 @@ class LatentObjective:
         Draws :math:`S`, of each component if stratified.
     mask_weight : float
         The weight of the mask term; 0 fits as if the mask were ignorable.
+    support : Support, optional
+        The range of observed features, outside of which missing ones are expected at a cost; with the mask
+        term only.
 
     References
     ----------
@@ -211,6 +263,7 @@ class LatentObjective:
     gradient: GradientMode = "full"
     n_draws: int = 5
     mask_weight: float = 1.0
+    support: Support | None = None
 
     def __post_init__(self) -> None:
         allowed = {"bound": tuple(BOUNDS), "sampling": ("ancestral", "stratified")}
@@ -237,10 +290,11 @@ class LatentObjective:
         gradient: GradientMode = "full",
         n_draws: int = 5,
         mask_weight: float = 1.0,
+        support: Support | None = None,
     ) -> "LatentObjective":
         """Returns the objective whose noise fits a model."""
         sizes = model.n_latent, model.n_components, model.n_cells if mask_weight != 0.0 else 0
-        return cls(*sizes, bound, sampling, gradient, n_draws, mask_weight)
+        return cls(*sizes, bound, sampling, gradient, n_draws, mask_weight, support)
 
     def draw_noise(self, batch: Incomplete, generator: torch.Generator) -> LatentNoise:
         """Returns the noise for one evaluation; a single component needs, and takes, no uniforms."""
@@ -260,7 +314,15 @@ class LatentObjective:
         if self.gradient == "dreg":
             return -BOUNDS[self.bound](*self._doubly_reparametrised(module, batch, given))
         weighted = module.log_weights(batch, given, gradient=self.gradient, mask_weight=self.mask_weight)
-        return -BOUNDS[self.bound](weighted.log_w, weighted.log_strata)
+        return -BOUNDS[self.bound](self._supported(module, batch, weighted), weighted.log_strata)
+
+    def _supported(self, module: LatentModel, batch: Incomplete, weighted: WeightedLatents) -> Tensor:
+        """Returns log weights (S, N, K) with the cost of missing cells outside of the observed range."""
+        if self.support is None or self.mask_weight == 0.0:
+            return weighted.log_w
+        means = module.observation.mean(weighted.parameters)  # (S, N, K, D)
+        prior = self.support.log_prior(means, batch.observed.unsqueeze(-2))
+        return weighted.log_w + self.mask_weight * prior
 
     def _doubly_reparametrised(
         self, module: LatentModel, batch: Incomplete, noise: LatentNoise
@@ -270,7 +332,8 @@ class LatentObjective:
 
         def log_weights(z: Tensor) -> Tensor:
             latents = z.unsqueeze(-2)
-            return module.weigh(batch, density, latents, noise.cells, mask_weight=self.mask_weight).log_w
+            weighted = module.weigh(batch, density, latents, noise.cells, mask_weight=self.mask_weight)
+            return self._supported(module, batch, weighted)
 
         log_w = doubly_reparametrised(log_weights, module.draw(posterior, noise).squeeze(-2))
         return log_w, log_w.new_zeros(log_w.shape[1:])

@@ -55,6 +55,8 @@ class Completions:
     x : :math:`(N, K, D)`, changed in place
     observed : :math:`(N, D)`
     visits : :math:`(N)`, how often each row was updated
+    z : :math:`(N, K, L)`, the latents that the copies were drawn from, for samplers that need them; NaN
+        before the first draw, and without latents (L = 0) for the others
 
     References
     ----------
@@ -78,6 +80,7 @@ class Completions:
     observed: Tensor
     visits: Tensor
     limits: Limits
+    z: Tensor
 
     @classmethod
     def start(
@@ -87,6 +90,7 @@ class Completions:
         n_completions: int,
         generator: torch.Generator,
         donors: Incomplete | None = None,
+        n_latent: int = 0,
     ) -> "Completions":
         """Fills missing values with independent draws from the observed values of each column.
 
@@ -102,6 +106,8 @@ class Completions:
             Chooses the donors.
         donors : Incomplete, optional
             The rows (M, D) whose values are drawn, such as those of training; `batch` if not given.
+        n_latent : int
+            The number of latents that are kept of each copy.
         """
         if n_completions < 1:
             raise ValueError(f"n_completions must be at least 1, got {n_completions!r}.")
@@ -118,7 +124,8 @@ class Completions:
             donor = seen_first.gather(0, rank)[:, observation.columns_of_features]  # (N, D)
             copies.append(torch.where(batch.observed, batch.x, known.gather(0, donor)))
         visits = torch.zeros(len(batch), dtype=torch.long)
-        return cls(torch.stack(copies, dim=1), batch.observed, visits, Limits.of(donors, observation))
+        z = batch.x.new_full((len(batch), n_completions, n_latent), torch.nan)
+        return cls(torch.stack(copies, dim=1), batch.observed, visits, Limits.of(donors, observation), z)
 
     @property
     def n_completions(self) -> int:

@@ -16,7 +16,9 @@ from halfseen.latent.completions import CompletedRows, posterior_of
 from halfseen.latent.model import LatentNoise
 
 Variant = Literal["decomposed", "decomposed-iw", "cvi", "mvb"]
-Imputer = Literal["lair", "pseudo-gibbs"]
+Imputer = Literal["lair", "pseudo-gibbs", "mwg"]
+IMPUTERS: tuple[Imputer, ...] = ("lair", "pseudo-gibbs", "mwg")
+"""The algorithms by the names under which users choose them."""
 Target = Literal["observed", "completed"]
 
 
@@ -94,8 +96,10 @@ class DecomposedObjective:
         As above; both by importance weighted bounds, which takes several draws; and the controls. By
         ``"cvi"`` both networks follow the first bound (and the entropy of the mixture), so that the encoder
         may ignore imputations; by ``"mvb"`` both the second, so that the decoder fits their errors.
-    imputer : {"lair", "pseudo-gibbs"}
-        New imputations are of latents resampled by their weights, or of the latent that each led to.
+    imputer : {"lair", "pseudo-gibbs", "mwg"}
+        New imputations are of latents resampled by their weights; of the latent that each led to; or of that
+        latent if it is accepted, and otherwise of the latent before (Metropolis within Gibbs as in
+        `GibbsSampler`; the completions must keep latents).
     gradient : {"stl", "full"}
         Of the posterior: through the draws only (sticking the landing; biased for ``"decomposed-iw"``), or
         the whole.
@@ -144,7 +148,7 @@ class DecomposedObjective:
     def __post_init__(self) -> None:
         allowed = {
             "variant": tuple(VARIANTS),
-            "imputer": ("lair", "pseudo-gibbs"),
+            "imputer": IMPUTERS,
             "gradient": ("stl", "full"),
         }
         for name, choices in allowed.items():
@@ -192,11 +196,11 @@ class DecomposedObjective:
     def __call__(self, module: CompleteDataModel, batch: CompletedRows, noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the loss of each row; in training, gives the rows new completions too."""
         *earlier, last = zip(*noise, strict=True)
-        completed = batch.completed
+        completed, z = batch.completed, batch.completions.z[batch.index]
         with torch.no_grad():
             for given in earlier:
                 found = self.evaluate(module, batch, completed, given[0])
-                drawn = self.impute(module, found, *given[1:])
+                drawn, z = self._advance(module, found, completed, z, *given[1:])
                 kept = batch.batch.observed.unsqueeze(1) | ~batch.completions.limits.allow(drawn)
                 completed = torch.where(kept, completed, drawn)
 
@@ -206,7 +210,9 @@ class DecomposedObjective:
             surrogate = self._surrogate(found)
             value = value + (surrogate - surrogate.detach())
         if module.training and not batch.held_out:
-            batch.completions.update(batch.index, self.impute(module, found, *last[1:]), self.n_skipped)
+            drawn, z = self._advance(module, found, completed, z, *last[1:])
+            batch.completions.update(batch.index, drawn, self.n_skipped)
+            batch.completions.z[batch.index] = z
         return value
 
     def evaluate(
@@ -232,12 +238,36 @@ class DecomposedObjective:
     @torch.no_grad()
     def impute(self, module: CompleteDataModel, found: Pass, uniforms: Tensor, cells: Tensor) -> Tensor:
         """Returns draws (N, K, D) of all cells, given latents that were decoded already."""
-        if self.imputer == "pseudo-gibbs":
+        if self.imputer != "lair":
             return module.observation.sample(found.parameters[0], cells)
         log_w = found.log_w["observed"].movedim(0, 1).flatten(1)  # (N, S K)
         index = choose_by_cdf(log_w.softmax(dim=-1), uniforms).unsqueeze(-1)  # (N, K, 1)
         parameters = found.parameters.movedim(0, 1).flatten(1, 2).take_along_dim(index, dim=1)
         return module.observation.sample(parameters, cells)
+
+    @torch.no_grad()
+    def _advance(
+        self,
+        module: CompleteDataModel,
+        found: Pass,
+        completed: Tensor,
+        z: Tensor,
+        uniforms: Tensor,
+        cells: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns draws (N, K, D) of all cells, and the latents (N, K, L) that chains are at after them."""
+        if self.imputer != "mwg":
+            return self.impute(module, found, uniforms, cells), z
+        proposal, parameters = found.z[0].detach(), found.parameters[0]
+        known = ~z.isnan().any(dim=-1, keepdim=True)  # (N, K, 1)
+        current = torch.where(known, z, proposal)
+        decoded = module.decoder(current)
+        log_p = module.observation.log_prob(decoded, completed).sum(dim=-1) + log_standard_normal(current)
+        log_current = log_p - _log_own(found.posterior, current.unsqueeze(0)).squeeze(0)
+        log_ratio = found.log_w["completed"][0].detach() - log_current
+        taken = (uniforms.log() < log_ratio).unsqueeze(-1) | ~known
+        drawn = module.observation.sample(torch.where(taken, parameters, decoded), cells)
+        return drawn, torch.where(taken, proposal, current)
 
     def _surrogate(self, found: Pass) -> Tensor:
         r"""Returns a surrogate (N) whose gradients are those of minus both objectives.
@@ -262,10 +292,13 @@ class DecomposedObjective:
         if target == "observed":
             log_q = mixture.log_prob_strata(z)
         else:
-            log_q = GaussianMixture.uniform(mixture.loc.unsqueeze(-2), mixture.scale.unsqueeze(-2)).log_prob(
-                z
-            )
+            log_q = _log_own(mixture, z)
         return log_q - log_q.detach()
+
+
+def _log_own(mixture: GaussianMixture, z: Tensor) -> Tensor:
+    """Returns the log density (S, N, K) of latents (S, N, K, L) under the posterior of each completion."""
+    return GaussianMixture.uniform(mixture.loc.unsqueeze(-2), mixture.scale.unsqueeze(-2)).log_prob(z)
 
 
 def log_standard_normal(z: Tensor) -> Tensor:

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from halfseen._answer_progress import report_share
 from halfseen._random import Keys, row_uniforms
-from halfseen._threads import map_in_threads, n_workers
+from halfseen._threads import map_in_threads
 from halfseen.config import memory_budget
+from halfseen.data.blocks import PIECE_BYTES
 from halfseen.data.incomplete import Incomplete
 from halfseen.distributions.leaf import choose_by_cdf
 from halfseen.distributions.observation_model import ObservationModel
@@ -27,8 +27,15 @@ from halfseen.distributions.quantiles import mixture_quantiles, weighted_quantil
 from halfseen.latent.mask_term import N_NODES, TiltedCells, modelled_columns
 from halfseen.latent.model import LatentModel
 from halfseen.latent.self_masking import SelfMaskModel
-from halfseen.latent.weighted_draws import SHARE_OF_BUDGET, Effort, WeightedDraws, WeightedDrawSource
+from halfseen.latent.weighted_draws import (
+    DRAW_BYTES,
+    SHARE_OF_BUDGET,
+    Effort,
+    WeightedDraws,
+    WeightedDrawSource,
+)
 from halfseen.latent.weights import effective_sample_size, pareto_k
+from halfseen.training.progress import report_share
 
 # Inflation of predictive scales, learned from observed cells of held-out rows that are hidden for it.
 #
@@ -40,7 +47,6 @@ LEVEL = 0.9
 MIN_INFLATION, MAX_INFLATION = 0.5, 4.0
 MIN_CELLS = 100  # with fewer, no factor is estimated
 BISECTIONS = 12
-CALIBRATION_SHARE = 32  # parameters of some rows are this part of the memory budget
 
 
 def hide_cells(rows: Incomplete, owners: Tensor, generator: torch.Generator) -> Tensor:
@@ -83,7 +89,7 @@ def choose_inflation(
     truth, hidden : :math:`(N, J)`, of the columns `observation.numeric`
     half : :math:`(J)`
     """
-    size = max(1, memory_budget() // (CALIBRATION_SHARE * 8 * parameters[:, :1].numel()))
+    size = max(1, PIECE_BYTES // (8 * parameters[:, :1].numel()))
     parts = torch.arange(len(truth)).split(size)
 
     def is_inside(rows: Tensor, inflation: float) -> Tensor:
@@ -114,6 +120,9 @@ Form = Literal["auto", "decoder_mean", "sample", "integrated"]
 
 INDEX_STREAM, CELL_STREAM = 1, 16  # separate streams of noise for different purposes
 MAX_ROWS = 256  # size of a chunk; smaller numbers of rows are padded to it
+MAX_BLOCK = (
+    2**16
+)  # parameters of a chunk: wide rows come in smaller chunks, or few of them would be padded to many
 MAX_ATTEMPTS = 64  # maximum number of attempts to draw a missing cell
 
 
@@ -223,7 +232,7 @@ class ImportanceSampler:
     @torch.no_grad()
     def weight_diagnostics(self, batch: Incomplete) -> WeightDiagnostics:
         """Returns the effective number of draws and the shape of the weights' tail, of each row."""
-        log_alpha = self.by_rows(batch, lambda rows, _: self._log_alpha(rows), dim=1)
+        log_alpha = self.by_rows(batch, lambda rows, _: self._log_alpha(rows), dim=1, keeps_draws=False)
         return WeightDiagnostics(effective_sample_size(log_alpha), pareto_k(log_alpha))
 
     @torch.no_grad()
@@ -379,7 +388,8 @@ class ImportanceSampler:
             return answer(batch[index], index).narrow(dim, 0, min(size, len(batch) - start))
 
         result: Tensor | None = None
-        for start, found in zip(starts, map_in_threads(part, starts), strict=True):
+        at_most = max(1, memory_budget() // (SHARE_OF_BUDGET * DRAW_BYTES))
+        for start, found in zip(starts, map_in_threads(part, starts, at_most=at_most), strict=True):
             if (
                 result is None
             ):  # pieces are put in place at once: a list of them would take their memory twice
@@ -415,15 +425,15 @@ class ImportanceSampler:
         return cast(SelfMaskModel, self.model.mask_model)
 
     def _rows_at_once(self, *, keeps_draws: bool) -> int:
-        """Returns the number of rows whose stored draws fit into memory, in each of the threads."""
+        """Returns the number of rows whose stored draws fit into the memory that is planned for a thread."""
         observation = self.model.observation
         numbers = 2 * self.model.n_latent + 6
         if keeps_draws:
             numbers += observation.n_parameters + 4 * observation.n_features
         if keeps_draws and self._form == "integrated":
             numbers += 5 * N_NODES * observation.n_columns
-        n_bytes = memory_budget() // (SHARE_OF_BUDGET * max(2, n_workers()))
-        return min(MAX_ROWS, max(1, n_bytes // (8 * numbers * self.n_draws)))
+        most = min(MAX_ROWS, max(1, MAX_BLOCK // observation.n_parameters))
+        return min(most, max(1, DRAW_BYTES // (8 * numbers * self.n_draws)))
 
 
 def _choose(log_alpha: Tensor, keys: Keys, draw: int) -> Tensor:

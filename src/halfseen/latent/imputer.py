@@ -1,6 +1,7 @@
 """The base class of latent-variable imputers: fitting, whatever their parameters."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import cycle
 from math import inf
 from typing import Any, TypeAlias
@@ -12,7 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._random import torch_generator
+from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
+from halfseen.base.near_copies import warn_of_near_copies
 from halfseen.base.parameters import check_training, check_whole
 from halfseen.data.columns import Column
 from halfseen.data.features import FeatureMap
@@ -22,9 +25,11 @@ from halfseen.data.margins import Margin
 from halfseen.data.pixels import pixel_features
 from halfseen.data.schema import Schema
 from halfseen.distributions.families import FAMILIES_OF_VALUES, KINDS_OF_FAMILY
+from halfseen.distributions.leaves import STD_FLOOR
 from halfseen.errors import warn_user
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.latent.architecture import OFFERED, LatentArchitecture
+from halfseen.latent.decomposed import IMPUTERS
 from halfseen.latent.gibbs import ChainedSampler
 from halfseen.latent.importance import ImportanceSampler, hide_cells
 from halfseen.latent.initialisation import fit_start, start_images
@@ -40,6 +45,7 @@ from halfseen.training.progress import History, Progress
 from halfseen.vocabulary import Missingness, check_missingness
 
 SIGNED = (Missingness.LOGISTIC, Missingness.MONOTONE)
+AGNOSTIC = (Missingness.LINEAR, Missingness.NONLINEAR)
 SELF_MASKING = (*SIGNED, Missingness.SHARED_SLOPE, Missingness.FLEXIBLE)
 CHOICES: dict[str, tuple[str, ...]] = {
     "posterior": ("gaussian", "mixture", "imputations"),
@@ -50,6 +56,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "encoder": ("preimputed", "zero", "learned", "set"),
     "decoder": ("residual", "linear"),
     "chain_kernel": ("mwg", "pseudo-gibbs", "ac-mwg"),
+    "imputation": IMPUTERS,
 }
 MOST_DRAWS = 100_000
 """Latent draws, and steps of chains, for each row: a guess, a hundred times the default."""
@@ -214,6 +221,8 @@ def check_importance_weights(sampler: ImportanceSampler, rows: Incomplete) -> di
 
 
 MOST_LATENTS, MOST_IMAGE_LATENTS = 16, 32
+NARROWEST = 2 * STD_FLOOR  # residual, in standard deviations, too near to the smallest scale; a guess
+EXACT = 1e-5  # residual of copies, such as other units, for which a thousandth of a deviation does not matter
 CALIBRATION_ROWS = 200  # of which observed values are held out to calibrate intervals
 
 Attempt: TypeAlias = tuple[float, History, LatentModel]  # a training, and the loss by which it is judged
@@ -225,7 +234,6 @@ class BaseLatentImputer(BaseImputer):
     Choices that a published method prescribes are attributes of its class.
     """
 
-    _reports_rows = True
     _saved = ("architecture_", "weight_diagnostics_", "interval_inflation_")
 
     posterior: Any = "gaussian"
@@ -240,6 +248,7 @@ class BaseLatentImputer(BaseImputer):
     encoder: Any = "preimputed"
     n_chain_steps: Any = 0
     chain_kernel: Any = "mwg"
+    imputation: Any = "lair"
     likelihoods: Any = None
 
     n_latent: Any
@@ -322,8 +331,12 @@ class BaseLatentImputer(BaseImputer):
         return torch.sigmoid(-mask_model.logits(x)[:, position]).numpy()
 
     @property
-    def _takes_images(self) -> bool:
-        return self.image_shape is not None
+    def capabilities(self) -> Capabilities:
+        """What the imputer can do with the parameters that it has."""
+        images = self.image_shape is not None
+        return replace(
+            super().capabilities, images=images, holds_out_rows=True, trains_in_epochs=True, reports_rows=True
+        )
 
     def _fit_codes(self, codes: Incomplete) -> None:
         self.model_ = self.sampler_ = None
@@ -331,19 +344,24 @@ class BaseLatentImputer(BaseImputer):
             return
         check_choices(self)
         self.interval_inflation_: list[float] = []
-        fit = self._fit_images if self._takes_images else self._fit_table
+        fit = self._fit_images if self.capabilities.images else self._fit_table
         rows, held_out = fit(codes, torch_generator(self.seed_))
         sampler = self._importance_sampler()
-        if not self._takes_images:
+        if not self.capabilities.images:
             sampler = self._calibrated(sampler, held_out)
         self.weight_diagnostics_ = check_importance_weights(sampler, rows)
         self.sampler_ = self._chained(sampler)
+
+    def _warn_of_data(self, codes: Incomplete) -> None:
+        model = self._answers
+        if isinstance(model, TabularLatent):
+            warn_of_near_copies(self._modelled, model, codes, type(self).__name__, NARROWEST, EXACT)
 
     @property
     def _answers(self) -> TabularLatent | ImageLatent | None:
         if self.model_ is None or self.sampler_ is None:
             return None
-        if self._takes_images:
+        if self.capabilities.images:
             is_density = bool(self.model_.observation.is_density.any())
             return ImageLatent(self._modelled, self._encoding.features, self.sampler_, is_density)
         assert self._encoding.preimputer is not None
@@ -376,6 +394,15 @@ class BaseLatentImputer(BaseImputer):
         self.architecture_ = architecture.to_dict()
         return rows, split[1]
 
+    @property
+    def _holds_decoder(self) -> bool:
+        """Whether a mask that depends on all columns does not change the distribution of values of a table.
+
+        A linear decoder is trained with it: what it has learned from observed values also holds elsewhere.
+        """
+        agnostic = isinstance(self.missingness, str) and self.missingness in AGNOSTIC
+        return agnostic and self.decoder != "linear" and not self.capabilities.images
+
     def _training(self) -> LatentTraining:
         return LatentTraining(
             self.posterior,
@@ -387,7 +414,10 @@ class BaseLatentImputer(BaseImputer):
             self.max_epochs,
             self.learning_rate,
             self.patience,
-            largest_batch=LARGEST_IMAGE_BATCH if self._takes_images else LARGEST_BATCH,
+            largest_batch=LARGEST_IMAGE_BATCH if self.capabilities.images else LARGEST_BATCH,
+            holds_decoder=self._holds_decoder,
+            imputation=self.imputation,
+            bounds_values=not self.capabilities.images and self.missingness != Missingness.MAR,
             callback=self.callback,
         )
 
@@ -518,8 +548,8 @@ class BaseLatentImputer(BaseImputer):
             linear_decoder=self.decoder == "linear",
             numeric=self.numeric,
             missingness=Missingness.MAR.value if self._is_known or not hidden else self.missingness,
-            signs=modelled_signs(self.signs, self.missingness, self.schema_, self._takes_images),
+            signs=modelled_signs(self.signs, self.missingness, self.schema_, self.capabilities.images),
             hidden=tuple(hidden) or None,
             likelihoods=check_likelihoods(self.likelihoods, self.schema_) or None,
-            image_shape=self.image_planes_ if self._takes_images else None,
+            image_shape=self.image_planes_ if self.capabilities.images else None,
         )

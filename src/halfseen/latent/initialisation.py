@@ -3,13 +3,15 @@ r"""Initialisation of latent-variable models by a factor analysis, in the linear
 from dataclasses import dataclass, replace
 from typing import Any
 
+import scipy.sparse
+import scipy.sparse.linalg
 import torch
 from torch import Tensor
 from torch.autograd.functional import jacobian
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.links import inverse_softplus
+from halfseen.data.margins import inverse_softplus
 from halfseen.distributions.leaf import Leaf
 from halfseen.distributions.leaves import GaussianLeaf, SharedGaussianLeaf, StudentTLeaf
 from halfseen.distributions.observation_model import ObservationModel
@@ -198,9 +200,11 @@ def _decoder_map(observation: ObservationModel, factors: Factors) -> tuple[Tenso
     :math:`(J^T J + \delta I)^{-1} J^T W`; so too for the step from the neutral means to :math:`\mu`.
     """
     neutral = _with_uniqueness(observation, factors.uniqueness)
-    slopes = _mean_slopes(observation, neutral)
+    slopes = scipy.sparse.csr_array(_mean_slopes(observation, neutral).numpy())  # a mean has few parameters
     step = (factors.loc - observation.mean(neutral))[:, None]
-    solution = _damped_solution(slopes, torch.cat([factors.loadings, step], dim=1), DAMPING)
+    inner = (slopes @ slopes.T + DAMPING * scipy.sparse.eye_array(len(step))).tocsc()
+    found = scipy.sparse.linalg.splu(inner).solve(torch.cat([factors.loadings, step], dim=1).numpy())
+    solution = torch.from_numpy(slopes.T @ found)
     return solution[:, :-1], neutral + solution[:, -1]
 
 

@@ -132,6 +132,12 @@ DESCRIPTIONS = {
         "The transitions of these chains: Metropolis within Gibbs, pseudo-Gibbs (approximate), or adaptive "
         "collapsed Metropolis within Gibbs (missing at random only).",
     ),
+    "imputation": (
+        '{"lair", "pseudo-gibbs", "mwg"}',
+        'How the imputations of ``posterior="imputations"`` are updated in training: by draws from latents '
+        "that are resampled by their weights (LAIR), from the latent of each imputation (pseudo-Gibbs), or "
+        "by Metropolis within Gibbs.",
+    ),
     "image_shape": (
         "tuple of int",
         "(H, W) or (C, H, W), with sides of at least 8, if X holds images: rows of pixels in this order, or "
@@ -160,7 +166,8 @@ class LatentImputer(BaseLatentImputer):
     terms as long as the held-out bound improves. Missing values are imputed by importance sampling. By
     default, values are assumed to be missing at random (MAR); `missingness` offers other models.
     `score_samples` returns a lower bound on :math:`\log p(x_o)`, which becomes tighter with more
-    `n_imputation_draws`.
+    `n_imputation_draws`. No scale of the decoder is below a thousandth of the standard deviation of a column;
+    `fit` warns of near-copies of columns that would need a smaller one; use `GaussianImputer` for them.
 
     Attributes
     ----------
@@ -222,6 +229,7 @@ class LatentImputer(BaseLatentImputer):
     n_imputation_draws: int = 200
     n_chain_steps: int = 0
     chain_kernel: str = "mwg"
+    imputation: str = "lair"
     image_shape: Any = None
     callback: Callable[[Progress], None] | None = None
     add_indicator: bool = False
@@ -376,13 +384,15 @@ class MissSIWAEImputer(_MixturePreset):
 
 
 @documented
+@dataclass(eq=False, repr=False, kw_only=True)
 class DeMissVAEImputer(_Preset):
     """Imputation by DeMissVAE, whose decoder and encoder are trained by separate bounds.
 
-    The posterior of a row is the mixture of the posteriors of its `n_draws` imputations, which are kept
-    from epoch to epoch and redrawn from the model. Afterwards an encoder for incomplete rows is trained
-    for the finished decoder, and missing values are imputed as by the other methods. Values are assumed to be
-    missing at random (MAR). `score_samples` returns a lower bound on the log-likelihood.
+    The posterior of a row is the mixture of the posteriors of its `n_draws` imputations, which are kept from
+    epoch to epoch and redrawn from the model by the algorithm `imputation`. Afterwards an encoder for
+    incomplete rows is trained for the finished decoder, and missing values are imputed as by the other
+    methods. Values are assumed to be missing at random (MAR). `score_samples` returns a lower bound on the
+    log-likelihood.
 
     References
     ----------
@@ -391,3 +401,5 @@ class DeMissVAEImputer(_Preset):
     """
 
     posterior = "imputations"
+
+    imputation: str = "lair"

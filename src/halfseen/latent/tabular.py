@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from halfseen._random import Keys
+from halfseen.base.completion import PixelModel
 from halfseen.base.density import FeatureAdapter
-from halfseen.base.images import PixelModel
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.latent.model import RowEncoding

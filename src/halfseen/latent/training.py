@@ -11,7 +11,7 @@ from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.mask_factors import ProbitMaskFactor
 from halfseen.gaussian.self_masked import SelfMaskedGaussian
-from halfseen.latent.bounds import LatentObjective
+from halfseen.latent.bounds import LatentObjective, Support
 from halfseen.latent.completions import CompletedRows, Completions
 from halfseen.latent.decomposed import DecomposedObjective
 from halfseen.latent.initialisation import (
@@ -65,10 +65,18 @@ class LatentTraining:
 
     Parameters
     ----------
-    posterior, sampling, bound, gradient, n_draws, batch_size, max_epochs, learning_rate, patience
+    posterior, sampling, bound, gradient, n_draws, batch_size, max_epochs, learning_rate, patience, imputation
         As in `halfseen.LatentImputer`.
     largest_batch : int
         The largest batch size that ``batch_size="auto"`` chooses.
+    holds_decoder : bool
+        Whether the distribution of values is left as it was learned from the observed values when the mask
+        model is trained. If the mask may depend on all columns and the decoder on latents in any way, the
+        likelihood of the mask is greatest for missing values that are far from all observed ones: nothing
+        observed speaks against them.
+    bounds_values : bool
+        Whether missing values have a prior on how far from the observed range they are (`Support`), where
+        the mask is modelled.
     callback : callable, optional
         Called with the progress of training.
     """
@@ -83,6 +91,9 @@ class LatentTraining:
     learning_rate: float
     patience: int
     largest_batch: int = LARGEST_BATCH
+    holds_decoder: bool = False
+    bounds_values: bool = False
+    imputation: Any = "lair"
     callback: Callable[[Progress], None] | None = None
 
     def run(
@@ -108,6 +119,8 @@ class LatentTraining:
         stratified = self.sampling == "stratified"
         loss = math.inf
         for mask_weight, phase in phases:
+            if mask_weight and self.holds_decoder:
+                _freeze_values(model)
             objective = LatentObjective.for_model(
                 model,
                 bound=self.bound,
@@ -115,6 +128,7 @@ class LatentTraining:
                 gradient=self.gradient,
                 n_draws=math.ceil(self.n_draws / (model.n_components if stratified else 1)),
                 mask_weight=mask_weight,
+                support=Support.of(train) if self.bounds_values and mask_weight else None,
             )
             history = fit_module(
                 model,
@@ -144,20 +158,22 @@ class LatentTraining:
         """
 
         def completed(rows: Incomplete, *, held_out: bool) -> CompletedRows:
-            copies = Completions.start(rows, model.observation, self.n_draws, generator, donors=train)
+            n_latent = model.n_latent if self.imputation == "mwg" else 0
+            copies = Completions.start(
+                rows, model.observation, self.n_draws, generator, donors=train, n_latent=n_latent
+            )
             return CompletedRows.of(rows, copies, held_out=held_out)
 
         history = fit_module(
             model,
-            DecomposedObjective.for_model(model),
+            DecomposedObjective.for_model(model, imputer=self.imputation),
             completed(train, held_out=False),
             generator=generator,
             validation=None if validation is None else completed(validation, held_out=True),
             settings=settings,
             callback=self.callback,
         )
-        for part in (model.decoder, model.observation):
-            part.requires_grad_(False)
+        _freeze_values(model)
         return history
 
     def settings(self, n_rows: int, n_kinds: int) -> TrainingSettings:
@@ -178,3 +194,9 @@ class LatentTraining:
             patience=self.patience,
             compile=False,
         )
+
+
+def _freeze_values(model: LatentModel) -> None:
+    """Ends the training of the distribution of values given latents."""
+    for part in (model.decoder, model.observation):
+        part.requires_grad_(False)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from halfseen._random import torch_generator
-from halfseen.config import memory_budget
 from halfseen.data.incomplete import Incomplete
 from halfseen.latent.mask_term import N_NODES
 from halfseen.latent.model import LatentModel
@@ -18,8 +17,11 @@ from halfseen.latent.proposals import POOR, LatentPoints, LogJoint, Proposals, p
 
 Effort = Literal["adaptive", "fixed"]
 
+# The numbers of draws and the shares are guesses: enough draws that the effective sample size is known
+# roughly before more are made, and few enough that rows with a good posterior stop early.
 STEP_BYTES = 8 * 2**20  # working memory while draws are decoded, small enough for the cache
-SHARE_OF_BUDGET = 16  # the draws of all rows in process may use this part of the memory budget
+DRAW_BYTES = 8 * 2**20  # the draws of all rows that a thread has in process
+SHARE_OF_BUDGET = 16  # the draws of all threads may use this part of the memory budget
 PILOT_DRAWS = 64  # maximum number of draws to assess the encoder's posterior as a proposal
 ENOUGH = 0.2  # effective sample size, relative to `n_draws`, that suffices for means and quantiles
 STAGE = 32  # number of draws after which rows may stop
@@ -245,4 +247,4 @@ class WeightedDrawSource:
         numbers = 3 * max([*widths, 1]) + 4 * observation.n_parameters + 4 * observation.n_features
         if self.model.mask_term == "integrated":
             numbers += 5 * N_NODES * observation.n_columns
-        return max(1, min(STEP_BYTES, memory_budget() // (4 * SHARE_OF_BUDGET)) // (8 * numbers))
+        return max(1, STEP_BYTES // (8 * numbers))

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from halfseen.data.incomplete import Incomplete
-from halfseen.data.links import inverse_softplus
-from halfseen.data.scaling import Standardizer
+from halfseen.base.parameters import check_level
+from halfseen.data.incomplete import Incomplete, Standardizer
+from halfseen.data.margins import inverse_softplus
 from halfseen.distributions.leaf import choose_by_cdf
 
 MIN_SCALE = 0.05
@@ -156,8 +156,7 @@ class DiagonalMixture(nn.Module):
         It is exact, by bisection on the distribution function of the mixture. In a block it is the quantile
         of each indicator: 1 where the probability exceeds ``1 - level``.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        check_level(level)
         weights = self.log_joint(batch).softmax(dim=-1).reshape(-1, self.n_components)  # (N, K)
         loc, scale = self.loc.double().mT, self.scale.double().mT  # (G, K)
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen.data.incomplete import Incomplete
-from halfseen.data.links import inverse_softplus
+from halfseen.data.margins import inverse_softplus
 from halfseen.neumiss.masked_solve import Solver, masked_log_prob, masked_solve, masked_variance
 
 MIN_VARIANCE = 1e-6

@@ -1,7 +1,7 @@
 """NeuMiss predictors: regression and classification with any subset of the inputs missing."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,14 +14,19 @@ from torch.nn import functional
 
 from halfseen._random import torch_generator
 from halfseen._threads import task_threads
+from halfseen.base.capabilities import Capabilities
 from halfseen.base.model_file import finite_answer
-from halfseen.base.network import documented
-from halfseen.base.parameters import all_or_nothing, check_training, check_whole
-from halfseen.base.table import ScaledTargetRegressor, TableEstimator, rows_at_once
+from halfseen.base.parameters import (
+    all_or_nothing,
+    check_level,
+    check_training,
+    check_whole,
+    documented_by,
+)
+from halfseen.base.table import ScaledTargetRegressor, TableEstimator, map_pieces, rows_at_once
 from halfseen.base.targets import WithClasses, read_numbers, read_weights
 from halfseen.data.features import FeatureMap
-from halfseen.data.incomplete import Incomplete
-from halfseen.data.scaling import Standardizer
+from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.gaussian.em import check_ridge, em_settings
 from halfseen.gaussian.em_self_masked import OFFERED
 from halfseen.neumiss.model import NeuMissModel
@@ -41,6 +46,38 @@ from halfseen.vocabulary import check_missingness
 
 HEADS = ("auto", "linear", "mlp")
 WEIGHT_DECAY = 1e-2
+
+
+DESCRIPTIONS = {
+    "missingness": (
+        '{"auto", "mar", "self-masking-probit", "self-masking-gaussian"}',
+        "The assumed mechanism: missing at random; a probability that rises or falls with the missing "
+        'value; or a probability that is largest around some value. ``"auto"`` takes the one that '
+        "predicts held-out targets best.",
+    ),
+    "head": (
+        '{"auto", "linear", "mlp"}',
+        "Whether networks correct the linear prediction: with a weight chosen on held-out rows "
+        '(``"auto"``), never (``"linear"``), or with weight 1 (``"mlp"``).',
+    ),
+    "n_networks": ("int", "The number of networks, whose mean is the correction."),
+    "width": ("int", "Units in each of the two hidden layers of a network."),
+    "max_epochs": ("int", "Maximum number of epochs of the networks."),
+    "batch_size": ("int", "Rows per training step of the networks."),
+    "learning_rate": ("float", "Initial learning rate of the networks."),
+    "validation_fraction": (
+        "float",
+        "The fraction of rows held out to choose the model of missingness, to stop the training and to "
+        "calibrate. Tables with fewer than 50 rows hold out none and use the linear prediction.",
+    ),
+    "ridge": (
+        'float or "auto"',
+        "Regularisation of the Gaussian: the number of pseudo-rows of uncorrelated data that are added to "
+        'the table. ``"auto"`` chooses it by held-out likelihood if there are few rows.',
+    ),
+}
+
+documented = documented_by(DESCRIPTIONS)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -66,6 +103,11 @@ class NeuMissBase(TableEstimator):
     callback: Callable[[Progress], None] | None = None
     schema: Any = None
     random_state: Any = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the estimator can do with the parameters that it has."""
+        return replace(super().capabilities, holds_out_rows=True, trains_in_epochs=True)
 
     @all_or_nothing
     @task_threads()
@@ -119,11 +161,9 @@ class NeuMissBase(TableEstimator):
     def _predict(self, X: Any) -> tuple[Tensor, Tensor]:
         """Returns the prediction (N, T) for each row of a table, and its scale."""
         codes = self._read(X, reset=False).codes
-        size = rows_at_once(len(self.model_.first.joint.loc))
-        parts = [
-            self.model_.predict(self._features.encode(part)) for part in [*codes.chunks(size)] or [codes]
-        ]
-        answers, spreads = zip(*parts, strict=True)
+        size = rows_at_once(len(self.schema_), len(self.model_.first.joint.loc))
+        found = map_pieces(lambda part: self.model_.predict(self._features.encode(part)), codes, size)
+        answers, spreads = zip(*found, strict=True)
         return torch.cat(answers), torch.cat(spreads)
 
     def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
@@ -131,11 +171,8 @@ class NeuMissBase(TableEstimator):
         raise NotImplementedError(f"{type(self).__name__} must implement `_read_targets`.")
 
     def _settings(self, rows: SupervisedRows, generator: torch.Generator) -> NeuMissSettings:
-        training = TrainingSettings(
-            max_epochs=self.max_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            patience=self.patience,
+        training = TrainingSettings.of(
+            self,
             weight_decay=WEIGHT_DECAY,
         )
         em = em_settings(rows.joined, self.ridge, 200, 2e-5, generator)
@@ -227,14 +264,12 @@ class NeuMissRegressor(ScaledTargetRegressor, NeuMissBase):
         The width depends on the observed inputs of the row. It is scaled by a quantile of the held-out
         errors, so that the average coverage over new rows does not depend on the shape of their distribution.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        check_level(level)
         answer, spread = self._predict(X)
-        calibration = self.model_.calibration
+        errors = self.model_.calibration.errors
         factor = torch.full((answer.shape[1],), float(ndtri((1 + level) / 2)), dtype=torch.float64)
-        if calibration.n_held_out:
-            rank = min(1.0, level * (1 + 1 / calibration.n_held_out))
-            factor = torch.quantile(calibration.errors, rank, dim=0, interpolation="higher")
+        if errors.n_rows:
+            factor = errors.half_width(level)
         low, high = answer - factor * spread, answer + factor * spread
         inverse = self._target_scaler.inverse
         return self._shaped(inverse(low)), self._shaped(inverse(high))

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from halfseen.config import rows_within_budget
+from halfseen.base.conformal import HeldOutErrors
+from halfseen.data.blocks import rows_in_piece
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.conditional import JointGaussian, condition, joint_from_state, joint_state
 from halfseen.training.logistic import LogisticLink
@@ -170,7 +171,7 @@ class FirstPrediction:
 
         Rows are processed in chunks, because several arrays of their size are needed.
         """
-        size = rows_within_budget(COPIES * len(self.joint.loc))
+        size = rows_in_piece(len(self.joint.loc), COPIES * len(self.joint.loc))
         if len(batch) <= size:
             return self._of(batch)
         parts = [self._of(part) for part in batch.chunks(size)]
@@ -247,7 +248,7 @@ class Correction:
     def __call__(self, head: HeadInputs) -> Tensor:
         """Returns the mean output (N, T) of the networks, computed for some rows at a time."""
         n_networks, _, width = self.network.weights[0].shape
-        size = rows_within_budget(LAYER_COPIES * n_networks * width, n_bytes=4)
+        size = rows_in_piece(width, LAYER_COPIES * n_networks * width, n_bytes=4)
         inputs = (with_normal_scores(part, self.scores) for part in head.inputs.split(size))
         return torch.cat([self.network(part).mean(dim=0).double() for part in inputs])
 
@@ -267,21 +268,18 @@ class Calibration:
         The weight of the correction.
     temperature : float
         The divisor of the first prediction.
-    errors : Tensor
-        (Q, T), quantiles of the absolute held-out errors over the predicted spread.
-    n_held_out : int
-        The number of held-out rows.
+    errors : HeldOutErrors
+        Quantiles (Q, T) of the held-out errors over the predicted spread, none for classes.
     """
 
     head_weight: float
     temperature: float
-    errors: Tensor
-    n_held_out: int
+    errors: HeldOutErrors
 
     @classmethod
     def none(cls, n_targets: int) -> "Calibration":
         """Returns the calibration of a model that has no held-out rows: the first prediction as it is."""
-        return cls(0.0, 1.0, torch.zeros(0, n_targets, dtype=torch.float64), 0)
+        return cls(0.0, 1.0, HeldOutErrors(torch.zeros(0, n_targets, dtype=torch.float64), 0))
 
 
 @dataclass(frozen=True)
@@ -307,10 +305,10 @@ class NeuMissModel:
             "incomplete": self.first.incomplete,
             "bounds": self.first.bounds,
             "calibration": torch.tensor(
-                [calibration.head_weight, calibration.temperature, calibration.n_held_out],
+                [calibration.head_weight, calibration.temperature, calibration.errors.n_rows],
                 dtype=torch.float64,
             ),
-            "errors": calibration.errors,
+            "errors": calibration.errors.quantiles,
         }
         if link is not None:
             state |= {"link.weights": link.weights, "link.bias": link.bias}
@@ -325,8 +323,8 @@ class NeuMissModel:
         """Rebuilds the model from what `state` returned; sizes are those of the tensors."""
         link = LogisticLink(state["link.weights"], state["link.bias"]) if "link.weights" in state else None
         first = FirstPrediction(joint_from_state(state), state["incomplete"], state["bounds"], link)
-        weight, temperature, n_held_out = state["calibration"].tolist()
-        calibration = Calibration(weight, temperature, state["errors"], int(n_held_out))
+        weight, temperature, n_rows = state["calibration"].tolist()
+        calibration = Calibration(weight, temperature, HeldOutErrors(state["errors"], int(n_rows)))
         weights = {k.removeprefix(NETWORK): v for k, v in state.items() if k.startswith(NETWORK)}
         correction = None
         if weights:

@@ -4,10 +4,26 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from halfseen.base.network import NetworkBase, NetworkClassifier, NetworkRegressor, documented_network
-from halfseen.base.parameters import check_whole
+from halfseen.base.network import NETWORK_DESCRIPTIONS, NetworkBase, NetworkClassifier, NetworkRegressor
+from halfseen.base.parameters import check_whole, documented_by
 from halfseen.neumiss.network import NeuMissPredictor
 from halfseen.training.progress import Progress
+
+DESCRIPTIONS = NETWORK_DESCRIPTIONS | {
+    "depth": ("int", "The number of Neumann steps."),
+    "shared_weights": (
+        "bool",
+        "Whether all steps share one matrix (the network of 2021), or each step has its own (that of 2020).",
+    ),
+    "residual": (
+        "bool",
+        "Whether steps with matrices of their own have residual connections; steps with a shared matrix "
+        "always have them.",
+    ),
+    "width": ("int", "Units of each hidden layer of the head; 0 for a linear head."),
+    "n_blocks": ("int", "Residual blocks of the head after its first hidden layer."),
+}
+documented = documented_by(DESCRIPTIONS)
 
 
 @dataclass(eq=False, repr=False)
@@ -50,7 +66,7 @@ class _NeuMissNetwork(NetworkBase):
         self._check_training()
 
 
-@documented_network
+@documented
 class NeuMissNetworkRegressor(NetworkRegressor, _NeuMissNetwork):
     r"""Regression with missing inputs by a NeuMiss network, trained end to end as published.
 
@@ -87,7 +103,7 @@ class NeuMissNetworkRegressor(NetworkRegressor, _NeuMissNetwork):
     """
 
 
-@documented_network
+@documented
 class NeuMissNetworkClassifier(NetworkClassifier, _NeuMissNetwork):
     r"""Classification with missing inputs by a NeuMiss network, trained end to end as published.
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfseen.base.conformal import HeldOutErrors
 from halfseen.data.incomplete import Incomplete
-from halfseen.distributions.quantiles import lower_quantiles
 from halfseen.gaussian.conditional import JointGaussian, condition, only_features, with_scores
 from halfseen.gaussian.em import EMSettings
 from halfseen.gaussian.em_self_masked import OFFERED, fit_masked_gaussian
@@ -31,7 +31,7 @@ from halfseen.neumiss.model import (
 from halfseen.training.logistic import LogisticLink, fit_blend, fit_logistic
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import History, Progress
-from halfseen.training.protocols import Objective
+from halfseen.training.step import Objective
 from halfseen.training.supervised import CrossEntropy, Labelled, SquaredError
 from halfseen.vocabulary import Missingness
 
@@ -42,7 +42,6 @@ LAST_STEPS = 4  # number of EM steps when held-out rows are added to the fit
 IQR = 1.349  # interquartile range of a standard normal
 REACH = 6.0  # robust standard deviations from the median beyond which values may be clipped
 LOGISTIC_ROUNDS = 3  # number of alternations between scores and their variances
-N_QUANTILES = 1000  # number of quantiles of the held-out errors that are stored
 
 
 @dataclass(frozen=True)
@@ -113,9 +112,8 @@ class Regression:
             best = float((row_weights * correction * residual).sum() / size)
             weight = 1.0 if full else min(1.0, max(0.0, best))
             residual = residual - weight * correction
-        relative = residual.abs() / head.spread.clamp(min=1e-9)
-        levels = torch.linspace(0, 1, min(N_QUANTILES, len(relative)), dtype=torch.float64)
-        return Calibration(weight, 1.0, lower_quantiles(relative, rows.weights, levels), len(relative))
+        relative = residual / head.spread.clamp(min=1e-9)
+        return Calibration(weight, 1.0, HeldOutErrors.of(relative, rows.weights))
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,8 @@ class Classification:
     ) -> Calibration:
         """Finds the weight of the correction and the temperature of the first logits."""
         share, weight = fit_blend(head.base, correction, rows.target, weights=rows.weights, full=full)
-        return replace(Calibration.none(0), head_weight=weight, temperature=1 / share, n_held_out=len(rows))
+        none = torch.zeros(0, 0, dtype=torch.float64)
+        return Calibration(weight, 1 / share, HeldOutErrors(none, len(rows)))
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ class Analysis:
         The degrees of freedom of an analysis of complete data; infinite if they are not known.
     fit : object
         The fitted model; None if the analysis returned numbers.
+    transform : str or None
+        The transformation that estimates and variances have already undergone.
     """
 
     names: tuple[str, ...] | None
@@ -33,6 +35,7 @@ class Analysis:
     covariance: Floats
     df_complete: float = np.inf
     fit: Any = None
+    transform: str | None = None
 
 
 def read_analysis(result: Any) -> Analysis:
@@ -67,11 +70,25 @@ def _read_results(result: Any) -> Analysis:
     if names is None:
         own = getattr(getattr(result, "model", None), "exog_names", None)
         names = tuple(map(str, own)) if own is not None and len(own) == len(params) else None
-    df = getattr(result, "df_resid", np.inf)
-    df_complete = float(df) if df is not None and np.isfinite(df) else np.inf
     return Analysis(
-        names, np.asarray(params, np.float64), np.asarray(covariance, np.float64), df_complete, result
+        names,
+        np.asarray(params, np.float64),
+        np.asarray(covariance, np.float64),
+        _df_complete(result),
+        result,
     )
+
+
+def _df_complete(result: Any) -> float:
+    """Returns residual degrees of freedom; for Cox models the number of events less that of parameters.
+
+    statsmodels gives Cox models rows minus parameters, but rows that are censored early say little.
+    """
+    model: Any = getattr(result, "model", None)
+    if hasattr(model, "status") and hasattr(model, "surv"):  # PHReg of statsmodels
+        return max(float(np.sum(model.status != 0)) - np.size(result.params), 1.0)
+    df = getattr(result, "df_resid", np.inf)
+    return float(df) if df is not None and np.isfinite(df) else np.inf
 
 
 def _read_pair(estimates: Any, variances: Any) -> Analysis:

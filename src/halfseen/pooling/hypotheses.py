@@ -7,9 +7,11 @@ chi-square statistic (D2), or the log-likelihood as a function of the parameters
 References
 ----------
 D1: Li, Raghunathan & Rubin (1991), Large-sample significance levels from multiply imputed data using
-moment-based statistics and an F reference distribution, JASA 86. D2: Li, Meng, Raghunathan & Rubin (1991),
-Significance levels from repeated p-values with multiply-imputed data, Statistica Sinica 1. D3: Meng & Rubin
-(1992), Performing likelihood ratio tests with multiply-imputed data sets, Biometrika 79.
+moment-based statistics and an F reference distribution, JASA 86; Reiter (2007), Small-sample degrees of
+freedom for multi-component significance tests with multiple imputation for missing data, Biometrika 94. D2:
+Li, Meng, Raghunathan & Rubin (1991), Significance levels from repeated p-values with multiply-imputed data,
+Statistica Sinica 1. D3: Meng & Rubin (1992), Performing likelihood ratio tests with multiply-imputed data
+sets, Biometrika 79.
 """
 
 from collections.abc import Sequence
@@ -21,6 +23,9 @@ import numpy.typing as npt
 from scipy.stats import f as f_distribution
 
 Floats = npt.NDArray[np.float64]
+
+LARGE_SAMPLE = "li-raghunathan-rubin"
+SCALES = ("pooled", "maximised")
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,13 @@ class PooledTest:
         The average relative increase in variance due to missing values.
     n_draws : int
         The number of completed tables.
+    df_method : str
+        Where the degrees of freedom of the denominator come from: ``"reiter"`` and ``"barnard-rubin"``
+        account for the degrees of freedom of the analysis of complete data; ``"li-raghunathan-rubin"`` (D1
+        and D3) and ``"li-meng-raghunathan-rubin"`` (D2) assume that there are many.
+    scale : str or None
+        For D3 of models with a residual variance, how that is treated at the pooled coefficients:
+        ``"pooled"`` or ``"maximised"``; otherwise None.
     """
 
     method: str
@@ -50,16 +62,21 @@ class PooledTest:
     p_value: float
     relative_increase: float
     n_draws: int
+    df_method: str = LARGE_SAMPLE
+    scale: str | None = None
 
     def __str__(self) -> str:
+        scale = "" if self.scale is None else f", scale: {self.scale}"
         return (
             f"{self.method}: F({self.df_numerator:g}, {self.df_denominator:.1f}) = {self.statistic:.4g}, "
             f"p = {self.p_value:.3g}, relative increase in variance {self.relative_increase:.3g}, "
-            f"{self.n_draws} completed tables"
+            f"{self.n_draws} completed tables\ndegrees of freedom: {self.df_method}{scale}"
         )
 
 
-def wald_statistic(difference: Floats, within: Floats, between: Floats, n_draws: int) -> PooledTest:
+def wald_statistic(
+    difference: Floats, within: Floats, between: Floats, n_draws: int, df_complete: float = np.inf
+) -> PooledTest:
     r"""Returns the test D1 of the hypothesis that a pooled vector of k estimates has no difference.
 
     .. math::
@@ -74,11 +91,14 @@ def wald_statistic(difference: Floats, within: Floats, between: Floats, n_draws:
         The mean covariance matrix in a table, and the covariance matrix of estimates between tables.
     n_draws : int
         The number of tables M.
+    df_complete : float
+        The degrees of freedom of the analysis of complete data; infinite if they are not known.
     """
     k = len(difference)
     increase = (1 + 1 / n_draws) * float(np.trace(np.linalg.solve(within, between))) / k
     statistic = float(difference @ np.linalg.solve(within, difference)) / (k * (1 + increase))
-    return _f_test("D1", statistic, k, _moment_df(k, increase, n_draws), increase, n_draws)
+    freedom, df_method = denominator_df(k, increase, n_draws, df_complete)
+    return _f_test("D1", statistic, k, freedom, increase, n_draws, df_method)
 
 
 def pool_chi_squares(statistics: npt.ArrayLike, df: int) -> PooledTest:
@@ -101,6 +121,7 @@ def pool_chi_squares(statistics: npt.ArrayLike, df: int) -> PooledTest:
     --------
     >>> print(pool_chi_squares([9.2, 11.5, 10.1], df=2))
     D2: F(2, 582.0) = 4.838, p = 0.00825, relative increase in variance 0.0432, 3 completed tables
+    degrees of freedom: li-meng-raghunathan-rubin
     """
     d = np.asarray(statistics, dtype=np.float64)
     if d.ndim != 1 or len(d) < 2 or not np.isfinite(d).all() or (d < 0).any():
@@ -111,25 +132,45 @@ def pool_chi_squares(statistics: npt.ArrayLike, df: int) -> PooledTest:
     increase = (1 + 1 / m) * float(np.sqrt(d).var(ddof=1))
     statistic = (float(d.mean()) / df - (m + 1) / (m - 1) * increase) / (1 + increase)
     freedom = df ** (-3 / m) * (m - 1) * (1 + 1 / max(increase, 1e-12)) ** 2
-    return _f_test("D2", statistic, df, freedom, increase, m)
+    return _f_test("D2", statistic, df, freedom, increase, m, "li-meng-raghunathan-rubin")
 
 
-def likelihood_ratio_test(full: Sequence[Any], null: Sequence[Any]) -> PooledTest:
+def likelihood_ratio_test(full: Sequence[Any], null: Sequence[Any], *, scale: str = "pooled") -> PooledTest:
     r"""Compares two nested models that were fitted to the same completed tables (D3).
 
     .. math::
         D_3 = \frac{\tilde d}{k (1 + r)}, \qquad r = \frac{M + 1}{k (M - 1)} (\bar d - \tilde d)
 
     with :math:`\bar d` the mean likelihood-ratio statistic, and :math:`\tilde d` its mean if both models have
-    their pooled parameters in every table. For models with a scale that statsmodels does not count among the
-    parameters, such as ordinary least squares, the likelihood is maximised over the scale.
+    their pooled parameters in every table.
 
     Parameters
     ----------
     full, null : sequences of statsmodels results
         The fits of the larger and of the smaller model, in the order of the tables: `Pooled.fits` of two
         calls of `pool`. A result has ``params``, ``llf`` and ``model.loglike(params)``.
+    scale : {"pooled", "maximised"}, default="pooled"
+        The residual variance (dispersion) of linear models and of generalised linear models that estimate
+        one, in :math:`\tilde d`. ``"pooled"``: the mean of its estimates, a parameter like any other, as in
+        the article of Meng and Rubin. ``"maximised"``: its best value given the pooled coefficients in each
+        table, as in ``D3`` of the R package mice, which fixes the coefficients only.
     """
+    if scale not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}.")
+    k = _n_tested(full, null)
+    m = len(full)
+    own = np.mean([2 * (a.llf - b.llf) for a, b in zip(full, null, strict=True)])
+    pooled = float(np.mean(2 * (_at_pooled_parameters(full, scale) - _at_pooled_parameters(null, scale))))
+    increase = max((m + 1) / (k * (m - 1)) * float(own - pooled), 0.0)
+    freedom, df_method = denominator_df(k, increase, m, np.inf)
+    has_scale = _scale_of(full[0]) is not None
+    return _f_test(
+        "D3", pooled / (k * (1 + increase)), k, freedom, increase, m, df_method, scale if has_scale else None
+    )
+
+
+def _n_tested(full: Sequence[Any], null: Sequence[Any]) -> int:
+    """Returns the number of parameters by which two models differ; raises if they cannot be compared."""
     if len(full) != len(null) or len(full) < 2:
         raise ValueError(
             f"Both models need fits to the same 2 or more tables, got {len(full)} and {len(null)} fits."
@@ -140,34 +181,110 @@ def likelihood_ratio_test(full: Sequence[Any], null: Sequence[Any]) -> PooledTes
                 f"A likelihood-ratio test needs results with llf and model.loglike, as those of statsmodels; "
                 f"got {type(fit).__name__}. Use Pooled.wald_test or pool_chi_squares."
             )
-    m, k = len(full), np.size(full[0].params) - np.size(null[0].params)
+    k = int(np.size(full[0].params) - np.size(null[0].params))
     if k < 1:
         raise ValueError(
             f"The full model must have more parameters than the null model, got {np.size(full[0].params)} "
             f"and {np.size(null[0].params)}."
         )
-    own = np.mean([2 * (a.llf - b.llf) for a, b in zip(full, null, strict=True)])
-    at_full = _log_likelihoods_at_the_mean(full)
-    pooled = float(np.mean(2 * (at_full - _log_likelihoods_at_the_mean(null))))
-    increase = max((m + 1) / (k * (m - 1)) * float(own - pooled), 0.0)
-    return _f_test("D3", pooled / (k * (1 + increase)), k, _moment_df(k, increase, m), increase, m)
+    return k
 
 
-def _log_likelihoods_at_the_mean(fits: Sequence[Any]) -> Floats:
+def _at_pooled_parameters(fits: Sequence[Any], scale: str) -> Floats:
+    """Returns the log-likelihoods of all tables (M) at the means of the parameters."""
     mean = np.mean([np.asarray(fit.params) for fit in fits], axis=0)
-    return np.array([float(fit.model.loglike(mean)) for fit in fits])
+    scales = [one for one in map(_scale_of, fits) if one is not None]
+    if len(scales) < len(fits):
+        return np.array([float(fit.model.loglike(mean)) for fit in fits])
+    pooled = float(np.mean(scales)) if scale == "pooled" else None
+    return np.array([_log_likelihood(fit, mean, pooled) for fit in fits])
 
 
-def _moment_df(k: int, increase: float, n_draws: int) -> float:
-    """Returns the degrees of freedom of the denominator of D1 and D3."""
-    t, increase = k * (n_draws - 1), max(increase, 1e-12)
-    if t > 4:
-        return float(4 + (t - 4) * (1 + (1 - 2 / t) / increase) ** 2)
-    return float(t * (1 + 1 / k) * (1 + 1 / increase) ** 2 / 2)
+def _scale_of(fit: Any) -> float | None:
+    """Returns the estimated scale that belongs to ``llf``; None if the model has no scale besides params.
+
+    In statsmodels, ``llf`` of least squares and of Gaussian models with the identity link is at the scale of
+    maximum likelihood, and ``llf`` of other families at the estimate of the scale that standard errors use.
+    """
+    model = fit.model
+    if hasattr(model, "wendog") and hasattr(model, "wexog"):
+        return _mean_square(model, np.asarray(fit.params))
+    family = getattr(model, "family", None)
+    if family is None or type(family).__name__ in ("Binomial", "Poisson", "NegativeBinomial"):
+        return None
+    return _dispersion(model, np.asarray(fit.params))
+
+
+def _log_likelihood(fit: Any, params: Floats, scale: float | None) -> float:
+    """Returns the log-likelihood at a scale; by default at the best one for the parameters."""
+    model = fit.model
+    if hasattr(model, "wendog"):
+        best = float(model.loglike(params))  # which is at the best scale
+        if scale is None:
+            return best
+        ratio = _mean_square(model, params) / scale
+        return best + len(model.wendog) / 2 * float(np.log(ratio) + 1 - ratio)
+    return float(model.loglike(params, scale=_dispersion(model, params) if scale is None else scale))
+
+
+def _mean_square(model: Any, params: Floats) -> float:
+    return float(np.mean((np.asarray(model.wendog) - np.asarray(model.wexog) @ params) ** 2))
+
+
+def _dispersion(model: Any, params: Floats) -> float:
+    mean = model.predict(params)
+    if type(model.family).__name__ == "Gaussian" and getattr(model.family.link, "power", None) == 1.0:
+        return float((model.iweights * (model.endog - mean) ** 2).sum() / model.wnobs)
+    return float(model.estimate_scale(mean))
+
+
+def denominator_df(k: int, increase: float, n_draws: int, df_complete: float) -> tuple[float, str]:
+    r"""Returns the degrees of freedom of the denominator of D1 and D3, and the name of their formula.
+
+    With :math:`t = k (M - 1)` and many degrees of freedom of the complete data (Li, Raghunathan & Rubin)
+
+    .. math:: \nu = 4 + (t - 4) \left(1 + \frac{1 - 2 / t}{r}\right)^2 \quad (t > 4), \qquad
+       \nu = \frac{k + 1}{2} (M - 1) \left(1 + \frac1r\right)^2 \quad (t \le 4)
+
+    With :math:`\nu_c` of them, :math:`\nu^* = \nu_c (\nu_c + 1) / (\nu_c + 3)`, :math:`a = r t / (t - 2)`,
+    :math:`c_1 = \nu^* - 2 (1 + a)` and :math:`c_2 = \nu^* - 4 (1 + a)` (Reiter, as in the R package mitml)
+
+    .. math:: \nu = 4 + \left\{\frac{1}{c_2} + \frac{a^2}{t - 4} \left[\frac{c_1}{(1 + a)^2 c_2}
+       + \frac{8 c_1}{(1 + a) c_2^2} + \frac{4}{(1 + a) c_2} + \frac{4}{c_1 c_2} + \frac{16 c_1}{c_2^3}
+       + \frac{8}{c_2^2}\right]\right\}^{-1}
+
+    The bracket holds the second-order terms of the mean square of the denominator, as a function of the
+    relative increase in variance. Where the formula does not apply (:math:`t \le 4`, or :math:`c_2 \le 0`
+    because little information is left), the degrees of freedom are :math:`(k + 1) / 2` times those of Barnard
+    and Rubin for one coefficient, at most :math:`\nu^*`: equal to theirs for k = 1, and to the second formula
+    above for many degrees of freedom.
+    """
+    t, r = k * (n_draws - 1), max(increase, 1e-12)
+    if not np.isfinite(df_complete):
+        if t > 4:
+            return float(4 + (t - 4) * (1 + (1 - 2 / t) / r) ** 2), LARGE_SAMPLE
+        return float(t * (1 + 1 / k) * (1 + 1 / r) ** 2 / 2), LARGE_SAMPLE
+    complete = max(df_complete, 1.0)
+    star = complete * (complete + 1) / (complete + 3)
+    a = r * t / (t - 2) if t > 2 else np.inf
+    c1, c2 = star - 2 * (1 + a), star - 4 * (1 + a)
+    if t <= 4 or c2 <= 0:
+        large, left = (n_draws - 1) * (1 + 1 / r) ** 2, star / (1 + r)
+        return float(min((k + 1) / 2 * large * left / (large + left), star)), "barnard-rubin"
+    second = c1 / ((1 + a) ** 2 * c2) + 8 * c1 / ((1 + a) * c2**2) + 4 / ((1 + a) * c2)
+    second += 4 / (c1 * c2) + 16 * c1 / c2**3 + 8 / c2**2
+    return float(4 + 1 / (1 / c2 + a**2 / (t - 4) * second)), "reiter"
 
 
 def _f_test(
-    method: str, statistic: float, k: int, freedom: float, increase: float, n_draws: int
+    method: str,
+    statistic: float,
+    k: int,
+    freedom: float,
+    increase: float,
+    n_draws: int,
+    df_method: str,
+    scale: str | None = None,
 ) -> PooledTest:
     p = float(f_distribution.sf(statistic, k, freedom))
-    return PooledTest(method, statistic, float(k), freedom, p, increase, n_draws)
+    return PooledTest(method, statistic, float(k), freedom, p, increase, n_draws, df_method, scale)

@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+import narwhals as nw
 from sklearn.base import clone
 
-from halfseen.base.catalogue import CATALOGUE
+from halfseen.auto.imputer import AutoImputer
+from halfseen.base.catalogue import find_method_of
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import check_whole
+from halfseen.chained.imputer import ChainedImputer
+from halfseen.data.frames import is_frame
 from halfseen.gaussian.bootstrap import BootstrapImputer
-from halfseen.gaussian.imputer import GaussianImputer
 
 
 @dataclass(frozen=True)
@@ -29,19 +32,60 @@ class MultipleImputation(Sequence[Any]):
     draws: Any
 
     @property
+    def analysis(self) -> str | None:
+        """The formula of the analysis with which the draws are compatible, if there is one."""
+        found: str | None = getattr(self.draws, "analysis", None)
+        return found
+
+    @property
     def reservations(self) -> tuple[str, ...]:
         """Reasons why intervals pooled over these tables may be wrong, as sentences; usually empty."""
         return tuple(getattr(self.draws, "reservations", ()))
 
-    def complete(self, X: Any) -> Any:
+    def complete(self, X: Any, row_ids: Any = None) -> Any:
         """Completes new rows once for each draw, for predictions with `Pooled.predict`.
 
         Parameters
         ----------
         X : table or array-like of shape (n_samples, n_features)
             A table with the columns of the training table.
+        row_ids : array-like of shape (n_samples,), optional
+            Integers or strings that name the rows, for tables that are completed in parts; see `sample` of
+            imputers.
         """
-        return self.imputer.sample(X, n_draws=len(self))
+        return self.imputer.sample(X, n_draws=len(self), row_ids=row_ids)
+
+    def to_long(self, original: Any = None, *, draw: str = "draw", row: str = "row") -> Any:
+        """Returns all completed tables below each other, for other software.
+
+        Parameters
+        ----------
+        original : table, optional
+            The incomplete table, which comes first, as draw 0.
+        draw, row : str
+            The names of the first two columns: the number of the draw, from 1, and of the row, from 0.
+
+        Returns
+        -------
+        table
+            Of the same type as the completed tables.
+        """
+        if not is_frame(self.draws[0]):
+            raise ValueError("to_long needs tables with named columns: impute a data frame.")
+        tables = [*self.draws] if original is None else [original, *self.draws]
+        parts = []
+        for number, table in enumerate(tables, start=int(original is None)):
+            frame = nw.from_native(table, eager_only=True)
+            taken = next((name for name in (draw, row) if name in frame.columns), None)
+            if taken is not None:
+                raise ValueError(f"There is a column {taken!r} already: pass other names for draw and row.")
+            counts = {draw: [number] * len(frame), row: list(range(len(frame)))}
+            names = nw.from_dict(counts, backend=frame.implementation)
+            if frame.implementation.is_pandas_like():
+                frame = nw.from_native(frame.to_native().reset_index(drop=True), eager_only=True)
+            parts.append(nw.concat([names, frame], how="horizontal"))
+        whole = nw.concat(parts).to_native()
+        return whole.reset_index(drop=True) if hasattr(whole, "reset_index") else whole
 
     def __len__(self) -> int:
         return len(self.draws)
@@ -55,22 +99,48 @@ class MultipleImputation(Sequence[Any]):
 
 
 def multiple_imputation(
-    X: Any, imputer: Any = None, *, n_draws: int = 20, random_state: Any = None
+    X: Any,
+    imputer: Any = None,
+    *,
+    n_draws: int = 20,
+    analysis: str | None = None,
+    family: str = "auto",
+    groups: str | None = None,
+    slopes: str | None = None,
+    row_ids: Any = None,
+    random_state: Any = None,
 ) -> MultipleImputation:
     """Completes a table several times by proper multiple imputation.
 
     The parameters of the model are drawn as well, once for each table: from their posterior distribution if
-    the imputer offers that (`GaussianImputer` under MAR), otherwise by fits to resampled rows
-    (`BootstrapImputer`).
+    the imputer offers that (`ChainedImputer`, and `GaussianImputer` under MAR), otherwise by fits to
+    resampled rows (`BootstrapImputer`).
 
     Parameters
     ----------
     X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
         The incomplete table, with all variables of the analysis, also the outcome.
     imputer : imputer, optional
-        The model; by default ``GaussianImputer()``. It is cloned and fitted to `X`.
+        The model. It is cloned and fitted to `X`. By default a `ChainedImputer` if a column has levels, few
+        values, a skewed distribution or a frequent value, or if rows are few, and the faster
+        `GaussianImputer` otherwise.
     n_draws : int, default=20
         The number of completed tables.
+    analysis : str, optional
+        The formula of the analysis that will be pooled, such as ``"y ~ x * z + I(w ** 2)"``. Missing values
+        are then drawn by a `ChainedImputer` so that interactions and powers of imputed columns are not biased
+        towards zero. Without it, imputation models have main effects only.
+    family : {"auto", "linear", "logistic", "poisson", "cox"}, default="auto"
+        The model of the outcome of the analysis; see `ChainedImputer`. The outcome of a Cox model is
+        ``Surv(time, event)``.
+    groups : str, optional
+        The column that says which rows belong together, such as the visits of a person or the pupils of a
+        school. Missing values are then drawn by a `ChainedImputer` with a random intercept for each group.
+    slopes : str, optional
+        A column of numbers, such as the time of a visit, whose slopes vary between groups as well.
+    row_ids : array-like of shape (n_samples,), optional
+        Integers or strings that name the rows: the draws of a row then do not depend on the order of equal
+        rows. See `sample` of imputers.
     random_state : int, numpy generator or None, default=None
         Replaces the random state of the imputer unless it is None.
 
@@ -90,11 +160,27 @@ def multiple_imputation(
     (5, (200, 2), ())
     """
     check_whole("n_draws", n_draws, 1)
-    chosen = properly(GaussianImputer() if imputer is None else imputer, n_draws)
+    asked: dict[str, Any] = {"groups": groups, "slopes": slopes}
+    if analysis is not None:
+        asked |= {"analysis": analysis, "family": family}
+    imputer = _chained(imputer, {name: value for name, value in asked.items() if value is not None})
+    chosen = properly(AutoImputer() if imputer is None else imputer, n_draws)
     if random_state is not None:
         chosen.set_params(random_state=random_state)
     fitted = chosen.fit(X)
-    return MultipleImputation(fitted, fitted.sample(X, n_draws=n_draws))
+    return MultipleImputation(fitted, fitted.sample(X, n_draws=n_draws, row_ids=row_ids))
+
+
+def _chained(imputer: Any, asked: dict[str, Any]) -> Any:
+    """Returns a `ChainedImputer` with the parameters that were asked for; the imputer if there are none."""
+    if not asked:
+        return imputer
+    if imputer is None:
+        return ChainedImputer(**asked)
+    if not isinstance(imputer, ChainedImputer):
+        what = "Draws that are compatible with an analysis need" if "analysis" in asked else "Groups need"
+        raise ValueError(f"{what} a ChainedImputer, got {imputer!r}: pass no imputer, or no {min(asked)}.")
+    return clone(imputer).set_params(**asked)
 
 
 def properly(imputer: Any, n_draws: int) -> Any:
@@ -103,9 +189,8 @@ def properly(imputer: Any, n_draws: int) -> Any:
         return clone(imputer).set_params(n_resamples=max(n_draws, imputer.n_resamples))
     if not isinstance(imputer, BaseImputer):
         raise ValueError(f"imputer must be an imputer of tables, got {imputer!r}.")
-    method = next((m for m in CATALOGUE if m.class_name == type(imputer).__name__), None)
+    method = find_method_of(imputer)
     if method is not None and method.draws_parameter is not None:
-        assumed = getattr(imputer, "missingness", method.missingness[0])
-        if assumed == method.missingness[0]:
+        if method.assumption(imputer) == method.missingness[0]:
             return clone(imputer).set_params(**{method.draws_parameter: n_draws})
-    return BootstrapImputer(clone(imputer), n_draws, random_state=getattr(imputer, "random_state", None))
+    return BootstrapImputer(clone(imputer), n_draws, random_state=imputer.random_state)

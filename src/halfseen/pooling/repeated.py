@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -26,7 +26,10 @@ from halfseen.data.incomplete import check_not_masked, unmask
 from halfseen.errors import warn_user
 from halfseen.pooling.analysis import Analysis, read_analysis
 from halfseen.pooling.rules import Pooled, pool_estimates
-from halfseen.pooling.weighted import linearised_covariance, read_row_weights, weighted_formula
+from halfseen.pooling.survival import build_cox, fit_cox, read_survival
+from halfseen.pooling.transformation import find_transformation
+from halfseen.pooling.unmodelled import warn_of_unmodelled_terms
+from halfseen.pooling.weighted import SurveyDesign, linearised_covariance, read_design, weighted_formula
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,23 +39,23 @@ INTERCEPT = "(intercept)"
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """The target of a model or the name of its column, and the name of a column that is no input."""
+    """The target of a model or the name of its column, and the names of columns that are no inputs."""
 
     y: Any
-    left_out: str | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def analyse_linear_model(
     estimator: Any,
     table: Any,
     target: TargetColumn,
-    weights: Floats | None,
+    survey: SurveyDesign | None,
     n_resamples: int,
     rng: np.random.Generator,
 ) -> Analysis:
-    """Fits a clone of a linear model to a completed table, whose rows may have weights (N)."""
+    """Fits a clone of a linear model to a completed table, whose rows may be those of a survey."""
     X, y = _split_target(table, target)
-    return _fit_one(estimator, X, y, weights, n_resamples, rng)
+    return _fit_one(estimator, X, y, survey, n_resamples, rng)
 
 
 def _split_target(table: Any, target: TargetColumn) -> tuple[Any, Any]:
@@ -66,7 +69,7 @@ def _split_target(table: Any, target: TargetColumn) -> tuple[Any, Any]:
     import narwhals as nw
 
     frame = nw.from_native(table, eager_only=True)
-    kept = frame if target.left_out is None else frame.drop(target.left_out)
+    kept = frame.drop(list(target.left_out))
     if not isinstance(y, str):
         return kept.to_native(), np.asarray(check_not_masked(y, "y"))
     if y not in kept.columns:
@@ -77,8 +80,9 @@ def _split_target(table: Any, target: TargetColumn) -> tuple[Any, Any]:
 
 
 def _fit_one(
-    estimator: Any, X: Any, y: Any, weights: Floats | None, n_resamples: int, rng: np.random.Generator
+    estimator: Any, X: Any, y: Any, survey: SurveyDesign | None, n_resamples: int, rng: np.random.Generator
 ) -> Analysis:
+    weights = None if survey is None else survey.weights
     model = _fit_weighted(estimator, X, y, weights)
     final, design = (model[-1], model[:-1].transform(X)) if isinstance(model, Pipeline) else (model, X)
     if not hasattr(final, "coef_"):
@@ -94,19 +98,24 @@ def _fit_one(
     estimate = _coefficients(final, has_intercept)
     names = (*names, INTERCEPT) if has_intercept else names
     if not _has_variance_rule(final):
+        if survey is not None and survey.has_groups:
+            raise ValueError(
+                f"Covariance matrices of {type(final).__name__} come from a bootstrap of rows, which is not "
+                "valid with strata or clusters; use a linear model without penalty."
+            )
         covariance = _bootstrap(final, matrix, y, weights, has_intercept, n_resamples, rng)
         return Analysis(names, estimate, covariance, len(matrix) - len(estimate), model)
     if has_intercept:
         matrix = np.column_stack([matrix, np.ones(len(matrix))])
     residual, variance = _residuals(final, y, matrix @ estimate)
     freedom = max(len(matrix) - matrix.shape[1], 1)
-    if weights is not None:
-        covariance = linearised_covariance(matrix, residual, variance, weights)
-    else:
-        information = (matrix * variance[:, None]).T @ matrix
-        covariance = np.asarray(np.linalg.pinv(information, hermitian=True), np.float64)
-        if type(final) in (LinearRegression, GammaRegressor):  # whose dispersion is estimated
-            covariance = covariance * (residual @ residual / freedom)
+    if survey is not None:
+        covariance = linearised_covariance(matrix, residual, variance, survey)
+        return Analysis(names, estimate, covariance, survey.df_complete(len(estimate)), model)
+    information = (matrix * variance[:, None]).T @ matrix
+    covariance = np.asarray(np.linalg.pinv(information, hermitian=True), np.float64)
+    if type(final) in (LinearRegression, GammaRegressor):  # whose dispersion is estimated
+        covariance = covariance * (residual @ residual / freedom)
     return Analysis(names, estimate, covariance, len(matrix) - len(estimate), model)
 
 
@@ -185,20 +194,21 @@ TWO_CLASSES = ("logit", "probit")
 _PARSERS = (("patsy", "PatsyError"), ("formulaic.errors", "FormulaicError"))
 
 
-def analyse_formula(formula: str, model: Any, weights: Floats | None) -> Callable[[Any], Any]:
+def analyse_formula(formula: str, model: Any, survey: SurveyDesign | None) -> Callable[[Any], Any]:
     """Returns a function that fits a formula of statsmodels to a table.
 
     Parameters
     ----------
     formula : str
-        Such as ``"y ~ x + C(group)"``.
-    model : str or callable
+        Such as ``"y ~ x + C(group)"`` or ``"Surv(time, event) ~ x"``.
+    model : str, callable or None
         A name in ``statsmodels.formula.api``, or a function of the formula and a pandas data frame.
-    weights : array of shape (n_samples,) or None
-        The weights of the rows.
+    survey : SurveyDesign or None
+        How the rows were sampled.
     """
+    is_survival, model = read_survival(formula) is not None, _model_of(formula, model)
     build = _named_model(model) if isinstance(model, str) else model
-    weighted = None if weights is None else weighted_formula(formula, model, weights)
+    weighted = None if survey is None else weighted_formula(formula, model, survey)
     errors = tuple(_parser_errors())
 
     def analyse(table: Any) -> Any:
@@ -218,10 +228,27 @@ def analyse_formula(formula: str, model: Any, weights: Floats | None) -> Callabl
                 f"The formula {formula!r} cannot be used: {reason}. Columns: {columns}."
             ) from error
         _warn_of_missing(formula, found, len(frame))
+        if is_survival:
+            return fit_cox(found)
         quiet = {"disp": False} if "disp" in inspect.signature(found.fit).parameters else {}
         return found.fit(**quiet)
 
     return analyse
+
+
+def _model_of(formula: str, model: Any) -> Any:
+    """Returns the model of a formula: by default a Cox model for survival times, and least squares else."""
+    survival = read_survival(formula)
+    if survival is not None:
+        if model not in (None, "phreg"):
+            raise ValueError(f"The formula {formula!r} is a Cox model, which model={model!r} contradicts.")
+        return lambda _, frame: build_cox(survival, frame)
+    if model == "phreg":
+        raise ValueError(
+            f"The formula {formula!r} does not state which rows have an event. Write Surv(time, event) ~ ... "
+            "or, if all rows have one, Surv(time) ~ ..."
+        )
+    return "ols" if model is None else model
 
 
 def _check_target(formula: str, model: str, frame: Any) -> None:
@@ -278,6 +305,9 @@ def pool(
     *,
     model: Any = None,
     weights: Any = None,
+    strata: Any = None,
+    clusters: Any = None,
+    transform: str | None = None,
     df_complete: float | None = None,
     n_resamples: int = N_RESAMPLES,
     random_state: Any = 0,
@@ -295,7 +325,8 @@ def pool(
           matrices of LinearRegression, LogisticRegression without penalty (two classes), PoissonRegressor and
           GammaRegressor without penalty are those of maximum likelihood; those of other models come from a
           bootstrap of rows;
-        - a formula of statsmodels such as ``"y ~ x + C(group)"``, see `model`. statsmodels evaluates it as
+        - a formula of statsmodels such as ``"y ~ x + C(group)"``, see `model`, or
+          ``"Surv(time, event) ~ x"`` for a Cox model. statsmodels evaluates it as
           Python expressions, so a formula is trusted input: it can run any code, as a function can. Do not
           pass formulas from a source that you do not trust;
         - a function of a completed table. It returns results with ``params`` and ``cov_params()``, as those
@@ -310,16 +341,26 @@ def pool(
         unrelated to it, and coefficients are biased towards zero.
     model : str or callable, optional
         The model of a formula: a name in ``statsmodels.formula.api`` such as ``"ols"`` (the default),
-        ``"logit"`` or ``"poisson"``, or a function of the formula and a pandas data frame.
+        ``"logit"`` or ``"poisson"``, or a function of the formula and a pandas data frame. A formula with the
+        outcome ``Surv(time, event)`` is a Cox model (``PHReg``) with Efron's method for ties, as in R.
     weights : str or array-like of shape (n_samples,), optional
         The sampling weights of a survey, inverse probabilities of selection: the name of a column of the
-        tables, or numbers. Estimates are weighted. Covariance matrices are design-based (linearisation) for
-        a design without strata and clusters, or come from a bootstrap of weighted rows. With weights, a
-        formula has the model ``"ols"``, ``"logit"`` or ``"poisson"``; a function takes weights from its
-        table itself.
+        tables, or numbers. Estimates are weighted. Covariance matrices are design-based (linearisation), or
+        come from a bootstrap of weighted rows. With weights, strata or clusters, a formula has the model
+        ``"ols"``, ``"logit"`` or ``"poisson"``, or is a Cox model, then with Breslow's method for ties; a
+        function takes the design from its table itself.
+    strata, clusters : str or array-like of shape (n_samples,), optional
+        The strata of a survey and its clusters (primary sampling units), within which rows are alike.
+        Covariance matrices are those of clusters drawn within strata; the degrees of freedom of the complete
+        data are the number of clusters minus that of strata. Clusters alone give the variance that is robust
+        to dependent rows.
+    transform : str, optional
+        The scale on which the estimates are pooled, as in `pool_estimates`.
     df_complete : float, optional
         The degrees of freedom that the analysis would have without missing values. By default those of the
-        model (``df_resid`` in statsmodels); infinite for functions that return numbers.
+        model: ``df_resid`` in statsmodels, events minus parameters for Cox models. For functions that return
+        numbers they are the rows minus one, and the rows minus the number of estimates if these have a
+        covariance matrix; they are infinite for results without tables that do not state them.
     n_resamples : int, default=200
         The number of bootstrap samples, if a bootstrap is needed.
     random_state : int, numpy generator or None, default=0
@@ -355,25 +396,46 @@ def pool(
     if draws is None:
         if isinstance(analysis, str) or callable(analysis) or hasattr(analysis, "fit"):
             raise ValueError("draws is missing: pass the completed tables to analyse.")
-        if weights is not None:
+        if any(one is not None for one in (weights, strata, clusters)):
             raise ValueError("weights are used in the analysis of completed tables, but draws is missing.")
-        return _combine([read_analysis(result) for result in analysis], df_complete)
+        return _combine([read_analysis(result) for result in analysis], df_complete, transform)
     tables = list(draws)
     if len(tables) < 2:
         raise ValueError(f"Pooling needs at least 2 completed tables, got {len(tables)}.")
     for sentence in getattr(draws, "reservations", ()):
         warn_user(sentence)
-    if weights is not None:
-        _check_takes_weights(analysis)
-    if isinstance(weights, str) and isinstance(y, str) and y == weights:
-        raise ValueError(f"Column {y!r} cannot be both the target and the weights.")
-    own = None if weights is None else read_row_weights(tables, weights)
-    left_out = weights if isinstance(weights, str) else None
-    analyse = _as_function(analysis, TargetColumn(y, left_out), model, own, n_resamples, random_state)
-    return _combine([read_analysis(analyse(table)) for table in tables], df_complete)
+    survey = _read_survey(analysis, tables, y, weights, strata, clusters)
+    target = TargetColumn(y, () if survey is None else survey.columns)
+    analyse = _as_function(analysis, target, model, survey, n_resamples, random_state)
+    analyses = [_analysis_of(analyse, table) for table in tables]
+    warn_of_unmodelled_terms(analysis, analyses[0].fit, draws, tables)
+    return _combine(analyses, df_complete, transform)
 
 
-def _combine(analyses: Sequence[Analysis], df_complete: float | None) -> Pooled:
+def _read_survey(
+    analysis: Any, tables: Sequence[Any], y: Any, weights: Any, strata: Any, clusters: Any
+) -> SurveyDesign | None:
+    given = {"weights": weights, "strata": strata, "clusters": clusters}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given:
+        _check_takes_weights(analysis, next(iter(given)))
+    for name, value in given.items():
+        if isinstance(value, str) and isinstance(y, str) and y == value:
+            raise ValueError(f"Column {y!r} cannot be both the target and the {name}.")
+    return read_design(tables, weights, strata, clusters)
+
+
+def _analysis_of(analyse: Callable[[Any], Any], table: Any) -> Analysis:
+    """Returns the analysis of a table, with degrees of freedom from its rows if it states none."""
+    found = read_analysis(analyse(table))
+    if np.isfinite(found.df_complete):
+        return found
+    n_rows = len(nw.from_native(table, eager_only=True)) if is_frame(table) else len(table)
+    n_parameters = len(found.estimate) if found.covariance.ndim == 2 else 1
+    return replace(found, df_complete=float(max(n_rows - n_parameters, 1)))
+
+
+def _combine(analyses: Sequence[Analysis], df_complete: float | None, transform: str | None = None) -> Pooled:
     first = analyses[0]
     for number, one in enumerate(analyses):
         if one.names != first.names or one.estimate.shape != first.estimate.shape:
@@ -381,13 +443,19 @@ def _combine(analyses: Sequence[Analysis], df_complete: float | None) -> Pooled:
                 f"The analysis of table {number} estimates {_listed(one)}, that of table 0 {_listed(first)}. "
                 "All tables must have the same estimates; fix the levels of categorical columns."
             )
+    if first.transform is not None and transform is not None:
+        raise ValueError(f"The analysis is already on the scale {first.transform!r}; leave out transform.")
     freedom = min(one.df_complete for one in analyses) if df_complete is None else df_complete
-    return pool_estimates(
+    pooled = pool_estimates(
         np.stack([one.estimate for one in analyses]),
         np.stack([one.covariance for one in analyses]),
         names=first.names,
         df_complete=freedom,
         fits=[one.fit for one in analyses] if first.fit is not None else (),
+        transform=transform,
+    )
+    return (
+        pooled if first.transform is None else pooled.transformed_back(find_transformation(first.transform))
     )
 
 
@@ -395,10 +463,10 @@ def _listed(analysis: Analysis) -> str:
     return ", ".join(analysis.names) if analysis.names else f"{len(analysis.estimate)} numbers"
 
 
-def _check_takes_weights(analysis: Any) -> None:
+def _check_takes_weights(analysis: Any, what: str) -> None:
     if not isinstance(analysis, str) and not hasattr(analysis, "get_params"):
         raise ValueError(
-            "weights are used with formulas and scikit-learn models only; a function takes them from the "
+            f"{what} are used with formulas and scikit-learn models only; a function takes them from the "
             "table."
         )
 
@@ -407,7 +475,7 @@ def _as_function(
     analysis: Any,
     target: TargetColumn,
     model: Any,
-    weights: Floats | None,
+    survey: SurveyDesign | None,
     n_resamples: int,
     random_state: Any,
 ) -> Callable[[Any], Any]:
@@ -416,14 +484,14 @@ def _as_function(
     if isinstance(analysis, str):
         if y is not None:
             raise ValueError(f"The formula {analysis!r} names the target; y must not be given as well.")
-        return analyse_formula(analysis, "ols" if model is None else model, weights)
+        return analyse_formula(analysis, model, survey)
     if model is not None:
         raise ValueError(f"model={model!r} needs a formula as the analysis, got {type(analysis).__name__}.")
     if hasattr(analysis, "fit") and hasattr(analysis, "get_params"):
         if y is None:
             raise ValueError("y is missing: pass the target, or the name of its column in the tables.")
         rng = np.random.default_rng(seed_from(random_state))
-        return lambda table: analyse_linear_model(analysis, table, target, weights, n_resamples, rng)
+        return lambda table: analyse_linear_model(analysis, table, target, survey, n_resamples, rng)
     if not callable(analysis):
         raise ValueError(
             f"An analysis is a scikit-learn model, a formula or a function, got {type(analysis).__name__}."

@@ -1,7 +1,7 @@
 r"""Rubin's rules: one estimate with valid standard errors from several completed tables."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,10 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student_t
 
+from halfseen.base.parameters import check_level
 from halfseen.pooling.hypotheses import PooledTest, wald_statistic
+from halfseen.pooling.prediction import averages, designs, predictions_of, response_of, tables_of
+from halfseen.pooling.presentation import as_html, as_latex, as_text, tidy_columns
+from halfseen.pooling.transformation import Transformation, find_transformation, transformed
 
 Floats = npt.NDArray[np.float64]
-HEADER = ("estimate", "std error", "2.5%", "97.5%", "p", "df", "riv", "fmi")
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,19 @@ class Pooled:
         The number of tables M.
     estimates : ndarray of shape (n_draws, n_coefficients)
         The estimates of each table.
-    within_covariance : ndarray of shape (n_coefficients, n_coefficients) or None
-        The mean covariance matrix in a completed table; None if the analysis returned variances only.
+    covariances : ndarray of shape (n_draws, n_coefficients, n_coefficients) or None
+        The covariance matrix of each table; None if the analysis returned variances only.
     fits : tuple
         What the analysis of each table returned: fitted scikit-learn models or statsmodels results; empty if
         it returned numbers.
+    df_complete : float
+        The degrees of freedom of the analysis of complete data; infinite if they are not known.
+    transformation : Transformation or None
+        The scale on which estimates were pooled, if that is not their own. Then `estimate`, `std_error`,
+        `within`, `between`, `estimates` and intervals are mapped back, with variances by the delta method,
+        and p-values are those of the hypothesis that the transformed estimate is zero.
+    on_scale : Pooled or None
+        The same on the scale of pooling, if there is a transformation.
     """
 
     names: tuple[str, ...]
@@ -51,29 +62,49 @@ class Pooled:
     fmi: Floats
     n_draws: int
     estimates: Floats
-    within_covariance: Floats | None = None
+    covariances: Floats | None = None
     fits: tuple[Any, ...] = ()
+    df_complete: float = np.inf
+    transformation: Transformation | None = None
+    on_scale: "Pooled | None" = None
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Returns the ends of the confidence intervals."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}.")
-        half = student_t.ppf((1 + level) / 2, self.df) * self.std_error
-        return self.estimate - half, self.estimate + half
+        check_level(level)
+        base = self.on_scale or self
+        half = student_t.ppf((1 + level) / 2, self.df) * base.std_error
+        low, high = base.estimate - half, base.estimate + half
+        if self.transformation is None:
+            return low, high
+        ends = self.transformation.inverse(low), self.transformation.inverse(high)
+        return np.minimum(*ends), np.maximum(*ends)  # a transformation may decrease
+
+    @property
+    def statistic(self) -> Floats:
+        """The estimates divided by their standard errors, on the scale of pooling."""
+        base = self.on_scale or self
+        safe = np.where(base.std_error > 0, base.std_error, 1.0)
+        sign = np.sign(base.estimate)
+        exact = np.where(sign == 0, 0.0, np.where(sign > 0, np.inf, -np.inf))
+        return np.where(base.std_error > 0, base.estimate / safe, exact)
 
     @property
     def p_value(self) -> Floats:
-        """The two-sided p-values of the hypotheses that a coefficient is zero."""
-        safe = np.where(self.std_error > 0, self.std_error, 1.0)
-        ratio = np.where(self.std_error > 0, self.estimate / safe, np.inf * np.sign(self.estimate))
-        return np.asarray(2 * student_t.sf(np.abs(np.nan_to_num(ratio, nan=0.0)), self.df))
+        """The two-sided p-values of the hypotheses that a coefficient is zero on the scale of pooling."""
+        return np.asarray(2 * student_t.sf(np.abs(self.statistic), self.df))
 
     @property
     def riv(self) -> Floats:
         r"""The relative increase in variance due to missing values, :math:`(1 + 1/M) B / \bar{U}`."""
-        extra = (1 + 1 / self.n_draws) * self.between
-        safe = np.where(self.within > 0, self.within, 1.0)
-        return np.where(self.within > 0, extra / safe, np.where(extra > 0, np.inf, 0.0))
+        base = self.on_scale or self
+        extra = (1 + 1 / self.n_draws) * base.between
+        safe = np.where(base.within > 0, base.within, 1.0)
+        return np.where(base.within > 0, extra / safe, np.where(extra > 0, np.inf, 0.0))
+
+    @property
+    def within_covariance(self) -> Floats | None:
+        """The mean covariance matrix in a completed table; None if the analysis returned variances only."""
+        return None if self.covariances is None else self.covariances.mean(axis=0)
 
     @cached_property
     def covariance(self) -> Floats:
@@ -94,20 +125,27 @@ class Pooled:
     ) -> PooledTest:
         """Tests that several coefficients, or linear combinations of them, equal given values (D1).
 
+        If the degrees of freedom of the complete data are known, the denominator has the small-sample degrees
+        of freedom of Reiter (2007), otherwise those of Li, Raghunathan and Rubin (1991); `df_method` of the
+        result states which.
+
         Parameters
         ----------
         names : sequence of str, optional
             The coefficients; by default all but the intercept.
         value : float or array-like of shape (k,), default=0
-            The values under the hypothesis.
+            The values under the hypothesis, on the scale of pooling.
         matrix : array-like of shape (k, n_coefficients), optional
             Linear combinations, instead of names.
         """
+        if self.on_scale is not None:
+            return self.on_scale.wald_test(names, value, matrix)
         contrast = self._contrast(names) if matrix is None else np.atleast_2d(np.asarray(matrix, np.float64))
         if contrast.shape[1] != len(self.names):
             raise ValueError(f"matrix has {contrast.shape[1]} columns for {len(self.names)} coefficients.")
-        within = np.diag(self.within) if self.within_covariance is None else self.within_covariance
-        if self.within_covariance is None and (len(contrast) > 1 or (contrast != 0).sum() > 1):
+        mean = self.within_covariance
+        within = np.diag(self.within) if mean is None else mean
+        if mean is None and (len(contrast) > 1 or (contrast != 0).sum() > 1):
             raise ValueError("A test of several coefficients needs covariance matrices, not only variances.")
         between = np.cov(self.estimates.T).reshape(within.shape)
         return wald_statistic(
@@ -115,6 +153,7 @@ class Pooled:
             contrast @ within @ contrast.T,
             contrast @ between @ contrast.T,
             self.n_draws,
+            self.df_complete,
         )
 
     def _contrast(self, names: Sequence[str] | None) -> Floats:
@@ -128,61 +167,184 @@ class Pooled:
             raise ValueError("There is no coefficient to test besides the intercept.")
         return np.eye(len(self.names))[[self.names.index(name) for name in chosen]]
 
-    def predict(self, draws: Sequence[Any] | Floats) -> Floats:
-        """Predicts for completed tables of new rows: the mean of the predictions of all M models.
+    def predict(self, rows: Any, level: float | None = None) -> Any:
+        """Predicts for new rows: the mean of the predictions of all M models.
 
         The model of table m predicts from the m-th completion of the new rows, so that the mean accounts for
         the uncertainty of the missing inputs and of the parameters. For classifiers of scikit-learn, the
-        result contains probabilities.
+        result contains probabilities, for Cox models logarithms of hazard ratios.
 
         Parameters
         ----------
-        draws : sequence of M tables, or array of shape (M, n_samples, n_features)
-            New rows with the columns of the analysis, completed by the imputer of the pooled tables.
+        rows : table, or sequence of M tables, or array of shape (M, n_samples, n_features)
+            Complete new rows with the columns of the analysis, or incomplete ones that were completed M times
+            by the imputer of the pooled tables.
+        level : float, optional
+            The probability of an interval of the mean outcome, for linear and generalised linear models.
 
         Returns
         -------
         array of shape (n_samples,), or (n_samples, n_classes) for classifiers
+            With `level`, a tuple of three arrays: expected outcomes and the ends of their intervals, as from
+            `expected`.
         """
-        tables = list(draws)
         if not self.fits or not hasattr(self.fits[0], "predict"):
             raise ValueError("Only pooled models can predict; the analyses returned numbers.")
-        if len(tables) != self.n_draws:
-            raise ValueError(f"{self.n_draws} pooled models need as many tables, got {len(tables)}.")
+        if level is not None:
+            found = self.expected(rows)
+            return (found.estimate, *found.interval(level))
         return np.mean(
             [
-                np.asarray((fit.predict_proba if hasattr(fit, "predict_proba") else fit.predict)(table))
-                for fit, table in zip(self.fits, tables, strict=True)
+                predictions_of(fit, table)
+                for fit, table in zip(self.fits, tables_of(rows, self.n_draws), strict=True)
             ],
             axis=0,
         )
 
-    def to_frame(self) -> Any:
-        """Returns a pandas data frame with one row per coefficient."""
+    def expected(self, rows: Any, *, average: bool = False, minus: Any = None) -> "Pooled":
+        r"""Returns expected outcomes of new rows with standard errors and intervals.
+
+        The linear predictors :math:`x^\top \beta_m` are pooled by Rubin's rules, which for complete rows
+        gives the variance :math:`x^\top T x` with T the pooled covariance matrix; generalised linear models
+        then map estimates and ends of intervals by the inverse of their link. Intervals are those of the mean
+        outcome, not of a single new outcome.
+
+        Parameters
+        ----------
+        rows : table, or sequence of M tables
+            Complete rows with the columns of the analysis, or one completion of incomplete rows for each
+            pooled model.
+        average : bool, default=False
+            Whether to return one estimate, the mean over all rows (predictive margin), with the variance of
+            the delta method. Rows are taken as fixed.
+        minus : table, or sequence of M tables, optional
+            With `average`, other rows whose mean is subtracted, such as the same rows with another level of a
+            treatment; the result is then the difference (average effect), whose variance accounts for the
+            covariance of the two means.
+        """
+        if minus is not None and not average:
+            raise ValueError("minus is the difference of two means, so it needs average=True.")
+        if not self.fits or self.covariances is None:
+            raise ValueError("Only pooled models have expected outcomes; the analyses returned numbers.")
+        response = response_of(self.fits[0])
+        matrices = designs(self.fits, tables_of(rows, self.n_draws), len(self.names))
+        if average:
+            others = None
+            if minus is not None:
+                others = designs(self.fits, tables_of(minus, self.n_draws), len(self.names))
+            means, variances = averages(self.estimates, self.covariances, matrices, response, others)
+            name = "mean" if others is None else "difference of means"
+            return pool_estimates(means, variances, names=[name], df_complete=self.df_complete)
+        linear = np.stack([x @ beta for x, beta in zip(matrices, self.estimates, strict=True)])
+        variance = np.stack(
+            [((x @ u) * x).sum(axis=1) for x, u in zip(matrices, self.covariances, strict=True)]
+        )
+        names = [f"row {i}" for i in range(linear.shape[1])]
+        pooled = pool_estimates(linear, variance, names=names, df_complete=self.df_complete)
+        return pooled if response is None else pooled.transformed_back(response)
+
+    def contrast(
+        self,
+        combinations: Mapping[str, Mapping[str, float]] | npt.ArrayLike,
+        names: Sequence[str] | None = None,
+    ) -> "Pooled":
+        """Returns linear combinations of coefficients with standard errors and intervals.
+
+        Parameters
+        ----------
+        combinations : dict of dicts, or array-like of shape (k, n_coefficients)
+            For each combination the weights of coefficients by name, as in
+            ``{"b - c": {"C(g)[T.b]": 1, "C(g)[T.c]": -1}}``; or a matrix of weights.
+        names : sequence of str, optional
+            The names of the rows of a matrix.
+        """
+        base = self.on_scale or self
+        if base.covariances is None:
+            raise ValueError("A contrast needs covariance matrices, not only variances.")
+        if isinstance(combinations, Mapping):
+            names = list(combinations)
+            matrix = np.zeros((len(names), len(self.names)))
+            for row, weights in zip(matrix, combinations.values(), strict=True):
+                row += np.fromiter(weights.values(), np.float64) @ base._contrast(list(weights))
+        else:
+            matrix = np.atleast_2d(np.asarray(combinations, np.float64))
+        if matrix.shape[1] != len(self.names):
+            raise ValueError(f"A contrast has {matrix.shape[1]} weights for {len(self.names)} coefficients.")
+        return pool_estimates(
+            base.estimates @ matrix.T,
+            matrix @ base.covariances @ matrix.T,
+            names=names,
+            df_complete=self.df_complete,
+        )
+
+    def exponentiated(self) -> "Pooled":
+        """Returns odds ratios, rate ratios or hazard ratios: exponentials of the estimates and intervals.
+
+        Standard errors are those of the ratios, by the delta method; tests, degrees of freedom and fractions
+        of missing information stay those of the coefficients.
+        """
+        if self.on_scale is not None:
+            raise ValueError("The estimates were pooled on another scale and mapped back already.")
+        return self.transformed_back(find_transformation("log"))
+
+    def transformed_back(self, transformation: Transformation) -> "Pooled":
+        """Returns the estimates on the scale of their origin, with standard errors by the delta method."""
+        slope = transformation.inverse_derivative(self.estimate)
+        return replace(
+            self,
+            estimate=transformation.inverse(self.estimate),
+            std_error=np.abs(slope) * self.std_error,
+            within=slope**2 * self.within,
+            between=slope**2 * self.between,
+            estimates=transformation.inverse(self.estimates),
+            covariances=None,
+            transformation=transformation,
+            on_scale=self,
+        )
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """Returns a tidy pandas data frame with one row per coefficient.
+
+        Its columns are term, estimate, std_error, statistic, df, p_value, conf_low, conf_high, riv and fmi.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            The probability of the intervals.
+        """
         import pandas as pd
 
-        low, high = self.interval()
-        columns = (self.estimate, self.std_error, low, high, self.p_value, self.df, self.riv, self.fmi)
-        return pd.DataFrame(dict(zip(HEADER, columns, strict=True)), index=list(self.names))
+        return pd.DataFrame(tidy_columns(self, level))
+
+    def to_latex(self, *, level: float = 0.95, digits: int = 3) -> str:
+        """Returns a LaTeX table (``tabular``) with one row per coefficient.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            The probability of the intervals.
+        digits : int, default=3
+            The number of significant digits of estimates, standard errors and intervals.
+        """
+        return as_latex(self, level, digits)
+
+    def to_html(self, *, level: float = 0.95, digits: int = 3) -> str:
+        """Returns an HTML table with one row per coefficient; notebooks show it.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            The probability of the intervals.
+        digits : int, default=3
+            The number of significant digits of estimates, standard errors and intervals.
+        """
+        return as_html(self, level, digits)
+
+    def _repr_html_(self) -> str:
+        return self.to_html(digits=4)
 
     def __str__(self) -> str:
-        low, high = self.interval()
-        width = max(len("coefficient"), *(len(name) for name in self.names))
-        lines = [
-            f"{'coefficient':{width}} {'estimate':>10} {'std error':>10} {'2.5%':>10} {'97.5%':>10}"
-            f" {'p':>8} {'df':>7} {'riv':>6} {'fmi':>5}"
-        ]
-        rows = zip(
-            self.names, self.estimate, self.std_error, low, high, self.p_value, self.df, self.riv, self.fmi,
-            strict=True,
-        )  # fmt: skip
-        for name, estimate, error, lo, hi, p, df, riv, fmi in rows:
-            lines.append(
-                f"{name:{width}} {estimate:10.4g} {error:10.4g} {lo:10.4g} {hi:10.4g}"
-                f" {p:8.3g} {df:7.1f} {riv:6.3g} {fmi:5.2f}"
-            )
-        lines.append(f"pooled over {self.n_draws} completed tables by Rubin's rules")
-        return "\n".join(lines)
+        return as_text(self)
 
 
 def pool_estimates(
@@ -192,6 +354,7 @@ def pool_estimates(
     names: Sequence[str] | None = None,
     df_complete: float = np.inf,
     fits: Sequence[Any] = (),
+    transform: str | None = None,
 ) -> Pooled:
     r"""Applies Rubin's rules to given estimates and variances.
 
@@ -209,6 +372,11 @@ def pool_estimates(
         The degrees of freedom that the analysis would have without missing values.
     fits : sequence, optional
         The models that gave the estimates, kept for predictions and likelihood-ratio tests.
+    transform : {"log", "logit", "fisher", "fisher-root", "cloglog"}, optional
+        The scale on which estimates are pooled: ``"log"`` for ratios, ``"logit"`` for probabilities and the
+        C-index, ``"fisher"`` (the inverse hyperbolic tangent) for correlations, ``"fisher-root"`` (that of
+        the root) for R-squared, ``"cloglog"`` for survival probabilities. Variances are mapped by the delta
+        method; the pooled estimates and the ends of intervals are mapped back.
 
     Examples
     --------
@@ -219,9 +387,13 @@ def pool_estimates(
     q, u = np.asarray(estimates, np.float64), np.asarray(variances, np.float64)
     q, u = (q[:, None], u.reshape(len(q), 1)) if q.ndim == 1 else (q, u)
     _check(q, u)
+    if transform is not None:
+        moved, scaled = transformed(q, u, transform)
+        on_scale = pool_estimates(moved, scaled, names=names, df_complete=df_complete, fits=fits)
+        return on_scale.transformed_back(find_transformation(transform))
     m, k = q.shape
-    within_covariance = u.mean(axis=0) if u.ndim == 3 else None
-    within = np.diag(within_covariance).copy() if within_covariance is not None else u.mean(axis=0)
+    mean = u.mean(axis=0)
+    within = np.diag(mean).copy() if u.ndim == 3 else mean
     between = q.var(axis=0, ddof=1)
     total = within + (1 + 1 / m) * between
     df, fmi = _barnard_rubin(between, total, m, max(df_complete, 1.0))
@@ -229,8 +401,9 @@ def pool_estimates(
     if len(chosen) != k:
         raise ValueError(f"There are {k} estimates and {len(chosen)} names: {', '.join(chosen)}.")
     return Pooled(
-        chosen, q.mean(axis=0), np.sqrt(total), within, between, df, fmi, m, q, within_covariance, tuple(fits)
-    )
+        chosen, q.mean(axis=0), np.sqrt(total), within, between, df, fmi, m, q,
+        u if u.ndim == 3 else None, tuple(fits), df_complete,
+    )  # fmt: skip
 
 
 def _barnard_rubin(between: Floats, total: Floats, n_draws: int, df_complete: float) -> tuple[Floats, Floats]:

@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from halfseen._random import seed_from
 from halfseen.base.catalogue import CATALOGUE
+from halfseen.base.filling import DrawnTables
 from halfseen.base.parameters import check_number, check_whole
 from halfseen.gaussian.imputer import GaussianImputer
 from halfseen.pooling import pool
@@ -23,6 +24,7 @@ from halfseen.pooling.adjustment import (
     find_moved,
 )
 from halfseen.pooling.multiple import properly
+from halfseen.pooling.selection import LINKS, SelectionModel, draw_selected
 from halfseen.vocabulary import Missingness
 
 Floats = npt.NDArray[np.float64]
@@ -32,6 +34,7 @@ LIMIT = (
     "The data cannot identify the departure, because the values that would show it are missing. Judge "
     "by subject matter whether the departures that change the conclusion are plausible."
 )
+SELECTION = ("selection", "selection-logistic")
 _WHOLE_ROW = (Missingness.LINEAR, Missingness.NONLINEAR)
 
 
@@ -48,6 +51,8 @@ class FittedMechanism:
     delta : float
         The departure of its imputed values from those under MAR, in the units of the sensitivity parameter;
         NaN if there is no such number.
+    selection : SelectionModel or None
+        The selection model, if it is one.
     """
 
     missingness: str
@@ -55,12 +60,15 @@ class FittedMechanism:
     low: float
     high: float
     delta: float
+    selection: SelectionModel | None = None
 
     @property
     def assumption(self) -> str:
         """What the estimate relies on, as a sentence."""
         if self.missingness == Missingness.MAR:
             return "mar assumes that missingness depends on the observed values of a row only."
+        if self.selection is not None:
+            return self.selection.assumption
         if self.missingness in _WHOLE_ROW:
             return (
                 f"{self.missingness} assumes that missingness depends on the values of the whole row, and "
@@ -205,7 +213,14 @@ class Sensitivity:
             "reference": self.reference,
             "tipping_points": list(self.tipping_points),
             "mechanisms": [
-                {**vars(m), "delta": None if np.isnan(m.delta) else m.delta, "assumption": m.assumption}
+                {
+                    "missingness": m.missingness,
+                    "estimate": m.estimate,
+                    "low": m.low,
+                    "high": m.high,
+                    "delta": None if np.isnan(m.delta) else m.delta,
+                    "assumption": m.assumption,
+                }
                 for m in self.mechanisms
             ],
             "share_missing": self.share_missing,
@@ -278,7 +293,7 @@ def sensitivity(
     coefficient: str | None = None,
     y: Any = None,
     model: Any = None,
-    mechanisms: Sequence[str] = (),
+    mechanisms: Sequence[str | SelectionModel] = (),
     n_draws: int = 20,
     n_candidates: int = N_CANDIDATES,
     random_state: Any = 0,
@@ -309,6 +324,9 @@ def sensitivity(
         How numbers are moved: ``"shift"`` adds :math:`\delta`; ``"tilt"`` multiplies their conditional
         density by :math:`\exp(\delta x / s)`, with s the standard deviation of observed values, which
         respects bounds and integers. With either method, :math:`\delta` is added to the log odds of a level.
+        A tilt is a logistic selection model: given the other columns, in whatever way they matter, the log
+        odds of being missing rise by :math:`\delta` per standard deviation of the value, or from other levels
+        to this one.
     unit : {"sd", "column"}, default="sd"
         Whether shifts are in standard deviations of the observed values or in the units of the column.
     reference : float, "auto" or None, default="auto"
@@ -320,11 +338,14 @@ def sensitivity(
         Which estimate to follow if there are several; by default the first that is not an intercept.
     y, model : optional
         As in `pool`.
-    mechanisms : sequence of str, default=()
+    mechanisms : sequence of str or SelectionModel, default=()
         Models of missingness to fit as well, out of those that the imputer offers, such as
-        ``["self-masking-probit"]``. By default none, because their estimates are only as good as their
-        assumption: that the probability of a missing value depends on the value alone. Where it depends on
-        other columns too, they are biased, and nothing in the data shows it.
+        ``["self-masking-probit"]``; or, with any imputer and for one column of numbers, ``"selection"`` and
+        ``"selection-logistic"``: models of missingness given the value and all other columns. A
+        `SelectionModel` may name instruments; with the probit link it is the model of Heckman. By default
+        none, because their estimates are only as good as their assumption, and nothing in the data shows
+        where that is wrong. Self-masking assumes that the probability of a missing value depends on the
+        value alone; selection that residuals are normal.
     n_draws : int, default=20
         The number of completed tables.
     n_candidates : int, default=50
@@ -361,7 +382,8 @@ def sensitivity(
     fitted = properly(template, n_draws).set_params(random_state=seed).fit(X)
     read = fitted._read(X, reset=False)
     moved = find_moved(fitted.schema_, read, estimand, columns, in_sd=unit == "sd" or method == "tilt")
-    study = _Study(find_analysis(fitted.schema_, estimand), y, model, coefficient, level)
+    known = getattr(fitted, "analysis", None)
+    study = _Study(find_analysis(fitted.schema_, estimand), y, model, coefficient, level, known)
     if method == "tilt" or moved[0].level is not None:
         adjustable = draw_candidates(fitted, X, n_draws, moved, n_candidates, seed)
     else:
@@ -414,10 +436,12 @@ class _Study:
     model: Any
     coefficient: str | None
     level: float
+    known: str | None = None  # the formula with which the draws are compatible
 
     def pooled(self, tables: Sequence[Any]) -> _Estimate:
         """Returns the estimate that is followed, pooled over completed tables."""
-        found = pool(self.analysis, list(tables), self.y, model=self.model)
+        draws = DrawnTables(tables, analysis=self.known)
+        found = pool(self.analysis, draws, self.y, model=self.model)
         name = self.coefficient
         if name is None:
             name = next((one for one in found.names if one not in INTERCEPTS), found.names[0])
@@ -477,7 +501,7 @@ def _tipping_points(
 def _fit_mechanisms(
     template: Any,
     X: Any,
-    mechanisms: Sequence[str],
+    mechanisms: Sequence[str | SelectionModel],
     study: _Study,
     adjustable: Adjustable,
     seed: int,
@@ -487,8 +511,15 @@ def _fit_mechanisms(
     offered = [str(word) for word in method.missingness] if method is not None else []
     n_draws, fits = len(adjustable.draws), []
     for word in mechanisms:
+        selection = _as_selection(word)
+        if selection is not None:
+            draws = _selected(adjustable, selection, seed)
+            at = study.pooled(draws)
+            delta = _departure(adjustable, draws)
+            fits.append(FittedMechanism(selection.name, at.estimate, at.low, at.high, delta, selection))
+            continue
         if word not in offered:
-            names = ", ".join(offered) or "none"
+            names = ", ".join([*offered, *SELECTION])
             raise ValueError(f"{type(template).__name__} cannot fit {word!r}; it offers {names}.")
         imputer = properly(clone(template).set_params(missingness=word), n_draws)
         draws = imputer.set_params(random_state=seed).fit(X).sample(X, n_draws=n_draws)
@@ -496,6 +527,23 @@ def _fit_mechanisms(
         delta = _departure(adjustable, draws)
         fits.append(FittedMechanism(str(word), at.estimate, at.low, at.high, delta))
     return tuple(fits)
+
+
+def _as_selection(mechanism: str | SelectionModel) -> SelectionModel | None:
+    """Returns the selection model that is meant; None if it is another mechanism."""
+    if isinstance(mechanism, SelectionModel):
+        return mechanism
+    return SelectionModel(LINKS[SELECTION.index(mechanism)]) if mechanism in SELECTION else None
+
+
+def _selected(adjustable: Adjustable, selection: SelectionModel, seed: int) -> list[Any]:
+    """Returns completed tables whose moved column is drawn by a selection model."""
+    (column, *more) = adjustable.columns
+    if more or column.level is not None:
+        names = ", ".join(one.name for one in adjustable.columns)
+        raise ValueError(f"{selection.name} needs one column of numbers, got {names}.")
+    rng = np.random.default_rng(seed)
+    return draw_selected(adjustable.draws, column.position, column.rows, rng, selection)
 
 
 def _departure(adjustable: Adjustable, draws: Sequence[Any]) -> float:

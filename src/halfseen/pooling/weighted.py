@@ -1,6 +1,7 @@
-"""Weights of rows in the analysis of a completed table, with covariance matrices by linearisation."""
+"""Survey designs in the analysis of a completed table: weights, strata and clusters, by linearisation."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,102 @@ import numpy.typing as npt
 from halfseen.data.frames import is_frame
 from halfseen.data.incomplete import check_not_masked
 from halfseen.pooling.analysis import Analysis
+from halfseen.pooling.survival import SurvivalFormula, build_cox, fit_weighted_cox, read_survival
 
 Floats = npt.NDArray[np.float64]
 
 WEIGHTED_MODELS = ("ols", "logit", "poisson")
+
+
+@dataclass(frozen=True)
+class SurveyDesign:
+    """How the rows of a table were sampled.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_samples,)
+        Inverse probabilities of selection, scaled to a mean of one.
+    cluster : ndarray of int of shape (n_samples,)
+        The cluster of each row, from 0; without clusters, every row is one.
+    stratum : ndarray of int of shape (n_clusters,)
+        The stratum of each cluster, from 0.
+    has_groups : bool
+        Whether strata or clusters were given.
+    columns : tuple of str
+        The columns of the tables that hold the design.
+    """
+
+    weights: Floats
+    cluster: npt.NDArray[np.int64]
+    stratum: npt.NDArray[np.int64]
+    has_groups: bool = False
+    columns: tuple[str, ...] = ()
+
+    def df_complete(self, n_parameters: int) -> float:
+        """Returns clusters minus strata, or rows minus parameters for a design of weights alone."""
+        if self.has_groups:
+            return float(len(self.stratum) - (self.stratum.max() + 1))
+        return float(len(self.weights) - n_parameters)
+
+
+def read_design(tables: Sequence[Any], weights: Any, strata: Any, clusters: Any) -> SurveyDesign | None:
+    """Returns the design of a survey; None if neither weights nor strata nor clusters are given.
+
+    Parameters
+    ----------
+    tables : sequence of tables
+        The completed tables.
+    weights, strata, clusters : str, array-like of shape (n_samples,) or None
+        The name of a column of all tables, or its values. A cluster belongs to one stratum: equal numbers in
+        two strata are two clusters.
+    """
+    if weights is None and strata is None and clusters is None:
+        return None
+    n_rows = _n_rows(tables[0])
+    own = np.ones(n_rows) if weights is None else read_row_weights(tables, weights)
+    of_row = np.zeros(n_rows, np.int64) if strata is None else _read_groups(tables, strata, "strata", n_rows)
+    cluster = np.arange(n_rows) if clusters is None else _read_groups(tables, clusters, "clusters", n_rows)
+    pairs, cluster = np.unique(np.column_stack([of_row, cluster]), axis=0, return_inverse=True)
+    counts = np.bincount(pairs[:, 0])
+    if counts.min() < 2:
+        row = int(np.flatnonzero(of_row == counts.argmin())[0])
+        raise ValueError(
+            f"The stratum of row {row} has one cluster only, so its variance cannot be estimated. Merge it "
+            "with another stratum."
+            if strata is not None
+            else "All rows are in one cluster, so variances cannot be estimated."
+        )
+    named = tuple(one for one in (weights, strata, clusters) if isinstance(one, str))
+    has_groups = strata is not None or clusters is not None
+    return SurveyDesign(own, cluster.ravel().astype(np.int64), pairs[:, 0], has_groups, named)
+
+
+def _read_groups(tables: Sequence[Any], groups: Any, what: str, n_rows: int) -> npt.NDArray[np.int64]:
+    """Returns the groups of rows, numbered from 0."""
+    if isinstance(groups, str):
+        columns = [_column(table, groups, what) for table in tables]
+        for number, other in enumerate(columns):
+            if other.tolist() != columns[0].tolist():
+                raise ValueError(
+                    f"Column {groups!r} of table {number} differs from that of table 0: {what} must be known "
+                    "in every row."
+                )
+        values, name = columns[0].tolist(), f"Column {groups!r}"
+    else:
+        values, name = np.asarray(check_not_masked(groups, what)).tolist(), f"The array of {what}"
+    if len(values) != n_rows:
+        raise ValueError(f"{name} must have one value for each of the {n_rows} rows, got {len(values)}.")
+    missing = next((i for i, value in enumerate(values) if value is None or value != value), None)
+    if missing is not None:
+        raise ValueError(f"{name} is missing in row {missing}; {what} must be known in every row.")
+    numbers = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    return np.array([numbers[value] for value in values], dtype=np.int64)
+
+
+def _n_rows(table: Any) -> int:
+    import narwhals as nw
+
+    return len(nw.from_native(table, eager_only=True)) if is_frame(table) else len(table)
 
 
 def read_row_weights(tables: Sequence[Any], weights: Any) -> Floats:
@@ -32,9 +125,9 @@ def read_row_weights(tables: Sequence[Any], weights: Any) -> Floats:
     """
     if not isinstance(weights, str):
         return _checked(
-            np.asarray(check_not_masked(weights, "weights")), "The array of weights", len(tables[0])
+            np.asarray(check_not_masked(weights, "weights")), "The array of weights", _n_rows(tables[0])
         )
-    found = [_column(table, weights) for table in tables]
+    found = [_column(table, weights, "weights") for table in tables]
     own = _checked(found[0], f"Column {weights!r}", len(found[0]))
     for number, other in enumerate(found):
         if not np.array_equal(other, found[0]):
@@ -45,10 +138,10 @@ def read_row_weights(tables: Sequence[Any], weights: Any) -> Floats:
     return own
 
 
-def _column(table: Any, name: str) -> npt.NDArray[Any]:
+def _column(table: Any, name: str, what: str) -> npt.NDArray[Any]:
     if not is_frame(table):
         raise ValueError(
-            f"weights={name!r} names a column, but the completed tables are arrays; pass the weights."
+            f"{what}={name!r} names a column, but the completed tables are arrays; pass the {what}."
         )
     import narwhals as nw
 
@@ -90,39 +183,81 @@ def _first_text(values: npt.NDArray[Any]) -> Any:
     return None
 
 
-def linearised_covariance(design: Floats, residual: Floats, variance: Floats, weights: Floats) -> Floats:
-    r"""Returns the covariance matrix of weighted estimates under sampling with unequal probabilities.
+def linearised_covariance(design: Floats, residual: Floats, variance: Floats, survey: SurveyDesign) -> Floats:
+    r"""Returns the covariance matrix of weighted estimates under sampling of clusters within strata.
 
-    .. math:: \frac{n}{n - 1} A^{-1} \Big(\sum_i w_i^2 r_i^2 x_i x_i^T\Big) A^{-1}, \qquad
-       A = \sum_i w_i v_i x_i x_i^T
+    .. math:: A^{-1} \Big(\sum_h \frac{n_h}{n_h - 1} \sum_{c \in h} (s_c - \bar s_h)
+       (s_c - \bar s_h)^T\Big) A^{-1}, \qquad A = \sum_i w_i v_i x_i x_i^T
 
-    It is that of a design without strata and clusters, whose rows are drawn with replacement, and does not
-    depend on the scale of the weights.
+    with :math:`s_c = \sum_{i \in c} w_i r_i x_i` the sum over the rows of a cluster, and :math:`\bar s_h`
+    the mean of the :math:`n_h` clusters of stratum h. It is that of clusters drawn with replacement, and does
+    not depend on the scale of the weights. Without clusters every row is one.
 
     Shapes
     ------
     design : (N, K)
     residual : (N), the derivative of the log-likelihood of a row by its linear predictor
     variance : (N), the expected curvature of that log-likelihood
-    weights : (N)
+    survey : weights and clusters of N rows
 
     References
     ----------
     Binder (1983), On the variances of asymptotically normal estimators from complex surveys.
     """
-    n_rows = len(design)
-    bread = np.linalg.pinv((design * (weights * variance)[:, None]).T @ design, hermitian=True)
-    scores = design * (weights * residual)[:, None]
-    found: Floats = n_rows / max(n_rows - 1, 1) * bread @ (scores.T @ scores) @ bread
+    bread = np.linalg.pinv((design * (survey.weights * variance)[:, None]).T @ design, hermitian=True)
+    return sandwich(np.asarray(bread, np.float64), design * (survey.weights * residual)[:, None], survey)
+
+
+def sandwich(bread: Floats, scores: Floats, survey: SurveyDesign) -> Floats:
+    """Returns the covariance matrix (K, K) from the inverse of the information and weighted scores (N, K)."""
+    totals = np.zeros((len(survey.stratum), scores.shape[1]))
+    np.add.at(totals, survey.cluster, scores)
+    counts = np.bincount(survey.stratum)
+    means = np.zeros((len(counts), scores.shape[1]))
+    np.add.at(means, survey.stratum, totals)
+    centred = totals - (means / counts[:, None])[survey.stratum]
+    inflation = (counts / (counts - 1))[survey.stratum]
+    found: Floats = bread @ ((centred * inflation[:, None]).T @ centred) @ bread
     return found
 
 
-def weighted_formula(formula: str, model: Any, weights: Floats) -> Callable[[Any], Analysis]:
+def weighted_cox(formula: SurvivalFormula, table: Any, survey: SurveyDesign) -> Analysis:
+    """Returns the analysis of the weighted partial likelihood, with Breslow's method for ties.
+
+    The covariance matrix is that of clusters within strata, from the score residuals of rows.
+
+    References
+    ----------
+    Binder (1992), Fitting Cox's proportional hazards models from survey data, Biometrika 79.
+    """
+    model = build_cox(formula, table)
+    if len(model.endog) != len(survey.weights):
+        raise ValueError(
+            f"The formula {formula.text!r} uses {len(model.endog)} of {len(survey.weights)} rows of a "
+            "completed table; the others have missing values in its columns. With weights, all rows must be "
+            "complete."
+        )
+    time, event = np.asarray(model.endog, np.float64), np.asarray(model.status, np.float64)
+    fit = fit_weighted_cox(np.asarray(model.exog, np.float64), time, event, survey.weights)
+    bread = np.asarray(np.linalg.inv(fit.information), np.float64)
+    covariance = sandwich(bread, survey.weights[:, None] * fit.residuals, survey)
+    freedom = survey.df_complete(len(fit.coefficients))
+    if not survey.has_groups:
+        freedom = max(float(event.sum()) - len(fit.coefficients), 1.0)
+    return Analysis(tuple(map(str, model.exog_names)), fit.coefficients, covariance, freedom)
+
+
+def weighted_formula(formula: str, model: Any, survey: SurveyDesign) -> Callable[[Any], Analysis]:
     """Returns a function that fits a formula of statsmodels to the weighted rows of a pandas data frame."""
+    survival = read_survival(formula)
+    if survival is not None:
+        return lambda table: weighted_cox(survival, table, survey)
+    weights = survey.weights
     if model not in WEIGHTED_MODELS:
         raise ValueError(
-            f"With weights, model must be one of {', '.join(WEIGHTED_MODELS)}, got {model!r}. For other "
-            "models pass a function that returns weighted estimates and their covariance matrix."
+            f"With weights, strata or clusters, model must be one of {', '.join(WEIGHTED_MODELS)}, got "
+            f"{model!r}. For other models pass a function that returns weighted estimates and their "
+            "covariance matrix."
         )
     import statsmodels.api as sm
     import statsmodels.formula.api as formulas
@@ -146,8 +281,9 @@ def weighted_formula(formula: str, model: Any, weights: Floats) -> Callable[[Any
             )
         mean = np.asarray(fitted.fittedvalues)
         variance = {"ols": np.ones_like(mean), "logit": mean * (1 - mean), "poisson": mean}[model]
-        covariance = linearised_covariance(design, y - mean, variance, weights)
+        covariance = linearised_covariance(design, y - mean, variance, survey)
         names = tuple(map(str, fitted.params.index))
-        return Analysis(names, np.asarray(fitted.params), covariance, len(y) - design.shape[1], fitted)
+        freedom = survey.df_complete(design.shape[1])
+        return Analysis(names, np.asarray(fitted.params), covariance, freedom, fitted)
 
     return analyse

@@ -128,12 +128,9 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
             RatedRows(train, train),
             generator=generator,
             validation=None if train is cells else RatedRows(train, cells.select(held)),
-            settings=TrainingSettings(
-                max_epochs=self.max_epochs,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
+            settings=TrainingSettings.of(
+                self,
                 schedule="cosine",
-                patience=self.patience,
                 penalties=dict.fromkeys(("encoder", "decoder"), self.penalty / len(train)),
                 compile=False,
             ),
@@ -164,7 +161,7 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
     @torch.no_grad()
     def _predict(self, matrix: scipy.sparse.csr_array) -> npt.NDArray[np.float64]:
         cells = SparseRows.from_scipy(matrix, torch.float64)
-        module, size = self.module_, rows_at_once(self.n_features_in_ + self.n_hidden)
+        module, size = self.module_, rows_at_once(self.n_features_in_, self.n_features_in_ + self.n_hidden)
         parts = [cells[start : start + size] for start in range(0, max(1, len(cells)), size)]
         outputs = [module.hidden(part) @ module.decoder.T + module.output_bias for part in parts]
         predicted: npt.NDArray[np.float64] = torch.cat(outputs).clamp(min=0.0).numpy()

@@ -12,10 +12,9 @@ from halfseen.base.parameters import check_number, documented_by
 from halfseen.data.sparse import SparseRows
 from halfseen.nn.sparsity import count_factor
 from halfseen.nn.weights import module_weights
-from halfseen.ratings.network import AT_ONCE, NETWORK_DESCRIPTIONS, RatingNetwork
+from halfseen.ratings.network import NETWORK_DESCRIPTIONS, RatingNetwork
 from halfseen.ratings.objective import PartialRatingError, RatingError
 from halfseen.ratings.sparse_layers import sampled_product, sparse_linear
-from halfseen.ratings.table import Floats, Positions
 from halfseen.training.progress import Progress
 
 INITIAL_SPREAD = 0.03
@@ -179,6 +178,10 @@ class AutoRec(RatingNetwork):
         The ends of the rating scale.
     module_ : SparseAutoencoder
         The trained network.
+    network_weight_ : tuple of float
+        The weight :math:`w` of the network beside the offsets, and the numbers :math:`\alpha_0` and
+        :math:`\beta_0`: a prediction for a row with :math:`c` and a column with :math:`d` ratings has the
+        weight :math:`w \, c / (c + \alpha_0) \, d / (d + \beta_0)`.
     history_ : History
         The loss after each epoch, and why training stopped.
 
@@ -209,6 +212,7 @@ class AutoRec(RatingNetwork):
     rows: str = "item"
     _: KW_ONLY
     sparsity_norm: bool = True
+    mean_count: float | None = None
     alpha: float | str = "auto"
     centre: bool | str = "auto"
     subsets: bool = True
@@ -219,6 +223,7 @@ class AutoRec(RatingNetwork):
     learning_rate: float = 1e-3
     patience: int = 15
     validation_fraction: float = 0.05
+    shrink: bool = True
     rating_range: tuple[float, float] | None = None
     callback: Callable[[Progress], None] | None = None
     random_state: Any = None
@@ -239,18 +244,11 @@ class AutoRec(RatingNetwork):
     def _centred(self) -> bool:
         return self.rows == "user" if self.centre == "auto" else bool(self.centre)
 
-    def _score_entries(self, rows: Positions, columns: Positions) -> Floats:
-        """Returns predictions of entries, some at a time; in float64, so that none depends on others."""
-        module = self.module_
-        predicted = torch.empty(len(rows), dtype=torch.float64)
-        for start in range(0, len(rows), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            hidden, column = self._hidden[torch.from_numpy(rows[part])], torch.from_numpy(columns[part])
-            product = (hidden.double() * module.decoder[column].double()).sum(dim=1)
-            predicted[part] = product + module.output_bias[column].double()
-        return predicted.numpy()
+    def _decode(self, hidden: Tensor, columns: Tensor) -> Tensor:
+        product = (hidden * self.module_.decoder[columns].double()).sum(dim=1)
+        return product + self.module_.output_bias[columns].double()
 
-    def _score_items(self, user: int) -> Tensor:
+    def _decode_items(self, user: int) -> Tensor:
         """Returns the predicted ratings of all items by one user: one product of a matrix and a vector."""
         if self.rows == "user":
             return self._decode_row(self._hidden[user])
@@ -262,7 +260,7 @@ class AutoRec(RatingNetwork):
         scores: Tensor = self.module_.decoder @ hidden + self.module_.output_bias
         return scores
 
-    def _usual_scores(self) -> Tensor:
+    def _mean_column_scores(self) -> Tensor:
         module = self.module_
         scores: Tensor = self._hidden @ module.decoder.mean(dim=0) + module.output_bias.mean()
         return scores

@@ -12,10 +12,9 @@ from halfseen.base.parameters import check_number, documented_by
 from halfseen.data.sparse import SparseRows
 from halfseen.nn.sparsity import count_factor
 from halfseen.nn.weights import module_weights
-from halfseen.ratings.network import AT_ONCE, NETWORK_DESCRIPTIONS, RatingNetwork
+from halfseen.ratings.network import NETWORK_DESCRIPTIONS, RatingNetwork
 from halfseen.ratings.objective import OrdinalError
 from halfseen.ratings.sparse_layers import sampled_product, sparse_linear
-from halfseen.ratings.table import Floats, Positions
 from halfseen.training.progress import Progress
 
 PRIOR = 5.0  # number of pseudo-ratings of a column, with the usual frequencies of levels
@@ -184,6 +183,10 @@ class CFNADE(RatingNetwork):
         The ends of the rating scale.
     module_ : OrdinalAutoregression
         The trained network.
+    network_weight_ : tuple of float
+        The weight :math:`w` of the network beside the offsets, and the numbers :math:`\alpha_0` and
+        :math:`\beta_0`: a prediction for a row with :math:`c` and a column with :math:`d` ratings has the
+        weight :math:`w \, c / (c + \alpha_0) \, d / (d + \beta_0)`.
     history_ : History
         The loss after each epoch, and why training stopped.
 
@@ -212,6 +215,7 @@ class CFNADE(RatingNetwork):
     rows: str = "user"
     _: KW_ONLY
     sparsity_norm: bool = True
+    mean_count: float | None = None
     alpha: float = 1.0
     n_hidden: int = 500
     penalty: float | str = "auto"
@@ -220,6 +224,7 @@ class CFNADE(RatingNetwork):
     learning_rate: float = 1e-3
     patience: int = 30
     validation_fraction: float = 0.05
+    shrink: bool = True
     rating_range: tuple[float, float] | None = None
     callback: Callable[[Progress], None] | None = None
     random_state: Any = None
@@ -245,19 +250,16 @@ class CFNADE(RatingNetwork):
     def _objective(self) -> OrdinalError:
         return OrdinalError()
 
-    def _score_entries(self, rows: Positions, columns: Positions) -> Floats:
-        """Returns predictions of entries, some at a time; in float64, so that none depends on others."""
-        decoder, bias = self._by_column()
-        predicted = torch.empty(len(rows), dtype=torch.float64)
-        at_once = max(1, AT_ONCE // len(self.levels_))
-        for start in range(0, len(rows), at_once):
-            part = slice(start, start + at_once)
-            hidden, column = self._hidden[torch.from_numpy(rows[part])], torch.from_numpy(columns[part])
-            scores = (decoder[column].double() * hidden.double().unsqueeze(1)).sum(dim=2)
-            predicted[part] = self.module_.expected(scores + bias[column].double())
-        return predicted.numpy()
+    @property
+    def _outputs_per_entry(self) -> int:
+        return len(self.levels_)
 
-    def _score_items(self, user: int) -> Tensor:
+    def _decode(self, hidden: Tensor, columns: Tensor) -> Tensor:
+        decoder, bias = self._by_column()
+        scores = (decoder[columns].double() * hidden.unsqueeze(1)).sum(dim=2)
+        return self._expected(scores + bias[columns].double())
+
+    def _decode_items(self, user: int) -> Tensor:
         if self.rows == "user":
             return self._decode_row(self._hidden[user])
         decoder, bias = self._by_column()
@@ -267,7 +269,7 @@ class CFNADE(RatingNetwork):
         scores = self.module_.decoder @ hidden + self.module_.output_bias
         return self._expected(scores.view(-1, len(self.levels_)))
 
-    def _usual_scores(self) -> Tensor:
+    def _mean_column_scores(self) -> Tensor:
         decoder, bias = self._by_column()
         return self._expected(self._hidden @ decoder.mean(dim=0).T + bias.mean(dim=0))
 

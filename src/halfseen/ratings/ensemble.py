@@ -35,7 +35,9 @@ class RatingEnsemble(WithMembers, Recommender):
     Parameters
     ----------
     models : list of recommenders, optional
-        By default `AutoRec` with rows of items, `AutoRec` with rows of users, and `MatrixFactorization`.
+        By default `AutoRec` with rows of items, `AutoRec` with rows of users, and `MatrixFactorization`. The
+        networks are not shrunk towards offsets one by one, since the factorisation has offsets and the
+        weights shrink all of them.
     validation_fraction : float, default=0.05
         The fraction of ratings held out for the weights, at most 10,000 ratings; with fewer than 50 ratings
         the weights are equal.
@@ -94,7 +96,7 @@ class RatingEnsemble(WithMembers, Recommender):
 
     def _models(self) -> Sequence[Recommender]:
         if self.models is None:
-            return [AutoRec("item"), AutoRec("user"), MatrixFactorization()]
+            return [AutoRec("item", shrink=False), AutoRec("user", shrink=False), MatrixFactorization()]
         return self.models
 
     def _fit_members(

@@ -67,6 +67,18 @@ class RatingOffsets:
         row = np.where(rows >= 0, self.row[rows], 0.0)
         return self.mean + row + np.where(columns >= 0, self.column[columns], 0.0)
 
+    def predict_new_row(self, columns: Positions, values: Floats) -> Floats:
+        """Returns predictions of all columns in a row that was not in `fit`, with these entries."""
+        rest = values - self.mean - self.column[columns]
+        new: Floats = self.mean + float(rest.sum()) / (len(values) + PRIOR) + self.column
+        return new
+
+    def predict_new_column(self, rows: Positions, values: Floats) -> Floats:
+        """Returns predictions of all rows in a column that was not in `fit`, with these entries."""
+        rest = values - self.mean - self.row[rows]
+        new: Floats = self.mean + float(rest.sum()) / (len(values) + PRIOR) + self.row
+        return new
+
     def is_warm(self, rows: Positions, columns: Positions) -> npt.NDArray[np.bool_]:
         """Returns for which entries both the row and the column have ratings."""
         warm: npt.NDArray[np.bool_] = (self.row_counts[rows] > 0) & (self.column_counts[columns] > 0)
@@ -74,6 +86,9 @@ class RatingOffsets:
 
 
 ROWS = ("item", "user")
+MIN_RATINGS = 5
+"""The fewest ratings of an item that is recommended before others: as many as `PRIOR`, because the estimated
+offset of an item with fewer depends less on its own ratings than on the prior. Not tuned."""
 MOST_HELD_OUT = (
     10_000  # the standard error of their error is below 1%; the others are better used in training
 )
@@ -139,6 +154,11 @@ class Recommender(Saveable, BaseEstimator):
         """The items of `fit`, sorted."""
         return self._known["item"].array()
 
+    @property
+    def item_counts_(self) -> Positions:
+        """The number of ratings of each of ``items_`` in `fit`."""
+        return self._offsets.column_counts if self.rows == "user" else self._offsets.row_counts
+
     @task_threads()
     @torch.no_grad()
     @finite_answer
@@ -158,8 +178,20 @@ class Recommender(Saveable, BaseEstimator):
 
     @task_threads()
     @torch.no_grad()
-    def recommend(self, user: Any, k: int = 10) -> tuple[npt.NDArray[Any], Floats]:
+    def recommend(
+        self, user: Any, k: int = 10, *, min_ratings: int = MIN_RATINGS
+    ) -> tuple[npt.NDArray[Any], Floats]:
         """Returns the items with the highest predicted ratings that a user has not rated, best first.
+
+        Parameters
+        ----------
+        user : int or str
+            A user of `fit`.
+        k : int, default=10
+            The number of items.
+        min_ratings : int, default=5
+            Items with fewer ratings in `fit` come after all others, whatever their predicted ratings, because
+            one or two high ratings say little about an item. 0 orders all items by their predicted ratings.
 
         Returns
         -------
@@ -167,6 +199,7 @@ class Recommender(Saveable, BaseEstimator):
         ratings : array of their predicted ratings
         """
         check_whole("k", k, 1)
+        check_whole("min_ratings", min_ratings, 0)
         check_is_fitted(self)
         position = self._positions("user", user)
         if len(position) != 1:
@@ -177,7 +210,7 @@ class Recommender(Saveable, BaseEstimator):
                 "the user, or fit again."
             )
         predicted = self._clipped(self._predict_items(int(position[0])))
-        return self._best(predicted, self._rated_items(int(position[0])), k)
+        return self._best(predicted, self._rated_items(int(position[0])), k, min_ratings)
 
     @task_threads()
     @torch.no_grad()
@@ -193,11 +226,17 @@ class Recommender(Saveable, BaseEstimator):
         order = np.argsort(rated)
         return self._clipped(self._fold_in(torch.from_numpy(rated[order]), torch.from_numpy(given[order])))
 
-    def recommend_new(self, items: Any, ratings: Any, k: int = 10) -> tuple[npt.NDArray[Any], Floats]:
-        """Returns the best items for a new user who gave these ratings, and their predicted ratings."""
+    def recommend_new(
+        self, items: Any, ratings: Any, k: int = 10, *, min_ratings: int = MIN_RATINGS
+    ) -> tuple[npt.NDArray[Any], Floats]:
+        """Returns the best items for a new user who gave these ratings, and their predicted ratings.
+
+        Items are in the order of `recommend`.
+        """
         check_whole("k", k, 1)
+        check_whole("min_ratings", min_ratings, 0)
         predicted = self.predict_new(items, ratings)
-        return self._best(predicted, self._positions("item", items), k)
+        return self._best(predicted, self._positions("item", items), k, min_ratings)
 
     def score(self, ratings: Any, y: Any = None) -> float:
         """Returns the negative root mean squared error of predictions of other ratings; larger is better."""
@@ -266,9 +305,12 @@ class Recommender(Saveable, BaseEstimator):
         starts, rows, _ = self._ratings.transposition
         return rows[starts[user] : starts[user + 1]].long().numpy()
 
-    def _best(self, predicted: Floats, rated: Positions, k: int) -> tuple[npt.NDArray[Any], Floats]:
+    def _best(
+        self, predicted: Floats, rated: Positions, k: int, min_ratings: int
+    ) -> tuple[npt.NDArray[Any], Floats]:
         candidates = np.setdiff1d(np.arange(len(predicted)), rated)
-        order = candidates[np.argsort(-predicted[candidates], kind="stable")][:k]
+        has_few = self.item_counts_[candidates] < min_ratings
+        order = candidates[np.lexsort((-predicted[candidates], has_few))][:k]
         return self.items_[order], predicted[order]
 
     def _clipped(self, predicted: Floats) -> Floats:

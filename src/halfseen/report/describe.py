@@ -14,8 +14,8 @@ from halfseen.diagnosis.wording import ALPHA, effect_words, p_words, pair_words,
 from halfseen.report import describe_svg, svg
 from halfseen.report import describe_svg as curve_svg
 from halfseen.report.render import _environment
-from halfseen.report.run_info import UNKNOWN_RUN, RunInfo
-from halfseen.report.verdicts import NOTICE, judge_check, sentence
+from halfseen.report.result import UNKNOWN_RUN, RunInfo
+from halfseen.report.summarize import NOTICE, judge_check, sentence
 from halfseen.words import names_words, plural
 
 Summary = dict[str, Any]
@@ -25,6 +25,7 @@ LABELS = {
     "good": "can be filled well",
     "fair": "can be filled roughly",
     "poor": "hardly better than {baseline}: better left empty",
+    "unclear": "not clearly better than {baseline}: better left empty",
 }
 UNCHECKED = {
     "verdict": "unchecked",
@@ -95,8 +96,9 @@ def judge_missingness(summary: Summary) -> list[Summary]:
 def describe_lines(summary: Summary, verdicts: Sequence[Summary]) -> list[str]:
     """Return the sentences at the top of the page; a change against the reference comes first."""
     drift = summary["drift_readings"][:1]
+    copies = _duplicates_line(summary)
     if summary["n_missing"] == 0:
-        return [*drift, "Nothing is missing."]
+        return [*drift, "Nothing is missing.", *copies]
     share = svg.percent(summary["n_missing"] / max(summary["n_cells"], 1))
     lost = svg.percent(1 - summary["n_complete_rows"] / max(summary["n_rows"], 1))
     rest = ", and the remaining rows may not be representative" if summary["evidence"] else ""
@@ -106,7 +108,16 @@ def describe_lines(summary: Summary, verdicts: Sequence[Summary]) -> list[str]:
         f"{plural(summary['n_missing'], 'value')} of this table ({share}) {verb} missing, in {columns}. "
         f"Dropping every row with a missing value would lose {lost} of the rows{rest}."
     )
-    return [*drift, what, *_check_line(summary, verdicts), NOTICE]
+    return [*drift, what, *copies, *_check_line(summary, verdicts), NOTICE]
+
+
+def _duplicates_line(summary: Summary) -> list[str]:
+    count = summary["n_duplicated_rows"]
+    if not count:
+        return []
+    return [
+        "1 row is a copy of an earlier one." if count == 1 else f"{count:,} rows are copies of earlier ones."
+    ]
 
 
 def _check_line(summary: Summary, verdicts: Sequence[Summary]) -> list[str]:

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from halfseen.report import svg
 from halfseen.report.fills import choose_edges
 from halfseen.report.render import _environment
-from halfseen.report.run_info import UNKNOWN_RUN, RunInfo
-from halfseen.report.verdicts import sentence
+from halfseen.report.result import UNKNOWN_RUN, RunInfo
+from halfseen.report.summarize import sentence
 from halfseen.words import names_words, plural
 
 MAX_CLASSES = 12
@@ -193,11 +193,13 @@ def _distribution_line(summary: Summary) -> str:
     if "levels" in picture:
         most, share = picture["levels"][0], svg.percent(picture["shares"][0])
         unsure = svg.percent(summary["n_unsure"] / summary["n_rows"])
-        return (
+        line = (
             f"The most frequent prediction is {most}, for {share} of the rows. The predicted class has a "
-            f"probability of {svg.percent(summary['mean_sure'])} on average. In {unsure} of the rows it is "
-            f"below {UNSURE:.0%}: do not rely on these predictions."
+            f"probability of {svg.percent(summary['mean_sure'])} on average"
         )
+        if summary["n_unsure"] == 0:
+            return f"{line}, and of at least {UNSURE:.0%} in every row."
+        return f"{line}. In {unsure} of the rows it is below {UNSURE:.0%}: do not rely on these predictions."
     low, middle, high = (svg.number(one, 4) for one in picture["quartiles"][1:4])
     line = f"Half of the predictions are between {low} and {high}, with median {middle}."
     if summary["median_width"] is not None:

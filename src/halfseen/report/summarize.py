@@ -1,15 +1,20 @@
-"""Summary of an imputation as a plain dict of counts and shares, so that reports on many rows stay small."""
+"""Summary of an imputation: counts and shares as a plain dict, then verdicts on the columns in sentences.
+
+The dict has no rows of the table, so that reports on many rows stay small.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from halfseen.data.leaving import baseline_words, evidence_words, grade, is_unclear
+from halfseen.report import svg
 from halfseen.report.fills import summarize_fill
-from halfseen.report.run_info import UNKNOWN_RUN, RunInfo
-from halfseen.report.shown_cells import KeptCells, ShownCells, missing_cells
+from halfseen.report.result import ColumnLike, ImputationResult, missing_cells
+from halfseen.words import names_words, plural
 
 MAX_COLUMNS = 60
 MAX_PATTERNS = 20
@@ -19,149 +24,39 @@ MAX_BLOCKS = 80
 Summary = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class RowWeights:
-    """The name of a column of weights, and the weights (N) of all rows of a table."""
-
-    name: str
-    values: np.ndarray
-
-
-class ColumnLike(Protocol):
-    """The attributes of a column that the report uses."""
-
-    name: str
-    kind: str
-    dtype: str
-    levels: tuple[Any, ...] | None
-    reason: str
-
-
-class SchemaLike(Protocol):
-    """The attributes of a schema that the report uses."""
-
-    @property
-    def columns(self) -> Sequence[Any]:
-        """The columns, in the order of the table."""
-
-
-def summarize(
-    table: pa.Table,
-    filled: pa.Table,
-    draws: Sequence[pa.Table],
-    low: pa.Table | None,
-    high: pa.Table | None,
-    schema: SchemaLike,
-    *,
-    shown: ShownCells | None = None,
-    probabilities: Mapping[str, np.ndarray] | None = None,
-    left: Mapping[str, str] | None = None,
-    kept: KeptCells | None = None,
-    method: str = "",
-    seed: int | None = None,
-    level: float = 0.9,
-    proper: bool = False,
-    training_drift: Summary | None = None,
-    structure: Summary | None = None,
-    check: Mapping[str, Any] | None = None,
-    reason: str = "",
-    time_limit_met: bool = False,
-    weights: RowWeights | None = None,
-    run: RunInfo = UNKNOWN_RUN,
-) -> Summary:
+def summarize(result: ImputationResult) -> Summary:
     """Count missing values, and compare imputed with observed values.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The incomplete table.
-    filled : pyarrow.Table
-        The same table with the best single value in each missing cell.
-    draws : sequence of pyarrow.Table
-        Completed tables drawn from the model; may be empty. Of the rows of `shown` only, if it is given.
-    low, high : pyarrow.Table or None
-        The ends of an interval per cell, equal to the cell where it was observed; of the same rows.
-    schema : Schema
-        Has ``columns``, each with ``name``, ``kind``, ``dtype``, ``levels`` and ``reason``.
-    shown : ShownCells, optional
-        The missing cells that pictures show; all of them if it is not given.
-    probabilities : mapping of str to array, optional
-        Per column of levels: the probability of the most probable level in each row, of the same rows.
-    left : mapping of str to str, optional
-        The reason, for each column with missing cells that were left empty.
-    kept : mapping of str to pyarrow.Array, optional
-        Per column: cells that are null in `table` but not missing, such as placeholders.
-    method : str
-        The name of the method.
-    seed : int or None
-        The seed of the draws.
-    level : float
-        The level of the intervals.
-    proper : bool
-        Whether the draws include the uncertainty of the parameters.
-    training_drift : dict, optional
-        The missing rates compared with those of the training table, if a saved model was applied.
-    structure : dict, optional
-        The structure of a circuit, made by `halfseen.report.circuit_tree.summarize_structure`.
-    check : mapping, optional
-        The outcome of a check on hidden known values: the dict of a `FillCheck`.
-    reason : str
-        Why the methods were chosen, if they were chosen on the table.
-    time_limit_met : bool
-        Whether a time limit ended the fit, so that values depend on the speed of the computer.
-    weights : RowWeights, optional
-        The weights of the rows in means and standard deviations.
-    run : RunInfo
-        How the report was made.
 
     Returns
     -------
     dict
         Numbers, strings, lists and dicts only: it survives ``json.dumps``.
     """
-    known = {column.name: column for column in schema.columns}
-    found = _summarize_missing(table, filled, known, left or {}, kept)
+    known = {column.name: column for column in result.schema.columns}
+    found = _summarize_missing(result, known)
     return {
-        **run.to_dict(),
+        **result.run.to_dict(),
         **found,
-        "method": method,
-        "reason": reason,
-        "time_limit_met": bool(time_limit_met),
-        "weights": None if weights is None else weights.name,
-        "seed": seed,
-        "level": float(level),
-        "n_draws": len(draws),
-        "proper": bool(proper),
-        "training_drift": training_drift,
-        "structure": structure,
-        "check": None if check is None else dict(check),
+        "method": result.method,
+        "reason": result.reason,
+        "time_limit_met": bool(result.time_limit_met),
+        "weights": None if result.weights is None else result.weights.name,
+        "seed": result.seed,
+        "level": float(result.level),
+        "n_draws": len(result.draws),
+        "proper": bool(result.proper),
+        "training_drift": result.training_drift,
+        "structure": result.structure,
+        "check": None if result.check is None else dict(result.check),
         "fills": [
-            _summarize_fill(
-                known[name],
-                table,
-                filled,
-                draws,
-                low,
-                high,
-                (probabilities or {}).get(name),
-                shown,
-                kept,
-                None if weights is None else weights.values,
-            )
-            for name in _emptiest(found["columns"])
-            if name in known
+            _summarize_fill(known[name], result) for name in _emptiest(found["columns"]) if name in known
         ],
     }
 
 
-def _summarize_missing(
-    table: pa.Table,
-    filled: pa.Table,
-    known: Mapping[str, ColumnLike],
-    left: Mapping[str, str],
-    kept: KeptCells | None,
-) -> Summary:
+def _summarize_missing(result: ImputationResult, known: Mapping[str, ColumnLike]) -> Summary:
     """Return what is missing from a table: counts, columns, patterns, and blocks of rows."""
+    table, filled, kept = result.table, result.filled, result.kept
     empty = np.column_stack([missing_cells(table, name, kept) for name in table.column_names])  # (N, D)
     n_left = np.array([missing_cells(filled, name, kept).sum() for name in table.column_names])
     columns = [
@@ -170,7 +65,7 @@ def _summarize_missing(
     ]
     return {
         **_count(empty, n_left),
-        "left": _summarize_left(columns, left),
+        "left": _summarize_left(columns, result.left),
         "columns": columns,
         "patterns": summarize_patterns(empty, table.column_names),
         "blocks": summarize_blocks(empty, table.column_names),
@@ -194,10 +89,10 @@ def _count(empty: np.ndarray, n_left: np.ndarray) -> dict[str, int]:
     }
 
 
-def _summarize_fill(column: ColumnLike, *given: Any) -> Summary:
+def _summarize_fill(column: ColumnLike, result: ImputationResult) -> Summary:
     """Return the result of `summarize_fill`; an error names the column."""
     try:
-        return summarize_fill(column, *given)
+        return summarize_fill(column, result)
     except Exception as error:  # raised again, with the name
         error.add_note(f"column {column.name!r}")
         raise
@@ -292,3 +187,144 @@ def summarize_blocks(missing: np.ndarray, names: Sequence[str]) -> Summary:
         "edges": edges.tolist(),
         "shares": shares.T.round(4).tolist(),
     }
+
+
+NARROW = 0.05
+"""Intervals are called too narrow if their coverage falls short of their level by more than this."""
+
+LABELS = {
+    "good": "filled well",
+    "fair": "filled roughly",
+    "poor": "barely better than {baseline}: better left empty",
+    "unclear": "not clearly better than {baseline}: better left empty",
+    "unchecked": "filled, not checked",
+    "left": "not filled",
+}
+NOTICE = (
+    "The table cannot show whether values are missing because of their own size, as when high incomes are "
+    "not reported."
+)
+
+
+def judge_check(check: Mapping[str, Any], labels: Mapping[str, str] = LABELS) -> Summary:
+    """Return verdict, label and evidence of a column from its check on hidden known values."""
+    verdict = grade(check["skill"], check["skill_low"])
+    label = "unclear" if is_unclear(check["skill"], check["skill_low"]) else verdict
+    baseline = baseline_words(check["measure"])
+    evidence = sentence(evidence_words(check["measure"], check["value"], check["baseline"])).rstrip(".")
+    return {
+        "verdict": verdict,
+        "label": labels[label].format(baseline=baseline),
+        "why": f"{evidence} ({plural(check['n_cells'], 'hidden known value')}).",
+    }
+
+
+def judge_fill(fill: Mapping[str, Any], check: Mapping[str, Any] | None, level: float) -> Summary:
+    """Return verdict, label and evidence of a column with filled values.
+
+    Without a check, the width of the intervals or the probabilities of the levels decide.
+    """
+    if check is not None:
+        return judge_check(check)
+    if fill.get("relative_width") is not None:
+        unconditional = 2 * NormalDist().inv_cdf((1 + level) / 2)
+        skill = 1 - (fill["relative_width"] / unconditional) ** 2
+        measure, why = "error", f"the median {level:.0%} interval is {fill['relative_width']:.2f} standard "
+        why += "deviations wide"
+    elif fill.get("top_probability") is not None and max(fill["observed"]) < 1:
+        share = max(fill["observed"])
+        skill = (fill["top_probability"] - share) / (1 - share)
+        measure, why = "accuracy", f"the chosen level has a probability of {fill['top_probability']:.0%} "
+        why += "on average"
+    else:
+        return {
+            "verdict": "unchecked",
+            "label": LABELS["unchecked"],
+            "why": "There are too few known values to hide some of them.",
+        }
+    verdict = grade(skill, skill)
+    label = LABELS[verdict].format(baseline=baseline_words(measure))
+    return {
+        "verdict": verdict,
+        "label": label,
+        "why": f"According to the model itself: {why}; not checked on hidden known values.",
+    }
+
+
+def judge_columns(summary: Summary) -> list[Summary]:
+    """Return a verdict for each column with missing values, the worst filled first among equals in size.
+
+    Parameters
+    ----------
+    summary : dict
+        What `halfseen.report.summarize.summarize` returned.
+    """
+    fills = {fill["name"]: fill for fill in summary["fills"]}
+    reasons = {one["name"]: one["why"] for one in summary["left"]}
+    checks = (summary["check"] or {}).get("columns", {})
+    found = []
+    for column in sorted(summary["columns"], key=lambda one: -one["n_missing"]):
+        name, n_left = column["name"], column["n_left"]
+        if column["n_missing"] == 0:
+            continue
+        if n_left == column["n_missing"]:
+            why = reasons.get(name) or "the method gives no value for it"
+            verdict = {"verdict": "left", "label": LABELS["left"], "why": sentence(why)}
+        else:
+            verdict = judge_fill(fills.get(name, {}), checks.get(name), summary["level"])
+            if n_left:
+                why = reasons.get(name, "")
+                more = f"{plural(n_left, 'value')} left empty{': ' + why if why else ''}."
+                verdict["why"] = f"{verdict['why']} {more}"
+        found.append({"name": name, "n_missing": column["n_missing"], "share": column["share"], **verdict})
+    return found
+
+
+def sentence(words: str) -> str:
+    """Return words as a sentence, with a capital and a full stop."""
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def count_verdicts(verdicts: Sequence[Summary]) -> str:
+    """Return how many columns have which verdict, in words."""
+    words = {
+        "good": "filled well",
+        "fair": "filled roughly",
+        "poor": "filled hardly better than by the mean or the most frequent level",
+        "unchecked": "filled but could not be checked",
+        "left": "not filled",
+    }
+    counts = {verdict: sum(one["verdict"] == verdict for one in verdicts) for verdict in words}
+    parts = [f"{counts[verdict]} {'is' if counts[verdict] == 1 else 'are'} {words[verdict]}"
+             for verdict in words if counts[verdict]]  # fmt: skip
+    return names_words(parts, len(parts) + 1)
+
+
+def impute_lines(summary: Summary, verdicts: Sequence[Summary]) -> list[str]:
+    """Return the sentences at the top of the report of an imputation."""
+    if summary["n_missing"] == 0:
+        return ["No values were missing, so nothing was filled."]
+    n_missing, n_left = summary["n_missing"], summary["n_left"]
+    share = svg.percent(n_missing / max(summary["n_cells"], 1))
+    done = "all of them were filled"
+    if n_left:
+        done = f"{n_missing - n_left:,} were filled, {n_left:,} left empty"
+    columns = f"{summary['n_incomplete_columns']:,} of {plural(summary['n_columns'], 'column')}"
+    verb = "was" if n_missing == 1 else "were"
+    lines = [f"{plural(n_missing, 'value')} of this table ({share}) {verb} missing, in {columns}: {done}."]
+    lines.append(f"Of the columns with missing values, {count_verdicts(verdicts)}.")
+    doubts = []
+    poor = [one["name"] for one in verdicts if one["verdict"] == "poor"]
+    if poor:
+        doubts.append(f"Do not rely on the filled values of {names_words(poor)}.")
+    doubts += _interval_doubts(summary["check"])
+    return [*lines, " ".join([*doubts, NOTICE])]
+
+
+def _interval_doubts(check: Mapping[str, Any] | None) -> list[str]:
+    if check is None or check["covered"] is None or check["covered"] >= check["level"] - NARROW:
+        return []
+    return [
+        f"The {check['level']:.0%} intervals are too narrow: they contained {check['covered']:.0%} of the "
+        "hidden known values."
+    ]

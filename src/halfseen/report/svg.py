@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any
 
+from halfseen.words import share_words
+
 WIDTH, HEIGHT = 340.0, 168.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 4.0, 4.0, 8.0, 34.0
 SMALLEST_STEP = 1e-300  # between ticks; below it floats have few digits
@@ -24,20 +26,12 @@ def number(value: float, digits: int = 3) -> str:
     decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0) if value else 0
     text = f"{value:,.{decimals}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
-    return (
-        "0" if text == "-0" else text.replace(",", "\N{NARROW NO-BREAK SPACE}").replace("-", "\N{MINUS SIGN}")
-    )
+    return "0" if text == "-0" else text.replace("-", "\N{MINUS SIGN}")
 
 
 def percent(share: float) -> str:
     """Return a share as a percentage that is never 0 % or 100 % unless it is exactly that."""
-    if share in (0, 1):
-        return f"{share:.0%}"
-    if share < 0.001:
-        return "<0.1%"
-    if share > 0.999:
-        return ">99.9%"
-    return f"{share:.1%}" if share < 0.1 or share > 0.9 else f"{share:.0%}"
+    return share_words(share, rounded=True)
 
 
 def moment(seconds: float, span: float) -> str:

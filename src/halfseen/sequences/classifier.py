@@ -18,8 +18,7 @@ from halfseen.base.model_file import Saveable, finite_answer
 from halfseen.base.parameters import all_or_nothing, check_number, check_training, check_whole, documented_by
 from halfseen.base.table import rows_at_once
 from halfseen.base.targets import Classes, WithClasses, read_class_weights, read_classes
-from halfseen.data.incomplete import Incomplete
-from halfseen.data.scaling import Standardizer
+from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.sequences import Sequences, read_sequences
 from halfseen.nn.weights import load_module, module_state, module_weights
 from halfseen.sequences.recurrent import CELLS, COUNTED, SequenceNetwork
@@ -290,13 +289,10 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
             generator=generator,
             validation=held,
             criterion=RankingLoss(self.batch_size) if self.monitor == "auroc" else None,
-            settings=TrainingSettings(
-                max_epochs=self.max_epochs,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
+            settings=TrainingSettings.of(
+                self,
                 weight_decay=self.weight_decay,
                 gradient_clip=GRADIENT_CLIP,
-                patience=self.patience,
                 min_improvement=MIN_IMPROVEMENT,
                 compile=False,  # every step of a sequence would be compiled
             ),
@@ -332,7 +328,8 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
 
     def _outputs(self, sequences: Sequences) -> Tensor:
         """Returns the outputs of the network in chunks, before they are calibrated."""
-        size = rows_at_once(sequences.n_steps * (3 * self.n_features_in_ + 5 * self.width))
+        numbers = sequences.n_steps * (3 * self.n_features_in_ + 5 * self.width)
+        size = rows_at_once(self.n_features_in_, numbers)
         starts = range(0, max(1, len(sequences)), size)
         return torch.cat([self.module_(self._scaled(sequences[start : start + size])) for start in starts])
 

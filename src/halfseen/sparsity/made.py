@@ -26,8 +26,9 @@ from halfseen.training.holdout import split_rows
 from halfseen.training.loop import TrainingSettings, fit_module
 from halfseen.training.progress import Progress
 
-Normalisation = Literal["mask", "causal", "input"]
-NORMALISATIONS: tuple[Normalisation | None, ...] = (None, "mask", "causal", "input")
+Normalisation = Literal["mask", "causal", "input", "all"]
+NORMALISATIONS: tuple[Normalisation | None, ...] = (None, "mask", "causal", "input", "all")
+LEAKY = ("input", "all")  # with which each output sees its own feature
 
 
 def draw_degrees(n_features: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -73,12 +74,12 @@ class MaskedAutoregression(nn.Module):
         The place of each feature in each ordering.
     degrees : Tensor of shape (E, W)
         The degrees of the hidden units under each ordering.
-    normalisation : {None, "mask", "causal", "input"}
+    normalisation : {None, "mask", "causal", "input", "all"}
         ``"mask"`` scales the connections of each unit to the mean number of connections (`sn_mask`);
         ``"causal"`` divides the input of a hidden unit by the number of ones among the features it is
         connected to, relative to the mean in training; ``"input"`` is the published normalisation of all
         inputs by the number of ones, with which outputs depend on their own feature: the result is not
-        a density.
+        a density; ``"all"`` is that of inputs and connections, not a density either.
 
     Shapes
     ------
@@ -87,7 +88,7 @@ class MaskedAutoregression(nn.Module):
     References
     ----------
     Germain, Gregor, Murray & Larochelle (2015), MADE. Yi, Lee, Kim, Hwang & Yang (2020), Why not to use zero
-    imputation?, section on MADE (``"mask"`` and ``"input"``).
+    imputation?, appendix F (``"input"`` is "w/ SN" there, and ``"all"`` "w/ SN (all)").
 
     Examples
     --------
@@ -113,7 +114,7 @@ class MaskedAutoregression(nn.Module):
         self.register_buffer("places", places)
         self.register_buffer("degrees", degrees)
         masks = [connect(*pair) for pair in zip(places, degrees, strict=True)]
-        if normalisation == "mask":
+        if normalisation in ("mask", "all"):
             masks = [(sn_mask(first), sn_mask(second)) for first, second in masks]
         dtype = torch.get_default_dtype()
         for name, parts in zip(("into_hidden", "into_output"), zip(*masks, strict=True), strict=True):
@@ -143,7 +144,7 @@ class MaskedAutoregression(nn.Module):
         means = x.to(self.weight.dtype).mean(dim=0)  # (D,)
         if self.normalisation == "causal":
             self.mean_counts.copy_((self.into_hidden @ means).clamp(min=1e-12))
-        elif self.normalisation == "input":
+        elif self.normalisation in LEAKY:
             self.mean_counts.fill_(max(float(means.sum()), 1e-12))
         frequency = (means * len(x) + 0.5) / (len(x) + 1)
         self.output_bias.copy_(frequency.logit())
@@ -165,7 +166,7 @@ class MaskedAutoregression(nn.Module):
         rows = x.to(self.weight.dtype)
         mask = self.into_hidden[ordering]
         total = functional.linear(rows, mask * self.weight)
-        if self.normalisation in ("causal", "input"):
+        if self.normalisation in ("causal", *LEAKY):
             seen = functional.linear(rows, mask) if self.normalisation == "causal" else rows.sum(1, True)
             total = total * count_factor(seen, self.mean_counts[ordering], 1.0)
         hidden = functional.relu(total + self.bias)
@@ -211,11 +212,11 @@ DESCRIPTIONS = {
         "orderings, which share their weights; its cost grows with their number.",
     ),
     "normalisation": (
-        '{None, "mask", "causal", "input"}',
+        '{None, "mask", "causal", "input", "all"}',
         'Sparsity Normalization: of the connections (``"mask"``), or of what each hidden unit receives, by '
         'the number of ones that it sees (``"causal"``). ``"input"`` is the published normalisation by the '
-        "number of all ones; with it scores are not log-likelihoods and nothing can be sampled, and `fit` "
-        "warns.",
+        'number of all ones, and ``"all"`` that together with ``"mask"``; with them scores are not '
+        "log-likelihoods and nothing can be sampled, and `fit` warns.",
     ),
 }
 
@@ -295,21 +296,18 @@ class MADE(Saveable, DensityMixin, BaseEstimator):
             train,
             generator=generator,
             validation=held,
-            settings=TrainingSettings(
-                max_epochs=self.max_epochs,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
+            settings=TrainingSettings.of(
+                self,
                 schedule="cosine",
-                patience=self.patience,
                 compile=False,  # an ordering is chosen by a number, which a compiled graph would fix
             ),
             callback=self.callback,
         )
         self.module_ = module.double().requires_grad_(False)
-        if self.normalisation == "input":
+        if self.normalisation in LEAKY:
             warn_user(
-                "With normalisation='input' each output sees its own feature: the scores are not "
-                "log-likelihoods. Use 'causal' or 'mask' for a density."
+                f"With normalisation={self.normalisation!r} each output sees its own feature: the scores are "
+                "not log-likelihoods. Use 'causal' or 'mask' for a density."
             )
         return self
 
@@ -319,7 +317,7 @@ class MADE(Saveable, DensityMixin, BaseEstimator):
         """Returns the log-likelihood of each row, in nats."""
         check_is_fitted(self)
         rows, _ = _read_binary(X, tuple(self.shape_))
-        size = rows_at_once(3 * (self.width + self.n_features_in_))
+        size = rows_at_once(self.n_features_in_, 3 * (self.width + self.n_features_in_))
         starts = range(0, max(1, len(rows)), size)
         scores: npt.NDArray[np.float64] = torch.cat(
             [self.module_(rows[start : start + size]) for start in starts]
@@ -335,8 +333,10 @@ class MADE(Saveable, DensityMixin, BaseEstimator):
         """Returns rows, or images, that are drawn from the density."""
         check_is_fitted(self)
         check_whole("n_samples", n_samples, 1)
-        if self.normalisation == "input":
-            raise ValueError("A model with normalisation='input' is not a density: nothing can be sampled.")
+        if self.normalisation in LEAKY:
+            raise ValueError(
+                f"A model with normalisation={self.normalisation!r} is not a density: nothing can be sampled."
+            )
         generator = torch_generator(seed_from(random_state))
         chosen = torch.randint(self.n_orderings, (n_samples,), generator=generator)
         rows = torch.zeros(n_samples, self.n_features_in_, dtype=torch.uint8)

@@ -190,7 +190,7 @@ class SparsityNormClassifier(NetworkClassifier, _SparsityNormNetwork):
         return Labelled(rows.rows, rows.target, rows.weight * self._class_weights[rows.target].float())
 
     @torch.no_grad()
-    def _judge(self, rows: Labelled[Incomplete]) -> None:
+    def _use_held_out(self, rows: Labelled[Incomplete]) -> None:
         logits = self.module_(rows.rows.to(torch.float64))
         self._factor, self._offsets = fit_scaling(logits, rows.target, weights=rows.weight.double())
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import torch
 
-from halfseen.training.protocols import Rows
+from halfseen.training.step import Rows
 
 RowsT = TypeVar("RowsT", bound=Rows)
 

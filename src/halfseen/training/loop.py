@@ -22,9 +22,9 @@ from halfseen.training.checkpoint import (
     write_checkpoint,
 )
 from halfseen.training.progress import Backoff, History, Progress, Stopped
-from halfseen.training.protocols import Objective, Rows
-from halfseen.training.step import Optimiser
+from halfseen.training.step import Objective, Optimiser, Rows
 from halfseen.training.time_limit import is_over, seconds_left
+from halfseen.words import Note
 
 Schedule = Literal["constant", "cosine", "linear", "step"]
 
@@ -154,6 +154,12 @@ class TrainingSettings:
     min_improvement: float = 1e-4
     max_backoffs: int = 5
     compile: bool | Literal["auto"] = "auto"
+
+    @classmethod
+    def of(cls, estimator: Any, **others: Any) -> "TrainingSettings":
+        """Creates the settings that are parameters of every trained estimator, and others."""
+        shared = ("max_epochs", "batch_size", "learning_rate", "patience")
+        return cls(**({name: getattr(estimator, name) for name in shared} | others))
 
     def __post_init__(self) -> None:
         lowest = {"max_epochs": 0, "batch_size": 1, "patience": 1, "max_backoffs": 0}
@@ -406,10 +412,11 @@ class _Run(Generic[ModuleT, RowsT]):
                 "the data for extreme or infinite values, or use a learning rate below "
                 f"{self.settings.learning_rate:g}."
             )
-        warn_user(
+        text = (
             f"In epoch {epoch + 1} {reason}: training returned to the last good state and continues with the "
             f"learning rate {rate / 2:g} instead of {rate:g}."
         )
+        warn_user(Note(text))
         backoff = Backoff(epoch=epoch, learning_rate=rate / 2, reason=reason)
         self._load(self.state)
         self.state = replace(

@@ -1,7 +1,10 @@
-"""One optimisation step: a gradient and an AdamW update, done eagerly or as one compiled graph."""
+"""One optimisation step: a gradient and an AdamW update, done eagerly or as one compiled graph.
+
+A step takes rows (`Rows`) and an objective (`Objective`): what these must be able to do is stated here.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +13,37 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from halfseen.errors import warn_user
-from halfseen.training.protocols import Objective, Rows
+from halfseen.words import Note
+
+
+class Rows(Protocol):
+    """Anything with a length that can be indexed by rows: an ``Incomplete``, or one together with labels."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice | Tensor, /) -> Self: ...
+
+
+GivenModuleT = TypeVar("GivenModuleT", contravariant=True)
+GivenRowsT = TypeVar("GivenRowsT", bound=Rows, contravariant=True)
+
+
+class Objective(Protocol[GivenModuleT, GivenRowsT]):
+    """A loss per row. Its noise is drawn separately, so that the loss itself is deterministic.
+
+    An objective that needs no noise returns an empty tuple from ``draw_noise``. It may access parameters only
+    through the `module` that it receives, by any of its methods. An objective with its own state, which a
+    checkpoint does not contain, has an attribute ``resumable`` that is False.
+    """
+
+    def draw_noise(self, batch: GivenRowsT, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Returns the noise for one evaluation of the loss on `batch`."""
+        ...
+
+    def __call__(self, module: GivenModuleT, batch: GivenRowsT, noise: tuple[Tensor, ...]) -> Tensor:
+        """Returns the loss of each row, with shape :math:`(N)`; training minimises its mean."""
+        ...
+
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 RowsT = TypeVar("RowsT", bound=Rows)
@@ -166,10 +199,11 @@ class Optimiser(Generic[ModuleT, RowsT]):
         except torch._dynamo.exc.TorchDynamoException as error:
             # Compilation comes before execution, so nothing was changed yet.
             reason = str(error).strip().splitlines()[0]
-            warn_user(
+            text = (
                 f"The training step could not be compiled and runs eagerly ({reason}). "
                 "Set compile=False to silence this, or install a C++ compiler."
             )
+            warn_user(Note(text, "detail"))
             self._update, self.compiled = None, False
             return self.step(batch, noise, learning_rate)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from halfseen.data.sequences import Sequences
-from halfseen.training.protocols import Rows
+from halfseen.training.step import Rows
 
 RowsT = TypeVar("RowsT", bound=Rows)
 Predictor = Callable[[Any], Tensor]  # a module, or a module with some of its arguments

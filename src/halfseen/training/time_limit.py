@@ -40,14 +40,14 @@ class TimeBudget:
     ----------
     seconds : float
         The amount of time; infinite by default.
-    clock : callable
-        Returns the current time in seconds.
+    clock : callable, optional
+        Returns the current time in seconds; by default ``time.monotonic``.
     """
 
-    def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float = math.inf, clock: Callable[[], float] | None = None) -> None:
         self.seconds = seconds
-        self.clock = clock
-        self.started = clock()
+        self.clock = time.monotonic if clock is None else clock
+        self.started = self.clock()
 
     @property
     def elapsed(self) -> float:

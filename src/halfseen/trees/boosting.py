@@ -1,29 +1,35 @@
 """Boosted trees on incomplete tables, without imputation: each split has a branch for missing values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen._random import torch_generator
 from halfseen._threads import task_threads
-from halfseen.base.conformal import HELD_OUT, HeldOutErrors
+from halfseen.base.conformal import HELD_OUT, EqualWidthRegressor
 from halfseen.base.model_file import finite_answer
 from halfseen.base.parameters import all_or_nothing, check_number, check_whole, documented_by
 from halfseen.base.table import TableEstimator
-from halfseen.base.targets import WithClasses, read_number_column
+from halfseen.base.targets import WithClasses
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.training.holdout import split_rows
 from halfseen.training.supervised import Labelled
 from halfseen.trees.forest import MAX_LEAVES, Forest
 from halfseen.trees.growth import Growth
+from halfseen.trees.target_statistics import (
+    MANY_LEVELS,
+    TargetStatistics,
+    as_indicators,
+    fit_without_leakage,
+)
 
 TREE_PARAMETERS = {
     "max_iter": ("int", "Maximum number of trees, for each class if there are more than two."),
@@ -61,16 +67,15 @@ class _Boosting(TableEstimator):
             The target, without missing values.
         """
         check_tree_parameters(self)
-        read = self._read(X, reset=True)
-        target = self._read_target(y, read.table.n_rows)
-        if not self._modelled:
-            raise self._nothing_to_learn(read.table.n_rows)
+        read, target = self._read_training(X, y)
         self._features = FeatureMap.fit(self._modelled, read.codes, all_indicators=True)
+        self._many = {
+            c: len(column.levels)
+            for c, column in enumerate(self._modelled)
+            if column.levels is not None and len(column.levels) > MANY_LEVELS
+        }
         self._grow(Labelled(self._inputs(read.codes), target, torch.ones_like(target, dtype=torch.float64)))
         return self
-
-    def _read_target(self, y: Any, n_rows: int) -> Tensor:
-        raise NotImplementedError
 
     def _grow(self, rows: Labelled[Tensor]) -> None:
         """Grows the trees on rows whose inputs are numbers with NaN."""
@@ -94,42 +99,72 @@ class _Boosting(TableEstimator):
         return [block.column for block in self._features.blocks]
 
     def _inputs(self, codes: Incomplete) -> Tensor:
-        """Returns numbers and groups of levels (N, C), NaN where they are missing."""
+        """Returns numbers and groups of levels (N, C), then levels of columns with many; NaN if missing."""
         x = codes.filled()
+        many = list(self._many)
+        levels = torch.where(codes.observed, x, torch.nan)[:, many]
         for block in self._features.blocks:
             x[:, block.column] = block.group[x[:, block.column].long()].double()
-        return torch.where(codes.observed, x, torch.nan)
+        return torch.cat([torch.where(codes.observed, x, torch.nan), levels], dim=1)
+
+    def _grown(
+        self, rows: Labelled[Tensor], target: npt.NDArray[np.float64], grow: Callable[..., Any]
+    ) -> tuple[TargetStatistics, Forest, npt.NDArray[np.float64]]:
+        """Returns statistics of the target (N, Q) by level, the trees and their constants."""
+        inputs, levels = self._split(rows.rows)
+        statistics, others = TargetStatistics.none(), np.zeros((len(inputs), 0))
+        if self._many:
+            statistics, others = fit_without_leakage(levels, self._many, target, self.seed_)
+        return statistics, *grow(np.c_[inputs, others], rows.target.numpy(), self._categorical)
+
+    def _split(self, inputs: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Returns the inputs (N, C) of all columns, and the levels (N, R) of those with many."""
+        n_columns = len(self._modelled)
+        return inputs[:, :n_columns].numpy(), inputs[:, n_columns:].numpy()
+
+    def _sums(
+        self, inputs: Tensor, statistics: TargetStatistics, forest: Forest, n_outputs: int
+    ) -> npt.NDArray[np.float64]:
+        """Returns the sums of trees (N, K) for new rows."""
+        own, levels = self._split(inputs)
+        return forest.sums(np.c_[own, statistics.values(levels)], n_outputs)
 
     @task_threads()
     def _scores(self, X: Any, n_outputs: int) -> npt.NDArray[np.float64]:
         """Returns the sums of the trees (N, K) and their constants."""
         check_is_fitted(self)
         codes = self._read(X, reset=False).codes
-        return self._forest.sums(self._inputs(codes).numpy(), n_outputs) + self._constants
+        return self._sums(self._inputs(codes), self._statistics, self._forest, n_outputs) + self._constants
 
     def _state(self) -> dict[str, Tensor]:
         trees = {f"trees.{name}": value for name, value in self._forest.state().items()}
-        return self._features.state() | trees | {"constants": torch.from_numpy(self._constants)}
+        constants = {"constants": torch.from_numpy(self._constants)}
+        return self._features.state() | trees | constants | self._statistics.state()
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=True)
         prefix = "trees."
         trees = {name[len(prefix) :]: one for name, one in state.items() if name.startswith(prefix)}
         self._forest = Forest.from_state(trees)
-        if self._forest.feature.max(initial=-1) >= len(self._modelled):
+        sizes = [len(column.levels or ()) for column in self._modelled]
+        self._statistics = TargetStatistics.from_state(state, sizes)
+        self._many = {c: sizes[c] for c in self._statistics.tables}
+        if self._forest.feature.max(initial=-1) >= len(self._modelled) + self._statistics.n_values:
             raise ValueError("the trees have more features than the table has columns")
         self._constants = state["constants"].numpy()
 
 
 @documented
-class BoostingRegressor(RegressorMixin, _Boosting):
+class BoostingRegressor(EqualWidthRegressor, _Boosting):
     r"""Regression by boosted trees that send missing values to one side of each split.
 
     .. math:: \hat y = c + \sum_t f_t(x)
 
     Nothing is imputed: each split learns whether missing values go to the left or to the right, so
     missingness itself can predict the target. Values may be missing at random or not, as long as values of
-    new rows are missing for the same reasons as in training. The trees are grown by scikit-learn's histogram
+    new rows are missing for the same reasons as in training. Columns with more than ten levels are also
+    inputs by the mean of the target of each level, shrunk towards that of all rows and learned without the
+    row itself. The trees are grown by scikit-learn's histogram
     gradient boosting and stored as arrays. From 400 rows on, a tenth of the rows is held out for early
     stopping.
 
@@ -162,44 +197,19 @@ class BoostingRegressor(RegressorMixin, _Boosting):
         """Returns the predicted target of each row."""
         return self._scores(X, 1)[:, 0]
 
-    @finite_answer
-    def predict_interval(
-        self, X: Any, level: float = 0.9
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Returns the ends of an interval that contains the target of each row with probability `level`.
-
-        All intervals have the same width, given by a quantile of the absolute errors of held-out rows under
-        trees that were grown without them. They are too narrow for rows in which more values are missing than
-        in training; those of `NeuMissRegressor` and `CircuitRegressor` become wider. With fewer than 50 rows
-        the errors of the training rows are used, and the intervals are too narrow.
-        """
-        check_is_fitted(self)
-        half = self._errors.half_width(level)
-        predicted = self.predict(X)
-        return predicted - half, predicted + half
-
-    def _read_target(self, y: Any, n_rows: int) -> Tensor:
-        return read_number_column(y, n_rows, self)
-
     def _grow(self, rows: Labelled[Tensor]) -> None:
         train, held = split_rows(rows, HELD_OUT, torch_generator(self.seed_))
         tested = train if held is None else held
-        self._forest, self._constants = self._grown(train)
-        predicted = self._forest.sums(tested.rows.numpy())[:, 0] + self._constants[0]
-        self._errors = HeldOutErrors.of(tested.target - torch.from_numpy(predicted))
-        self._n_errors = self._errors.n_rows
+        self._keep(train)
+        predicted = self._sums(tested.rows, self._statistics, self._forest, 1)[:, 0] + self._constants[0]
+        self._keep_errors(tested.target - torch.from_numpy(predicted))
         if held is not None:
-            self._forest, self._constants = self._grown(rows)
+            self._keep(rows)
 
-    def _grown(self, rows: Labelled[Tensor]) -> tuple[Forest, npt.NDArray[np.float64]]:
-        return self._growth.regress(rows.rows.numpy(), rows.target.numpy(), self._categorical)
-
-    def _state(self) -> dict[str, Tensor]:
-        return super()._state() | {"errors": self._errors.quantiles}
-
-    def _restore(self, state: Mapping[str, Tensor]) -> None:
-        super()._restore(state)
-        self._errors = HeldOutErrors(state["errors"], self._n_errors)
+    def _keep(self, rows: Labelled[Tensor]) -> None:
+        """Grows the trees on rows, and keeps them."""
+        target = rows.target.numpy()[:, None]
+        self._statistics, self._forest, self._constants = self._grown(rows, target, self._growth.regress)
 
 
 @documented
@@ -252,9 +262,8 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
         return self._read_class_codes(y, n_rows)
 
     def _grow(self, rows: Labelled[Tensor]) -> None:
-        self._forest, self._constants = self._growth.classify(
-            rows.rows.numpy(), rows.target.numpy(), self._categorical
-        )
+        shares = as_indicators(rows.target.numpy().astype(np.int64), len(self.classes_))
+        self._statistics, self._forest, self._constants = self._grown(rows, shares, self._growth.classify)
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)

@@ -35,6 +35,7 @@ from halfseen.trees.heads import (
     Windows,
     as_scores,
     predict_cell,
+    relative_units,
 )
 from halfseen.trees.tabular import MAX_LEVELS, Basis, Round, TabularTrees
 
@@ -138,6 +139,8 @@ SPARSE_PASSES = 2  # of some rows, all cells are hidden within the first passes,
 N_FOLDS = 3
 MAX_CELLS = 2_000_000  # of training rows
 MIN_EXAMPLES = 40  # observed cells of a column; with fewer, it is left to the Gaussian
+UNEQUAL = 3.0  # ratio of the Gaussian's standard deviations from which units of each row are tried; a guess
+UNEQUAL_SHARE = 0.05  # of the cells, whose standard deviations may be larger or smaller than those compared
 MIN_CLASS = 12  # observed cells of a level; with fewer, trees do not know it
 
 
@@ -301,10 +304,65 @@ def _choose_predictors(model: TabularTrees, c: int, most: int) -> Integers:
 
 
 def _fit_numbers(examples: _Examples, settings: TreeSettings, *, is_last: bool) -> _Grown:
-    """Returns the trees of a column of numbers; only those of the last round also predict the scale."""
+    """Returns the trees of a column of numbers; only those of the last round also predict the scale.
+
+    If the Gaussian knows some cells far better than others, corrections in units of its standard deviations
+    are tried too, and those units are used that predict held-out cells better.
+    """
+    plain = _fit_corrections(examples, settings, relative=False, is_last=is_last)
+    units = relative_units(examples.inputs)
+    low, high = np.quantile(units, [UNEQUAL_SHARE, 1 - UNEQUAL_SHARE])
+    best = plain
+    if high > UNEQUAL * low:
+        scaled = _fit_corrections(examples, settings, relative=True, is_last=is_last)
+        best = min(plain, scaled, key=lambda one: one.loss)
+    held = HeldOut(best.location, best.spread, examples.cells, examples.fold, examples.scale)
+    windows = find_windows(held, settings.matching if is_last else False)
+    column, predictors = examples.column, examples.predictors
+    folds = [
+        NumberHead(column, predictors, best.unit, best.relative, pair, one, other, windows)
+        for pair, one, other in zip(best.constants, best.location_trees, best.spread_trees, strict=True)
+    ]
+    means, trees = best.constants.mean(axis=0), (_averaged(best.location_trees), _averaged(best.spread_trees))
+    return _Grown(NumberHead(column, predictors, best.unit, best.relative, means, *trees, windows), folds)
+
+
+@dataclass(frozen=True)
+class _Corrections:
+    """Corrections of the previous prediction of numbers, with the predictions of held-out cells.
+
+    Shapes
+    ------
+    constants : (F, 2), of location and spread in each fold
+    location, spread : (N), of held-out cells, in units of the scale of the column
+    target : (N), the held-out cells
+    """
+
+    unit: float
+    relative: bool
+    constants: Floats
+    location_trees: Sequence[Forest]
+    spread_trees: Sequence[Forest]
+    location: Floats
+    spread: Floats
+    target: Floats
+
+    @property
+    def loss(self) -> float:
+        """The negative log-likelihood of the held-out cells if errors have a Laplace distribution.
+
+        A sum of errors would hardly depend on cells that are known well, which this weighs like the others.
+        """
+        return float((np.log(self.spread) + np.abs(self.target - self.location) / self.spread).sum())
+
+
+def _fit_corrections(
+    examples: _Examples, settings: TreeSettings, *, relative: bool, is_last: bool
+) -> _Corrections:
     inputs, target, growth = examples.inputs, examples.target, settings.growth
-    unit = float(target.std()) or 1.0
-    error = (target - inputs[:, -2]) / unit
+    unit = 1.0 if relative else float(target.std()) or 1.0
+    units = unit * relative_units(inputs) if relative else np.full(len(target), unit)
+    error = (target - inputs[:, -2]) / units
     change, forests, constants = _cross_fit(examples, error, growth)
     sizes = np.abs(error - change)
     typical, spreads = np.full(N_FOLDS, max(float(sizes.mean()), 1e-12)), [Forest.empty()] * N_FOLDS
@@ -315,17 +373,9 @@ def _fit_numbers(examples: _Examples, settings: TreeSettings, *, is_last: bool) 
         spread, spreads, constant = _cross_fit(examples, sizes, calm)
         typical = np.maximum(constant, 1e-12)
     size = np.clip(spread, SMALLEST_SPREAD * typical.mean(), LARGEST_SPREAD * typical.mean())
-    location = inputs[:, -2] + unit * change
-    held = HeldOut(location, unit * size, examples.cells, examples.fold, examples.scale)
-    windows = find_windows(held, settings.matching if is_last else False)
-    column, predictors = examples.column, examples.predictors
-    folds = [
-        NumberHead(column, predictors, unit, np.array(pair), one, other, windows)
-        for pair, one, other in zip(zip(constants, typical, strict=True), forests, spreads, strict=True)
-    ]
-    means = np.array([constants.mean(), typical.mean()])
-    trees = _averaged(forests), _averaged(spreads)
-    return _Grown(NumberHead(column, predictors, unit, means, *trees, windows), folds)
+    location = inputs[:, -2] + units * change
+    pairs = np.stack([constants, typical], axis=1)
+    return _Corrections(unit, relative, pairs, forests, spreads, location, units * size, target)
 
 
 def _cross_fit(examples: _Examples, target: Floats, growth: Growth) -> tuple[Floats, list[Forest], Floats]:

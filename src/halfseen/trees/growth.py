@@ -13,6 +13,7 @@ from halfseen.trees.forest import Forest
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
+# Guesses that no measurement chose.
 SMALLEST_VALIDATION = 400  # with fewer rows, holding some out for early stopping costs more than it gains
 FEW_ITERATIONS = 30  # of trees that are grown without early stopping
 MAX_CLASS_TREES = 600  # with many classes, which have a tree each in every iteration, there are fewer
@@ -41,6 +42,8 @@ class Growth:
 
     def regress(self, X: Floats, y: Floats, categorical: Sequence[int]) -> tuple[Forest, Floats]:
         """Returns trees whose sums predict y (N), and the constant (1) to add."""
+        if not self._can_split(len(X)):
+            return Forest.empty(), np.array([y.mean()])
         columns = _Columns.of(X, categorical)
         booster = HistGradientBoostingRegressor(**self._settings(columns, len(X), 1))
         return self._grown(booster, columns, y)
@@ -50,10 +53,18 @@ class Growth:
 
         For two classes there is one score, the logit of the second class.
         """
+        counts = np.unique(y, return_counts=True)[1]
+        n_classes = len(counts)
+        if n_classes > 1 and not self._can_split(len(X)):
+            logs = np.log(counts / len(y))
+            return Forest.empty(), np.diff(logs) if n_classes == 2 else logs - logs.mean()
         columns = _Columns.of(X, categorical)
-        n_classes = len(np.unique(y))
         booster = HistGradientBoostingClassifier(**self._settings(columns, len(X), n_classes))
         return self._grown(booster, columns, y)
+
+    def _can_split(self, n_rows: int) -> bool:
+        """Whether a tree can have two leaves; trees of one leaf add nothing to the constants."""
+        return n_rows >= 2 * self.min_samples_leaf
 
     def _settings(self, columns: "_Columns", n_rows: int, n_classes: int) -> dict[str, object]:
         stops = n_rows >= SMALLEST_VALIDATION

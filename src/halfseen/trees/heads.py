@@ -20,6 +20,7 @@ Integers = npt.NDArray[np.int64]
 
 SMALLEST_SPREAD, LARGEST_SPREAD = 0.1, 10.0  # of what it is on average
 PROBABILITY_FLOOR = 1e-6
+LEAST_UNIT = 1e-6  # standard deviation of a score; that of an exact copy is 1e-5 by the ridge of the Gaussian
 OWN = 2  # inputs that describe the number itself: its mean and the standard deviation of its score
 
 
@@ -74,7 +75,10 @@ class NumberHead:
 
     .. math:: x = \mu(r) + \sigma(r) \, \varepsilon, \qquad \varepsilon \sim \hat F_{w(\mu(r))}
 
-    Location and spread are sums of trees; the distribution of the rest depends on the location.
+    Location and spread are sums of trees; the distribution of the rest depends on the location. The trees
+    predict corrections in a unit, which is the same for all rows, or, if `relative`, a multiple of the
+    standard deviation of the score of the row. A near-copy of a column needs the latter: its values are known
+    almost exactly where the other column is observed, and hardly where it is not.
 
     Shapes
     ------
@@ -84,6 +88,7 @@ class NumberHead:
     column: int
     predictors: Integers
     unit: float
+    relative: bool
     constants: Floats
     location_trees: Forest
     spread_trees: Forest
@@ -92,7 +97,7 @@ class NumberHead:
     def location(self, inputs: Floats) -> Floats:
         """Returns the mean (N) of the number, for inputs (N, D)."""
         change = self.constants[0] + self.location_trees.sums(inputs)[:, 0]
-        found: Floats = inputs[:, -OWN] + self.unit * change
+        found: Floats = inputs[:, -OWN] + self._units(inputs) * change
         return found
 
     def spread(self, inputs: Floats) -> Floats:
@@ -100,7 +105,10 @@ class NumberHead:
         typical = self.constants[1]
         found = typical + self.spread_trees.sums(inputs)[:, 0]
         bounded: Floats = np.clip(found, SMALLEST_SPREAD * typical, LARGEST_SPREAD * typical)
-        return self.unit * bounded
+        return self._units(inputs) * bounded
+
+    def _units(self, inputs: Floats) -> Floats:
+        return self.unit * relative_units(inputs) if self.relative else np.full(len(inputs), self.unit)
 
     def quantiles(self, inputs: Floats, probabilities: Floats, scale: float) -> Floats:
         """Returns quantiles (Q, N) in the units of the table, of a column with this scale."""
@@ -109,9 +117,10 @@ class NumberHead:
 
     def arrays(self) -> dict[str, Any]:
         """Returns what is saved, besides the trees."""
+        flags = float(self.windows.matched), float(self.relative)
         return {
             "predictors": self.predictors,
-            "numbers": np.array([self.unit, *self.constants, float(self.windows.matched)]),
+            "numbers": np.array([self.unit, *self.constants, *flags]),
             "centres": self.windows.centres,
             "atoms": self.windows.atoms,
             "values": self.windows.values,
@@ -130,7 +139,9 @@ class NumberHead:
         predictors, numbers = arrays["predictors"], arrays["numbers"]
         centres, atoms = arrays["centres"], arrays["atoms"]
         _check_inputs(column, n_columns, predictors, forests, OWN)
-        fits = numbers.shape == (4,) and atoms.ndim == 2 and centres.shape == atoms.shape[:1]
+        if numbers.shape == (4,):  # files of earlier versions have units that are the same for all rows
+            numbers = np.append(numbers, 0.0)
+        fits = numbers.shape == (5,) and atoms.ndim == 2 and centres.shape == atoms.shape[:1]
         if not fits or atoms.shape[1] < 2 or not len(centres) or numbers[0] <= 0 or numbers[2] <= 0:
             raise ValueError(f"The distribution of column {column} does not fit together.")
         values = arrays.get("values", np.zeros(0))  # files of earlier versions have none
@@ -138,7 +149,14 @@ class NumberHead:
             raise ValueError(f"The values of column {column} are not in order.")
         windows = Windows(centres, atoms, bool(numbers[3]), values)
         locations, spreads = forests
-        return cls(column, predictors, float(numbers[0]), numbers[1:3], locations, spreads, windows)
+        unit, relative = float(numbers[0]), bool(numbers[4])
+        return cls(column, predictors, unit, relative, numbers[1:3], locations, spreads, windows)
+
+
+def relative_units(inputs: Floats) -> Floats:
+    """Returns the standard deviation (N) of the score of each number, for inputs (N, D) of its trees."""
+    found: Floats = np.maximum(inputs[:, -1], LEAST_UNIT)
+    return found
 
 
 @dataclass(frozen=True)

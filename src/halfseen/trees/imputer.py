@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from halfseen._random import torch_generator
+from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import check_number, check_whole
+from halfseen.base.table import predictor_positions
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.imputer import GaussianImputer
 from halfseen.trees.fitting import TreeSettings, fit_trees
@@ -30,7 +30,10 @@ class TreeImputer(BaseImputer):
     Use it for tables with thresholds and interactions between columns. A `GaussianImputer` completes each
     row; then, in `n_rounds` rounds, the missing values of each column are predicted again from the completed
     rest of the row, by scikit-learn's gradient boosting. The trees predict corrections of the previous
-    prediction, so that nothing changes if the Gaussian fits well. Categories are not encoded as numbers.
+    prediction, so that nothing changes if the Gaussian fits well. If the Gaussian knows some values of a
+    column far better than others, as in a near-copy of another column, corrections are relative to its
+    standard deviation, provided that this predicts held-out values better. Categories are not encoded as
+    numbers.
 
     In `fit`, every observed value is hidden once, together with others of its row, and trees learn to predict
     the hidden values. Columns that are complete in training can therefore be imputed as well. Residuals are
@@ -96,7 +99,9 @@ class TreeImputer(BaseImputer):
     -----
     A column with fewer than 40 observed values in the rows on which trees are grown, or with more than 40
     ordered levels, is left to the Gaussian, and so is a table of a single column. If a time limit ends the
-    fit, the columns whose turn has not come are left to the Gaussian too.
+    fit, the columns whose turn has not come are left to the Gaussian too. Trees are grown on two thirds of
+    the values at a time, and a split needs twice `min_samples_leaf` of these: with fewer than 60 values, by
+    default, a column has no trees, and only the bias and the residuals of the Gaussian are estimated.
 
     References
     ----------
@@ -114,12 +119,6 @@ class TreeImputer(BaseImputer):
     array([ 1., -1.])
     """
 
-    _density = False
-
-    @property
-    def _holds_out_rows(self) -> bool:
-        return True
-
     n_rounds: int = 2
     _: KW_ONLY
     max_trees: int = 80
@@ -134,6 +133,11 @@ class TreeImputer(BaseImputer):
     schema: Any = None
     random_state: Any = None
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the imputer can do with the parameters that it has."""
+        return replace(super().capabilities, density=False, holds_out_rows=True)
+
     def _fit_model(self, codes: Incomplete) -> TabularTrees:
         settings = self._settings()
         start = GaussianImputer()
@@ -142,7 +146,7 @@ class TreeImputer(BaseImputer):
         width = max([block.n_groups for block in gaussian.features.blocks], default=1)
         growth = replace(settings.growth, n_categories=width, seed=self.seed_)
         generator = torch_generator(self.seed_)
-        settings = replace(settings, growth=growth, limits=self._limits())
+        settings = replace(settings, growth=growth, limits=predictor_positions(self.predictors, self.schema_))
         return fit_trees(self._modelled, codes, gaussian, settings, generator)
 
     @property
@@ -151,34 +155,6 @@ class TreeImputer(BaseImputer):
         model: TabularTrees | None = self.model_
         modelled = self._modelled
         return [] if model is None else [modelled[c].name for c in model.left_to_gaussian]
-
-    def _limits(self) -> dict[int, npt.NDArray[np.int64]]:
-        """Returns the positions of the predictors of limited columns, among the modelled columns."""
-        if self.predictors is None:
-            return {}
-        if not isinstance(self.predictors, Mapping):
-            raise ValueError(f"predictors must be a dict of lists of column names, got {self.predictors!r}.")
-        limits = {}
-        for name, several in self.predictors.items():
-            if isinstance(several, str) or not isinstance(several, Sequence):
-                raise ValueError(
-                    f"The predictors of column {name!r} must be a list of names, got {several!r}."
-                )
-            if name in several:
-                raise ValueError(f"Column {name!r} cannot predict itself: remove it from its predictors.")
-            places = [self._place(one) for one in several]
-            limits[self._place(name)] = np.array(sorted(set(places)), dtype=np.int64)
-        return limits
-
-    def _place(self, name: str) -> int:
-        """Returns the position of a column among the modelled ones."""
-        column = next((one for one in self.schema_ if one.name == name), None)
-        if column is None:
-            raise ValueError(f"predictors refers to column {name!r}, which is not in the table.")
-        if not column.modelled:
-            why = f"which is not modelled ({column.kind}): {column.reason}"
-            raise ValueError(f"predictors refers to column {name!r}, {why}")
-        return [one.name for one in self._modelled].index(name)
 
     def _settings(self) -> TreeSettings:
         whole = {
@@ -203,6 +179,10 @@ class TreeImputer(BaseImputer):
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularTrees:
         return TabularTrees.from_state(self._modelled, state)
+
+    @property
+    def _columns_by_gaussian(self) -> list[str]:
+        return self.gaussian_columns_
 
     @property
     def _width(self) -> int:

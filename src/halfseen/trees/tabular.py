@@ -12,7 +12,7 @@ A column may be limited to some predictors. These are then the inputs of its tre
 is that of the Gaussian given the observed cells of these columns only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.special import ndtr
 
 from halfseen._random import Keys, row_uniforms
-from halfseen.base.completion import LevelProbabilities
+from halfseen.base.completion import LevelProbabilities, central, enclosing
 from halfseen.data.features import Block
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
@@ -147,11 +147,28 @@ class TabularTrees:
 
     def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
         """Returns quantiles (Q, N, C) of each number by itself; most probable levels otherwise."""
-        asked = np.asarray(probabilities)[:, None]
-        result = self.gaussian.quantiles(codes, probabilities)
-        for columns, shown in self._limited(codes):
-            result[..., columns] = self.gaussian.quantiles(shown, probabilities)[..., columns]
+        found = self._with_heads(
+            codes, probabilities, lambda rows: self.gaussian.quantiles(rows, probabilities)
+        )
+        return self._with_levels(codes, found, self.point(codes))
+
+    def interval(self, codes: Incomplete, level: float) -> Tensor:
+        """Returns the ends (2, N, C) of central intervals of numbers; most probable levels otherwise."""
+        found = self._with_heads(codes, central(level), lambda rows: self.gaussian.interval(rows, level))
         point = self.point(codes)
+        return self._with_levels(codes, enclosing(found, point, level), point)
+
+    def _with_heads(
+        self,
+        codes: Incomplete,
+        probabilities: Sequence[float],
+        by_gaussian: Callable[[Incomplete], Tensor],
+    ) -> Tensor:
+        """Returns quantiles (Q, N, C) of missing numbers by the trees; `by_gaussian` where there are none."""
+        asked = np.asarray(probabilities)[:, None]
+        result = by_gaussian(codes)
+        for columns, shown in self._limited(codes):
+            result[..., columns] = by_gaussian(shown)[..., columns]
         missing = ~codes.observed.numpy()
         basis = self._refined(self.start(codes), missing, len(self.rounds) - 1)
         for c, head in self._last.items():
@@ -159,11 +176,13 @@ class TabularTrees:
             if isinstance(head, NumberHead) and len(rows):
                 found = head.quantiles(basis.inputs(c, head.predictors, rows), asked, self.scale[c])
                 result[:, torch.from_numpy(rows), c] = torch.from_numpy(found)
-        if len(probabilities) == 2 and probabilities[1] - probabilities[0] > 0.5:  # an interval has the point
-            result = torch.stack([torch.minimum(result[0], point), torch.maximum(result[1], point)])
-        for c in self.blocks:
-            result[..., c] = point[:, c]
-        return torch.where(codes.observed, codes.x, result)
+        return result
+
+    def _with_levels(self, codes: Incomplete, numbers: Tensor, point: Tensor) -> Tensor:
+        """Returns (Q, N, C) with the numbers given, and with the most probable levels (N, C) of the point."""
+        levels = list(self.blocks)
+        numbers[..., levels] = point[:, levels]
+        return torch.where(codes.observed, codes.x, numbers)
 
     def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
         """Returns completed codes (S, N, C) drawn jointly."""

@@ -1,0 +1,107 @@
+"""The experiment on pooled intervals: its tables have the stated coefficients, and scores are as defined."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+
+import halfseen
+from papers.library import inference, mice
+from papers.library.inference_tables import DESIGNS, simulate
+
+FOUR_SIGMA = 4.0
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_analysis_of_a_large_complete_table_has_the_true_coefficients(name):
+    design = DESIGNS[name]
+    table = simulate({"table": name, "rows": 20_000}, 0)
+    found = inference.fit_complete(design, table.complete)
+    truth = np.array([design.truth[name] for name in found.index])
+    assert (np.abs(found["estimate"] - truth) < FOUR_SIGMA * found["error"]).all()
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_stated_share_is_missing_more_often_where_the_outcome_is_large(name):
+    design = DESIGNS[name]
+    table = simulate({"table": name, "rows": 20_000}, 0)
+    missing = table.shown.isna()
+    assert set(missing.columns[missing.any()]) == set(design.missing.columns)
+    y = table.complete["y"]
+    for column in design.missing.columns:
+        assert missing[column].mean() == pytest.approx(design.missing.share, abs=0.015)
+        difference = (y[missing[column]].mean() - y[~missing[column]].mean()) / y.std()
+        assert difference > 0.4 if design.missing.slope else abs(difference) < 0.1
+        seen = ~missing[column]
+        assert (table.shown[column][seen] == table.complete[column][seen]).all()
+
+
+def test_two_repetitions_differ_and_the_same_one_is_the_same_for_every_method():
+    setting = {"table": "two levels", "rows": 50}
+    pd.testing.assert_frame_equal(simulate(setting, 3).shown, simulate(setting, 3).shown)
+    assert not simulate(setting, 3).complete["y"].equals(simulate(setting, 4).complete["y"])
+
+
+@pytest.mark.parametrize("name", ["three levels, strong", "Poisson outcome"])
+def test_without_missing_values_intervals_are_those_of_the_complete_table(name):
+    task = inference.make_task({"table": name, "rows": 100, "repetitions": 4}, 1)
+    assert [table.seed for table in task.tables] == [4, 5, 6, 7]
+    scores = inference.score(lambda table, design: [table.complete] * 3, task)
+    fits = [getattr(smf, task.design.model)(task.design.formula, t.complete).fit(disp=0) for t in task.tables]
+    for coefficient, truth in task.design.truth.items():
+        estimates = np.array([fit.params[coefficient] for fit in fits])
+        inside = [low <= truth <= high for low, high in (fit.conf_int().loc[coefficient] for fit in fits)]
+        assert scores[f"bias of {coefficient}"] == pytest.approx(estimates.mean() - truth)
+        assert scores[f"variance of {coefficient}"] == pytest.approx(estimates.var(ddof=1))
+        assert scores[f"coverage of {coefficient}"] == np.mean(inside)
+        assert scores[f"width of {coefficient}"] == pytest.approx(1.0, abs=0.02)  # fewer degrees of freedom
+
+
+def test_draws_are_those_of_the_public_call():
+    table = simulate({"table": "two levels", "rows": 60}, 3)
+    drawn = inference.draw_by_default(table, DESIGNS["two levels"])
+    expected = halfseen.multiple_imputation(table.shown, n_draws=inference.N_DRAWS, random_state=3)
+    for one, other in zip(drawn, expected, strict=True):
+        pd.testing.assert_frame_equal(one, other)
+
+
+def test_every_score_of_every_setting_is_a_metric_and_every_claim_has_runs():
+    for design in DESIGNS.values():
+        for coefficient in design.truth:
+            assert f"coverage of {coefficient}" in inference.EXPERIMENT.metrics
+    settings = {(c.setting["table"], c.setting["rows"]) for c in inference.EXPERIMENT.cells("small")}
+    claimed = {(claim.where["table"], claim.where["rows"]) for claim in inference.EXPERIMENT.claims}
+    assert claimed <= settings
+    assert {table for table, _ in settings - claimed} == {"interaction", "square"}
+
+
+def test_results_of_r_are_summarised_by_coefficient(tmp_path, monkeypatch):
+    monkeypatch.setattr(mice, "N_TABLES", 3)
+    monkeypatch.setattr(mice, "SIZES", {"square": (50,)})
+    mice.write_tables(tmp_path)
+    [design] = pd.read_csv(tmp_path / "designs.csv").to_dict("records")
+    assert design["formula"] == "y ~ x + I(x^2) + z"
+    first = pd.read_csv(tmp_path / f"{design['name']}-0.csv")
+    shown = simulate({"table": "square", "rows": 50}, 0).shown
+    pd.testing.assert_frame_equal(first, shown)
+    terms = {"(Intercept)": 0.0, "x": 0.6, "I(x^2)": 0.2, "z": 0.5}
+    rows = [
+        {"repetition": r, "term": t, "estimate": v + r, "low": v - 0.2, "high": v + 0.2, "seconds": 2.0 + r}
+        for r in range(3)
+        for t, v in terms.items()
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / f"{design['name']}-results.csv", index=False)
+    (tmp_path / "versions.csv").write_text("R,mice\n4.2.2,3.15.0\n")
+    mice.store(tmp_path, tmp_path / "stored.json")
+    stored = json.loads((tmp_path / "stored.json").read_text())
+    scores = stored["cells"][0]["scores"]
+    assert scores["bias of I(x ** 2)"] == pytest.approx(0.2 + 1 - 0.5)
+    assert scores["variance of x"] == pytest.approx(1.0)
+    assert (scores["coverage of x"], scores["coverage of I(x ** 2)"], scores["CPU seconds"]) == (1, 0, 3)
+    monkeypatch.setattr(inference, "MICE_FILE", tmp_path / "stored.json")
+    number = inference.mice_number({"table": "square", "rows": 50}, inference.DEFAULT, "bias of z")
+    assert (number.mean, number.label) == (pytest.approx(1.0), "mice 3.15.0, 3 tables")
+    assert inference.mice_number({"table": "square", "rows": 50}, inference.JOINT, "bias of z") is None
+    assert inference.mice_number({"table": "square", "rows": 51}, inference.DEFAULT, "bias of z") is None

@@ -1,0 +1,143 @@
+"""What was chosen and why, in sentences: the text of ``AutoImputer.reason_``."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from halfseen.auto.scoring import COMBINATION
+from halfseen.base.catalogue import CATALOGUE
+from halfseen.data.leaving import shortened
+
+LIMIT_MET = (
+    "The time limit was reached, so that the speed of the computer decided how much was done: another run "
+    "may give other values."
+)
+_TOLD = [("RMSE", "rmse"), ("CRPS", "crps"), ("accuracy", "accuracy")]
+
+
+@dataclass(frozen=True)
+class ChoiceFacts:
+    """What the sentences say.
+
+    Parameters
+    ----------
+    weights, point_weights : mapping of str to float
+        The mean weights over the columns of the methods, in distributions and in single values.
+    fitted_to : mapping of str to mapping
+        As ``fitted_to_`` of the imputer.
+    scores : sequence of dict
+        As ``scores_`` of the imputer.
+    left_out : mapping of str to str
+        The candidates that were not used, and why.
+    mixed : mapping of str to float
+        The share of mixtures by what they predict, as in `ChosenWeights`.
+    n_rows, n_cells : int
+        The rows of the table, and the hidden cells.
+    without_trees : sequence of str
+        The columns that were to be imputed by trees and have none.
+    """
+
+    weights: Mapping[str, float]
+    point_weights: Mapping[str, float]
+    fitted_to: Mapping[str, Mapping[str, int]]
+    scores: Sequence[Mapping[str, Any]]
+    left_out: Mapping[str, str]
+    mixed: Mapping[str, float]
+    n_rows: int
+    n_cells: int
+    without_trees: Sequence[str]
+
+
+def explain(facts: ChoiceFacts) -> str:
+    """Returns the sentences."""
+    text = _say_methods(facts)
+    if len(facts.weights) > 1:
+        text += _say_mixtures(facts.mixed)
+    text += _say_fits(facts) + _say_scores(facts.scores)
+    for name, why in facts.left_out.items():
+        text += f" {label(name)} was not used: {why}."
+    if facts.without_trees:
+        verb = "counts" if len(facts.without_trees) == 1 else "count"
+        text += (
+            f" No trees could be grown for {shortened(list(facts.without_trees))}, which {verb} as Gaussian: "
+            "there were too few values, too many levels, or no time."
+        )
+    return text
+
+
+def mean_weights(by_column: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Returns the mean weights of methods over columns, the largest first.
+
+    Examples
+    --------
+    >>> mean_weights({"a": {"trees": 1.0}, "b": {"gaussian": 0.25, "trees": 0.75}})
+    {'trees': 0.875, 'gaussian': 0.125}
+    """
+    total: dict[str, float] = {}
+    for shares in by_column.values():
+        for name, weight in shares.items():
+            total[name] = total.get(name, 0.0) + weight / len(by_column)
+    return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+
+def label(name: str) -> str:
+    """Returns the name of a method in reports."""
+    return next((method.label for method in CATALOGUE if method.name == name), name)
+
+
+def _say_methods(facts: ChoiceFacts) -> str:
+    names = [*facts.weights, *(name for name in facts.point_weights if name not in facts.weights)]
+    chosen = f", chosen by predictions of {facts.n_cells:,} known cells that were hidden."
+    if len(names) == 1:
+        return f"AutoImputer uses {label(names[0])}{chosen}"
+    how = "combines" if any(share > 0 for share in facts.mixed.values()) else "uses"
+    said = []
+    for position, name in enumerate(names):
+        both = [f"{shares.get(name, 0.0):.0%}" for shares in (facts.weights, facts.point_weights)]
+        unit = " of the weight" if position == 0 else ""
+        words = f"{both[0]}{unit}" if both[0] == both[1] else f"{both[0]}{unit}, {both[1]} in single values"
+        said.append(f"{label(name)} ({words})")
+    return f"AutoImputer {how} {', '.join(said[:-1])} and {said[-1]}{chosen}"
+
+
+def _say_mixtures(mixed: Mapping[str, float]) -> str:
+    """Returns why there are mixtures, or single methods, for what is predicted."""
+    tested = "in rows that were not used to find their weights"
+    better = [kind for kind, share in mixed.items() if share > 0]
+    others = [kind for kind, share in mixed.items() if share == 0]
+    if not better:
+        return f" Each column has one method, because mixtures did not predict better {tested}."
+    if not others:
+        return f" Methods are mixed, because mixtures predicted better than single methods {tested}."
+    return (
+        f" Methods are mixed for {' and '.join(better)}, because mixtures predicted these better than single "
+        f"methods {tested}; for {' and '.join(others)}, each column has one method."
+    )
+
+
+def _say_fits(facts: ChoiceFacts) -> str:
+    """Returns to what each method was fitted; methods that were fitted to the same in one sentence."""
+    groups: dict[str, list[str]] = {}
+    for name, fit in facts.fitted_to.items():
+        rows, hidden = fit["rows"], fit["hidden_cells"]
+        whole = f"all {rows:,} rows" if rows == facts.n_rows else f"{rows:,} of {facts.n_rows:,} rows"
+        groups.setdefault(f"{whole}, without {hidden:,} hidden cells" if hidden else whole, []).append(name)
+    text = ""
+    for what, names in groups.items():
+        *most, last = [label(name) for name in names]
+        who = f"{', '.join(most)} and {last} were" if most else f"{last} was"
+        text += f" {who} fitted to {what}."
+    return text
+
+
+def _say_scores(scores: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the scores of the combination on the hidden cells, beside those of the first candidate."""
+    by_name = {row["candidate"]: row for row in scores}
+    base, found = scores[0], by_name.get(COMBINATION)
+    if found is None:
+        return ""
+    shown = ", ".join(f"{word} {found[key]:.3f}" for word, key in _TOLD if found[key] is not None)
+    against = ", ".join(f"{base[key]:.3f}" for _, key in _TOLD if base[key] is not None)
+    if not shown:
+        return ""
+    return f" On the hidden cells, this has {shown} ({label(base['candidate'])}: {against})."

@@ -1,0 +1,1 @@
+"""Chained equations: a Bayesian regression of each column on all others, for multiple imputation."""

@@ -1,0 +1,402 @@
+r"""Draws of covariates that are compatible with an analysis, such as one with interactions or powers.
+
+Given a model :math:`p(y \mid x, \psi)` of the outcome and a model :math:`f(x_c \mid x_{\setminus c})` of a
+covariate without the outcome, missing values of the covariate have the density
+
+.. math:: p(x_c \mid y, x_{\setminus c}) \propto f(x_c \mid x_{\setminus c}) \, p(y \mid x, \psi) .
+
+For survival times, p is the density of a Cox model (`halfseen.chained.cox`). Levels are enumerated. For
+numbers, several candidates are drawn from f, and one of them or the current value is chosen with
+probabilities proportional to :math:`p(y \mid x, \psi)`. This leaves the density invariant for
+any number of candidates (iterated sampling importance resampling), and so do a few Metropolis steps that
+follow.
+
+References
+----------
+Bartlett, Seaman, White & Carpenter (2015), Multiple imputation of covariates by fully conditional
+specification: accommodating the substantive model; Andrieu, Lee & Vihola (2018), Uniform ergodicity of the
+iterated conditional SMC, for the choice among candidates.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.special import pdtrik
+from torch import Tensor
+from torch.special import ndtri
+
+from halfseen.chained.cox import CoxModel, CumulativeHazard, RiskSets
+from halfseen.chained.formula import SubstantiveModel
+from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
+from halfseen.chained.regressions import (
+    LogisticPosterior,
+    Model,
+    MultinomialModel,
+    Noise,
+    PoissonModel,
+    draw_linear,
+    find_mode,
+    follow_mode,
+)
+from halfseen.data.features import FeatureMap
+from halfseen.data.schema import Column
+
+N_CANDIDATES = 20  # beside the current value; chosen: with strong effects, one in five has a relevant weight
+STEPS = (1.0, 0.5, 0.25, 0.1)  # scales of Metropolis steps, in deviations of the model without the outcome;
+# without them, values in the tail of that model would hardly ever be replaced
+N_UNIFORMS = 1 + N_CANDIDATES + 2 * len(STEPS)  # per cell
+FLAT = 1e-3  # precision of the coefficients of the analysis, in rows: nearly flat
+OUTCOME_FIELDS = ("coefficients", "scale", "loc", "unit")
+
+
+@dataclass(frozen=True)
+class OutcomeDraw:
+    """Parameters of the analysis in every chain.
+
+    Shapes
+    ------
+    coefficients : (S, Q), of standardised terms.
+    scale : (S), the residual standard deviations of a linear analysis.
+    loc, unit : (Q), the standardisation of the terms.
+    hazard : the cumulative baseline hazards of a Cox model, whose constant is 0.
+    """
+
+    coefficients: Tensor
+    scale: Tensor
+    loc: Tensor
+    unit: Tensor
+    hazard: CumulativeHazard | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence["OutcomeDraw"]) -> "OutcomeDraw":
+        """Returns the parameters of several groups of chains together."""
+        coefficients, scale = (
+            torch.cat([getattr(one, name) for one in parts]) for name in OUTCOME_FIELDS[:2]
+        )
+        hazards = [one.hazard for one in parts if one.hazard is not None]
+        values = torch.cat([one.values for one in hazards]) if hazards else None
+        hazard = None if values is None else CumulativeHazard(hazards[0].times, values)
+        return cls(coefficients, scale, parts[0].loc, parts[0].unit, hazard)
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns every tensor, by name."""
+        found = {name: getattr(self, name) for name in OUTCOME_FIELDS}
+        if self.hazard is not None:
+            found |= {f"hazard.{name}": tensor for name, tensor in vars(self.hazard).items()}
+        return {f"analysis.{name}": tensor for name, tensor in found.items()}
+
+    @classmethod
+    def from_state(
+        cls, state: Mapping[str, Tensor], analysis: SubstantiveModel, n_chains: int
+    ) -> "OutcomeDraw":
+        """Rebuilds the parameters from what `state` returned, and checks them."""
+        tensors = [state[f"analysis.{name}"] for name in OUTCOME_FIELDS]
+        hazard = None
+        if analysis.family == "cox":
+            hazard = CumulativeHazard(state["analysis.hazard.times"], state["analysis.hazard.values"])
+            hazard.check(n_chains)
+        coefficients, scale, loc, unit = tensors
+        found = cls(coefficients, scale, loc, unit, hazard)
+        found.check(analysis, n_chains)
+        return found
+
+    def check(self, analysis: SubstantiveModel, n_chains: int) -> None:
+        """Raises a ValueError unless the tensors fit an analysis and the number of chains."""
+        one = [torch.zeros(1, dtype=torch.float64)] * len(analysis.names)
+        width = analysis.design(one).shape[-1]
+        tensors = [getattr(self, name) for name in OUTCOME_FIELDS]
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        floats = all(tensor.dtype == torch.float64 for tensor in tensors)
+        if shapes != [(n_chains, width), (n_chains,), (width,), (width,)] or not floats:
+            raise ValueError("The parameters of the analysis do not fit its terms.")
+        if not bool((self.unit > 0).all()) or not bool((self.scale >= 0).all()):
+            raise ValueError("The scales of the analysis are not positive.")
+
+    def of(self, which: Tensor) -> "OutcomeDraw":
+        """Returns the parameters of some chains."""
+        hazard = None if self.hazard is None else self.hazard.of(which)
+        return OutcomeDraw(self.coefficients[which], self.scale[which], self.loc, self.unit, hazard)
+
+    def index(self, design: Tensor) -> Tensor:
+        """Returns the linear predictor (S, *) of a design (S, *, Q)."""
+        scaled = (design - self.loc) / self.unit
+        shape = (len(self.coefficients), *[1] * (design.ndim - 2), -1)
+        return (scaled * self.coefficients.reshape(shape)).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class Response:
+    """The outcomes of rows: y, and for survival times events and the cumulative baseline hazards at them.
+
+    Shapes
+    ------
+    y : (S, R, 1), numbers, counts, levels, or whether there was an event.
+    exposure : (S, R, 1), what the expected number of events is proportional to.
+    """
+
+    y: Tensor
+    exposure: Tensor | float = 1.0
+
+
+class CompatibleModel:
+    """The analysis within chained equations: draws of its parameters, its covariates and its outcome.
+
+    Parameters
+    ----------
+    analysis : SubstantiveModel
+        The analysis.
+    columns : sequence of Column
+        The modelled columns.
+    inputs : Inputs
+        Of the regressions.
+    units : pair of Tensor
+        (Q), the means and deviations by which the terms of the analysis are standardised.
+    """
+
+    def __init__(
+        self,
+        analysis: SubstantiveModel,
+        columns: Sequence[Column],
+        inputs: Inputs,
+        units: tuple[Tensor, Tensor],
+    ) -> None:
+        self.analysis, self.columns, self.inputs, self.units = analysis, columns, inputs, units
+        self.posterior: LogisticPosterior | None = None
+        self.risk: RiskSets | None = None
+
+    def is_covariate(self, c: int) -> bool:
+        """Returns whether a column is a covariate of the analysis."""
+        return c in self.analysis.covariates
+
+    def concerns(self, c: int) -> bool:
+        """Returns whether draws of a column use the analysis: covariates, and outcomes other than times."""
+        return self.is_covariate(c) or (c == self.analysis.outcome and self.analysis.family != "cox")
+
+    def draw_parameters(self, completed: Tensor, noise: Noise) -> OutcomeDraw:
+        """Draws the parameters of the analysis of completed codes (S, N, C)."""
+        loc, unit = self.units
+        design = (self.analysis.design(completed.unbind(-1)) - loc) / unit
+        y, width = completed[..., self.analysis.outcome], design.shape[-1]
+        prior = torch.full((width,), FLAT, dtype=torch.float64)
+        if self.analysis.family == "linear":
+            centre, size = y.mean(dim=1, keepdim=True), y.std(dim=1, keepdim=True)
+            size = torch.where(size > 0, size, 1.0)
+            every, places = torch.ones(y.shape[1], dtype=torch.bool), torch.arange(width)
+            scaled = (y - centre) / size
+            drawn = draw_linear(design.mT @ design, design, places, scaled, every, prior, noise)
+            coefficients = drawn.coefficients * size
+            coefficients[:, :1] += centre
+            return OutcomeDraw(coefficients, drawn.scale * size[:, 0], loc, unit)
+        if self.analysis.family == "cox":
+            return self._draw_cox(completed, design, prior, noise)
+        model: Model = (
+            PoissonModel(y, prior)
+            if self.analysis.family == "poisson"
+            else MultinomialModel(1 - y.long(), 2, prior)  # the last level is the reference
+        )
+        found = self._draw_coefficients(model, design, noise)
+        return OutcomeDraw(found, torch.ones(len(y), dtype=torch.float64), loc, unit)
+
+    def _draw_coefficients(self, model: Model, design: Tensor, noise: Noise) -> Tensor:
+        before = self.posterior
+        if before is None:
+            mode = find_mode(model, design)
+            before = LogisticPosterior(mode, mode)
+        self.posterior = follow_mode(model, design, before, refresh=True)
+        return self.posterior.draw(noise)
+
+    def _draw_cox(self, completed: Tensor, design: Tensor, prior: Tensor, noise: Noise) -> OutcomeDraw:
+        if self.risk is None:
+            time, event = completed[0, :, self.analysis.outcome], self._events(completed)[0]
+            self.risk = RiskSets.of(time, event)
+        before = None if self.posterior is None else self.posterior.mode
+        model, inputs = CoxModel(self.risk, prior[1:], before), design[..., 1:]
+        # Partial likelihoods may be far from quadratic, so every step has to increase the density
+        mode = find_mode(model, inputs)
+        factor = torch.linalg.cholesky(model.precision(inputs, model.gradient(inputs, mode)[1]))
+        self.posterior = LogisticPosterior(mode, factor)
+        drawn = self.posterior.draw(noise)
+        hazard = model.draw_hazard(inputs, drawn, noise)
+        coefficients = torch.nn.functional.pad(drawn, (1, 0))  # the constant belongs to the hazard
+        return OutcomeDraw(coefficients, torch.ones(len(drawn), dtype=torch.float64), *self.units, hazard)
+
+    def _events(self, cells: Tensor) -> Tensor:
+        """Returns 1 for events and 0 for censored rows, from cells (*, C)."""
+        if self.analysis.event is None:
+            return torch.ones_like(cells[..., 0])
+        return (cells[..., self.analysis.event] > 0.5).to(torch.float64)
+
+    def response(self, cells: Tensor, drawn: OutcomeDraw) -> Response:
+        """Returns what is known of the outcomes of rows (S, R, C)."""
+        y = cells[..., self.analysis.outcome]
+        if drawn.hazard is None:
+            return Response(y.unsqueeze(-1))
+        return Response(self._events(cells).unsqueeze(-1), drawn.hazard.at(y).unsqueeze(-1))
+
+    def log_density(self, response: Response, index: Tensor, drawn: OutcomeDraw) -> Tensor:
+        """Returns the log density (S, *) of outcomes with this linear predictor, up to a constant per row."""
+        y = response.y
+        if self.analysis.family == "linear":
+            scale = drawn.scale.reshape(-1, *[1] * (index.ndim - 1))
+            return -0.5 * ((y - index) / scale).square()
+        if self.analysis.family in ("poisson", "cox"):
+            return y * index - response.exposure * index.exp()
+        return torch.nn.functional.logsigmoid(torch.where(y > 0.5, index, -index))
+
+    def draw_cells(
+        self,
+        c: int,
+        cells: Tensor,
+        predicted: tuple[Tensor, Tensor],
+        scores: Tensor | None,
+        drawn: OutcomeDraw,
+        margins: Sequence[FeatureMap],
+        uniforms: Tensor,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
+        """Draws cells (S, R) of a column of the analysis.
+
+        Parameters
+        ----------
+        c : int
+            The position of the column.
+        cells : Tensor
+            (S, R, C), the rows with their current codes.
+        predicted : pair of Tensor
+            The prediction of a covariate without the outcome, as of `Parameters.predict`.
+        scores : Tensor or None
+            (S, R), the current scores of a number; by default those of its codes.
+        drawn : OutcomeDraw
+            The parameters of the analysis.
+        margins : sequence of FeatureMap
+            The features of each chain.
+        uniforms : Tensor
+            (S, R, N_UNIFORMS), the source of noise.
+
+        Returns
+        -------
+        codes, prediction, scores
+            The codes that were drawn, the prediction given the outcome, and the scores of a number.
+        """
+        column = self.inputs.columns[c]
+        if c == self.analysis.outcome:
+            return self._draw_outcome(column, cells, drawn, margins, uniforms)
+        y = self.response(cells, drawn)
+        others = [cells[..., k].unsqueeze(-1) for k in range(cells.shape[-1])]
+        if column.role != Role.NUMBER:
+            return self._draw_levels(column, others, y, predicted[0], drawn, uniforms[..., 0])
+        if scores is None:
+            scores = score_codes(column, cells[..., c], margins)
+        first, candidates, steps = uniforms.split([1, N_CANDIDATES, 2 * len(STEPS)], dim=-1)
+        proposed = predicted[0].unsqueeze(-1) + predicted[1].unsqueeze(-1) * ndtri(candidates)
+        codes = decode_scores(self.columns[c], column, proposed.flatten(1), margins).reshape(proposed.shape)
+        codes = torch.cat([cells[..., c].unsqueeze(-1), codes], dim=-1)
+        proposed = torch.cat([scores.unsqueeze(-1), proposed], dim=-1)
+        others[c] = codes
+        shares = self._weights(others, y, drawn)
+        chosen = _choose(shares, first[..., 0])
+        mean = (shares * proposed).sum(dim=-1)
+        spread = ((shares * proposed.square()).sum(dim=-1) - mean.square()).clamp(min=0.0).sqrt()
+        others[c] = codes.gather(-1, chosen)
+        picked, found = self._step(
+            column, others, y, proposed.gather(-1, chosen), predicted, drawn, margins, steps
+        )
+        return found, (mean, spread), picked
+
+    def _step(
+        self,
+        column: InputColumn,
+        cells: list[Tensor],
+        y: Response,
+        scores: Tensor,
+        predicted: tuple[Tensor, Tensor],
+        drawn: OutcomeDraw,
+        margins: Sequence[FeatureMap],
+        uniforms: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns scores and codes (S, R) of a number after Metropolis steps of several scales."""
+        c = column.position
+        centre, spread = (part.unsqueeze(-1) for part in predicted)
+
+        def density(z: Tensor) -> Tensor:
+            index = drawn.index(self.analysis.design(cells))
+            outcome = self.log_density(y, index, drawn)
+            return torch.where(outcome.isnan(), -torch.inf, outcome) - 0.5 * ((z - centre) / spread).square()
+
+        current, codes = density(scores), cells[c]
+        for number, size in enumerate(STEPS):
+            noise, chance = uniforms[..., 2 * number, None], uniforms[..., 2 * number + 1, None]
+            tried = scores + size * spread * ndtri(noise)
+            cells[c] = decode_scores(self.columns[c], column, tried.squeeze(-1), margins).unsqueeze(-1)
+            new = density(tried)
+            accepted = chance.log() < new - current
+            scores, current = torch.where(accepted, tried, scores), torch.where(accepted, new, current)
+            codes = torch.where(accepted, cells[c], codes)
+        return scores.squeeze(-1), codes.squeeze(-1)
+
+    def _weights(self, cells: Sequence[Tensor], y: Response, drawn: OutcomeDraw) -> Tensor:
+        """Returns the probabilities (S, R, K) of candidates, proportional to the density of the outcome."""
+        index = drawn.index(self.analysis.design(cells))
+        logs = self.log_density(y, index, drawn)
+        logs = torch.where(logs.isnan(), -torch.inf, logs)
+        logs = torch.where(logs.amax(dim=-1, keepdim=True).isinf(), 0.0, logs)  # no candidate is possible
+        return torch.softmax(logs, dim=-1)
+
+    def _draw_levels(
+        self,
+        column: InputColumn,
+        cells: list[Tensor],
+        y: Response,
+        before: Tensor,
+        drawn: OutcomeDraw,
+        uniforms: Tensor,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], None]:
+        block = column.block
+        if block is None:
+            codes, prior = column.values, before
+        else:
+            codes = torch.arange(len(block.group), dtype=torch.float64)
+            prior = before[..., block.group] * block.share
+        cells[column.position] = codes.expand(*prior.shape)
+        shares = prior * self._weights(cells, y, drawn)
+        shares = shares / shares.sum(dim=-1, keepdim=True).clamp(min=1e-300)
+        found = codes[_choose(shares, uniforms).squeeze(-1)]
+        if block is not None:
+            groups = torch.zeros_like(before)
+            shares = groups.index_add(-1, block.group, shares)
+        return found, (shares, shares), None
+
+    def _draw_outcome(
+        self,
+        column: InputColumn,
+        cells: Tensor,
+        drawn: OutcomeDraw,
+        margins: Sequence[FeatureMap],
+        uniforms: Tensor,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
+        index = drawn.index(self.analysis.design(cells.unbind(-1)))
+        first = uniforms[..., 0]
+        if self.analysis.family == "logistic":
+            chance = torch.sigmoid(index)
+            shares = torch.stack([1 - chance, chance], dim=-1)
+            groups = shares if column.block is None else shares[..., torch.argsort(column.block.group)]
+            return (first > 1 - chance).to(torch.float64), (groups, groups), None
+        if self.analysis.family == "linear":
+            values = index.unsqueeze(-1) + drawn.scale[:, None, None] * ndtri(uniforms)
+        else:
+            mean = index.clamp(max=50.0).exp().unsqueeze(-1).expand(uniforms.shape)
+            values = torch.from_numpy(np.ceil(pdtrik(uniforms.numpy(), mean.numpy())).clip(min=0.0))
+        codes = torch.from_numpy(self.columns[column.position].constrain(values.numpy()))
+        if column.role == Role.ORDERED:
+            level = column.level_of(codes).unsqueeze(-1) == torch.arange(column.n_levels)
+            shares = level.to(torch.float64).mean(dim=-2)
+            return codes[..., 0], (shares, shares), None
+        scores = score_codes(column, codes.flatten(1), margins).reshape(codes.shape)
+        return codes[..., 0], (scores.mean(dim=-1), scores.std(dim=-1)), scores[..., 0]
+
+
+def _choose(shares: Tensor, uniforms: Tensor) -> Tensor:
+    """Returns positions (*, 1) drawn from probabilities (*, K) by uniforms (*)."""
+    reached = uniforms.unsqueeze(-1) * shares.sum(dim=-1, keepdim=True) >= shares.cumsum(dim=-1)
+    return reached[..., :-1].sum(dim=-1, keepdim=True)

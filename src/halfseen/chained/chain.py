@@ -1,0 +1,582 @@
+r"""Chained equations with proper conditional models: cycles over the columns, in several chains at once.
+
+A cycle visits the incomplete columns. For each of them it draws the parameters of its regression on all other
+columns, from their posterior given the rows in which it is observed, and then its missing cells. The cycles
+start from a draw of the joint Gaussian, so that few of them are needed.
+
+References
+----------
+van Buuren & Groothuis-Oudshoorn (2011), mice: Multivariate Imputation by Chained Equations in R; Albert &
+Chib (1993), for the scores of values that are known to lie in an interval.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel
+from halfseen.chained.constraints import Constraints, draw_within
+from halfseen.chained.effects import (
+    FIRST_SWEEPS,
+    SWEEPS,
+    EffectDraw,
+    GroupedRows,
+    LevelRegressions,
+    MixedRegression,
+    RowGroups,
+    cross_products,
+    sequential,
+)
+from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
+from halfseen.chained.passive import Passive
+from halfseen.chained.regressions import (
+    CONSTANT_SCALE,
+    EDGE,
+    FEW_ROWS,
+    PRIOR_ROWS,
+    PRIOR_SCALE,
+    LogisticPosterior,
+    MultinomialModel,
+    Noise,
+    OrderedModel,
+    are_few,
+    choose_prior_rows,
+    draw_between,
+    draw_linear,
+    expected,
+    find_mode,
+    follow_mode,
+    multinomial,
+    ordered,
+)
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.schema import Column
+
+PRIOR_CANDIDATES = tuple(0.25 * 2.0**k for k in range(14))  # rows per coefficient; with fewer, draws are wild
+MOST_COEFFICIENTS = 400  # of a multinomial regression, whose cost grows with their cube
+FRESH_CYCLES = 1  # in which the second derivatives of logistic regressions are computed, as in the last one
+NO_CONSTRAINTS, NOT_PASSIVE = Constraints(()), Passive((), {})
+CONSTANT_PRIOR = 1e-6  # precision of the constant of linear regressions, for tables of a few rows
+
+
+@dataclass(frozen=True)
+class Equation:
+    """The regression of one column: its inputs and its prior.
+
+    Shapes
+    ------
+    inputs : (P), positions in the design matrix, the constant first.
+    prior : (P), precisions of the coefficients; in rows for a linear regression.
+    mode : (1, Q), where the coefficients of a logistic regression start; None for numbers.
+    """
+
+    column: InputColumn
+    inputs: Tensor
+    prior: Tensor
+    mode: Tensor | None = None
+
+    def logistic_model(self, codes: Incomplete) -> MultinomialModel | OrderedModel:
+        """Returns the regression of the observed levels of a table (N, C)."""
+        c = self.column.position
+        observed = codes.observed[:, c]
+        levels = self.column.level_of(torch.where(observed, codes.x[:, c], 0.0))
+        return self.logistic_model_of(torch.where(observed, levels, -1))
+
+    def logistic_model_of(self, levels: Tensor) -> MultinomialModel | OrderedModel:
+        """Returns the regression of levels (N) or (S, N)."""
+        kind = MultinomialModel if self.column.role == Role.LEVELS else OrderedModel
+        return kind(levels, self.column.n_levels, self.prior)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of one regression in every chain.
+
+    Attributes
+    ----------
+    coefficients : Tensor
+        (S, Q)
+    scale : Tensor or None
+        (S), the residual standard deviations of numbers.
+    effects : EffectDraw or None
+        Of groups. The coefficients of levels are then those of sequential regressions.
+    """
+
+    coefficients: Tensor
+    scale: Tensor | None = None
+    effects: EffectDraw | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence["Parameters"]) -> "Parameters":
+        """Returns the parameters of several groups of chains together."""
+        scales = [part.scale for part in parts if part.scale is not None]
+        effects = [part.effects for part in parts if part.effects is not None]
+        return cls(
+            torch.cat([part.coefficients for part in parts]),
+            torch.cat(scales) if scales else None,
+            EffectDraw.joined(effects) if effects else None,
+        )
+
+    def of(self, which: Tensor) -> "Parameters":
+        """Returns the parameters of some chains."""
+        scale = None if self.scale is None else self.scale[which]
+        effects = None if self.effects is None else self.effects.of(which)
+        return Parameters(self.coefficients[which], scale, effects)
+
+    def predict(
+        self, equation: Equation, design: Tensor, added: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Returns mean and deviation (S, R) of scores, or the probabilities (S, R, K) of levels, twice.
+
+        `design` (S, R, P) has the inputs of the equation, and `added` what `EffectDraw.offsets` returns.
+        """
+        if added is not None:
+            by_part = self.coefficients.unflatten(1, (-1, design.shape[-1]))  # (S, J, P)
+            index, variance = design @ by_part.mT + added[0], added[1]  # (S, R, J)
+            if self.scale is None:
+                shares = sequential(index / (1 + variance).sqrt())
+                return shares, shares
+            return index[..., 0], (self.scale[:, None].square() + variance[..., 0]).sqrt()
+        if self.scale is not None:
+            mean = (design @ self.coefficients.unsqueeze(-1)).squeeze(-1)
+            return mean, self.scale[:, None].expand_as(mean)
+        predict = multinomial if equation.column.role == Role.LEVELS else ordered
+        shares = predict(design, self.coefficients)
+        return shares, shares
+
+
+def plan_equations(
+    inputs: Inputs, codes: Incomplete, limits: Mapping[int, npt.NDArray[np.int64]], most_columns: int
+) -> tuple[Equation, ...]:
+    """Returns the regression of each column, with the inputs of the columns most correlated with it.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        Of all columns.
+    codes : Incomplete
+        The table (N, C).
+    limits : mapping of int to array
+        The positions of the columns that may predict a column, where the user has named them.
+    most_columns : int
+        The number of columns that predict a column at most.
+    """
+    guess = _mean_design(inputs, codes)  # (N, P), 0 where a cell is missing
+    found = []
+    for column in inputs.columns:
+        observed = codes.observed[:, column.position]
+        rows = guess[observed]
+        own = rows[:, column.start : column.stop]
+        strength = (own.mT @ rows).abs().amax(dim=0) / max(1, len(rows))
+        allowed = limits.get(column.position)
+        chosen = _choose_columns(inputs, column, strength, allowed, most_columns)
+        places = torch.tensor([0, *(place for one in chosen for place in _places(one, own, rows))])
+        prior = _prior(column, places, rows, own, codes.x[observed, column.position])
+        equation = Equation(column, places, prior)
+        if column.role != Role.NUMBER:
+            mode = find_mode(equation.logistic_model(codes), guess[None][:, :, places])
+            equation = replace(equation, mode=mode)
+        found.append(equation)
+    return tuple(found)
+
+
+def _mean_design(inputs: Inputs, codes: Incomplete) -> Tensor:
+    """Returns the design (N, P) with 0, the mean of an input, where a cell is missing."""
+    some = [codes.x[codes.observed[:, c.position], c.position][:1] for c in inputs.columns]
+    stand_in = torch.cat([one if len(one) else one.new_zeros(1) for one in some])
+    found = inputs.design(torch.where(codes.observed, codes.x, stand_in))
+    for column in inputs.columns:
+        found[~codes.observed[:, column.position], column.start : column.stop] = 0.0
+    return found
+
+
+def _choose_columns(
+    inputs: Inputs, column: InputColumn, strength: Tensor, allowed: npt.NDArray[np.int64] | None, most: int
+) -> list[InputColumn]:
+    """Returns the columns that predict a column, in their order in the table."""
+    every = [one for one in inputs.columns if one.position != column.position]
+    if allowed is not None:
+        every = [one for one in every if one.position in allowed.tolist()]
+    ranked = sorted(every, key=lambda one: (-float(strength[one.start : one.stop].max()), one.position))
+    chosen, width = list[InputColumn](), 1
+    n_equations = column.n_levels - 1 if column.role == Role.LEVELS else 1
+    for one in ranked[:most]:
+        width += one.stop - one.start
+        if n_equations > 1 and width * n_equations > MOST_COEFFICIENTS and chosen:
+            break
+        chosen.append(one)
+    return sorted(chosen, key=lambda one: one.position)
+
+
+def _places(column: InputColumn, target: Tensor, rows: Tensor) -> range:
+    """Returns the inputs of a column that predict a target (N, W): its score, its value, or both.
+
+    Both are used only if the Bayesian information criterion is in favour, because their difference
+    extrapolates badly to rows in which the target is missing.
+    """
+    if not column.with_value:
+        return range(column.start, column.stop)
+    score, value = rows[:, column.start], rows[:, column.start + 1]
+    losses = [_unexplained(target, rows[:, :1], *several) for several in ((score,), (value,), (score, value))]
+    one = column.start + int(losses[1] < losses[0])
+    gain = len(rows) * (min(losses[:2]) / max(losses[2], 1e-12))
+    needed = len(rows) * math.exp(math.log(max(2, len(rows))) / max(1, len(rows)))
+    return range(column.start, column.stop) if gain > needed else range(one, one + 1)
+
+
+def _unexplained(target: Tensor, constant: Tensor, *inputs: Tensor) -> float:
+    """Returns the largest share (of the columns of a target) that inputs explain, subtracted from 1."""
+    design = torch.stack([constant[:, 0], *inputs], dim=1)
+    gram = design.mT @ design + 1e-9 * len(design) * torch.eye(design.shape[1], dtype=torch.float64)
+    fitted = design @ torch.linalg.solve(gram, design.mT @ target)
+    total = (target - target.mean(dim=0)).square().sum(dim=0).clamp(min=1e-12)
+    return float(((target - fitted).square().sum(dim=0) / total).min())
+
+
+def _prior(column: InputColumn, places: Tensor, rows: Tensor, own: Tensor, codes: Tensor) -> Tensor:
+    """Returns the precisions (P) of the coefficients of a column."""
+    width, n_rows = len(places), len(rows)
+    found = torch.ones(width, dtype=torch.float64)
+    few = are_few(n_rows, width) and width > 1
+    if column.role == Role.NUMBER:
+        rows_of_prior = PRIOR_ROWS
+        if few:
+            candidates = [width * rows_each for rows_each in PRIOR_CANDIDATES]
+            rows_of_prior = choose_prior_rows(rows[:, places[1:]], own[:, 0], candidates)
+        found *= rows_of_prior
+        found[0] = CONSTANT_PRIOR
+        return found
+    counts = torch.bincount(column.level_of(codes), minlength=column.n_levels)
+    # With few rows of a level, the log odds of all inputs together must not vary more than those of one.
+    crowded = max(1.0, FEW_ROWS * width / max(1.0, float(counts.sort(descending=True).values[1:2].sum())))
+    found *= crowded / PRIOR_SCALE**2
+    found[0] = 1 / CONSTANT_SCALE**2
+    return found
+
+
+class ScoreTargets:
+    """The scores of a number in every chain: exact, or drawn if only an interval of them is known.
+
+    Parameters
+    ----------
+    margins : sequence of FeatureMap
+        The features of each chain, with its margins.
+    column : InputColumn
+        The column.
+    x : Tensor
+        (N), the codes.
+    observed : Tensor
+        (N)
+    """
+
+    def __init__(
+        self, margins: Sequence[FeatureMap], column: InputColumn, x: Tensor, observed: Tensor
+    ) -> None:
+        self.scores = torch.zeros(len(margins), len(x), dtype=torch.float64)
+        known = observed.nonzero().squeeze(1)
+        low, high = self.scores[:, known], self.scores[:, known]
+        for s, features in enumerate(margins):
+            low[s], high[s] = features.score_interval(column.feature, x[known])
+        wide = (high > low).any(dim=0)
+        self.rows = known[wide]
+        self.low, self.high = low[:, wide], high[:, wide]
+        self.scores[:, known] = torch.where(wide, 0.0, low)
+        centre = self.scores.new_zeros(len(margins), len(self.rows))
+        half = torch.full_like(centre, 0.5)
+        self.scores[:, self.rows] = draw_between(centre, torch.ones_like(half), self.low, self.high, half)
+
+    def redraw(self, mean: Tensor, scale: Tensor, noise: Noise) -> None:
+        """Draws the scores that are known by an interval, given their regression (S, N)."""
+        if len(self.rows):
+            uniforms = noise.uniforms(len(self.rows))
+            at = mean[:, self.rows]
+            self.scores[:, self.rows] = draw_between(at, scale[:, None], self.low, self.high, uniforms)
+
+
+class Chains:
+    """Several chains over the same table.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The C modelled columns.
+    inputs : Inputs
+        Of the regressions.
+    equations : sequence of Equation
+        One for each column.
+    codes : Incomplete
+        The table (N, C).
+    start : Tensor
+        (S, N, C), completed codes of each chain.
+    margins : sequence of FeatureMap
+        The features of each chain, with its margins.
+    noise : Noise
+        The random numbers of each chain.
+    compatible : CompatibleModel, optional
+        The analysis with which draws are to be compatible.
+    groups : RowGroups, optional
+        The groups of rows whose effects the regressions have.
+    constraints : Constraints
+        The order constraints that draws obey.
+    passive : Passive
+        The derived columns, which are computed.
+    order : sequence of int, optional
+        The columns in the order of a cycle; by default those with the fewest missing values come first.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        inputs: Inputs,
+        equations: Sequence[Equation],
+        codes: Incomplete,
+        start: Tensor,
+        margins: Sequence[FeatureMap],
+        noise: Noise,
+        compatible: CompatibleModel | None = None,
+        groups: RowGroups | None = None,
+        constraints: Constraints = NO_CONSTRAINTS,
+        passive: Passive = NOT_PASSIVE,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        self.compatible, self.groups, self.constraints = compatible, groups, constraints
+        self.passive = passive
+        self.columns, self.inputs, self.equations = columns, inputs, equations
+        self.codes, self.completed, self.margins, self.noise = codes, start, margins, noise
+        self.design = inputs.design(start)
+        self.gram = self.design.mT @ self.design
+        self.missing = [(~codes.observed[:, c]).nonzero().squeeze(1) for c in range(codes.n_features)]
+        n_missing = [len(rows) for rows in self.missing]
+        every = sorted(range(len(columns)), key=lambda c: n_missing[c]) if order is None else order
+        self.order = [c for c in every if n_missing[c] and c not in passive.formulas]
+        self.targets: dict[int, ScoreTargets] = {}
+        self.posteriors: dict[int, LogisticPosterior] = {}
+        self.mixed: dict[int, MixedRegression] = {}
+        self.of_levels: dict[int, LevelRegressions] = {}
+        self.upper: dict[int, Tensor] = {}  # (S, G), the codes of columns that are constant within groups
+
+    def run(self, n_cycles: int, tell: Callable[[Tensor], None]) -> list[Parameters]:
+        """Runs the cycles, and returns a draw of the parameters of every column at the end.
+
+        `tell` is called after each cycle with the means and deviations (2, S, C) of the completed columns.
+        """
+        found: dict[int, Parameters] = {}
+        for cycle in range(n_cycles):
+            refresh = cycle < FRESH_CYCLES or cycle == n_cycles - 1
+            for c in self.order:
+                found[c] = self._visit(c, refresh=refresh)
+            tell(self._moments())
+        for c in range(len(self.columns)):
+            if c not in found:
+                found[c] = self._visit(c, refresh=True, keep=c not in self.passive.formulas)
+        return [found[c] for c in range(len(self.columns))]
+
+    def _moments(self) -> Tensor:
+        """Returns means and deviations (2, S, C) of the completed columns."""
+        unit = self.completed.abs().amax(dim=(0, 1))
+        unit = torch.where(unit > 0, unit, 1.0)  # sums of numbers near the largest float would overflow
+        scaled = self.completed / unit
+        return torch.stack([scaled.mean(dim=1), scaled.std(dim=1, unbiased=False)]) * unit
+
+    def _visit(self, c: int, *, refresh: bool, keep: bool = True) -> Parameters:
+        """Draws the parameters of the regression of a column, and then its missing cells."""
+        without = self.design[:, self.missing[c]]  # (S, R, P), the rows in which the column is missing
+        if self.groups is not None:
+            return self._visit_grouped(c, self.groups, without, refresh=refresh, keep=keep)
+        # A model of a covariate without the outcome is not that of the rows in which it is observed, if its
+        # values are missing through the outcome: it is fitted to all rows, with the values drawn before.
+        every = self.compatible is not None and self.compatible.is_covariate(c)
+        if self.equations[c].column.role == Role.NUMBER:
+            drawn = self._draw_linear(c, without, every=every)
+        else:
+            drawn = self._draw_logistic(c, refresh=refresh, every=every)
+        if len(self.missing[c]) and keep:
+            self._draw_cells(c, drawn, without)
+        return drawn
+
+    def _target(self, c: int) -> ScoreTargets:
+        """Returns the scores of a number."""
+        if c not in self.targets:
+            column = self.equations[c].column
+            target = ScoreTargets(self.margins, column, self.codes.x[:, c], self.codes.observed[:, c])
+            before = self.completed[:, self.missing[c], c]
+            target.scores[:, self.missing[c]] = score_codes(column, before, self.margins)
+            self.targets[c] = target
+        return self.targets[c]
+
+    def _visit_grouped(
+        self, c: int, groups: RowGroups, without: Tensor, *, refresh: bool, keep: bool
+    ) -> Parameters:
+        """Does what `_visit` does, with effects of groups, or for a column that is constant within groups."""
+        if c in groups.upper:
+            drawn, self.upper[c] = self._draw_upper(c, groups, refresh=refresh)
+            values = self.upper[c][:, groups.rows.group[self.missing[c]]]
+        else:
+            number = self.equations[c].column.role == Role.NUMBER
+            drawn = self._draw_mixed(c, groups.rows, without) if number else self._draw_levels(c, groups.rows)
+            values = self._draw_in_groups(c, drawn, groups.rows, without)
+        if len(self.missing[c]) and keep:
+            self._keep(c, values, without)
+        return drawn
+
+    def _draw_upper(self, c: int, groups: RowGroups, *, refresh: bool) -> tuple[Parameters, Tensor]:
+        """Draws the regression of a column that is constant within groups, and its codes (S, G)."""
+        equation, known = self.equations[c], groups.table.observed[:, c]
+        design, places = groups.rows.means(self.design), equation.inputs
+        if equation.column.role == Role.NUMBER:
+            if c not in self.targets:
+                self.targets[c] = ScoreTargets(self.margins, equation.column, groups.table.x[:, c], known)
+            target, rows = self.targets[c], design[:, known][..., places]
+            found = draw_linear(
+                rows.mT @ rows, design, places, target.scores, known, equation.prior, self.noise
+            )
+            target.redraw(expected(design, places, found.coefficients), found.scale, self.noise)
+            drawn = Parameters(found.coefficients, found.scale)
+        else:
+            drawn = self._draw_posterior(c, equation.logistic_model(groups.table), design, refresh=refresh)
+        predicted = drawn.predict(equation, design[..., places])
+        values = draw_codes(self.columns[c], equation.column, predicted, self.margins, self.noise)
+        return drawn, torch.where(known, groups.table.x[:, c], values)
+
+    def _draw_mixed(self, c: int, rows: GroupedRows, without: Tensor) -> Parameters:
+        """Draws the parameters of a number with effects of groups, and its scores that are not exact."""
+        target, equation = self._target(c), self.equations[c]
+        places, n_sweeps = equation.inputs, SWEEPS
+        if c not in self.mixed:
+            known, n_sweeps = self.codes.observed[:, c], FIRST_SWEEPS
+            self.mixed[c] = MixedRegression(rows, known, equation.prior, len(self.design), latent=False)
+        part, unused = self.mixed[c], without[:, :, places]
+        gram = self.gram[:, places][:, :, places] - unused.mT @ unused
+        products = cross_products(gram, self.design, places, rows, part.rows)
+        for _ in range(n_sweeps):
+            part.sweep(products, self.design, places, target.scores, self.noise)
+            if len(target.rows):
+                target.redraw(part.mean(self.design, places), part.variance.sqrt(), self.noise)
+        effects = EffectDraw(part.effects.unsqueeze(1), part.covariance.unsqueeze(1))
+        return Parameters(part.coefficients, part.variance.sqrt(), effects)
+
+    def _draw_levels(self, c: int, rows: GroupedRows) -> Parameters:
+        """Draws the parameters of the sequential regressions of levels with effects of groups."""
+        equation, n_sweeps = self.equations[c], SWEEPS
+        column, known = equation.column, self.codes.observed[:, c]
+        if c not in self.of_levels:
+            levels = column.level_of(torch.where(known, self.codes.x[:, c], 0.0))
+            levels, n_sweeps = torch.where(known, levels, -1), FIRST_SWEEPS
+            self.of_levels[c] = LevelRegressions(
+                rows, levels, column.n_levels, equation.prior, len(self.design)
+            )
+        self.of_levels[c].sweep(self.design, equation.inputs, n_sweeps, self.noise)
+        return Parameters(self.of_levels[c].drawn()[0], None, self.of_levels[c].drawn()[1])
+
+    def _draw_in_groups(self, c: int, parameters: Parameters, rows: GroupedRows, without: Tensor) -> Tensor:
+        """Returns the missing cells (S, R) of a column, given the effects of its groups."""
+        assert parameters.effects is not None
+        missing, equation = self.missing[c], self.equations[c]
+        inputs = rows.inputs[missing].expand(len(without), -1, -1)
+        added = parameters.effects.offsets(rows.group[missing], inputs, None)
+        predicted = parameters.predict(equation, without[:, :, equation.inputs], added)
+        return self._draw_codes(c, predicted)
+
+    def _draw_codes(self, c: int, predicted: tuple[Tensor, Tensor]) -> Tensor:
+        """Returns the missing cells (S, R) of a column, within its constraints."""
+        column, place = self.columns[c], self.equations[c].column
+        if c not in self.constraints.columns:
+            return draw_codes(column, place, predicted, self.margins, self.noise)
+        limits = self.constraints.bounds(c, self.completed[:, self.missing[c]])
+        assert limits is not None
+        uniforms = self.noise.uniforms(len(self.missing[c])).clamp(EDGE, 1 - EDGE)
+        return draw_within(column, place, predicted, limits, self.margins, uniforms)
+
+    def _draw_linear(self, c: int, without: Tensor, *, every: bool) -> Parameters:
+        equation, observed = self.equations[c], self.codes.observed[:, c]
+        target, places = self._target(c), equation.inputs
+        gram = self.gram[:, places][:, :, places]
+        if every:
+            observed = torch.ones_like(observed)
+        else:
+            unused = without[:, :, places]
+            gram = gram - unused.mT @ unused
+        drawn = draw_linear(gram, self.design, places, target.scores, observed, equation.prior, self.noise)
+        if len(target.rows):
+            target.redraw(expected(self.design, places, drawn.coefficients), drawn.scale, self.noise)
+        return Parameters(drawn.coefficients, drawn.scale)
+
+    def _draw_logistic(self, c: int, *, refresh: bool, every: bool) -> Parameters:
+        equation = self.equations[c]
+        model = equation.logistic_model(self.codes)
+        if every:
+            model = equation.logistic_model_of(equation.column.level_of(self.completed[..., c]))
+        return self._draw_posterior(c, model, self.design, refresh=refresh)
+
+    def _draw_posterior(
+        self, c: int, model: MultinomialModel | OrderedModel, design: Tensor, *, refresh: bool
+    ) -> Parameters:
+        """Draws the parameters of a logistic regression of levels on a design (S, N, D)."""
+        equation, before = self.equations[c], self.posteriors.get(c)
+        if before is None:
+            assert equation.mode is not None
+            before, refresh = LogisticPosterior(equation.mode, equation.mode), True
+        self.posteriors[c] = follow_mode(model, design[..., equation.inputs], before, refresh=refresh)
+        return Parameters(self.posteriors[c].draw(self.noise))
+
+    def _draw_cells(self, c: int, parameters: Parameters, without: Tensor) -> None:
+        equation = self.equations[c]
+        predicted = parameters.predict(equation, without[:, :, equation.inputs])
+        if self.compatible is not None and self.compatible.concerns(c):
+            drawn = self._draw_compatible(c, predicted)
+        else:
+            drawn = self._draw_codes(c, predicted)
+        self._keep(c, drawn, without)
+
+    def _keep(self, c: int, drawn: Tensor, without: Tensor) -> None:
+        """Replaces the missing cells of a column by those that were drawn (S, R)."""
+        rows, equation = self.missing[c], self.equations[c]
+        self.completed[:, rows, c] = drawn
+        part = slice(equation.column.start, equation.column.stop)
+        new = self.inputs.encode(equation.column, drawn)
+        # Only cross-products with the inputs of this column change, and only by the rows that were drawn.
+        changed = self.gram[:, :, part] + without.mT @ (new - without[:, :, part])
+        self.design[:, rows, part] = new
+        own = self.design[:, :, part]
+        changed[:, part] = own.mT @ own
+        self.gram[:, :, part], self.gram[:, part] = changed, changed.mT
+        for derived in self.passive.dependents(c):
+            among = self.missing[derived]
+            if len(among):
+                self._keep(
+                    derived, self.passive.values(derived, self.completed[:, among]), self.design[:, among]
+                )
+
+    def _draw_compatible(self, c: int, predicted: tuple[Tensor, Tensor]) -> Tensor:
+        """Returns the missing cells (S, R) of a column of the analysis, given its other columns."""
+        assert self.compatible is not None
+        rows = self.missing[c]
+        parameters = self.compatible.draw_parameters(self.completed, self.noise)
+        before = self.targets[c].scores[:, rows] if c in self.targets else None
+        uniforms = self.noise.uniforms(len(rows), N_UNIFORMS).clamp(EDGE, 1 - EDGE)
+        drawn, _, scores = self.compatible.draw_cells(
+            c, self.completed[:, rows], predicted, before, parameters, self.margins, uniforms
+        )
+        if scores is not None and c in self.targets:
+            self.targets[c].scores[:, rows] = scores
+        return drawn
+
+
+def draw_codes(
+    column: Column,
+    place: InputColumn,
+    predicted: tuple[Tensor, Tensor],
+    margins: Sequence[FeatureMap],
+    noise: Noise,
+) -> Tensor:
+    """Returns codes (S, R) of a column, drawn from what `Parameters.predict` returns."""
+    first, spread = predicted
+    if place.role != Role.NUMBER:
+        return place.draw_level(first, noise.uniforms(first.shape[1]))
+    return decode_scores(column, place, first + spread * noise.normals(first.shape[1]), margins)

@@ -1,0 +1,573 @@
+"""The imputer by chained equations with Bayesian regressions."""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from halfseen._random import row_keys, torch_generator
+from halfseen._threads import map_in_threads
+from halfseen.base.capabilities import Capabilities
+from halfseen.base.imputer import BaseImputer
+from halfseen.base.parameters import check_whole
+from halfseen.base.table import COPIES, ReadTable, predictor_positions
+from halfseen.chained.analysis import CompatibleModel, OutcomeDraw
+from halfseen.chained.chain import Chains, Parameters, plan_equations
+from halfseen.chained.constraints import Constraints
+from halfseen.chained.effects import GroupedRows, RowGroups
+from halfseen.chained.formula import SubstantiveModel
+from halfseen.chained.grouped import (
+    GroupedChain,
+    GroupModel,
+    check_group_names,
+    check_groups,
+    check_slope,
+    drop_column,
+    name_new_groups,
+)
+from halfseen.chained.inputs import Inputs, Role, choose_features, widen_range
+from halfseen.chained.passive import Passive
+from halfseen.chained.regressions import Noise
+from halfseen.chained.tabular import POINT_DRAWS, TabularChain, constrain_draws
+from halfseen.chained.trace import ChainTrace
+from halfseen.data.frames import Table
+from halfseen.data.incomplete import Incomplete, Standardizer
+from halfseen.data.schema import Column, Schema
+from halfseen.errors import warn_user
+from halfseen.gaussian.imputer import GaussianImputer
+from halfseen.gaussian.margins import redraw_margins
+from halfseen.gaussian.tabular import TabularGaussian
+
+CHAINS_TOGETHER = 10  # chains that share operations: few enough for two groups of the default number
+CELLS_TOGETHER = 2**24  # inputs of the rows of these chains in memory, 128 MB
+ENOUGH_CYCLES = 20  # from which on r_hat says something; with fewer, the variance within chains is too small
+MOST_SKEWNESS = 1.0  # of a column that passes for normal, half of that of an exponential one; a guess
+MOST_FREQUENT = 0.1  # the share of the most frequent value of a column that passes for continuous; a guess
+ROWS_PER_COLUMN = 20  # below which the ridge of a joint Gaussian matters; a guess
+MOST_COLUMNS = 30  # of a small table; wide tables need the ridge
+FEWEST_VALUES = 30  # of which a share can be estimated
+LARGEST_R_HAT = 1.1  # the usual limit (Gelman & Rubin, 1992)
+
+
+def why_not_normal(columns: Sequence[Column], codes: Incomplete) -> str | None:
+    """Returns why a joint Gaussian could bias analyses of a table (N, C), or None if it is not expected to.
+
+    Levels enter a joint Gaussian as indicators, whose conditional distributions are linear in other columns;
+    those of levels are not. Skewed numbers and numbers with a frequent value, such as zero, are transformed,
+    and relations between transformed columns are not those of an analysis. With few rows, a joint Gaussian
+    shrinks correlations by a ridge, which biases coefficients towards zero.
+    """
+    if len(codes) < ROWS_PER_COLUMN * len(columns) and len(columns) <= MOST_COLUMNS:
+        return f"there are only {len(codes)} rows for {len(columns)} columns"
+    for c, column in enumerate(columns):
+        if column.levels is not None:
+            return f"column {column.name!r} has levels"
+        if column.codes is not None:
+            return f"column {column.name!r} has few distinct values"
+        x = codes.x[codes.observed[:, c], c]
+        if len(x) < 2:
+            continue
+        values = Incomplete(x[:, None], torch.ones(len(x), 1, dtype=torch.bool))
+        scaled = Standardizer.fit(values).forward(values.x)
+        if float(scaled.pow(3).mean().abs()) > MOST_SKEWNESS:
+            return f"column {column.name!r} is skewed"
+        if int(x.unique(return_counts=True)[1].max()) > MOST_FREQUENT * len(x) and len(x) >= FEWEST_VALUES:
+            return f"column {column.name!r} has a frequent value"
+    return None
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What chains have found.
+
+    Attributes
+    ----------
+    parameters : list of Parameters
+        Of each column.
+    outcome : OutcomeDraw or None
+        Of the analysis.
+    steps : Tensor
+        (T, 2, S, C), moments of the columns after each cycle.
+    upper : dict of int to Tensor
+        (S, G), the codes of columns that are constant within groups.
+    """
+
+    parameters: list[Parameters]
+    outcome: OutcomeDraw | None
+    steps: Tensor
+    upper: dict[int, Tensor]
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Run"]) -> "_Run":
+        """Returns what several groups of chains have found together."""
+        columns = zip(*(part.parameters for part in parts), strict=True)
+        outcomes = [part.outcome for part in parts if part.outcome is not None]
+        return cls(
+            [Parameters.joined(several) for several in columns],
+            OutcomeDraw.joined(outcomes) if outcomes else None,
+            torch.cat([part.steps for part in parts], dim=2),
+            {c: torch.cat([part.upper[c] for part in parts]) for c in parts[0].upper},
+        )
+
+
+@dataclass(eq=False, repr=False)
+class ChainedImputer(BaseImputer):
+    r"""Multiple imputation by chained equations, with a Bayesian regression for each column.
+
+    .. math::
+        \theta_c \sim p(\theta_c \mid x_c^{\text{obs}}, x_{\setminus c}), \qquad
+        x_c^{\text{mis}} \sim p(x_c \mid x_{\setminus c}, \theta_c)
+
+    Use it for multiple imputation of tables with levels, ordered levels, counts or skewed numbers: intervals
+    that are pooled over its draws have the right coverage where a joint Gaussian is biased.
+    `multiple_imputation` chooses it for such tables.
+
+    Each column has a regression on all other columns: linear for numbers, on the scale of the margin of the
+    column (see `GaussianImputer`); logistic or multinomial for levels; proportional odds for ordered levels
+    and for whole numbers with at most ten values. Values that are known to lie in an interval, such as
+    those below a detection limit or zeros of a semi-continuous column, have scores that are drawn within it.
+    Numbers predict other columns by their scores and, if the margin is not linear, by their values as
+    well. A cycle draws, for one incomplete column after the other, the parameters of its regression from
+    their posterior distribution and then its missing values. The cycles of each chain start from a draw of a
+    joint Gaussian. `fit` keeps the last parameters of every chain. A draw of `sample`, for these or other
+    rows, repeats the cycles with the parameters of one chain. Values are assumed to be missing at random
+    (MAR).
+
+    Parameters
+    ----------
+    n_chains : int, default=20
+        The number of chains, which is the number of draws of the parameters. Set this to at least the
+        `n_draws` passed to `sample`.
+    n_cycles : int, default=5
+        The number of cycles.
+    analysis : str, optional
+        The formula of a later analysis, such as ``"y ~ x * z + I(w ** 2) + C(g)"``. Draws are then compatible
+        with it, so that interactions and powers of imputed columns are not biased towards zero. Formulas
+        have columns, interactions (``*`` and ``:``), indicators of levels and arithmetic within ``I()``; they
+        are never executed as code.
+    family : {"auto", "linear", "logistic", "poisson", "cox"}, default="auto"
+        The model of the outcome of the analysis. ``"auto"`` is logistic for an outcome with two levels, a Cox
+        model for ``"Surv(time, event) ~ x"``, and linear otherwise. The second level of `event`, such as 1,
+        marks an event; ``Surv(time)`` is for rows that all have one. Times and events must not be missing.
+    groups : str, optional
+        The column that says which rows belong together, such as the visits of a person or the pupils of a
+        school. Regressions then have a random intercept for each group. Columns that are constant within
+        groups are drawn once for each group.
+    slopes : str, optional
+        A column of numbers, such as the time of a visit, whose slopes vary between groups as well.
+    predictors : dict of str to list of str, optional
+        The columns that may predict a column, by its name; columns that are not named are predicted from all
+        others. By default there is no limit.
+    constraints : list of str, optional
+        Order constraints that imputed values obey, such as ``["admission <= discharge", "age >= 18"]``: two
+        columns of numbers or dates, or a column and a number, compared by ``<=``, ``<``, ``>=`` or ``>``. A
+        missing value is drawn from its regression within the limits that the rest of the row sets.
+    visit_order : list of str, optional
+        The columns that a cycle visits first, in this order. The others follow, those with the fewest missing
+        values first.
+    max_predictors : int, default=100
+        Maximum number of columns from which a column is predicted: those that correlate with it most.
+        Columns with many levels have fewer, so that a regression has at most 400 coefficients.
+    max_rows : int, default=50000
+        Maximum number of rows from which parameters are drawn, chosen at random. The joint Gaussian is
+        fitted to all rows.
+    add_indicator : bool, default=False
+        Whether `transform` appends a column ``missingindicator_<name>`` for each column that has missing
+        values in `fit`, which marks where they are.
+    schema : dict, optional
+        As in `GaussianImputer`.
+    random_state : int, numpy generator or None, default=None
+        Seeds fitting and draws. Pass an integer for reproducible results.
+
+    Attributes
+    ----------
+    schema_ : Schema
+        The kind of each column, and the reasons.
+    columns_left_ : dict of str to str
+        The columns of a data frame whose missing values are left empty, and the reasons.
+    skip_rules_ : dict of str to SkipRule
+        The columns of a data frame that do not apply to all rows, and the rule for each.
+    model_ : TabularChain
+        The fitted regressions.
+    trace_ : ChainTrace
+        The means and standard deviations of incomplete columns after every cycle; see `plot_trace`.
+    r_hat_ : dict of str to float
+        The potential scale reduction of the mean of each incomplete column over the chains. It is
+        meaningful from about 20 cycles on.
+
+    Notes
+    -----
+    Coefficients of linear regressions have normal priors worth a tenth of a row, and residual variances
+    Jeffreys' prior. With fewer than two rows per coefficient, the precision of the prior is the one with the
+    greatest marginal likelihood (empirical Bayes). Coefficients of logistic regressions, of standardised
+    inputs, have normal priors with a standard deviation of 2.5, which keep them finite under separation;
+    their posterior is approximated by a normal distribution at its mode.
+
+    With `groups`, effects of groups are normal, with an inverse Wishart prior of their covariance, and are
+    drawn by Gibbs steps together with the coefficients. Levels have a sequence of probit regressions: each
+    level against the later ones. New rows of known groups use the effects of their group; the effects of
+    new groups are drawn from their distribution, and the other rows of a new group do not change them.
+    A column is taken to be constant within groups if it never differs between two rows of a group. Means of
+    other columns over a group are not inputs of regressions.
+
+    A derived column (see `Schema`) that predicts others is computed whenever one of its inputs is drawn, and
+    does not predict its inputs.
+
+    `transform` imputes means of the conditional distributions over all chains; `interval` uses their means
+    and variances. The conditional distributions do not belong to one joint density, so there is no
+    `score_samples`.
+
+    References
+    ----------
+    van Buuren & Groothuis-Oudshoorn (2011), mice: Multivariate Imputation by Chained Equations in R; Rubin
+    (1987), Multiple Imputation for Nonresponse in Surveys; Gelman et al. (2008), for the prior; Albert & Chib
+    (1993), for scores within intervals.
+
+    Examples
+    --------
+    A level is missing more often where the outcome is large:
+
+    >>> import numpy as np, pandas as pd, halfseen
+    >>> rng = np.random.default_rng(0)
+    >>> group = rng.choice(["a", "b", "c"], size=1000)
+    >>> y = np.select([group == "b", group == "c"], [1.0, 2.5]) + rng.normal(size=1000)
+    >>> table = pd.DataFrame({"y": y, "group": group})
+    >>> table.loc[rng.random(1000) < 0.6 / (1 + np.exp(-2 * y)), "group"] = None
+    >>> imputer = halfseen.ChainedImputer(n_chains=5, random_state=0).fit(table)
+    >>> pooled = halfseen.pool("y ~ C(group)", imputer.sample(table, n_draws=5))
+    >>> bool(np.abs(pooled.estimate - [0, 1, 2.5]).max() < 0.2)
+    True
+    """
+
+    n_chains: int = 20
+    _: KW_ONLY
+    n_cycles: int = 5
+    analysis: str | None = None
+    family: str = "auto"
+    groups: str | None = None
+    slopes: str | None = None
+    predictors: Mapping[str, Sequence[str]] | None = None
+    constraints: Sequence[str] | None = None
+    visit_order: Sequence[str] | None = None
+    max_predictors: int = 100
+    max_rows: int = 50_000
+    add_indicator: bool = False
+    schema: Any = None
+    random_state: Any = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the imputer can do with the parameters that it has."""
+        return replace(super().capabilities, density=False, limits=True)
+
+    def _fit_model(self, codes: Incomplete) -> TabularChain | GroupedChain:
+        for name in ("n_chains", "n_cycles", "max_predictors", "max_rows"):
+            check_whole(name, getattr(self, name), 1)
+        place = self._group_place
+        if place is None:
+            return self._fit_chain(codes, None)
+        group = codes.x[:, place].long()
+        return GroupedChain(self._fit_chain(drop_column(codes, place), group), place)
+
+    def _fit_chain(self, codes: Incomplete, group: Tensor | None) -> TabularChain:
+        """Fits the regressions of columns (N, C), with effects of groups (N)."""
+        limits = predictor_positions(self.predictors, self._schema_within)
+        analysis = self._parsed()
+        if analysis is not None:
+            analysis.check_outcome(codes)
+            self._widen_ranges(analysis, codes)
+        columns = self._within
+        generator = torch_generator(self.seed_)
+        start = self._fit_start(codes)
+        if len(codes) > self.max_rows:
+            some = torch.randperm(len(codes), generator=generator)[: self.max_rows].sort().values
+            codes, group = codes[some], None if group is None else group[some]
+        free = () if analysis is None else analysis.covariates
+        features = choose_features(columns, start.features, codes, free)
+        inputs = Inputs.fit(columns, features, codes)
+        if analysis is not None:
+            for c in analysis.covariates:
+                allowed = limits.get(c, np.arange(codes.n_features))
+                limits[c] = allowed[~np.isin(allowed, (*analysis.outcomes, c))]
+        passive = Passive.of(columns)
+        passive.limit(limits, codes.n_features)
+        equations = plan_equations(inputs, codes, limits, self.max_predictors)
+        groups = None if group is None else self._row_groups(codes, group, inputs)
+        if groups is not None and groups.upper:
+            upper = plan_equations(inputs, groups.table, limits, self.max_predictors)
+            equations = tuple(upper[c] if c in groups.upper else one for c, one in enumerate(equations))
+        margins = [redraw_margins(inputs.features, columns, codes, generator) for _ in range(self.n_chains)]
+        n_missing = (~codes.observed).sum(dim=0).tolist()
+        order = self._order(n_missing)
+        nothing: list[Parameters] = []
+        model = TabularChain(columns, inputs, equations, nothing, margins, start, order, self.n_cycles)
+        constraints = self._constraints(codes, analysis, groups)
+        model = replace(model, constraints=constraints, passive=passive)
+        if analysis is not None:
+            guess = start.point(codes)[None]
+            constrain_draws(columns, codes, guess)
+            compatible = CompatibleModel(analysis, columns, inputs, analysis.units(guess[0]))
+            model = replace(model, compatible=compatible)
+        found = self._run(model, codes, groups)
+        self._describe(found.steps, [c for c in range(codes.n_features) if n_missing[c]])
+        of_groups = None if groups is None else self._group_model(codes, groups.rows.n_groups, found.upper)
+        return model.with_parameters(found.parameters, found.outcome, of_groups)
+
+    def _widen_ranges(self, analysis: SubstantiveModel, codes: Incomplete) -> None:
+        """Lets imputed values of the covariates of an analysis reach further into a tail."""
+        wider = {}
+        for c in analysis.covariates:
+            wider[self._within[c].name] = widen_range(self._within[c], codes.x[codes.observed[:, c], c])
+        self.schema_ = Schema(tuple(wider.get(column.name, column) for column in self.schema_))
+
+    def _order(self, n_missing: Sequence[int]) -> list[int]:
+        """Returns the columns in the order of a cycle."""
+        names = [column.name for column in self._within]
+        asked = [] if self.visit_order is None else self.visit_order
+        if isinstance(asked, str) or not isinstance(asked, Sequence):
+            raise ValueError(f"visit_order must be a list of column names, got {asked!r}.")
+        stray = next((name for name in asked if name not in names), None)
+        if stray is not None:
+            raise ValueError(f"visit_order refers to column {stray!r}, which is not a modelled column.")
+        if len(set(asked)) < len(asked):
+            twice = next(name for name in asked if list(asked).count(name) > 1)
+            raise ValueError(f"visit_order names column {twice!r} twice.")
+        places = [names.index(name) for name in asked]
+        rest = sorted(set(range(len(names))) - set(places), key=lambda c: (n_missing[c], c))
+        return [*places, *rest]
+
+    def _constraints(
+        self, codes: Incomplete, analysis: SubstantiveModel | None, groups: RowGroups | None
+    ) -> Constraints:
+        """Returns the constraints, and warns of observed rows that do not obey them."""
+        found = Constraints.parse(self.constraints, self._within)
+        for one in found.every:
+            broken = ~one.holds(codes)
+            if bool(broken.any()):
+                row = int(broken.to(torch.int8).argmax())
+                warn_user(
+                    f"The constraint {one.text!r} does not hold in {int(broken.sum()):,} rows in which its "
+                    f"columns are observed, the first of which is row {row}. Observed values are not changed."
+                )
+        taken: set[int] = set() if groups is None else set(groups.upper)
+        if analysis is not None:
+            taken |= {*analysis.outcomes, *analysis.covariates}
+        for c in sorted(found.columns & taken):
+            why = "is a variable of the analysis" if analysis is not None else "is constant within groups"
+            raise ValueError(f"Column {self._within[c].name!r} {why}, so it cannot have constraints.")
+        return found
+
+    @property
+    def _overrides(self) -> Any:
+        """The column settings that the user passed; groups are levels, and are never imputed."""
+        if self.groups is None:
+            return self.schema
+        return dict(self.schema or {}) | {self.groups: {"kind": "categorical", "fill": False}}
+
+    @property
+    def _within(self) -> Sequence[Column]:
+        """The columns that are regressed: the modelled ones without the column of groups."""
+        return [column for column in self._modelled if column.name != self.groups]
+
+    @property
+    def _schema_within(self) -> Schema:
+        """The schema without the column of groups."""
+        return Schema(tuple(column for column in self.schema_ if column.name != self.groups))
+
+    @property
+    def _group_place(self) -> int | None:
+        """The position of the column of groups among the modelled ones."""
+        names = [column.name for column in self._modelled]
+        return names.index(self.groups) if self.groups is not None else None
+
+    def _open(self, X: Any, *, reset: bool) -> Table:
+        table = super()._open(X, reset=reset)
+        if reset:
+            check_group_names(self.groups, self.slopes, table.names)
+        return table
+
+    def _read(self, X: Any, *, reset: bool) -> ReadTable:
+        read = super()._read(X, reset=reset)
+        if self.groups is None:
+            return read
+        place = next(j for j, column in enumerate(self.schema_) if column.name == self.groups)
+        if reset:
+            check_groups(self.schema_.columns[place], read.missing[:, place])
+            if self.analysis is not None:
+                raise ValueError("Draws that are compatible with an analysis have no effects of groups yet.")
+        within = self._group_place
+        assert within is not None
+        codes = name_new_groups(read.codes, within, read.table.column(place), self.seed_)
+        return replace(read, codes=codes)
+
+    @property
+    def _slope_place(self) -> int | None:
+        """The position, among the regressed columns, of the one whose slopes vary between groups."""
+        if self.slopes is None:
+            return None
+        found = next((c for c, column in enumerate(self._within) if column.name == self.slopes), None)
+        if found is None or self._within[found].levels is not None:
+            raise ValueError(f"Column {self.slopes!r}, whose slopes vary between groups, must be a number.")
+        return found
+
+    def _row_groups(self, codes: Incomplete, group: Tensor, inputs: Inputs) -> RowGroups:
+        """Describes the groups (N) of the rows of a table (N, C)."""
+        slope = self._slope_place
+        if slope is not None:
+            check_slope(self._within[slope], codes, slope)
+        column = next(one for one in self._modelled if one.name == self.groups)
+        blank = self._group_model(codes, len(column.levels or ()), {})
+        rows = GroupedRows(group, blank.n_groups, blank.inputs(codes.x))
+        numbers = [one.position for one in inputs.columns if one.role == Role.NUMBER]
+        found = RowGroups.of(codes, rows, numbers)
+        if slope in found.upper:
+            raise ValueError(f"Column {self.slopes!r} does not vary within the groups of {self.groups!r}.")
+        return found
+
+    def _group_model(self, codes: Incomplete, n_groups: int, upper: Mapping[int, Tensor]) -> GroupModel:
+        """Returns what new rows need to know about groups."""
+        slope, loc, unit = self._slope_place, 0.0, 1.0
+        if slope is not None:
+            one = Standardizer.fit(Incomplete(codes.x[:, [slope]], codes.observed[:, [slope]]))
+            loc, unit = float(one.loc[0]), float(one.scale[0])
+        return GroupModel(n_groups, slope, loc, unit, upper)
+
+    def _parsed(self) -> SubstantiveModel | None:
+        """Returns the analysis, if there is one."""
+        return (
+            None
+            if self.analysis is None
+            else SubstantiveModel.parse(self.analysis, self._within, self.family)
+        )
+
+    def _fit_start(self, codes: Incomplete) -> TabularGaussian:
+        start = GaussianImputer()
+        start.schema_, start.seed_ = self._schema_within, self.seed_
+        return start._fit_model(codes)
+
+    def _run(self, model: TabularChain, codes: Incomplete, groups: RowGroups | None) -> "_Run":
+        """Runs all chains."""
+        size = min(CHAINS_TOGETHER, max(1, CELLS_TOGETHER // (len(codes) * model.inputs.width)))
+        several = [range(s, min(s + size, self.n_chains)) for s in range(0, self.n_chains, size)]
+        keys = row_keys(
+            np.arange(len(codes), dtype=np.float64)[:, None], self.seed_
+        )  # whatever the cells are
+
+        def run(chains: range) -> _Run:
+            drawn = torch.cat([model.start.draws_of(codes, keys, range(s, s + 1)) for s in chains])
+            constrain_draws(model.columns, codes, drawn)
+            model.passive.fill(codes, drawn)
+            margins, noise = [model.margins[s] for s in chains], Noise(self.seed_, chains)
+            steps = list[Tensor]()
+            compatible = copy(model.compatible)
+            some = Chains(
+                model.columns,
+                model.inputs,
+                model.equations,
+                codes,
+                drawn,
+                margins,
+                noise,
+                compatible,
+                groups,
+                model.constraints,
+                model.passive,
+                model.order,
+            )
+            parameters = some.run(self.n_cycles, steps.append)
+            outcome = None if compatible is None else compatible.draw_parameters(some.completed, noise)
+            return _Run(parameters, outcome, torch.stack(steps), some.upper)
+
+        return _Run.joined(list(map_in_threads(run, several)))
+
+    def _describe(self, steps: Tensor, incomplete: Sequence[int]) -> None:
+        """Sets the trace of the chains, and whether they agree."""
+        moments = steps[..., list(incomplete)].numpy()
+        self._set_trace(incomplete, moments[:, 0], moments[:, 1])
+
+    def _set_trace(
+        self,
+        incomplete: Sequence[int],
+        mean: npt.NDArray[np.float64],
+        std: npt.NDArray[np.float64],
+    ) -> None:
+        modelled = self._within
+        self.trace_ = ChainTrace(tuple(modelled[c].name for c in incomplete), mean, std)
+        self.r_hat_ = self.trace_.r_hat()
+
+    def sample(self, X: Any, n_draws: int = 1, row_ids: Any = None) -> Any:
+        """Draws completed tables; see `BaseImputer.sample`. They know the analysis they are compatible with.
+
+        Parameters
+        ----------
+        X : table or array-like of shape (n_samples, n_features)
+            A table with the columns of the training table.
+        n_draws : int, default=1
+            The number of completed tables.
+        row_ids : array-like of shape (n_samples,), optional
+            Integers or strings that name the rows, for tables that are completed in parts.
+
+        Returns
+        -------
+        list of tables, or array of shape (n_draws, n_samples, n_features)
+            Tables of the same type as `X`; an array if `X` is an array.
+        """
+        drawn = super().sample(X, n_draws, row_ids)
+        drawn.analysis = self.analysis
+        return drawn
+
+    def _pooling_reservations(self, n_draws: int) -> list[str]:
+        found = []
+        if n_draws > self.n_chains:
+            found.append(
+                f"{n_draws} draws share {self.n_chains} draws of the parameters; fit with n_chains={n_draws} "
+                "or use halfseen.multiple_imputation."
+            )
+        r_hat = getattr(self, "r_hat_", {})  # there is none if no column can be modelled
+        apart = [name for name, value in r_hat.items() if value > LARGEST_R_HAT]
+        if self.n_cycles >= ENOUGH_CYCLES and apart:
+            found.append(
+                f"The chains differ in column {apart[0]!r} (r_hat {self.r_hat_[apart[0]]:.2f}); raise "
+                "n_cycles."
+            )
+        return found
+
+    def _numbers_per_row(self, n_draws: int) -> int:
+        width = 2 * self._width  # numbers enter by their scores and values
+        return COPIES * max(1, width) * max(n_draws, self.n_chains + POINT_DRAWS)
+
+    def _state(self) -> dict[str, Tensor]:
+        if self.model_ is None:
+            return super()._state()
+        positions = {column.name: c for c, column in enumerate(self._within)}
+        trace = {name: torch.from_numpy(getattr(self.trace_, name).copy()) for name in ("mean", "std")}
+        trace["columns"] = torch.tensor([positions[name] for name in self.trace_.names], dtype=torch.int64)
+        return super()._state() | {f"trace.{name}": values for name, values in trace.items()}
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        super()._restore(state)
+        if self.model_ is None:
+            return
+        mean, std, places = (state[f"trace.{name}"] for name in ("mean", "std", "columns"))
+        fits = places.ndim == 1 and places.dtype == torch.int64 and mean.shape == std.shape
+        known = set(range(len(self._within)))
+        if not fits or mean.ndim != 3 or mean.shape[2] != len(places) or not set(places.tolist()) <= known:
+            raise ValueError("The trace of the chains does not fit the columns.")
+        self._set_trace(places.tolist(), mean.numpy(), std.numpy())
+
+    def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularChain | GroupedChain:
+        chain = TabularChain.from_state(self._within, state, self._parsed())
+        constraints = Constraints.parse(self.constraints, self._within)
+        chain = replace(chain, constraints=constraints, passive=Passive.of(self._within))
+        place = self._group_place
+        if place is None:
+            return chain
+        groups = GroupModel.from_state(state, len(self._within), chain.n_chains, self._slope_place)
+        if len(self._modelled[place].levels or ()) != groups.n_groups:
+            raise ValueError(f"The model has {groups.n_groups} groups and the schema has others.")
+        return GroupedChain(replace(chain, groups=groups), place)

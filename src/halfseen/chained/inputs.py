@@ -1,0 +1,309 @@
+r"""From the codes of a completed table to the inputs of regressions, and from predictions back to codes.
+
+A number enters regressions as its score under its margin and, if the two differ, also as its standardised
+value: an analysis of the completed tables usually has the value itself, and a regression that knows only the
+score would not be compatible with it. A column with levels enters as indicators. A column with few ordered
+levels enters as indicators too, if there are enough rows, otherwise as one number. Which of score and value
+predict a column is chosen for each regression.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import chain, islice
+from math import inf
+
+import torch
+from torch import Tensor
+
+from halfseen.data.features import Block, FeatureMap
+from halfseen.data.incomplete import Incomplete, Standardizer
+from halfseen.data.margin_choice import choose_margins
+from halfseen.data.schema import Column
+
+MOST_ORDERED = 10  # levels of a proportional-odds regression; more are modelled by a score with thresholds
+ROWS_PER_INPUT = 20  # needed for indicators of ordered levels; a rule of thumb for regressions
+FARTHEST = 1e4  # standard deviations at which an input is cut off, so that cross-products keep their digits
+ALIKE = 0.99  # correlation of scores and values from which on one of the two suffices
+
+
+class Role(StrEnum):
+    """How a column is regressed on the others."""
+
+    NUMBER = "number"  # a linear regression of its scores
+    ORDERED = "ordered"  # a proportional-odds regression
+    LEVELS = "levels"  # a multinomial logistic regression
+
+
+@dataclass(frozen=True)
+class InputColumn:
+    """The inputs that a column of the table provides.
+
+    Attributes
+    ----------
+    position : int
+        Of the column among the modelled ones.
+    role : Role
+        How the column itself is regressed.
+    start, stop : int
+        The positions of its inputs; position 0 is the constant.
+    feature : int
+        The position of a number among the features of the `FeatureMap`, -1 for levels.
+    block : Block or None
+        The groups of levels.
+    values : Tensor
+        (K), the codes of ordered levels, ascending.
+    as_indicators : bool
+        Whether ordered levels enter as indicators.
+    with_value : bool
+        Whether a number enters by its value as well as by its score.
+    loc, scale : Tensor
+        (width), the standardisation of the inputs that are not features of the `FeatureMap`.
+    """
+
+    position: int
+    role: Role
+    start: int
+    stop: int
+    feature: int
+    block: Block | None
+    values: Tensor
+    as_indicators: bool
+    with_value: bool
+    loc: Tensor
+    scale: Tensor
+
+    @property
+    def n_levels(self) -> int:
+        """The number of levels, or of groups of levels, that are predicted."""
+        return len(self.values) if self.block is None else self.block.n_groups
+
+    def level_of(self, codes: Tensor) -> Tensor:
+        """Returns the ordered level, or the group of levels, of codes."""
+        if self.block is not None:
+            return self.block.group[codes.long()]
+        if len(self.values) == 1:
+            return torch.zeros_like(codes, dtype=torch.int64)
+        middles = (self.values[:-1] + self.values[1:]) / 2
+        return torch.searchsorted(middles, codes.contiguous())
+
+    def draw_level(self, probabilities: Tensor, uniforms: Tensor) -> Tensor:
+        """Returns codes (*) of levels drawn by uniforms (*) from probabilities (*, K)."""
+        if self.block is not None:
+            return self.block.draw(probabilities, uniforms).to(torch.float64)
+        reached = uniforms.unsqueeze(-1) >= probabilities.cumsum(dim=-1)[..., :-1]
+        return self.values[reached.sum(dim=-1)]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of regressions: a constant, then those of each column.
+
+    Attributes
+    ----------
+    columns : tuple of InputColumn
+        One for each modelled column.
+    features : FeatureMap
+        The margins of numbers and the groups of levels.
+    """
+
+    columns: tuple[InputColumn, ...]
+    features: FeatureMap
+
+    @property
+    def width(self) -> int:
+        """The number of inputs, with the constant."""
+        return self.columns[-1].stop
+
+    @classmethod
+    def fit(cls, columns: Sequence[Column], features: FeatureMap, codes: Incomplete) -> "Inputs":
+        """Chooses the inputs of a table (N, C)."""
+        bare = [_bare(c, column, features) for c, column in enumerate(columns)]
+        widest = 1 + sum(max(2, one.n_levels - 1) for one in bare)
+        found, start = list[InputColumn](), 1
+        for one in bare:
+            x = codes.x[codes.observed[:, one.position], one.position]
+            if one.role == Role.ORDERED:
+                # Numbers with few values stay numbers: rare large ones have no rows of their own
+                named = columns[one.position].levels is not None
+                one = replace(one, as_indicators=named and len(codes) >= ROWS_PER_INPUT * widest)
+            elif one.role == Role.NUMBER:
+                margin = features.margins[one.feature] if features.margins else None
+                whole = margin is None or not margin.is_censored  # the values of censored cells are not known
+                one = replace(one, with_value=whole and _differs(features.encode_number(one.feature, x), x))
+            raw = _raw(one, x)
+            scaler = Standardizer.fit(Incomplete(raw, torch.ones_like(raw, dtype=torch.bool)))
+            found.append(_placed(one, start, scaler.loc, scaler.scale))
+            start = found[-1].stop
+        return cls(tuple(found), features)
+
+    def encode(self, column: InputColumn, codes: Tensor) -> Tensor:
+        """Returns the inputs (*, width) of codes (*) of a column."""
+        if column.role == Role.LEVELS:
+            assert column.block is not None
+            return self.features.indicators(codes, column.block)
+        other = ((_raw(column, codes) - column.loc) / column.scale).clamp(-FARTHEST, FARTHEST)
+        if column.role == Role.ORDERED:
+            return other
+        score = self.features.encode_number(column.feature, codes.flatten()).reshape(codes.shape)
+        return torch.cat([score.clamp(-FARTHEST, FARTHEST).unsqueeze(-1), other], dim=-1)
+
+    def design(self, codes: Tensor) -> Tensor:
+        """Returns the design matrix (*, N, P) of completed codes (*, N, C)."""
+        found = codes.new_ones(*codes.shape[:-1], self.width)
+        for column in self.columns:
+            found[..., column.start : column.stop] = self.encode(column, codes[..., column.position])
+        return found
+
+    def others(self, position: int) -> Tensor:
+        """Returns the positions of the inputs that do not belong to a column."""
+        column = self.columns[position]
+        every = torch.arange(self.width)
+        return every[(every < column.start) | (every >= column.stop)]
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns the learned tensors, without the groups of levels."""
+        flags = [[column.as_indicators, column.with_value] for column in self.columns]
+        loc = torch.cat([column.loc for column in self.columns])
+        scale = torch.cat([column.scale for column in self.columns])
+        scaler = self.features.scaler
+        return {
+            "inputs.flags": torch.tensor(flags),
+            "inputs.loc": loc,
+            "inputs.scale": scale,
+            "inputs.feature_loc": scaler.loc,
+            "inputs.feature_scale": scaler.scale,
+        } | self.features.margin_state("inputs.margin")
+
+    @classmethod
+    def from_state(
+        cls, columns: Sequence[Column], features: FeatureMap, state: Mapping[str, Tensor]
+    ) -> "Inputs":
+        """Rebuilds the inputs from the columns, features with the same groups and what `state` returned."""
+        features = features.with_margins(state, "inputs.margin")
+        own = Standardizer.checked(state["inputs.feature_loc"], state["inputs.feature_scale"])
+        if own.loc.shape != features.scaler.loc.shape:
+            raise ValueError("The scales of the features of chained equations do not fit the columns.")
+        features = replace(features, scaler=own)
+        flags = state["inputs.flags"]
+        if flags.shape != (len(columns), 2) or flags.dtype != torch.bool:
+            raise ValueError("The inputs of chained equations do not fit the columns.")
+        scaler = Standardizer.checked(state["inputs.loc"], state["inputs.scale"])
+        found, start, used = list[InputColumn](), 1, 0
+        for c, column in enumerate(columns):
+            as_indicators, with_value = (bool(flag) for flag in flags[c])
+            one = replace(_bare(c, column, features), as_indicators=as_indicators, with_value=with_value)
+            width = _raw_width(one)
+            part = slice(used, used + width)
+            one = _placed(one, start, scaler.loc[part], scaler.scale[part])
+            found.append(one)
+            start, used = one.stop, used + width
+        if used != len(scaler.loc):
+            raise ValueError(f"There are {used} inputs of chained equations and {len(scaler.loc)} scales.")
+        return cls(tuple(found), features)
+
+
+def choose_features(
+    columns: Sequence[Column], features: FeatureMap, codes: Incomplete, free: Sequence[int] = ()
+) -> FeatureMap:
+    """Returns features in which every number has the margin that fits its values best.
+
+    A joint Gaussian leaves numbers untransformed that depend linearly on others. Regressions need not: they
+    know both the scores and the values of other columns.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The modelled columns.
+    features : FeatureMap
+        Of the same columns.
+    codes : Incomplete
+        The table (N, C).
+    free : sequence of int
+        The positions of columns whose scores are not limited near the observed values, because values that
+        are missing through an outcome lie beyond them. The limits of the column hold (`Column.constrain`).
+    """
+    numeric = (columns[c] for c in features.numeric)
+    several = [choose_margins([*islice(numeric, len(x))], x) for x in features.observed_numbers(codes)]
+    margins = list(chain.from_iterable(several))
+    for i, c in enumerate(features.numeric):
+        margin = margins[i]
+        if margin is not None and c in free and not margin.half and not len(margin.values):
+            margins[i] = margin.adjusted(least=-inf, greatest=inf)
+    plain = FeatureMap.fit(columns, codes, all_indicators=False)
+    plain = replace(plain, blocks=features.blocks)
+    return plain.with_chosen(margins, codes, plain.encode(codes))[0]
+
+
+def widen_range(column: Column, x: Tensor) -> Column:
+    """Returns a column of positive numbers whose imputed values may lie further beyond the observed ones (N).
+
+    Imputed values are at most one observed range above the greatest value. Where large values are missing
+    through an outcome, this cuts the tail of a skewed column off, which biases its coefficient away from
+    zero. On a logarithmic scale, they may be as far above the greatest value as that is above the median.
+    """
+    if column.kind != "positive" or not column.extrapolated or column.greatest is None or not len(x):
+        return column
+    farthest = float(x.max()) * float(x.max() / x.median())
+    return column if not farthest < inf else replace(column, greatest=max(column.greatest, farthest))
+
+
+def _bare(position: int, column: Column, features: FeatureMap) -> InputColumn:
+    """Returns what follows from the description of a column."""
+    values = _ordered_values(column)
+    feature = features.numeric.index(position) if position in features.numeric else -1
+    block = next((block for block in features.blocks if block.column == position), None)
+    role = Role.ORDERED if len(values) else Role.NUMBER if block is None else Role.LEVELS
+    none = torch.empty(0, dtype=torch.float64)
+    return InputColumn(position, role, 0, 0, feature, block, values, False, False, none, none)
+
+
+def _ordered_values(column: Column) -> Tensor:
+    """Returns the codes of the levels of a proportional-odds regression, none if it is not used."""
+    if column.kind == "ordinal" and column.levels is not None:
+        values = [float(level) for level in range(len(column.levels))]
+    else:
+        values = list(column.codes or ())
+    return torch.tensor(values if 2 <= len(values) <= MOST_ORDERED else [], dtype=torch.float64)
+
+
+def _raw_width(column: InputColumn) -> int:
+    """Returns the number of inputs that are not features of the `FeatureMap`."""
+    if column.role == Role.ORDERED:
+        return len(column.values) - 1 if column.as_indicators else 1
+    return int(column.with_value)
+
+
+def _raw(column: InputColumn, codes: Tensor) -> Tensor:
+    """Returns the inputs (*, width) that are not features, before they are standardised."""
+    if column.role == Role.ORDERED and column.as_indicators:
+        levels = torch.arange(1, len(column.values))
+        return (column.level_of(codes).unsqueeze(-1) == levels).to(torch.float64)
+    return codes.unsqueeze(-1)[..., : _raw_width(column)]
+
+
+def _placed(column: InputColumn, start: int, loc: Tensor, scale: Tensor) -> InputColumn:
+    """Returns the column with the positions of its inputs, and their standardisation."""
+    block = column.block
+    width = block.stop - block.start if block is not None else len(loc) + (column.role == Role.NUMBER)
+    return replace(column, start=start, stop=start + width, loc=loc, scale=scale)
+
+
+def _differs(score: Tensor, value: Tensor) -> bool:
+    """Returns whether values are not nearly a linear function of scores."""
+    score, value = score - score.mean(), value - value.mean()
+    size = float((score.square().sum() * value.square().sum()).sqrt())
+    return size > 0 and bool(torch.isfinite(torch.tensor(size))) and float(score @ value) < ALIKE * size
+
+
+def decode_scores(
+    column: Column, place: InputColumn, scores: Tensor, margins: Sequence[FeatureMap]
+) -> Tensor:
+    """Returns codes (S, R) that may be imputed, from scores (S, R) under the margins of each chain."""
+    codes = torch.stack([one.decode_number(place.feature, z) for one, z in zip(margins, scores, strict=True)])
+    return torch.from_numpy(column.constrain(codes.numpy()))
+
+
+def score_codes(place: InputColumn, codes: Tensor, margins: Sequence[FeatureMap]) -> Tensor:
+    """Returns scores (S, R) of the codes (S, R) of a number, under the margins of each chain."""
+    return torch.stack([one.encode_number(place.feature, x) for one, x in zip(margins, codes, strict=True)])

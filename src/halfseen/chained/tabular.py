@@ -1,0 +1,469 @@
+"""Completion of tables by chained equations whose parameters were drawn in `fit`.
+
+A draw takes the parameters of one chain, starts from a draw of the joint Gaussian and repeats the cycle of
+the regressions, with noise that is determined by the row. Rows of new tables are completed as those of `fit`
+are.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.special import ndtri
+
+from halfseen._random import Keys, keys_of_draw, row_uniforms
+from halfseen.base.completion import LevelProbabilities, central, enclosing
+from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel, OutcomeDraw
+from halfseen.chained.chain import NO_CONSTRAINTS, NOT_PASSIVE, Equation, Parameters
+from halfseen.chained.constraints import Constraints, draw_within
+from halfseen.chained.effects import EffectDraw
+from halfseen.chained.formula import SubstantiveModel
+from halfseen.chained.grouped import GroupModel
+from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
+from halfseen.chained.passive import Passive
+from halfseen.data.features import FeatureMap
+from halfseen.data.incomplete import Incomplete
+from halfseen.data.margins import Margin
+from halfseen.data.schema import Column
+from halfseen.gaussian.tabular import TabularGaussian
+
+CELL_STREAM = 1 << 24  # beyond the streams of noise of the joint Gaussian
+POINT_KEY = 0x9E3779B97F4A7C15  # of the draws behind `point`, which have the same noise in every row
+POINT_CYCLES = 5  # further cycles, over which the conditional distributions are averaged
+POINT_DRAWS = 100  # conditional distributions at least that are averaged; chosen: 0.1 of a standard deviation
+
+
+@dataclass(frozen=True)
+class Conditionals:
+    """The distribution of each missing cell given the others, averaged over the draws of the others.
+
+    Attributes
+    ----------
+    mean, variance : Tensor
+        (N, C), of the scores of numbers.
+    levels : dict of int to Tensor
+        (N, K), the probabilities of ordered levels or groups of levels, by position of the column.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    levels: dict[int, Tensor]
+
+
+@dataclass(frozen=True)
+class TabularChain:
+    """Regressions of each column on the others, with several draws of their parameters.
+
+    Valid under MAR.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The C modelled columns.
+    inputs : Inputs
+        Of the regressions.
+    equations : sequence of Equation
+        One for each column.
+    parameters : sequence of Parameters
+        Of each column, in M chains.
+    margins : sequence of FeatureMap
+        The features of each chain, with its margins.
+    start : TabularGaussian
+        The joint distribution from which cycles start.
+    order : sequence of int
+        The columns in the order of a cycle.
+    n_cycles : int
+        The number of cycles of a draw.
+    compatible : CompatibleModel, optional
+        The analysis with which draws are compatible.
+    outcome : OutcomeDraw, optional
+        The parameters of the analysis in every chain.
+    groups : GroupModel, optional
+        The groups of rows, if regressions have effects of groups.
+    constraints : Constraints
+        The order constraints that completed rows obey.
+    passive : Passive
+        The derived columns, which are computed.
+    """
+
+    columns: Sequence[Column]
+    inputs: Inputs
+    equations: Sequence[Equation]
+    parameters: Sequence[Parameters]
+    margins: Sequence[FeatureMap]
+    start: TabularGaussian
+    order: Sequence[int]
+    n_cycles: int
+    compatible: CompatibleModel | None = None
+    outcome: OutcomeDraw | None = None
+    groups: GroupModel | None = None
+    constraints: Constraints = NO_CONSTRAINTS
+    passive: Passive = NOT_PASSIVE
+
+    def with_parameters(
+        self,
+        parameters: Sequence[Parameters],
+        outcome: OutcomeDraw | None = None,
+        groups: GroupModel | None = None,
+    ) -> "TabularChain":
+        """Returns the model with the parameters of each column, of the analysis and of groups."""
+        return replace(self, parameters=parameters, outcome=outcome, groups=groups)
+
+    @property
+    def n_chains(self) -> int:
+        """The number of draws of the parameters."""
+        return len(self.margins)
+
+    def draws(self, codes: Incomplete, keys: Keys, n_draws: int) -> Tensor:
+        """Returns completed codes (S, N, C); draw s uses the parameters of chain s."""
+        return self._completed(codes, keys, n_draws)
+
+    def point(self, codes: Incomplete) -> Tensor:
+        """Returns codes (N, C) completed by expected numbers and most probable levels."""
+        found = self.conditionals(codes)
+        result = codes.x.clone()
+        for column in self.inputs.columns:
+            result[:, column.position] = self._centre(column, found)
+        return self.constraints.enforce(codes, torch.where(codes.observed, codes.x, result))
+
+    def quantiles(self, codes: Incomplete, probabilities: Sequence[float]) -> Tensor:
+        """Returns quantiles (Q, N, C) of numbers and ordered levels; most probable levels for categories."""
+        found = self.conditionals(codes)
+        return torch.stack(
+            [torch.where(codes.observed, codes.x, self._quantile(found, codes, p)) for p in probabilities]
+        )
+
+    def interval(self, codes: Incomplete, level: float) -> Tensor:
+        """Returns the ends (2, N, C) of central intervals; most probable levels for categories."""
+        found, point = self.conditionals(codes), codes.x.clone()
+        ends = torch.stack([self._quantile(found, codes, p) for p in central(level)])
+        for column in self.inputs.columns:
+            c = column.position
+            point[:, c] = self._centre(column, found)
+            margin = self._margin(column)
+            if column.role == Role.NUMBER and margin is not None and margin.by_interval:
+                ends[:, :, c] = torch.stack(margin.ends(*self._moments(column, found), level))
+        return torch.where(codes.observed, codes.x, enclosing(ends, point, level))
+
+    def level_probabilities(self, codes: Incomplete) -> dict[int, LevelProbabilities]:
+        """Returns the probability of each level, by column with levels."""
+        found = self.conditionals(codes)
+        result = {}
+        for column in self.inputs.columns:
+            c, levels = column.position, self.columns[column.position].levels
+            if levels is None:
+                continue
+            if column.block is not None:
+                observed = torch.where(codes.observed[:, c], codes.x[:, c], -1.0).long()
+                result[c] = LevelProbabilities(found.levels[c], column.block, observed)
+            else:
+                shares = found.levels[c] if c in found.levels else self._by_threshold(column, found)
+                result[c] = LevelProbabilities.of_levels(shares, codes, c)
+        return result
+
+    def conditionals(self, codes: Incomplete) -> Conditionals:
+        """Returns the distribution of each missing cell given the observed cells of its row.
+
+        It is the average of the distributions given all other cells, over further cycles of every chain. The
+        noise of these cycles is the same in every row.
+        """
+        found = _Average.over(codes, self.inputs.columns)
+        n_draws = self.n_chains * math.ceil(POINT_DRAWS / (POINT_CYCLES * self.n_chains))
+        keys = np.full(len(codes), POINT_KEY, dtype=np.uint64)
+        self._completed(codes, keys, n_draws, found)
+        return found.result()
+
+    def _completed(
+        self, codes: Incomplete, keys: Keys, n_draws: int, average: "_Average | None" = None
+    ) -> Tensor:
+        """Returns completed codes (S, N, C) after all cycles, or averages their conditional distributions."""
+        completed = self.start.draws(codes, keys, n_draws)
+        constrain_draws(self.columns, codes, completed)
+        if n_draws == 0 or bool(codes.observed.all()):
+            return completed
+        which = torch.arange(n_draws) % self.n_chains
+        settled = self._settle(codes, completed, which, average)
+        self.passive.fill(codes, completed)
+        design = self.inputs.design(completed)
+        of_draws = np.stack([keys_of_draw(keys, s) for s in range(n_draws)])
+        # Rows with one missing cell need one cycle only, unless its draw depends on its value before.
+        several, constrained = (~codes.observed).sum(dim=1) > 1, self.constraints.columns
+        n_cycles = self.n_cycles + (0 if average is None else POINT_CYCLES)
+        for cycle in range(n_cycles):
+            last = cycle == n_cycles - 1
+            for c in self.order:
+                if c in self.passive.formulas:
+                    continue
+                visited = several | last | self._is_compatible(c) | (c in constrained)
+                rows = (~codes.observed[:, c] & visited & ~settled[:, c]).nonzero().squeeze(1)
+                if len(rows) == 0:
+                    continue
+                added = self._added(c, rows, completed, which, None if average else of_draws)
+                predicted = self._predict(c, design[:, rows], which, added)
+                n_uniforms = N_UNIFORMS if self._is_compatible(c) else 1
+                stream = CELL_STREAM + cycle * len(self.columns) + c
+                uniforms = torch.from_numpy(
+                    row_uniforms(of_draws[:, rows.numpy()].reshape(-1), 0, n_uniforms, stream)
+                ).reshape(n_draws, len(rows), n_uniforms)
+                drawn, predicted = self._draw(c, completed[:, rows], predicted, which, uniforms)
+                if average is not None and cycle >= self.n_cycles:
+                    average.add(self.inputs.columns[c], rows, *predicted)
+                self._put(c, rows, drawn, completed, design)
+                for derived in self.passive.dependents(c):
+                    among = rows[~codes.observed[rows, derived]]
+                    values = self.passive.values(derived, completed[:, among])
+                    self._put(derived, among, values, completed, design)
+        return completed
+
+    def _put(self, c: int, rows: Tensor, drawn: Tensor, completed: Tensor, design: Tensor) -> None:
+        """Writes codes (S, R) of some rows of a column into the completed codes and the design."""
+        completed[:, rows, c] = drawn
+        column = self.inputs.columns[c]
+        design[:, rows, column.start : column.stop] = self.inputs.encode(column, drawn)
+
+    def _settle(
+        self, codes: Incomplete, completed: Tensor, which: Tensor, average: "_Average | None"
+    ) -> Tensor:
+        """Completes the cells that are known from other rows of their group, and returns where they are."""
+        settled = torch.zeros_like(codes.observed)
+        if self.groups is None:
+            return settled
+        for c, values in self.groups.upper.items():
+            rows = (~codes.observed[:, c] & (self.groups.of_rows >= 0)).nonzero().squeeze(1)
+            settled[rows, c] = True
+            found = values[which][:, self.groups.of_rows[rows]]
+            completed[:, rows, c] = found
+            column = self.inputs.columns[c]
+            if average is None or not len(rows):
+                continue
+            if column.role == Role.NUMBER:
+                scores = score_codes(column, found, [self.margins[s] for s in which.tolist()])
+                average.add(column, rows, scores, torch.zeros_like(scores))
+            else:
+                shares = torch.nn.functional.one_hot(column.level_of(found), column.n_levels).double()
+                average.add(column, rows, shares, shares)
+        return settled
+
+    def _added(
+        self, c: int, rows: Tensor, completed: Tensor, which: Tensor, of_draws: Keys | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """Returns what `EffectDraw.offsets` does for some rows; None if the regression has no effects."""
+        effects = self.parameters[c].effects
+        if self.groups is None or effects is None:
+            return None
+        return self.groups.added(c, effects.of(which), rows, completed[:, rows], of_draws)
+
+    def _predict(
+        self, c: int, design: Tensor, which: Tensor, added: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        """Returns what `Parameters.predict` does, of rows (S, R, P) by the parameters of chains (S)."""
+        equation, every = self.equations[c], self.parameters[c]
+        return every.of(which).predict(equation, design[:, :, equation.inputs], added)
+
+    def _is_compatible(self, c: int) -> bool:
+        return self.compatible is not None and self.compatible.concerns(c)
+
+    def _draw(
+        self, c: int, cells: Tensor, predicted: tuple[Tensor, Tensor], which: Tensor, uniforms: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Returns codes (S, R) of a column, drawn by uniforms (S, R, U), and their prediction."""
+        column = self.inputs.columns[c]
+        margins = [self.margins[s] for s in which.tolist()]
+        if self._is_compatible(c):
+            assert self.compatible is not None
+            assert self.outcome is not None
+            given = self.outcome.of(which)
+            drawn, predicted, _ = self.compatible.draw_cells(
+                c, cells, predicted, None, given, margins, uniforms
+            )
+            return drawn, predicted
+        first, spread = predicted
+        limits = self.constraints.bounds(c, cells)
+        if limits is not None:
+            drawn = draw_within(self.columns[c], column, predicted, limits, margins, uniforms[..., 0])
+            if column.role == Role.NUMBER:  # the distribution is that of the draws, which are many
+                scores = score_codes(column, drawn, margins)
+                return drawn, (scores, torch.zeros_like(scores))
+            shares = torch.nn.functional.one_hot(column.level_of(drawn), column.n_levels).double()
+            return drawn, (shares, shares)
+        if column.role != Role.NUMBER:
+            return column.draw_level(first, uniforms[..., 0]), predicted
+        scores = first + spread * ndtri(uniforms[..., 0])
+        return decode_scores(self.columns[c], column, scores, margins), predicted
+
+    def _margin(self, column: InputColumn) -> Margin | None:
+        margins = self.inputs.features.margins
+        return margins[column.feature] if margins and column.role == Role.NUMBER else None
+
+    def _moments(self, column: InputColumn, found: Conditionals) -> tuple[Tensor, Tensor]:
+        """Returns mean and deviation (N) of the scores of a number, before they are standardised."""
+        scaler, c = self.inputs.features.scaler, column.position
+        loc, scale = scaler.loc[column.feature], scaler.scale[column.feature]
+        return found.mean[:, c] * scale + loc, found.variance[:, c].sqrt() * scale
+
+    def _centre(self, column: InputColumn, found: Conditionals) -> Tensor:
+        """Returns the expected numbers, or the most probable levels (N), of a column."""
+        c = column.position
+        if column.block is not None:
+            return column.block.likeliest(found.levels[c]).to(torch.float64)
+        if column.role == Role.ORDERED:
+            if self.columns[c].levels is not None:
+                return column.values[found.levels[c].argmax(dim=1)]
+            return found.levels[c] @ column.values
+        if self.columns[c].levels is not None:
+            return self._by_threshold(column, found).argmax(dim=1).to(torch.float64)
+        margin, moments = self._margin(column), self._moments(column, found)
+        return moments[0] if margin is None else margin.mean(*moments)
+
+    def _quantile(self, found: Conditionals, codes: Incomplete, probability: float) -> Tensor:
+        """Returns one quantile (N, C) of every cell."""
+        result = codes.x.clone()
+        for column in self.inputs.columns:
+            c = column.position
+            if column.block is not None:
+                result[:, c] = self._centre(column, found)
+            elif column.role == Role.ORDERED:
+                reached = found.levels[c].cumsum(dim=1)[:, :-1] < probability
+                result[:, c] = column.values[reached.sum(dim=1)]
+            else:
+                score = found.mean[:, c] + found.variance[:, c].sqrt() * float(
+                    ndtri(torch.tensor(probability, dtype=torch.float64))
+                )
+                result[:, c] = self.inputs.features.decode_number(column.feature, score)
+        return result
+
+    def _by_threshold(self, column: InputColumn, found: Conditionals) -> Tensor:
+        """Returns the probability (N, L) of the levels of an ordinal column that is modelled by a score."""
+        c = column.position
+        n_features = self.inputs.features.n_features
+        mean, variance = (found.mean.new_zeros(len(found.mean), n_features) for _ in range(2))
+        mean[:, column.feature], variance[:, column.feature] = found.mean[:, c], found.variance[:, c]
+        return self.start.ordinal_probabilities(mean, variance, c)
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns every learned tensor."""
+        state = self.start.state() | self.inputs.state()
+        state |= {"chain.order": torch.tensor(self.order), "chain.cycles": torch.tensor([self.n_cycles])}
+        for equation, drawn in zip(self.equations, self.parameters, strict=True):
+            name = f"chain.{equation.column.position}"
+            state |= {f"{name}.inputs": equation.inputs, f"{name}.coefficients": drawn.coefficients}
+            if drawn.scale is not None:
+                state[f"{name}.scale"] = drawn.scale
+            if drawn.effects is not None:
+                state |= {f"{name}.{field}": tensor for field, tensor in vars(drawn.effects).items()}
+        for s, features in enumerate(self.margins):
+            state |= features.margin_state(f"chain.{s}.margin")
+        if self.outcome is not None:
+            state |= self.outcome.state()
+        return state
+
+    @classmethod
+    def from_state(
+        cls, columns: Sequence[Column], state: Mapping[str, Tensor], analysis: SubstantiveModel | None = None
+    ) -> "TabularChain":
+        """Rebuilds the model from its columns, the analysis and what `state` returned."""
+        start = TabularGaussian.from_state(columns, state)
+        inputs = Inputs.from_state(columns, start.features, state)
+        equations, parameters = [], []
+        for column in inputs.columns:
+            name = f"chain.{column.position}"
+            places = state[f"{name}.inputs"]
+            equations.append(Equation(column, places, torch.empty(0, dtype=torch.float64)))
+            effects = None
+            if f"{name}.values" in state:
+                effects = EffectDraw(state[f"{name}.values"], state[f"{name}.covariance"])
+            parameters.append(Parameters(state[f"{name}.coefficients"], state.get(f"{name}.scale"), effects))
+            _check_equation(inputs, equations[-1], parameters[-1], len(parameters[0].coefficients))
+        order, n_cycles = state["chain.order"], state["chain.cycles"]
+        if order.dtype != torch.int64 or sorted(order.tolist()) != list(range(len(columns))):
+            raise ValueError("The order of chained equations does not name each column once.")
+        if n_cycles.shape != (1,) or n_cycles.dtype != torch.int64 or not 1 <= int(n_cycles) <= 10_000:
+            raise ValueError("The number of cycles of chained equations is not a positive whole number.")
+        margins = [
+            start.features.with_margins(state, f"chain.{s}.margin")
+            for s in range(len(parameters[0].coefficients))
+        ]
+        model = cls(columns, inputs, equations, parameters, margins, start, order.tolist(), int(n_cycles))
+        if analysis is None:
+            return model
+        outcome = OutcomeDraw.from_state(state, analysis, model.n_chains)
+        compatible = CompatibleModel(analysis, columns, inputs, (outcome.loc, outcome.unit))
+        return replace(model, compatible=compatible, outcome=outcome)
+
+
+@dataclass(frozen=True)
+class _Average:
+    """Sums of conditional distributions: of means, of squared means plus variances, of probabilities."""
+
+    columns: Sequence[InputColumn]
+    counts: Tensor
+    means: Tensor
+    squares: Tensor
+    levels: dict[int, Tensor]
+
+    @classmethod
+    def over(cls, codes: Incomplete, columns: Sequence[InputColumn]) -> "_Average":
+        """Returns sums that are zero."""
+        levels = {
+            column.position: codes.x.new_zeros(len(codes), column.n_levels)
+            for column in columns
+            if column.role != Role.NUMBER
+        }
+        counts, means, squares = (torch.zeros_like(codes.x) for _ in range(3))
+        return cls(columns, counts, means, squares, levels)
+
+    def add(self, column: InputColumn, rows: Tensor, first: Tensor, spread: Tensor) -> None:
+        """Adds the distributions of some rows in several chains."""
+        c = column.position
+        self.counts[rows, c] += len(first)
+        if column.role == Role.NUMBER:
+            self.means[rows, c] += first.sum(dim=0)
+            self.squares[rows, c] += (first.square() + spread.square()).sum(dim=0)
+        else:
+            self.levels[c][rows] += first.sum(dim=0)
+
+    def result(self) -> Conditionals:
+        """Returns the averages; those of observed cells are arbitrary."""
+        counts = self.counts.clamp(min=1.0)
+        mean = self.means / counts
+        variance = (self.squares / counts - mean.square()).clamp(min=0.0)
+        levels = {
+            c: torch.where(self.counts[:, c, None] > 0, sums / counts[:, c, None], 1 / sums.shape[1])
+            for c, sums in self.levels.items()
+        }
+        return Conditionals(mean, variance, levels)
+
+
+def constrain_draws(columns: Sequence[Column], codes: Incomplete, drawn: Tensor) -> None:
+    """Replaces drawn codes (S, N, C) by those that may be imputed; observed ones stay."""
+    for c, column in enumerate(columns):
+        rows = (~codes.observed[:, c]).nonzero().squeeze(1)
+        if len(rows):
+            drawn[:, rows, c] = torch.from_numpy(column.constrain(drawn[:, rows, c].numpy()))
+
+
+def _check_equation(inputs: Inputs, equation: Equation, drawn: Parameters, n_chains: int) -> None:
+    """Raises a ValueError unless the tensors of a regression fit each other and the inputs."""
+    column, places = equation.column, equation.inputs
+    own = range(column.start, column.stop)
+    wrong = places.ndim != 1 or places.dtype != torch.int64 or len(places) == 0 or int(places[0]) != 0
+    wrong = wrong or bool((torch.diff(places) <= 0).any()) or int(places[-1]) >= inputs.width
+    wrong = wrong or any(place in own for place in places.tolist())
+    n_free = {Role.NUMBER: 1, Role.LEVELS: column.n_levels - 1, Role.ORDERED: column.n_levels - 1}[
+        column.role
+    ]
+    by_level = column.role != Role.ORDERED or drawn.effects is not None
+    width = len(places) * n_free if by_level else n_free + len(places) - 1
+    shape = (n_chains, width)
+    wrong = wrong or n_chains < 1 or drawn.coefficients.shape != shape
+    wrong = wrong or drawn.coefficients.dtype != torch.float64
+    wrong = wrong or (drawn.scale is None) != (column.role != Role.NUMBER)
+    if not wrong and drawn.scale is not None:
+        wrong = drawn.scale.shape != (n_chains,) or not bool((drawn.scale >= 0).all())
+    if not wrong and drawn.effects is not None:
+        wrong = not drawn.effects.fits(n_chains, n_free)
+    if wrong:
+        raise ValueError(f"The regression of column {column.position} does not fit its inputs.")

@@ -1,0 +1,226 @@
+"""``halfseen impute`` and ``predict`` of tables that are read in blocks, and need not fit into memory."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+
+import halfseen
+from halfseen._machine import count_memory
+from halfseen.base.catalogue import find_method
+from halfseen.cli.impute import read_overrides
+from halfseen.cli.options import EngineOptions
+from halfseen.cli.progress import Reporter, RowStep
+from halfseen.cli.reading import kept_reading
+from halfseen.cli.requests import ImputeRequest, PredictRequest
+from halfseen.cli.sources import expand
+from halfseen.config import show_size
+from halfseen.data.scan import Scan, scan
+from halfseen.data.scan_files import FORMATS
+from halfseen.distributed import run
+from halfseen.distributed.fitting import fit
+from halfseen.distributed.manifest import check_new
+from halfseen.distributed.outputs import Folder
+from halfseen.errors import TableError
+from halfseen.files.dialect import parse_delimiter
+from halfseen.training.time_limit import time_limit
+from halfseen.words import Note, plural
+
+STREAMED_SHARE = 8
+"""A file is streamed if its content takes more than this part of the memory; a larger one that is compressed
+is not read into memory at all."""
+
+MODEL = "model.halfseen"
+"""The model that was fitted by a run, in the folder of its output, so that the run can be resumed."""
+
+_NOT_IN_UNITS = {
+    "report": "--report", "evaluate": "--evaluate", "in_place": "--in-place", "weights": "--weights",
+    "checkpoint": "--checkpoint", "leave_unreliable": "--leave-unreliable", "output_format": "--to",
+    "next_measurement": "--next-measurement", "encoding": "--encoding", "null": "--null",
+    "no_default_nulls": "--no-default-nulls", "number_format": "--number-format",
+    "date_order": "--date-order", "source_format": "--from", "sheet": "--sheet",
+}  # fmt: skip
+"""Options that need the whole table in memory, or rules of the reader of whole files."""
+
+
+def is_in_units(units: EngineOptions) -> bool:
+    """Return whether a user asked for an engine, or for an interrupted run to be resumed."""
+    if units.engine is None and (units.address or units.workers or units.row_id or units.layout):
+        raise TableError("--address, --workers, --row-id and --layout need --engine")
+    return units.engine is not None or units.resume
+
+
+def is_streamed(request: ImputeRequest) -> bool:
+    """Return whether one file is larger than its share of the memory, and can be written while it is read."""
+    paths = [] if request.source == "-" else expand(request.source)
+    asked = [name for name in _given(request) if name != "output_format"]
+    if len(paths) != 1 or asked or request.draws is not None or request.destination == "-":
+        return False
+    known = Path(paths[0]).suffix.lower() in FORMATS and Path(paths[0]).is_file()
+    typed = Path(request.destination).suffix.lower() in (".parquet", ".pq") and request.output_format is None
+    return known and typed and content_size(paths[0]) > count_memory() // STREAMED_SHARE
+
+
+def content_size(path: str) -> int:
+    """Return the bytes of the content of a file, before they were compressed if it is a Parquet file."""
+    size = os.path.getsize(path)
+    if FORMATS[Path(path).suffix.lower()] != "parquet":
+        return size
+    try:
+        found = pyarrow.parquet.read_metadata(path)
+    except (pyarrow.ArrowException, OSError):  # said where the file is read
+        return size
+    return max(size, sum(found.row_group(place).total_byte_size for place in range(found.num_row_groups)))
+
+
+def impute_in_units(request: ImputeRequest, reporter: Reporter) -> None:
+    """Impute a table by an engine, into a folder; see `halfseen.distributed.impute`."""
+    _refuse(request)
+    with reporter.noting_warnings():
+        table = _open(request, reporter, request.units.row_id)
+        folder = str(request.output)
+        model = request.model
+        if model is None and request.units.resume and os.path.isfile(os.path.join(folder, MODEL)):
+            model = os.path.join(folder, MODEL)
+        elif not request.units.resume:
+            check_new(Folder.at(folder))
+        imputer = _load(model, reporter) if model is not None else _fit(request, table, reporter)
+        if model is None and "://" not in folder:
+            os.makedirs(folder, exist_ok=True)
+            imputer.save(os.path.join(folder, MODEL))
+        if request.save_model is not None:
+            imputer.save(request.save_model)
+            reporter.show("model", request.save_model)
+        seed = request.seed if "seed" in request.given else None
+        with _counting(reporter, "imputing", table) as progress:
+            written = run.impute(
+                table, imputer, folder, draws=request.draws, random_state=seed, progress=progress,
+                **_engine(request.units),
+            )  # fmt: skip
+        _show(written, folder, reporter)
+    reporter.done()
+
+
+def predict_in_units(request: PredictRequest, reporter: Reporter) -> None:
+    """Predict the rows of a table by an engine, into a folder; see `halfseen.distributed.predict`."""
+    _refuse(request)
+    with reporter.noting_warnings():
+        table = _open(request, reporter, None)
+        model = _load(request.model, reporter)
+        with _counting(reporter, "predicting", table) as progress:
+            written = run.predict(
+                table, model, request.output, level=request.level, progress=progress, **_engine(request.units)
+            )
+        _show(written, request.output, reporter)
+    reporter.done()
+
+
+def impute_stream(request: ImputeRequest, reporter: Reporter) -> None:
+    """Impute one file into another block by block, without reading it into memory."""
+    with reporter.noting_warnings():
+        path = expand(request.source)[0]
+        size, limit = show_size(content_size(path)), show_size(count_memory() // STREAMED_SHARE)
+        reporter.show("stream", f"{path}: {size}, more than {limit}: read and written in blocks")
+        table = _open(request, reporter, None)
+        imputer = (
+            _load(request.model, reporter) if request.model is not None else _fit(request, table, reporter)
+        )
+        if request.save_model is not None:
+            imputer.save(request.save_model)
+            reporter.show("model", request.save_model)
+        with _counting(reporter, "imputing", table) as progress:
+            run.impute_file(table, imputer, request.destination, progress=progress)
+        reporter.show("wrote", f"{request.destination} (means and most probable levels)")
+    reporter.done()
+
+
+# ------------------------------------------------------------------------------------------ parts
+
+
+def _given(request: Any) -> list[str]:
+    """Return the options that were given although they need the whole table."""
+    values = {**vars(request.reading), **vars(request)}
+    return [name for name in _NOT_IN_UNITS if values.get(name)]
+
+
+def _refuse(request: Any) -> None:
+    found = _given(request)
+    if found:
+        raise TableError(f"{_NOT_IN_UNITS[found[0]]} needs the whole table in memory; leave out --engine")
+    if request.source == "-" or request.output in (None, "-"):
+        raise TableError("--engine reads files and writes a folder, not standard streams")
+    if Path(str(request.output)).is_file():
+        raise TableError(f"{request.output}: --engine writes a folder, and this is a file")
+
+
+def _open(request: Any, reporter: Reporter, row_id: str | None) -> Scan:
+    delimiter = request.reading.delimiter
+    table = scan(request.source, row_id, delimiter=delimiter and parse_delimiter(delimiter))
+    files, rows = plural(len(table.parts), "file"), plural(table.n_rows, "row")
+    reporter.show("scan", f"{request.source}: {files}, {rows}, {plural(table.n_columns, 'column')}")
+    if any(part.format == "csv" for part in table.parts):
+        text = "csv files are read in blocks by plain rules: units, local formats of numbers and dates, and "
+        reporter.note(Note(f"{text}codes for missing values other than NA are not recognised", "check"))
+    return table
+
+
+def _load(path: str, reporter: Reporter) -> Any:
+    model = halfseen.load(path)
+    kept = kept_reading(model)
+    columns = kept.get("columns", {})
+    coded = [name for name, entry in columns.items() if entry.get("null") or entry.get("placeholder")]
+    if kept.get("nulls") or coded:
+        where = f"in column {coded[0]!r}" if coded else f"({kept['nulls'][0]!r})"
+        raise TableError(
+            f"{path}: the model was fitted to a file with codes for missing values {where}, which are not "
+            "recognised in blocks; replace them in the files, and fit the model without them"
+        )
+    reporter.show("model", f"{path}: {type(model).__name__}, fitted before and not fitted again")
+    return model
+
+
+def _fit(request: ImputeRequest, table: Scan, reporter: Reporter) -> Any:
+    """Return an imputer that is fitted to a random part of the rows."""
+    unit = find_method(request.method).steps or "step"
+    asked = request.max_seconds if request.method == "auto" else None
+    seconds = float("inf") if asked is None else asked
+    with reporter.progress("fitting", request.named_method, unit) as callback, time_limit(seconds):
+        imputer = fit(request.build_imputer(read_overrides(request), callback), table)
+    used = imputer.rows_used_
+    if used["kinds"] < used["table"]:
+        some = f"{used['kinds']:,} of {used['table']:,} rows, chosen at random by their numbers"
+        all_rows = used["parameters"] == used["table"]
+        reporter.show("fitted", f"kinds of columns to {some}, the rest to all" if all_rows else f"to {some}")
+    return imputer
+
+
+def _engine(units: EngineOptions) -> dict[str, Any]:
+    return {
+        "engine": str(units.engine or "local"),
+        "address": units.address,
+        "n_workers": units.workers,
+        "layout": str(units.layout or "parts"),
+        "resume": units.resume,
+    }
+
+
+@contextmanager
+def _counting(reporter: Reporter, what: str, table: Scan) -> Iterator[Callable[[int, int], None]]:
+    """Show how many rows are done, how many in a second, and the time that is left."""
+    began = time.monotonic()
+    with reporter.progress(what, plural(table.n_rows, "row"), "row") as move:
+
+        def show(n_done: int, n_rows: int) -> None:
+            move(RowStep(n_done, n_rows, time.monotonic() - began))
+
+        yield show
+
+
+def _show(written: run.WrittenFiles, folder: str, reporter: Reporter) -> None:
+    again = f"; {plural(written.n_resumed, 'unit')} of an earlier run" if written.n_resumed else ""
+    what = f"{plural(len(written.files), 'file')} of {plural(written.n_rows, 'row')}{again}"
+    reporter.show("wrote", f"{folder} ({what})")

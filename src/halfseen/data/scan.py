@@ -1,0 +1,349 @@
+"""Tables that are read in blocks of rows: files that together are one table, and need not fit into memory."""
+
+import glob as globbing
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.fs
+
+from halfseen._random import id_keys
+from halfseen.data.blocks import rows_in_block
+from halfseen.data.scan_files import FORMATS, ScanFile, format_of, inspect_file, merge_types, read_pieces
+from halfseen.errors import TableError
+from halfseen.words import plural
+
+SAMPLE_ROWS = 1_000_000  # rows to which estimators are fitted that do not take all; a guess
+
+_OF_SAMPLES = 0x53414D504C45  # so that a sample does not depend on the noise of draws with the same seed
+
+RowIds = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A table in files, of which rows are read when they are needed; made by `scan`.
+
+    Rows are numbered across the files, in the order of the names of the files. They are computed in blocks by
+    this number, so that answers do not depend on how the rows are distributed over files.
+
+    Parameters
+    ----------
+    parts : tuple of ScanFile
+        The files.
+    filesystem : pyarrow.fs.FileSystem
+        Where they are.
+    schema : pyarrow.Schema
+        The columns. Dictionaries are read as their values.
+    row_id : str or None
+        The column that identifies rows; None if their numbers do.
+    """
+
+    parts: tuple[ScanFile, ...]
+    filesystem: Any
+    schema: Any
+    row_id: str | None = None
+
+    def __repr__(self) -> str:
+        rows, columns = plural(self.n_rows, "row"), plural(self.n_columns, "column")
+        return f"Scan({plural(len(self.parts), 'file')}, {rows}, {columns})"
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return sum(part.n_rows for part in self.parts)
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns."""
+        return len(self.schema)
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.schema.names)
+
+    @property
+    def block_rows(self) -> int:
+        """The number of rows in a block, which depends on the number of columns only."""
+        return rows_in_block(self.n_columns)
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of the files, in the order of their rows."""
+        return [part.path for part in self.parts]
+
+    def select(self, names: Sequence[str]) -> "Scan":
+        """Returns the scan of some of the columns.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The columns. A column that identifies rows need not be among them.
+        """
+        for name in names:
+            if name not in self.schema.names:
+                raise TableError(f"{self.parts[0].path}: there is no column {name!r}")
+        return replace(self, schema=pa.schema([self.schema.field(name) for name in names]))
+
+    def with_text(self, names: Sequence[str]) -> "Scan":
+        """Returns the scan with some of the columns of csv files read as text, whatever their cells hold."""
+        if any(part.format != "csv" for part in self.parts):
+            return self
+        fields = [pa.field(one.name, pa.string()) if one.name in names else one for one in self.schema]
+        return replace(self, schema=pa.schema(fields))
+
+    def blocks(
+        self, start: int = 0, stop: int | None = None, *, n_rows: int | None = None
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """Yields runs of rows, each with the number of its first row, whatever the files and row groups.
+
+        Parameters
+        ----------
+        start, stop : int
+            The rows; by default all.
+        n_rows : int, optional
+            The rows of a run; by default those of a block. The last run may be shorter.
+        """
+        size = n_rows or self.block_rows
+        stop = self.n_rows if stop is None else min(stop, self.n_rows)
+        waiting: list[pa.Table] = []
+        n_waiting = 0
+        for table in self._pieces(start, stop):
+            while n_waiting + table.num_rows >= size:
+                used = size - n_waiting
+                yield start, pa.concat_tables([*waiting, table.slice(0, used)]).combine_chunks()
+                table, waiting, n_waiting, start = table.slice(used), [], 0, start + size
+            waiting, n_waiting = [*waiting, table], n_waiting + table.num_rows
+        if n_waiting:
+            yield start, pa.concat_tables(waiting).combine_chunks()
+
+    def read(self, start: int = 0, stop: int | None = None) -> pa.Table:
+        """Returns rows as a table in memory; by default all."""
+        stop = self.n_rows if stop is None else stop
+        return pa.concat_tables([self.schema.empty_table(), *self._pieces(start, stop)]).combine_chunks()
+
+    def _pieces(self, start: int, stop: int) -> Iterator[pa.Table]:
+        end = 0
+        for part in self.parts:
+            begin, end = end, end + part.n_rows
+            if end > start and begin < stop:
+                low, high = max(start - begin, 0), min(stop - begin, part.n_rows)
+                yield from read_pieces(part, self.filesystem, low, high, self.schema)
+
+    def row_ids(self, start: int, table: pa.Table) -> RowIds:
+        """Returns what identifies rows of the scan: their numbers, or the values of a column.
+
+        Parameters
+        ----------
+        start : int
+            The number of the first row.
+        table : pyarrow.Table
+            The rows.
+        """
+        if self.row_id is None:
+            return np.arange(start, start + table.num_rows, dtype=np.int64)
+        column = table[self.row_id]
+        if column.null_count:
+            place = column.is_null().to_numpy(zero_copy_only=False).argmax()
+            raise TableError(
+                f"column {self.row_id!r} identifies rows, but row {start + place:,} has no value"
+            )
+        ids: RowIds = column.to_numpy()
+        return ids
+
+    def sample(self, n_rows: int = SAMPLE_ROWS, random_state: int = 0) -> pa.Table:
+        """Returns about `n_rows` random rows, or all if there are no more, in their order.
+
+        Whether a row is chosen depends on its number and the seed only, not on the files.
+
+        Parameters
+        ----------
+        n_rows : int
+            The expected number of rows.
+        random_state : int
+            The seed.
+        """
+        if n_rows >= self.n_rows:
+            return self.read()
+        limit = np.uint64(int(n_rows / self.n_rows * 2**64))
+        chosen = [self.schema.empty_table()]
+        for start, table in self.blocks():
+            numbers = np.arange(start, start + table.num_rows, dtype=np.int64)
+            chosen.append(table.filter(pa.array(id_keys(numbers, random_state ^ _OF_SAMPLES) < limit)))
+        return pa.concat_tables(chosen).combine_chunks()
+
+
+def scan(
+    source: Any, row_id: str | None = None, *, filesystem: Any = None, delimiter: str | None = None
+) -> Scan:
+    r"""Opens csv, Parquet and Feather files as one table, without reading it into memory.
+
+    A csv is read once, to find the places of its records and the types of its columns: a column is text
+    unless all its cells are numbers, dates or booleans. Cells such as ``NA`` and empty ones are missing.
+
+    Parameters
+    ----------
+    source : str, path, sequence of them, or pyarrow.dataset.Dataset
+        A file, a folder (with its subfolders), or a pattern with ``*``; also an address such as
+        ``s3://bucket/folder``. Rows are numbered in the order of the sorted paths; those of a sequence or of
+        a dataset keep its order.
+    row_id : str, optional
+        A column of integers or texts that identifies rows, from which draws are derived. By default rows are
+        identified by their numbers, so that draws change if rows are inserted before them.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        Where the files are; by default found from the address.
+    delimiter : str, optional
+        What separates the cells of a csv; by default found in its text.
+
+    Returns
+    -------
+    Scan
+        The table.
+
+    Raises
+    ------
+    TableError
+        A ValueError: a file cannot be read, or has other columns than the first.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import halfseen
+    >>> _ = Path("scan-1.csv").write_text("a,b\n1,x\n2,\n"), Path("scan-2.csv").write_text("a,b\n,y\n")
+    >>> table = halfseen.scan("scan-*.csv")
+    >>> table
+    Scan(2 files, 3 rows, 2 columns)
+    >>> table.read(1, 3).to_pylist()
+    [{'a': 2, 'b': None}, {'a': None, 'b': 'y'}]
+    """
+    paths, filesystem = _find(source, filesystem)
+    parts = tuple(inspect_file(path, filesystem, delimiter) for path in paths)
+    schema = _one_schema(parts)
+    if row_id is not None:
+        if row_id not in schema.names:
+            raise TableError(f"{paths[0]}: there is no column {row_id!r} for row_id")
+        dtype = schema.field(row_id).type
+        if not (pa.types.is_integer(dtype) or pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
+            raise TableError(f"column {row_id!r} is {dtype}; rows are identified by integers or texts")
+    return Scan(parts, filesystem, schema, row_id)
+
+
+def _one_schema(parts: Sequence[ScanFile]) -> pa.Schema:
+    """Returns the columns of all files; raises an error that names the first file that differs."""
+    merged = parts[0].schema
+    for part in parts[1:]:
+        names = set(part.schema.names)
+        lacking = [name for name in merged.names if name not in names]
+        extra = [name for name in part.schema.names if name not in set(merged.names)]
+        if lacking or extra:
+            what = f"lacks the column {lacking[0]!r}" if lacking else f"has a further column {extra[0]!r}"
+            raise TableError(f"{part.path}: the file {what}, unlike {parts[0].path}; they are not one table")
+        both_text = part.format == "csv" and parts[0].format == "csv"
+        for field in merged:
+            other = part.schema.field(field.name).type
+            empty = pa.types.is_null(field.type) or pa.types.is_null(other)
+            if field.type != other and not both_text and not empty:
+                raise TableError(
+                    f"{part.path}: column {field.name!r} is {other}, but {field.type} in {parts[0].path}; "
+                    "they are not one table"
+                )
+        merged = merge_types(merged, part.schema)
+    return merged
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def _find(source: Any, filesystem: Any) -> tuple[list[str], Any]:
+    """Returns the paths of files and their file system."""
+    if isinstance(source, pa.dataset.FileSystemDataset):
+        return list(source.files), source.filesystem
+    if isinstance(source, pa.dataset.Dataset):
+        raise TableError(f"a scan reads datasets of files, got {type(source).__name__}")
+    if not isinstance(source, str | os.PathLike):
+        if not isinstance(source, Sequence) or not source:
+            raise TableError(
+                f"a scan reads a path, a pattern, a sequence of paths or a dataset, got {source!r}"
+            )
+        found = [_find(one, filesystem) for one in source]
+        return [path for paths, _ in found for path in paths], found[0][1]
+    address = os.fspath(source)
+    place, filesystem = resolve(address, filesystem)
+    if globbing.has_magic(place) and not _exists(filesystem, place):
+        paths = _match(filesystem, place)
+        if not paths:
+            raise TableError(f"{address}: no file matches")
+        return paths, filesystem
+    info = filesystem.get_file_info(place)
+    if info.type == pa.fs.FileType.Directory:
+        paths = [path for path in _list(filesystem, place) if _is_table(path, place)]
+        if not paths:
+            raise TableError(f"{address}: the folder has no table files; known are {' '.join(FORMATS)}")
+        return paths, filesystem
+    if info.type == pa.fs.FileType.NotFound:
+        raise TableError(f"{address}: there is no such file")
+    format_of(place)
+    return [place], filesystem
+
+
+def resolve(address: str, filesystem: Any = None) -> tuple[str, Any]:
+    """Returns the path and the file system of an address: that of a machine's own files, unless it says so.
+
+    Parameters
+    ----------
+    address : str
+        A path, or an address such as ``s3://bucket/folder``.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        The file system, if it is known.
+    """
+    if filesystem is not None:
+        if isinstance(filesystem, pa.fs.FileSystem):
+            return address, filesystem
+        return address, pa.fs.PyFileSystem(pa.fs.FSSpecHandler(filesystem))
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        return address, pa.fs.LocalFileSystem()
+    if scheme == "file":
+        return rest, pa.fs.LocalFileSystem()
+    try:
+        found, path = pa.fs.FileSystem.from_uri(address)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        try:
+            from fsspec.core import url_to_fs
+
+            other, path = url_to_fs(address)
+        except (ImportError, ValueError) as error:
+            raise TableError(f"{address}: {str(error).splitlines()[0]}") from error
+        found = pa.fs.PyFileSystem(pa.fs.FSSpecHandler(other))
+    return path, found
+
+
+def _exists(filesystem: Any, path: str) -> bool:
+    return bool(filesystem.get_file_info(path).type != pa.fs.FileType.NotFound)
+
+
+def _list(filesystem: Any, folder: str) -> list[str]:
+    selector = pa.fs.FileSelector(folder, recursive=True)
+    return sorted(info.path for info in filesystem.get_file_info(selector) if info.is_file)
+
+
+def _is_table(path: str, folder: str) -> bool:
+    """Whether a file of a folder is a table; names that begin with a dot or an underscore are not."""
+    names = PurePosixPath(path[len(folder) :]).parts
+    return PurePosixPath(path.lower()).suffix in FORMATS and not any(name[0] in "._" for name in names)
+
+
+def _match(filesystem: Any, pattern: str) -> list[str]:
+    if isinstance(filesystem, pa.fs.LocalFileSystem):
+        return sorted(path for path in globbing.glob(pattern, recursive=True) if os.path.isfile(path))
+    plain = takewhile(lambda part: not globbing.has_magic(part), PurePosixPath(pattern).parts)
+    found = _list(filesystem, str(PurePosixPath(*plain)))
+    return [path for path in found if PurePosixPath(path).match(pattern)]

@@ -1,0 +1,191 @@
+"""Tables that are read in blocks by ``halfseen impute`` and ``predict``."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import halfseen
+from halfseen.cli import progress
+from halfseen.data import blocks
+from halfseen.distributed import units
+
+N = 2000
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(blocks, "MOST_ROWS", 256)
+    monkeypatch.setattr(units, "ROWS_IN_UNIT", 512)
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=N)
+    return pa.table(
+        {
+            "id": pa.array(np.arange(N) + 10**6),
+            "a": pa.array(common.round(3), mask=rng.random(N) < 0.2),
+            "b": pa.array((2 * common).round(3), mask=rng.random(N) < 0.2),
+        }
+    )
+
+
+@pytest.fixture
+def rows(table, tmp_path):
+    (tmp_path / "in").mkdir()
+    pq.write_table(table.slice(0, 700), tmp_path / "in" / "x.parquet")
+    pq.write_table(table.slice(700), tmp_path / "in" / "y.parquet")
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def model(table, tmp_path):
+    halfseen.GaussianImputer(random_state=5).fit(table.select(["a", "b"])).save(tmp_path / "m.half")
+    return halfseen.load(tmp_path / "m.half")
+
+
+def read(folder):
+    return pa.concat_tables([pq.ParquetFile(path).read() for path in sorted(Path(folder).glob("*.parquet"))])
+
+
+def test_files_are_imputed_by_processes_into_a_folder(call, table, rows, model, tmp_path):
+    options = ("--model", "m.half", "--engine", "local", "--workers", "1")
+    code, out, err = call("impute", "in/*.parquet", "-o", "out", *options)
+    assert (code, out) == (0, ""), err
+    assert "scan  in/*.parquet: 2 files, 2,000 rows, 3 columns" in err
+    assert "wrote  out (4 files of 2,000 rows)" in err
+    assert read("out").select(["a", "b"]).equals(model.transform(table.select(["a", "b"])))
+    assert read("out")["id"].equals(table["id"])
+    code, _, err = call("impute", "in/*.parquet", "-o", "out", *options)
+    assert code == 2
+    assert "out/manifest.json: the folder has the output of a run already; resume it by --resume" in err
+    (tmp_path / "out" / "part-00002.parquet").unlink()
+    code, _, err = call("impute", "in/*.parquet", "-o", "out", *options, "--resume")
+    assert "wrote  out (4 files of 2,000 rows; 3 units of an earlier run)" in err
+    code, _, err = call("impute", "in/*.parquet", "-o", "out", *options, "--resume", "--seed", "9")
+    assert code == 2
+    assert "the run cannot be resumed, because it was begun with another seed" in err
+
+
+def test_draws_of_keyed_rows_in_the_files_of_the_input(call, table, rows, model):
+    code, _, err = call(
+        "impute", "in", "-o", "out", "--model", "m.half", "--engine", "local", "--workers", "1", "--draws", 2,
+        "--row-id", "id", "--layout", "files", "--seed", 7,
+    )  # fmt: skip
+    assert code == 0, err
+    model.seed_ = 7
+    drawn = model.sample(table.select(["a", "b"]), 2, row_ids=table["id"].to_numpy())
+    for draw in (1, 2):
+        assert sorted(path.name for path in Path(f"out/draw={draw}").iterdir()) == ["x.parquet", "y.parquet"]
+        assert read(f"out/draw={draw}").select(["a", "b"]).equals(drawn[draw - 1])
+
+
+@pytest.mark.parametrize("limit", [(), ("--max-seconds", "60")], ids=["no limit", "a limit"])
+def test_the_default_method_is_fitted_to_a_sample_too(call, rows, monkeypatch, limit):
+    monkeypatch.setattr(
+        "halfseen.cli.units.fit", lambda one, table: halfseen.distributed.fit(one, table, n_rows=200)
+    )
+    code, _, err = call("impute", "in", "-o", "out", "--engine", "local", "--workers", "1", *limit)
+    assert code == 0, err
+    assert isinstance(halfseen.load("out/model.halfseen"), halfseen.AutoImputer)
+    assert read("out").column("a").null_count == 0
+
+
+def test_a_model_is_fitted_to_a_sample_and_kept_for_resuming(call, rows, monkeypatch):
+    monkeypatch.setattr(
+        "halfseen.cli.units.fit", lambda one, table: halfseen.distributed.fit(one, table, n_rows=900)
+    )
+    options = ("-o", "out", "--method", "gaussian", "--engine", "local", "--workers", "1")
+    code, _, err = call("impute", "in", *options)
+    assert code == 0, err
+    fitted = halfseen.load("out/model.halfseen")
+    used = fitted.rows_used_
+    assert used["table"] == used["parameters"] == N
+    assert 800 < used["kinds"] < 1000
+    some = f"{used['kinds']:,} of 2,000 rows, chosen at random by their numbers"
+    assert f"fitted  kinds of columns to {some}, the rest to all" in err
+    before = Path("out/model.halfseen").read_bytes()
+    code, _, err = call("impute", "in", *options, "--resume")
+    assert code == 0, err
+    assert "4 units of an earlier run" in err
+    code, _, err = call("impute", "in", *options, "--seed", "4")
+    assert code == 2
+    assert Path("out/model.halfseen").read_bytes() == before
+
+
+def test_predictions_of_files_are_written_into_a_folder(call, table, rows, tmp_path):
+    halfseen.GaussianRegressor().fit(table.select(["a"]), np.arange(N)).save(tmp_path / "p.half")
+    code, _, err = call("predict", "p.half", "in", "-o", "out", "--engine", "local", "--workers", "1")
+    assert code == 0, err
+    expected = halfseen.load("p.half").predict(table.select(["a"]))
+    assert (read("out")["prediction"].to_numpy() == expected).all()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_large_file_is_streamed_without_being_asked(call, table, model, monkeypatch, suffix):
+    if suffix == "csv":
+        pa.csv.write_csv(table, "big.csv")
+    else:
+        pq.write_table(table, "big.parquet")
+    code, _, err = call("impute", f"big.{suffix}", "-o", "small.parquet", "--model", "m.half")
+    assert code == 0, err
+    assert "stream" not in err
+    monkeypatch.setattr("halfseen.cli.units.count_memory", lambda: 8_000)
+    code, _, err = call("impute", f"big.{suffix}", "-o", "out.parquet", "--model", "m.half")
+    assert code == 0, err
+    assert f"stream  big.{suffix}: " in err
+    assert "more than 1.0 KB: read and written in blocks" in err
+    completed = pq.read_table("out.parquet")
+    assert completed.select(["a", "b"]).equals(model.transform(table.select(["a", "b"])))
+    assert ("csv files are read in blocks by plain rules" in err) == (suffix == "csv")
+    code, _, err = call("impute", f"big.{suffix}", "-o", "out.csv", "--model", "m.half")
+    assert code == 0, err
+    assert "stream" not in err  # a csv keeps the text of its cells, which is read as a whole
+
+
+def test_what_needs_the_whole_table_is_refused(call, rows, model, tmp_path):
+    base = ("impute", "in", "-o", "out", "--model", "m.half", "--engine", "local")
+    for words, arguments in {
+        "--report needs the whole table in memory": (*base, "--report", "r.html"),
+        "--null needs the whole table in memory": (*base, "--null", "999"),
+        "--address, --workers, --row-id and --layout need --engine": (*base[:-2], "--workers", "2"),
+        "there is no column 'key' for row_id": (*base, "--row-id", "key"),
+        "m.half: --engine writes a folder, and this is a file": (*base[:3], "m.half", *base[4:]),
+        "reads files and writes a folder, not standard streams": ("impute", "-", *base[2:]),
+    }.items():
+        code, _, err = call(*arguments)
+        assert code == 2
+        assert words in err
+        assert len(err.strip().splitlines()[-1:]) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_with_codes_for_missing_values_is_refused(call, table, rows):
+    text = "a,b\n" + "".join(f"{n % 17},{-999 if n % 9 == 0 else n % 5}\n" for n in range(300))
+    Path("codes.csv").write_text(text)
+    code, _, err = call(
+        "impute", "codes.csv", "-o", "c.csv", "--method", "mean", "--null", "b=-999", "--save-model", "c.half"
+    )
+    assert code == 0, err
+    code, _, err = call("impute", "in", "-o", "out", "--model", "c.half", "--engine", "local")
+    assert code == 2
+    assert "fitted to a file with codes for missing values in column 'b', which are not recognised" in err
+
+
+def test_lines_away_from_a_terminal_have_a_rate_and_the_time_left():
+    record = progress.RowStep(2_000_000, 10_000_000, 10.0)
+    assert progress._count(record, "row") == "2,000,000 of 10,000,000 rows, 200,000 rows/s, 40 s left, "
+
+
+def test_the_manifest_says_what_was_asked_for(call, rows, model):
+    call("impute", "in", "-o", "out", "--model", "m.half", "--engine", "local", "--workers", "1")
+    found = json.loads(Path("out/manifest.json").read_text())
+    assert found["complete"]
+    assert [one["name"] for one in found["request"]["inputs"]] == ["x.parquet", "y.parquet"]
+    assert sum(one["rows"] for one in found["request"]["inputs"]) == N

@@ -1,0 +1,63 @@
+"""Functions that workers of the tests of engines run; a module, so that other processes can import it."""
+
+import os
+import signal
+from pathlib import Path
+
+from halfseen import distributed
+from halfseen.distributed import run, units
+from halfseen.distributed.work import run_unit
+from halfseen.errors import TableError
+
+
+def impute_by(engine, function, source, model, out):
+    """Imputes by an engine, in units of one block that a function of this module answers."""
+    before = units.ROWS_IN_UNIT, run.run_unit
+    units.ROWS_IN_UNIT, run.run_unit = 1 << 16, globals()[function]
+    try:
+        distributed.impute(source, model, out, engine=engine, n_workers=2, draws=2)
+    except TableError as error:
+        return f"TableError: {error}"
+    finally:
+        units.ROWS_IN_UNIT, run.run_unit = before
+    return "done"
+
+
+def refuse(job, unit):
+    """Answers all units except one."""
+    if unit.name == "part-00001.parquet":
+        raise TableError(f"{unit.name}: refused")
+    return run_unit(job, unit)
+
+
+def die_before(job, unit):
+    """Answers a unit; the first worker that has the unit in the file ``victim`` dies before it answers."""
+    _note(job, unit)
+    _die_once(job, unit, "before")
+    return run_unit(job, unit)
+
+
+def die_after(job, unit):
+    """Answers a unit; the first worker that has the unit in the file ``victim`` dies before it reports."""
+    _note(job, unit)
+    done = run_unit(job, unit)
+    _die_once(job, unit, "after")
+    return done
+
+
+def always_die(job, unit):
+    """Dies."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _note(job, unit):
+    """Counts how often a unit was begun."""
+    with open(f"{job.folder.path}.begun", "a", encoding="utf-8") as file:
+        file.write(f"{unit.name}\n")
+
+
+def _die_once(job, unit, when):
+    mark = Path(f"{job.folder.path}.{when}")
+    if unit.name == "part-00001.parquet" and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,79 @@
+"""Every estimator of tables answers files as it answers the whole table in memory, bit by bit."""
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import halfseen
+from halfseen import distributed
+from halfseen.data import blocks
+
+pytestmark = pytest.mark.slow
+
+N, D = 700, 12
+
+IMPUTERS = {
+    "mean": lambda: halfseen.MeanImputer(random_state=0),
+    "gaussian": lambda: halfseen.GaussianImputer(random_state=0),
+    "posterior": lambda: halfseen.GaussianImputer(random_state=0, n_posterior_draws=2),
+    "probit": lambda: halfseen.GaussianImputer(random_state=0, missingness="self-masking-probit"),
+    "mixture": lambda: halfseen.MixtureImputer(random_state=0, n_components=2),
+    "chained": lambda: halfseen.ChainedImputer(random_state=0),
+    "trees": lambda: halfseen.TreeImputer(random_state=0),
+    "circuit": lambda: halfseen.CircuitImputer(random_state=0),
+    "miwae": lambda: halfseen.MIWAEImputer(random_state=0, max_epochs=2),
+    "bootstrap": lambda: halfseen.BootstrapImputer(halfseen.MeanImputer(), random_state=0),
+}
+PREDICTORS = {
+    "gaussian": lambda: halfseen.GaussianRegressor(),
+    "neumiss": lambda: halfseen.NeuMissRegressor(random_state=0, max_epochs=2),
+    "boosting": lambda: halfseen.BoostingRegressor(random_state=0),
+}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A table of several blocks, in files that end within blocks."""
+    monkeypatch.setattr(blocks, "MOST_ROWS", 256)
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(N, 3)) @ rng.normal(size=(3, D)) + rng.normal(size=(N, D))
+    table = pa.table({f"x{j}": pa.array(values[:, j], mask=rng.random(N) < 0.3) for j in range(D)})
+    (tmp_path / "in").mkdir()
+    for number, (low, high) in enumerate([(0, 100), (100, 101), (101, 600), (600, N)]):
+        pq.write_table(
+            table.slice(low, high - low), tmp_path / "in" / f"f{number}.parquet", row_group_size=70
+        )
+    return table, tmp_path / "in"
+
+
+def read(written):
+    return pa.concat_tables([pq.ParquetFile(path).read() for path in written.files])
+
+
+@pytest.mark.parametrize("layout", ["parts", "files"])
+@pytest.mark.parametrize("name", IMPUTERS)
+def test_an_imputer_answers_files_as_the_whole_table(name, layout, files, tmp_path):
+    table, source = files
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        imputer = IMPUTERS[name]().fit(table)
+        written = distributed.impute(source, imputer, tmp_path / "1", n_workers=1, layout=layout)
+        assert read(written).equals(imputer.transform(table))
+        drawn = distributed.impute(source, imputer, tmp_path / "2", n_workers=1, layout=layout, draws=2)
+        expected = imputer.sample(table, 2, row_ids=np.arange(N))
+    assert read(drawn).equals(pa.concat_tables(list(expected)))
+
+
+@pytest.mark.parametrize("layout", ["parts", "files"])
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_a_predictor_answers_files_as_the_whole_table(name, layout, files, tmp_path):
+    table, source = files
+    model = PREDICTORS[name]().fit(table, np.random.default_rng(1).normal(size=N))
+    found = read(distributed.predict(source, model, tmp_path / "1", n_workers=1, layout=layout))
+    assert (found["prediction"].to_numpy() == model.predict(table)).all()
+    low, high = model.predict_interval(table, level=0.9)
+    assert (found["prediction_low"].to_numpy() == low).all()
+    assert (found["prediction_high"].to_numpy() == high).all()
