@@ -3,7 +3,8 @@
 An engine has one method, `run`. Ray and Dask start a worker again that was killed, and repeat its unit.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -62,6 +63,35 @@ def import_extra(package: str, extra: str) -> Any:
         raise ModuleNotFoundError(message, name=package) from None
 
 
+def keep_running(
+    units: Sequence[Any],
+    width: int,
+    start: Callable[[Any, list[Any]], Any],
+    wait: Callable[[list[Any]], Iterable[Any]],
+) -> Iterator[tuple[Any, Any]]:
+    """Yields each unit with its task when it is finished; at most `width` tasks are unfinished at a time.
+
+    Parameters
+    ----------
+    units : sequence
+        The units, which are started in this order.
+    width : int
+        The number of tasks.
+    start : callable
+        Starts the task of a unit, given the unfinished ones.
+    wait : callable
+        Waits for at least one of the tasks, and returns those that are finished.
+    """
+    running: dict[Any, Any] = {}
+    waiting = list(reversed(units))
+    while waiting or running:
+        while waiting and len(running) < width:
+            unit = waiting.pop()
+            running[start(unit, list(running))] = unit
+        for task in list(wait(list(running))):
+            yield running.pop(task), task
+
+
 class RayEngine:
     """Runs units as tasks of Ray, one processor each.
 
@@ -88,16 +118,15 @@ class RayEngine:
         try:
             shared = ray.put(job)
             task = ray.remote(num_cpus=1, max_retries=RETRIES)(function)
-            running: dict[Any, Any] = {}
-            waiting = list(reversed(units))
             width = n_workers or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
-            while waiting or running:
-                while waiting and len(running) < width:
-                    unit = waiting.pop()
-                    running[task.remote(shared, unit)] = unit
-                finished, _ = ray.wait(list(running), num_returns=1)
-                for one in finished:
-                    yield running.pop(one), self._result(ray, one)
+            started = keep_running(
+                units,
+                width,
+                lambda unit, _: task.remote(shared, unit),
+                lambda running: ray.wait(running, num_returns=1)[0],
+            )
+            for unit, reference in started:
+                yield unit, self._result(ray, reference)
         finally:
             if begun:
                 ray.shutdown()
@@ -152,12 +181,28 @@ class DaskEngine:
         client = dask.Client(where, set_as_default=False)
         try:
             shared = client.submit(hold, job, pure=False)  # data that is scattered is lost with its worker
-            futures = [client.submit(function, shared, unit, pure=False) for unit in units]
-            unit_of = {future.key: unit for future, unit in zip(futures, units, strict=True)}
-            finished = dask.as_completed(futures, loop=client.loop, with_results=True)
-            del futures  # or results that are known already would be computed again if their worker is lost
-            for future, result in finished:
-                yield unit_of[future.key], result
+            finished = dask.as_completed([], loop=client.loop)
+            place_of: dict[Any, str] = {}
+
+            def start(unit: Any, running: list[Any]) -> Any:
+                # A worker keeps a result until the client has it. Each worker gets its next unit only then,
+                # so that a worker that is killed never takes a finished unit with it.
+                workers = client.scheduler_info(n_workers=-1)["workers"]
+                load = Counter(place_of[future] for future in running)
+                place = min(workers, key=lambda name: load[name] / workers[name]["nthreads"], default=None)
+                future = client.submit(
+                    function, shared, unit, pure=False, workers=place, allow_other_workers=place is not None
+                )
+                place_of[future] = place or ""
+                finished.add(future)
+                return future
+
+            width = n_workers or max(1, sum(client.nthreads().values()))
+            for unit, future in keep_running(units, width, start, lambda _: [next(finished)]):
+                result = future.result()
+                del place_of[future]
+                future.release()
+                yield unit, result
         except dask.KilledWorker as error:
             raise WorkersLostError(f"a worker of Dask was lost again and again: {error}") from error
         finally:
