@@ -75,7 +75,7 @@ def test_members_may_have_infinite_bounds(tmp_path):
     X, y = make_table(60)
     neumiss = {"head": "linear"}
     model = AveragingRegressor({"neumiss": neumiss, "boosting": TREES}, weights={"neumiss": 1}).fit(X, y)
-    assert not model._state()["0/bounds"].isfinite().all()
+    assert not model._tensors()["0/bounds"].isfinite().all()
     model.save(tmp_path / "m")
     np.testing.assert_array_equal(load(tmp_path / "m").predict(X), model.predict(X))
 

@@ -297,7 +297,6 @@ def test_an_ensemble_weights_the_recommender_that_predicts_held_out_ratings():
 def test_a_damaged_file_is_refused_before_a_product_is_made(fitted, tmp_path):
     model, _, _ = fitted
     content = model._state() | {"ratings.columns": model._ratings.columns + 1000}
-    model._restore_entries(model._entries())
     with pytest.raises(ValueError, match="outside its"):
         model._restore(content)
 

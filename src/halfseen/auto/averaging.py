@@ -1,7 +1,7 @@
 """Averages of predictors, with weights by rows that the predictors were not fitted to."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,12 +16,15 @@ from halfseen.auto.mixing_weights import weigh_classes, weigh_numbers
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.catalogue import build_named, catalogue_name, find_method, predictor_names
 from halfseen.base.conformal import HeldOutErrors
-from halfseen.base.members import WithMembers, check_reads_codes
+from halfseen.base.members import check_reads_codes
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing, check_level, check_number, check_whole, documented_by
+from halfseen.base.parameters import check_level, check_number, check_whole, documented_by
+from halfseen.base.predictor import Steps, fit_predictor
 from halfseen.base.table import TableEstimator
-from halfseen.base.targets import WithClasses, read_number_column
+from halfseen.base.targets import Fitted, WithClasses, read_number_column
 from halfseen.data.codes import code_settings
+from halfseen.data.incomplete import Incomplete
+from halfseen.training.supervised import Labelled
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -48,7 +51,7 @@ documented = documented_by(
 
 
 @dataclass(eq=False, repr=False)
-class Averaging(WithMembers, TableEstimator):
+class Averaging(TableEstimator):
     """An average of predictors; a subclass says what is predicted and how weights are found."""
 
     _saved: ClassVar[tuple[str, ...]] = ("weights_",)
@@ -60,7 +63,9 @@ class Averaging(WithMembers, TableEstimator):
     schema: Any = None
     random_state: Any = None
 
-    @all_or_nothing
+    weights_: dict[str, float] = field(init=False)  # fitted attributes are no parameters
+    members_: list[Any] = field(init=False)
+
     def fit(self, X: Any, y: Any) -> Any:
         """Finds the weights, then fits every predictor that has one to all rows.
 
@@ -71,10 +76,17 @@ class Averaging(WithMembers, TableEstimator):
         y : array-like of shape (n_samples,)
             The target, without missing values.
         """
+        self._given_weights(self._checked_settings())
+        steps = Steps(target=self._read_target, features=self._rows, learn=self._learn)
+        return fit_predictor(self, steps, X, y)
+
+    def _rows(self, codes: Incomplete, target: Tensor, weights: Tensor) -> tuple[Labelled[Any], Fitted]:
+        return Labelled(codes, target, weights), {}  # each member has features of its own
+
+    def _learn(self, train: Labelled[Any], held: None, plan: None, generator: torch.Generator) -> Fitted:
+        codes, target = train.rows.to_array(), train.target.numpy()
         settings = self._checked_settings()
-        read, given_target = self._read_training(X, y)
-        target: npt.NDArray[Any] = given_target.numpy()
-        codes, given = read.codes.to_array(), self._given_weights(settings)
+        given = self._given_weights(settings)
         names = list(settings) if given is None else [name for name in given if given[name] > 0]
         folds = self._folds(target)
         if len(names) == 1 or given is not None:
@@ -85,11 +97,11 @@ class Averaging(WithMembers, TableEstimator):
             weights = np.array([given[name] for name in names])
         elif len(names) > 1 and folds:
             weights = self._weigh(answers, target[rows])
-        self._calibrate(np.tensordot(weights, answers, axes=1), target[rows])
+        calibrated = self._calibrate(np.tensordot(weights, answers, axes=1), target[rows])
         found = dict(zip(names, weights.tolist(), strict=True))
-        self.weights_ = {name: found[name] for name in sorted(found) if found[name] > 0}
-        self.members_ = [self._make(name, settings).fit(codes, target) for name in self.weights_]
-        return self
+        found = {name: found[name] for name in sorted(found) if found[name] > 0}
+        members = [self._make(name, settings).fit(codes, target) for name in found]
+        return calibrated | {"weights_": found, "members_": members}
 
     @property
     def _catalogue_kind(self) -> str:
@@ -107,8 +119,9 @@ class Averaging(WithMembers, TableEstimator):
         """Returns the weights (M), by the answers of the members (M, Q, N)."""
         raise NotImplementedError
 
-    def _calibrate(self, answers: Floats, truth: npt.NDArray[Any]) -> None:
+    def _calibrate(self, answers: Floats, truth: npt.NDArray[Any]) -> Fitted:
         """Learns from the average of the answers (Q, N), without rows if there are too few."""
+        return {}
 
     def _make(self, name: str, settings: Mapping[str, Mapping[str, Any]]) -> Any:
         seed = np.random.default_rng([self.seed_, *name.encode()]).integers(2**31)
@@ -190,6 +203,15 @@ class Averaging(WithMembers, TableEstimator):
             raise ValueError(f"One of the weights must be positive, got {self.weights!r}.")
         return {name: float(weight) / total for name, weight in self.weights.items()}
 
+    def _members(self) -> Sequence[Any]:
+        return self.members_
+
+    def _state(self) -> dict[str, Tensor]:
+        return {}  # of its own, beside those of the members
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        """Does nothing; a regressor restores its intervals."""
+
     def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
         self.weights_ = {str(name): float(weight) for name, weight in sorted(self.weights_.items())}
         if not self.weights_ or len(members) != len(self.weights_):
@@ -254,7 +276,9 @@ class AveragingRegressor(RegressorMixin, Averaging):
     True
     """
 
-    _saved = (*Averaging._saved, "_n_factors")
+    _saved = ("_n_factors",)
+    _factors: HeldOutErrors
+    _n_factors: int
 
     @property
     def capabilities(self) -> Capabilities:
@@ -284,8 +308,8 @@ class AveragingRegressor(RegressorMixin, Averaging):
         factor = float(self._factors.half_width(level))
         return predicted - factor * below, predicted + factor * above
 
-    def _read_target(self, y: Any, n_rows: int) -> Tensor:
-        return read_number_column(y, n_rows, self)
+    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
+        return read_number_column(y, n_rows, self)[counted], {}
 
     def _questions(self, member: Any, codes: Floats, truth: npt.NDArray[Any]) -> Floats:
         return np.stack([member.predict(codes), *member.predict_interval(codes, level=REFERENCE)])
@@ -293,13 +317,13 @@ class AveragingRegressor(RegressorMixin, Averaging):
     def _weigh(self, answers: Floats, truth: npt.NDArray[Any]) -> Floats:
         return weigh_numbers(answers[:, 0] - truth)
 
-    def _calibrate(self, answers: Floats, truth: npt.NDArray[Any]) -> None:
-        """Keeps by what factor the interval of each row must be widened to reach the target."""
+    def _calibrate(self, answers: Floats, truth: npt.NDArray[Any]) -> Fitted:
+        """Returns by what factor the interval of each row must be widened to reach the target."""
         predicted, low, high = answers
         below, above = _reaches(predicted, low, high)
         error = truth - predicted
-        self._factors = HeldOutErrors.of(torch.from_numpy(np.where(error > 0, error / above, error / below)))
-        self._n_factors = self._factors.n_rows
+        factors = HeldOutErrors.of(torch.from_numpy(np.where(error > 0, error / above, error / below)))
+        return {"_factors": factors, "_n_factors": factors.n_rows}
 
     def _state(self) -> dict[str, Tensor]:
         return super()._state() | {"factors": self._factors.quantiles}
@@ -354,15 +378,13 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
     array(['high', 'low'], dtype='<U4')
     """
 
-    _saved = (*Averaging._saved, "_plain_classes")
-
     @finite_answer
     def predict_proba(self, X: Any) -> Floats:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
         return self._average(self._answers(self._codes(X), "predict_proba"))
 
-    def _read_target(self, y: Any, n_rows: int) -> Tensor:
-        return self._read_class_codes(y, n_rows)
+    def _logits(self, X: Any) -> Tensor:
+        return torch.from_numpy(self.predict_proba(X)).log()
 
     def _stratify(self, target: npt.NDArray[Any]) -> bool:
         return int(np.bincount(target).min()) >= self.n_splits
@@ -376,8 +398,8 @@ class AveragingClassifier(WithClasses, ClassifierMixin, Averaging):
     def _weigh(self, answers: Floats, truth: npt.NDArray[Any]) -> Floats:
         return weigh_classes(answers[:, 0])
 
-    def _restore(self, state: Mapping[str, Tensor]) -> None:
-        super()._restore(state)
+    def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
+        super()._set_members(members, description)
         for name, member in zip(self.weights_, self.members_, strict=True):
             if len(member.classes_) != len(self.classes_):
                 raise ValueError(f"member {name!r:.60} does not have the {len(self.classes_)} classes")

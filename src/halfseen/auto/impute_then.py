@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,21 +15,20 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from halfseen._random import torch_generator
 from halfseen._threads import map_in_threads, task_threads
-from halfseen.base.conformal import HELD_OUT, EqualWidthRegressor
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.members import WithMembers, check_reads_codes
+from halfseen.base.members import check_reads_codes
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing, check_whole, documented_by
+from halfseen.base.parameters import check_whole, documented_by
+from halfseen.base.predictor import HELD_OUT, EqualWidthRegressor, Steps, fit_predictor
 from halfseen.base.table import TableEstimator, rows_at_once
-from halfseen.base.targets import WithClasses
+from halfseen.base.targets import Fitted, WithClasses
 from halfseen.data.codes import code_settings
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.gaussian.imputer import GaussianImputer
-from halfseen.training.holdout import split_rows
-from halfseen.trees.boosting import TREE_PARAMETERS, check_tree_parameters
+from halfseen.training.supervised import Labelled
+from halfseen.trees.boosting import TREE_PARAMETERS, as_logits, check_scores, check_tree_parameters
 from halfseen.trees.forest import Forest
 from halfseen.trees.growth import Growth
 
@@ -169,8 +168,6 @@ def _logistic(inverse_penalty: float) -> LogisticRegression:
     return LogisticRegression(C=inverse_penalty, max_iter=MAX_ITERATIONS)
 
 
-Rows = npt.NDArray[np.int64]
-
 PREDICTORS = ("boosting", "linear")
 POSTERIOR_ROWS = 20_000  # with more, the parameters of the default imputer are taken as known in draws
 
@@ -205,8 +202,33 @@ documented = documented_by(
 )
 
 
+@dataclass(frozen=True)
+class Designs:
+    """The inputs of predictors: of each draw the features of the completed rows, and what was missing.
+
+    Shapes
+    ------
+    designs : sequence of (N, D)
+    """
+
+    designs: Sequence[Floats]
+
+    def __len__(self) -> int:
+        return len(self.designs[0])
+
+    def __getitem__(self, rows: slice | Tensor) -> "Designs":
+        return Designs([one[rows if isinstance(rows, slice) else rows.numpy()] for one in self.designs])
+
+
+def _design(completed: Floats, codes: Floats, features: FeatureMap, indicated: Sequence[int]) -> Floats:
+    """Returns the inputs (N, D) of a predictor: standardised features and indicators of missingness."""
+    encoded = features.encode(Incomplete.from_array(completed))
+    numbers: Floats = np.where(encoded.observed.numpy(), encoded.x.numpy(), 0.0)
+    return np.c_[numbers, np.isnan(codes[:, indicated])]
+
+
 @dataclass(eq=False, repr=False)
-class _ImputeThen(WithMembers, TableEstimator):
+class _ImputeThen(TableEstimator):
     """Parameters, reading and saving of an imputer with predictors of the rows that it completes."""
 
     _saved: ClassVar[tuple[str, ...]] = ("_indicated", "_n_draws")
@@ -223,8 +245,11 @@ class _ImputeThen(WithMembers, TableEstimator):
     schema: Any = None
     random_state: Any = None
 
-    @all_or_nothing
-    @task_threads()
+    imputer_: Any = field(init=False)  # fitted attributes are no parameters
+    _indicated: list[int] = field(init=False)
+    _n_draws: int = field(init=False)
+    _models: list[RowScores] = field(init=False)
+
     def fit(self, X: Any, y: Any) -> Any:
         """Fits the imputer to the inputs, then the predictor to the completed rows.
 
@@ -236,20 +261,64 @@ class _ImputeThen(WithMembers, TableEstimator):
             The target, without missing values.
         """
         self._check_parameters()
-        read, target = self._read_training(X, y)
-        codes = read.codes.to_array()
-        self._n_draws = int(self.n_draws)
-        self._indicated = np.flatnonzero(np.isnan(codes).any(axis=0)).tolist() if self.add_indicator else []
-        self.imputer_ = self._prepared(self._template(len(codes))).fit(codes)
-        completed = self._completed_for_training(codes)
-        first = Incomplete.from_array(completed[0])
-        self._features = FeatureMap.fit(self._modelled, first, all_indicators=False)
-        self._learn(completed, codes, target.numpy())
-        return self
+        numbers = self.capabilities.predicts == "numbers"
+        steps = Steps(
+            target=self._read_target,
+            features=self._complete,
+            held_out=HELD_OUT if numbers else 0.0,
+            plan=self._plan,
+            learn=self._learn,
+            calibrate=self._calibrate,
+            refit=numbers,
+        )
+        return fit_predictor(self, steps, X, y)
 
-    def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
-        """Fits the predictors to completed rows (N, C), of which there are as many as draws."""
-        raise NotImplementedError
+    def _complete(
+        self, codes: Incomplete, target: Tensor, weights: Tensor
+    ) -> tuple[Labelled[Designs], Fitted]:
+        """Returns the inputs of the predictor of each draw, from rows that the imputer has completed."""
+        given = codes.to_array()
+        indicated = np.flatnonzero(np.isnan(given).any(axis=0)).tolist() if self.add_indicator else []
+        imputer = self._prepared(self._template(len(given))).fit(given)
+        # Equal rows have draws of their own in training; those of new rows depend on the row alone.
+        completed = (
+            imputer.sample(given, n_draws=self.n_draws) if self.n_draws else [imputer.transform(given)]
+        )
+        first = Incomplete.from_array(completed[0])
+        features = FeatureMap.fit(self._modelled, first, all_indicators=False)
+        designs = [_design(one, given, features, indicated) for one in completed]
+        found = {
+            "_n_draws": int(self.n_draws), "_indicated": indicated, "imputer_": imputer, "_features": features
+        }  # fmt: skip
+        return Labelled(Designs(designs), target, weights), found
+
+    def _plan(self, codes: Incomplete, rows: Labelled[Designs], generator: torch.Generator) -> float:
+        """Returns the inverse penalty of linear models of classes; other models choose their own."""
+        return 0.0
+
+    def _learn(
+        self,
+        train: Labelled[Designs],
+        held: Labelled[Designs] | None,
+        plan: float,
+        generator: torch.Generator,
+    ) -> Fitted:
+        """Fits a predictor to the completed rows of each draw."""
+        target = train.target.numpy()
+
+        def fit(design: Floats) -> RowScores:
+            return self._fit_model(design, target, plan)
+
+        return {"_models": list(map_in_threads(fit, train.rows.designs))}
+
+    def _fit_model(self, design: Floats, target: npt.NDArray[Any], inverse_penalty: float) -> RowScores:
+        raise NotImplementedError(f"{type(self).__name__} must implement `_fit_model`.")
+
+    def _calibrate(
+        self, train: Labelled[Designs], held: Labelled[Designs] | None, generator: torch.Generator
+    ) -> Fitted:
+        """Learns nothing; a regressor learns the width of its intervals."""
+        return {}
 
     def _check_parameters(self) -> None:
         """Raises a ValueError if a parameter is out of range."""
@@ -277,23 +346,11 @@ class _ImputeThen(WithMembers, TableEstimator):
             schema=code_settings(self._modelled), random_state=seed, add_indicator=False
         )  # fmt: skip
 
-    def _completed_for_training(self, codes: Floats) -> Sequence[Floats]:
-        """Returns the completed codes (N, C) of each draw; equal rows have draws of their own."""
-        if self._n_draws:
-            return list(self.imputer_.sample(codes, n_draws=self._n_draws))
-        return [self.imputer_.transform(codes)]
-
     def _completed(self, codes: Floats) -> Sequence[Floats]:
         """Returns the completed codes (N, C) of each draw, which depend on the row alone."""
         if self._n_draws:
             return list(self.imputer_._sample_by_content(codes, self._n_draws))
         return [self.imputer_.transform(codes)]
-
-    def _design(self, completed: Floats, codes: Floats) -> Floats:
-        """Returns the inputs (N, D) of a predictor: standardised features and indicators of missingness."""
-        encoded = self._features.encode(Incomplete.from_array(completed))
-        features: Floats = np.where(encoded.observed.numpy(), encoded.x.numpy(), 0.0)
-        return np.c_[features, np.isnan(codes[:, self._indicated])]
 
     @property
     def n_iter_(self) -> int:
@@ -320,12 +377,9 @@ class _ImputeThen(WithMembers, TableEstimator):
         return [np.concatenate(of_draw) for of_draw in zip(*parts, strict=True)]
 
     def _scores_of(self, codes: Floats) -> list[Floats]:
-        completed = self._completed(codes)
-        return [
-            model.scores(self._design(one, codes)) for model, one in zip(self._models, completed, strict=True)
-        ]
+        designs = [_design(one, codes, self._features, self._indicated) for one in self._completed(codes)]
+        return [model.scores(design) for model, design in zip(self._models, designs, strict=True)]
 
-    @property
     def _members(self) -> Sequence[BaseImputer]:
         return [self.imputer_]
 
@@ -346,10 +400,9 @@ class _ImputeThen(WithMembers, TableEstimator):
             for s, model in enumerate(self._models)
             for name, tensor in model.state().items()
         }
-        return super()._state() | self._features.state() | models
+        return self._features.state() | models
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
-        super()._restore(state)
         if any(not isinstance(j, int) or not 0 <= j < len(self._modelled) for j in self._indicated):
             raise ValueError(f"there are indicators of the columns {self._indicated!r:.60}")
         check_whole("the number of draws", self._n_draws, 0)
@@ -398,36 +451,21 @@ class ImputeThenRegressor(EqualWidthRegressor, _ImputeThen):
     array([ 3., -1.])
     """
 
-    _saved = (*_ImputeThen._saved, "_n_errors")
-
     @finite_answer
     def predict(self, X: Any) -> Floats:
         """Returns the predicted target of each row."""
         mean: Floats = np.mean(self._scores(X), axis=0)[:, 0]
         return mean
 
-    def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
-        every = torch.arange(len(codes))
-        train, held = split_rows(every, HELD_OUT, torch_generator(self.seed_))
-        models = self._fitted(completed, codes, target, train.numpy())
-        tested = (train if held is None else held).numpy()
-        pairs = zip(models, completed, strict=True)
-        predicted = np.mean(
-            [model.scores(self._design(one[tested], codes[tested])) for model, one in pairs], axis=0
-        )
-        self._keep_errors(torch.from_numpy(target[tested] - predicted[:, 0]))
-        self._models = models if held is None else self._fitted(completed, codes, target, every.numpy())
+    def _predict_rows(self, rows: Designs) -> Floats:
+        pairs = zip(self._models, rows.designs, strict=True)
+        mean: Floats = np.mean([model.scores(design) for model, design in pairs], axis=0)[:, 0]
+        return mean
 
-    def _fitted(
-        self, completed: Sequence[Floats], codes: Floats, target: Floats, rows: Rows
-    ) -> list[RowScores]:
-        def fit(one: Floats) -> RowScores:
-            design = self._design(one[rows], codes[rows])
-            if self.predictor == "linear":
-                return LinearScores.regress(design, target[rows])
-            return TreeScores(*self._growth.regress(design, target[rows], []))
-
-        return list(map_in_threads(fit, completed))
+    def _fit_model(self, design: Floats, target: npt.NDArray[Any], inverse_penalty: float) -> RowScores:
+        if self.predictor == "linear":
+            return LinearScores.regress(design, target)
+        return TreeScores(*self._growth.regress(design, target, []))
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
@@ -467,39 +505,26 @@ class ImputeThenClassifier(WithClasses, ClassifierMixin, _ImputeThen):
     array(['high', 'low'], dtype='<U4')
     """
 
-    _saved = (*_ImputeThen._saved, "_plain_classes")
-
     @finite_answer
     def predict_proba(self, X: Any) -> Floats:
         """Returns the probability of each class for each row, in the order of ``classes_``."""
-        mean: Floats = np.mean([_probabilities(scores) for scores in self._scores(X)], axis=0)
+        mean: Floats = np.mean([as_logits(one).softmax(dim=1).numpy() for one in self._scores(X)], axis=0)
         return mean
 
-    def _read_target(self, y: Any, n_rows: int) -> Tensor:
-        return self._read_class_codes(y, n_rows)
+    def _logits(self, X: Any) -> Tensor:
+        return torch.from_numpy(self.predict_proba(X)).log()
 
-    def _learn(self, completed: Sequence[Floats], codes: Floats, target: npt.NDArray[Any]) -> None:
-        linear = self.predictor == "linear"
-        penalty = choose_inverse_penalty(self._design(completed[0], codes), target) if linear else 0.0
+    def _plan(self, codes: Incomplete, rows: Labelled[Designs], generator: torch.Generator) -> float:
+        if self.predictor != "linear":
+            return 0.0
+        return choose_inverse_penalty(rows.rows.designs[0], rows.target.numpy())
 
-        def fit(one: Floats) -> RowScores:
-            design = self._design(one, codes)
-            if linear:
-                return LinearScores.classify(design, target, penalty)
-            return TreeScores(*self._growth.classify(design, target, []))
-
-        self._models = list(map_in_threads(fit, completed))
+    def _fit_model(self, design: Floats, target: npt.NDArray[Any], inverse_penalty: float) -> RowScores:
+        if self.predictor == "linear":
+            return LinearScores.classify(design, target, inverse_penalty)
+        return TreeScores(*self._growth.classify(design, target, []))
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
-        n_classes = len(self.classes_)
-        n_scores = 1 if n_classes == 2 else n_classes
-        if any(len(model.constants) != n_scores for model in self._models):
-            raise ValueError(f"the scores do not fit {n_classes} classes")
-
-
-def _probabilities(scores: Floats) -> Floats:
-    """Returns the probabilities (N, K) of classes by their scores; for two classes there is one score."""
-    both = np.c_[np.zeros(len(scores)), scores] if scores.shape[1] == 1 else scores
-    found: Floats = torch.from_numpy(both).softmax(dim=1).numpy()
-    return found
+        for model in self._models:
+            check_scores(len(model.constants), len(self.classes_))

@@ -25,7 +25,7 @@ from halfseen.base.capabilities import Capabilities
 from halfseen.base.catalogue import Family, find_method
 from halfseen.base.completion import TabularCompletion
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.members import WithMembers, check_imputers, make_member
+from halfseen.base.members import check_imputers, make_member
 from halfseen.base.parameters import check_number, check_whole
 from halfseen.base.table import COPIES
 from halfseen.chained.imputer import ChainedImputer, why_not_normal
@@ -56,7 +56,7 @@ class _Choice:
 
 
 @dataclass(eq=False, repr=False)
-class AutoImputer(WithMembers, BaseImputer):
+class AutoImputer(BaseImputer):
     """Imputation by the methods that impute the user's own table best.
 
     Known values are hidden, half of them completely at random and half by a mechanism that is learned from
@@ -462,6 +462,15 @@ class AutoImputer(WithMembers, BaseImputer):
         if self.n_posterior_draws and self.members_:
             return self.members_[0]._pooling_reservations(n_draws)
         return super()._pooling_reservations(n_draws)
+
+    def _members(self) -> Sequence[BaseImputer]:
+        return self.members_
+
+    def _state(self) -> dict[str, Tensor]:
+        return {}  # all tensors are those of the members
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        """Does nothing."""
 
     def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
         check_imputers(self, members)

@@ -4,12 +4,16 @@ An estimator of any kind of data can be saved. It inherits from `Saveable` and d
 
 - `_state()` returns the fitted tensors by name, and `_restore(tensors)` sets the fitted attributes from them.
   The parameters of `__init__` and the attributes of the file are in place when `_restore` is called.
-- `_saved` names further fitted attributes whose values JSON can hold; tuples come back as lists. The
-  attributes in `ATTRIBUTES` are saved wherever an estimator has them.
+- `_saved` names further fitted attributes whose values JSON can hold, beside those of its base classes;
+  tuples come back as lists. The attributes in `ATTRIBUTES` are saved wherever an estimator has them.
 - `_unbounded` names the tensors that may hold infinity. All others must be finite.
 - `_entries()` returns further entries of the description, and `_restore_entries(description)` reads them,
   before `_restore` is called. Most estimators have none; estimators of tables (`TableEstimator`) contribute
   their schema in this way.
+
+An estimator that consists of other fitted estimators, its members, returns them by `_members()` and takes
+them back by `_set_members`. The description of its file contains those of the members, and the names of their
+tensors begin with the position of the member.
 
 Classes of this library are found by their names; other classes must be imported before `load` is called.
 """
@@ -307,7 +311,7 @@ class Saveable:
         if not folder.exists():
             raise FileNotFoundError(f"There is no folder {str(folder)!r} to save the model in.")
         plain = torch.contiguous_format  # `contiguous` keeps strides of 0 in a tensor with one element
-        tensors = {name: value.detach().clone(memory_format=plain) for name, value in self._state().items()}
+        tensors = {name: value.detach().clone(memory_format=plain) for name, value in self._tensors().items()}
         manifest = json.dumps(self._manifest(), sort_keys=True)
         metadata = {KEY: manifest, DIGEST: _digest(manifest, tensors)}
         with write_atomically(path) as file:
@@ -315,21 +319,27 @@ class Saveable:
 
     def _manifest(self) -> dict[str, Any]:
         estimator: Any = self
-        names = [name for name in (*ATTRIBUTES, *self._saved) if hasattr(estimator, name)]
+        names = [name for name in _saved_attributes(type(self)) if hasattr(estimator, name)]
         attributes = {name: _plain(getattr(estimator, name), name) for name in names}
         parameters = estimator.get_params(deep=False)
-        return self._entries() | {
-            "format": FORMAT,
-            "class": type(self).__name__,
-            "parameters": {name: _plain_parameter(value, name) for name, value in parameters.items()},
-            "attributes": attributes,
-            "versions": {
-                "halfseen": version("halfseen"),
-                "torch": torch.__version__,
-                "scikit-learn": sklearn.__version__,
-                "python": platform.python_version(),
-            },
-        }
+        members = self._members()
+        within = {} if members is None else {"members": [member._manifest() for member in members]}
+        return (
+            self._entries()
+            | within
+            | {
+                "format": FORMAT,
+                "class": type(self).__name__,
+                "parameters": {name: _plain_parameter(value, name) for name, value in parameters.items()},
+                "attributes": attributes,
+                "versions": {
+                    "halfseen": version("halfseen"),
+                    "torch": torch.__version__,
+                    "scikit-learn": sklearn.__version__,
+                    "python": platform.python_version(),
+                },
+            }
+        )
 
     def _entries(self) -> dict[str, Any]:
         """Returns further entries of the description, of values that JSON can hold."""
@@ -338,9 +348,32 @@ class Saveable:
     def _restore_entries(self, description: Mapping[str, Any]) -> None:
         """Sets attributes from what `_entries` gave; raises a ValueError if an entry is missing or wrong."""
 
-    def _own_tensors(self, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Returns the tensors of a file without those of other estimators, which are checked on their own."""
-        return state
+    def _members(self) -> Sequence["Saveable"] | None:
+        """Returns the fitted estimators that this one consists of; None if it is no such estimator."""
+        return None
+
+    def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
+        """Sets the attributes that hold the members of a loaded file, or raises a ValueError.
+
+        It is called after `_restore`.
+
+        Parameters
+        ----------
+        members : list of estimators
+            The members, in the order of `_members`.
+        description : mapping
+            The description of the file, with what `_entries` of the subclass contributed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `_set_members`.")
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Returns the tensors of the estimator and of its members."""
+        of_members = {
+            f"{position}/{name}": tensor
+            for position, member in enumerate(self._members() or ())
+            for name, tensor in member._tensors().items()
+        }
+        return self._state() | of_members
 
     def _state(self) -> dict[str, Tensor]:
         raise NotImplementedError(f"{type(self).__name__} must implement `_state`.")
@@ -380,6 +413,12 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise ModelFileError(f"{str(path)!r} does not describe a {name} ({what}).") from error
 
 
+def _saved_attributes(cls: type[Saveable]) -> list[str]:
+    """Returns the attributes to save where an estimator has them; base classes contribute theirs."""
+    own = [name for base in cls.__mro__ for name in vars(base).get("_saved", ())]
+    return [*ATTRIBUTES, *dict.fromkeys(own)]
+
+
 def _find_class(name: str) -> type[Saveable] | None:
     for method in CATALOGUE:
         if method.class_name == name:
@@ -400,13 +439,29 @@ def rebuild(manifest: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         attributes["feature_names_in_"] = np.array(attributes["feature_names_in_"], dtype=object)
     if "history_" in attributes:
         attributes["history_"] = History.from_dict(attributes["history_"])
-    for name in (*ATTRIBUTES, *cls._saved):
+    for name in _saved_attributes(cls):
         if name in attributes:
             setattr(estimator, name, attributes[name])
     estimator._restore_entries(manifest)
-    check_tensors(estimator._own_tensors(tensors), cls._unbounded)
-    estimator._restore(tensors)
+    if cls._set_members is Saveable._set_members:
+        check_tensors(tensors, cls._unbounded)
+        estimator._restore(tensors)
+        return estimator
+    own = {name: one for name, one in tensors.items() if not name.partition("/")[0].isdecimal()}
+    check_tensors(own, cls._unbounded)
+    members = _rebuild_members(manifest["members"], tensors)
+    estimator._restore(own)
+    estimator._set_members(members, manifest)
     return estimator
+
+
+def _rebuild_members(manifests: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor]) -> list[Any]:
+    members = []
+    for position, manifest in enumerate(manifests):
+        prefix = f"{position}/"
+        own = {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
+        members.append(rebuild(manifest, own))
+    return members
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -1,34 +1,25 @@
-"""The base classes of estimators that train one network on a table."""
+"""Estimators that train one network on a table."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from sklearn.base import ClassifierMixin
 from torch import Tensor
 
-from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.conformal import HeldOutErrors
-from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import (
-    all_or_nothing,
-    check_level,
-    check_number,
-    check_training,
-    check_whole,
-)
-from halfseen.base.table import ScaledTargetRegressor, TableEstimator, map_pieces, rows_at_once
-from halfseen.base.targets import WithClasses, read_numbers, read_weights
+from halfseen.base.parameters import check_number, check_training, check_whole
+from halfseen.base.predictor import Steps, fit_predictor
+from halfseen.base.table import TableEstimator, map_pieces, rows_at_once
+from halfseen.base.targets import Fitted, WithClasses
 from halfseen.data.features import FeatureMap
-from halfseen.data.incomplete import Incomplete, Standardizer
+from halfseen.data.incomplete import Incomplete
 from halfseen.nn.weights import load_module, module_state, module_weights
-from halfseen.training.holdout import split_rows
 from halfseen.training.loop import TrainingSettings, fit_module
+from halfseen.training.progress import Progress
 from halfseen.training.supervised import CrossEntropy, Labelled, SquaredError
 
 NETWORK_DESCRIPTIONS = {
@@ -48,31 +39,59 @@ MIN_IMPROVEMENT = 1e-5
 BATCHES, SMALLEST_BATCH, LARGEST_BATCH = 20, 16, 512  # batches per epoch, and their sizes, if "auto"
 
 
-class NetworkBase(TableEstimator):
-    """Reads tables, trains a network by the one training loop, and predicts in chunks.
+class Architecture(Protocol):
+    """The network of an estimator: a dataclass whose fields are parameters of the estimator."""
 
-    A subclass has the parameters of the training, builds its network (`_build`, with `reset_parameters`) and
-    counts the weights of its largest layer (`_n_weights`). `NetworkRegressor` and `NetworkClassifier` read
-    the targets.
+    def check(self) -> None:
+        """Raises a ValueError if a parameter is out of range."""
+        ...
+
+    def build(self, n_features: int, n_outputs: int) -> Any:
+        """Returns the network, with weights that are not drawn yet."""
+        ...
+
+    def n_weights(self, n_features: int, n_outputs: int) -> int:
+        """Returns the fewest weights that the largest layer of a saved network must have."""
+        ...
+
+    def initialise(self, module: Any, rows: Incomplete, generator: torch.Generator) -> None:
+        """Draws the weights, and sets the statistics of the inputs that the network needs."""
+        ...
+
+    def objective(self, loss: SquaredError | CrossEntropy) -> Any:
+        """Returns the objective of the training, for a loss of predictions."""
+        ...
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class NetworkBase(TableEstimator):
+    """Trains the network of an architecture by the one training loop, and predicts in chunks.
+
+    A subclass also is a `ScaledTargetRegressor`, whose intervals come from held-out errors, or `WithClasses`,
+    with one logit per class.
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("_n_outputs",)
-    _objective: ClassVar[SquaredError | CrossEntropy]
-    max_epochs: int
-    batch_size: int | str
-    learning_rate: float
-    weight_decay: float
-    patience: int
-    validation_fraction: float
-    callback: Any
+    _architecture: ClassVar[type[Any]]
+
+    max_epochs: int = 100
+    batch_size: int | str = "auto"
+    learning_rate: float = 1e-2
+    weight_decay: float = 0.1
+    patience: int = 20
+    validation_fraction: float = 0.2
+    callback: Callable[[Progress], None] | None = None
+    schema: Any = None
+    random_state: Any = None
+
+    module_: Any = field(init=False)  # fitted attributes are no parameters
+    _n_outputs: int = field(init=False)
 
     @property
     def capabilities(self) -> Capabilities:
         """What the estimator can do with the parameters that it has."""
         return replace(super().capabilities, holds_out_rows=True, trains_in_epochs=True)
 
-    @all_or_nothing
-    @task_threads()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Trains the network; held-out rows choose the epoch whose weights are kept.
 
@@ -85,24 +104,53 @@ class NetworkBase(TableEstimator):
         sample_weight : array-like of shape (n_samples,), optional
             Relative weights of the rows.
         """
-        self._check_parameters()
-        read = self._read(X, reset=True)
-        weights = read_weights(sample_weight, read.table.n_rows)
-        counted = weights > 0
-        target = self._read_targets(y, read.table.n_rows, counted)
-        codes = read.codes[counted]
-        generator = torch_generator(self.seed_)
-        self._features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
-        batch = self._features.encode(codes).to(torch.float32)
-        if batch.n_features == 0:
-            raise self._nothing_to_learn(len(batch))
-        rows = Labelled(batch, target, weights[counted].float())
-        train, held = split_rows(rows, self.validation_fraction, generator)
+        self._network.check()
+        check_whole("max_epochs", self.max_epochs, 0)
+        check_whole("batch_size", self.batch_size, 1, auto=True)
+        check_number("weight_decay", self.weight_decay, lambda v: 0 <= v < np.inf, "a number of at least 0")
+        check_training(self)
+        steps = Steps(
+            target=self._read_target,
+            features=self._encode_rows,
+            held_out=self.validation_fraction,
+            learn=self._train,
+            calibrate=self._calibrate,
+        )
+        return fit_predictor(self, steps, X, y, sample_weight)
+
+    @property
+    def _network(self) -> Architecture:
+        """The architecture with the parameters of the estimator."""
+        network: Architecture = self._architecture(
+            **{one.name: getattr(self, one.name) for one in fields(self._architecture)}
+        )
+        return network
+
+    def _encode_rows(
+        self, codes: Incomplete, target: Tensor, weights: Tensor
+    ) -> tuple[Labelled[Incomplete], Fitted]:
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
+        batch = features.encode(codes).to(torch.float32)
+        if isinstance(self, WithClasses):
+            n_outputs = len(self.classes_)
+        else:
+            n_outputs, target = target.shape[1], target.float()
+        rows = Labelled(batch, target, weights.float())
+        return rows, {"_features": features, "_n_outputs": n_outputs}
+
+    def _train(
+        self,
+        train: Labelled[Incomplete],
+        held: Labelled[Incomplete] | None,
+        plan: None,
+        generator: torch.Generator,
+    ) -> Fitted:
         module = self._build()
-        self._initialise(module, train.rows, generator)
-        self.history_ = fit_module(
+        self._network.initialise(module, train.rows, generator)
+        loss = CrossEntropy() if isinstance(self, WithClasses) else SquaredError()
+        history = fit_module(
             module,
-            self._loss(),
+            self._network.objective(loss),
             self._weighted(train),
             generator=generator,
             validation=None if held is None else self._weighted(held),
@@ -110,12 +158,21 @@ class NetworkBase(TableEstimator):
             callback=self.callback,
         )
         # In double precision a prediction does not depend on its batch.
-        self.module_ = module.double().requires_grad_(False)
-        self._use_held_out(train if held is None else held)
-        return self
+        return {"history_": history, "module_": module.double().requires_grad_(False)}
 
-    def _use_held_out(self, rows: Labelled[Incomplete]) -> None:
-        """Learns what a subclass needs from held-out rows; does nothing by default."""
+    @torch.no_grad()
+    def _calibrate(
+        self, train: Labelled[Incomplete], held: Labelled[Incomplete] | None, generator: torch.Generator
+    ) -> Fitted:
+        rows = train if held is None else held
+        return self._calibrated(self.module_(rows.rows.to(torch.float64)), rows)
+
+    def _calibrated(self, outputs: Tensor, rows: Labelled[Incomplete]) -> Fitted:
+        """Returns what is learned from the outputs (N, T) for rows that were held out."""
+        if isinstance(self, WithClasses):
+            return {}
+        errors = HeldOutErrors.of(outputs - rows.target, rows.weight)
+        return {"_errors": errors, "_n_errors": errors.n_rows}
 
     @task_threads()
     @torch.no_grad()
@@ -125,24 +182,11 @@ class NetworkBase(TableEstimator):
         size = rows_at_once(len(self.schema_), self._features.n_features + self._n_outputs)
         return torch.cat(map_pieces(lambda part: self.module_(self._features.encode(part)), codes, size))
 
-    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} must implement `_read_targets`.")
+    def _logits(self, X: Any) -> Tensor:
+        return self._outputs(X)
 
-    def _build(self) -> Any:
-        """Returns the network, with weights that are not drawn yet."""
-        raise NotImplementedError(f"{type(self).__name__} must implement `_build`.")
-
-    def _n_weights(self) -> int:
-        """Returns the fewest weights that the largest layer of a saved network must have."""
-        raise NotImplementedError(f"{type(self).__name__} must implement `_n_weights`.")
-
-    def _initialise(self, module: Any, rows: Incomplete, generator: torch.Generator) -> None:
-        """Draws the weights, and sets the statistics of the inputs that the network needs."""
-        module.reset_parameters(generator)
-
-    def _loss(self) -> Any:
-        """Returns the objective of the training."""
-        return self._objective
+    def _moments(self, X: Any) -> tuple[Tensor, Tensor]:
+        return self._outputs(X), torch.ones((), dtype=torch.float64)
 
     def _weighted(self, rows: Labelled[Incomplete]) -> Labelled[Incomplete]:
         """Returns rows with the weights that they have in the training."""
@@ -159,14 +203,8 @@ class NetworkBase(TableEstimator):
             min_improvement=MIN_IMPROVEMENT,
         )
 
-    def _check_training(self) -> None:
-        check_whole("max_epochs", self.max_epochs, 0)
-        check_whole("batch_size", self.batch_size, 1, auto=True)
-        check_number("weight_decay", self.weight_decay, lambda v: 0 <= v < np.inf, "a number of at least 0")
-        check_training(self)
-
-    def _check_parameters(self) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not check its parameters.")
+    def _build(self) -> Any:
+        return self._network.build(self._features.n_features, self._n_outputs)
 
     def _state(self) -> dict[str, Tensor]:
         return self._features.state() | module_state(self.module_)
@@ -174,82 +212,7 @@ class NetworkBase(TableEstimator):
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._features = FeatureMap.from_state(self._modelled, state, all_indicators=False)
         largest = max((value.numel() for value in module_weights(state).values()), default=0)
-        if self._n_weights() > largest:
-            raise ValueError(f"a network of {self._n_weights()} weights does not fit the saved weights.")
+        n_weights = self._network.n_weights(self._features.n_features, self._n_outputs)
+        if n_weights > largest:
+            raise ValueError(f"a network of {n_weights} weights does not fit the saved weights.")
         self.module_ = load_module(self._build().double(), state)
-
-
-class NetworkRegressor(ScaledTargetRegressor, NetworkBase):
-    """A network with standardised targets and intervals from held-out errors."""
-
-    _saved = (*NetworkBase._saved, "_one_dimensional", "_n_errors")
-    _objective = SquaredError()
-
-    @finite_answer
-    def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the predicted target of each row."""
-        outputs = self._outputs(X)
-        return self._shaped(self._target_scaler.inverse(outputs))
-
-    @finite_answer
-    def predict_interval(
-        self, X: Any, level: float = 0.9
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Returns the ends of an interval that contains the target of each row with probability `level`.
-
-        All intervals have the same width, given by a quantile of the absolute errors of held-out rows.
-        Without held-out rows the errors of the training rows are used, and the intervals are too narrow.
-        """
-        check_level(level)
-        outputs = self._outputs(X)
-        half = self._errors.half_width(level)
-        low, high = (self._target_scaler.inverse(outputs + sign * half) for sign in (-1, 1))
-        return self._shaped(low), self._shaped(high)
-
-    @torch.no_grad()
-    def _use_held_out(self, rows: Labelled[Incomplete]) -> None:
-        errors = self.module_(rows.rows.to(torch.float64)) - rows.target
-        self._errors = HeldOutErrors.of(errors, rows.weight)
-        self._n_errors = self._errors.n_rows
-
-    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
-        numbers, self._one_dimensional = read_numbers(y, n_rows, self)
-        numbers = numbers[counted]
-        self._n_outputs = numbers.shape[1]
-        complete = Incomplete(numbers, torch.ones_like(numbers, dtype=torch.bool))
-        self._target_scaler = Standardizer.fit(complete)
-        return self._target_scaler.forward(numbers).float()
-
-    def _state(self) -> dict[str, Tensor]:
-        return super()._state() | {"target.errors": self._errors.quantiles}
-
-    def _restore(self, state: Mapping[str, Tensor]) -> None:
-        super()._restore(state)
-        self._errors = HeldOutErrors(state["target.errors"], self._n_errors)
-
-
-class NetworkClassifier(WithClasses, ClassifierMixin, NetworkBase):
-    """A network with one logit per class."""
-
-    _saved = (*NetworkBase._saved, "_plain_classes")
-    _objective = CrossEntropy()
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Returns the most probable class of each row."""
-        return self._labels_of(self._outputs(X).numpy())
-
-    @finite_answer
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the probability of each class for each row, in the order of ``classes_``."""
-        probabilities: npt.NDArray[np.float64] = self._outputs(X).softmax(dim=1).numpy()
-        return probabilities
-
-    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the log probability of each class for each row."""
-        logs: npt.NDArray[np.float64] = self._outputs(X).log_softmax(dim=1).numpy()
-        return logs
-
-    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
-        codes = self._read_class_codes(y, n_rows)
-        self._n_outputs = len(self.classes_)
-        return codes[counted]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
@@ -17,12 +17,14 @@ from halfseen._random import seed_from
 from halfseen._threads import map_in_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.model_file import Saveable, wrong_type
+from halfseen.base.targets import Fitted
 from halfseen.config import tasks_within_budget
 from halfseen.data.blocks import PIECE_BYTES, rows_in_piece
 from halfseen.data.codes import infer_codes, read_codes
 from halfseen.data.columns import KINDS, LEVELLED
+from halfseen.data.features import FeatureMap
 from halfseen.data.frames import Storage, Table, is_frame
-from halfseen.data.incomplete import Incomplete, Standardizer, unmask
+from halfseen.data.incomplete import Incomplete, unmask
 from halfseen.data.pixels import ImageLayout, image_planes, pixel_schema, read_images
 from halfseen.data.relations import check_derived, group_announcements
 from halfseen.data.schema import Column, Schema
@@ -71,6 +73,7 @@ class TableEstimator(Saveable, BaseEstimator):
     schema: Any
     random_state: Any
     image_shape: Any = None  # a parameter of estimators that take images
+    _features: FeatureMap  # of predictors, from codes to the inputs of the model
     image_planes_: tuple[int, int, int]  # the shape (C, H, W) of images, if they are fitted to images
 
     @property
@@ -100,16 +103,8 @@ class TableEstimator(Saveable, BaseEstimator):
         batch = Incomplete(torch.from_numpy(codes.values), torch.from_numpy(codes.observed))
         return ReadTable(table, codes.missing, batch, images)
 
-    def _read_training(self, X: Any, y: Any) -> tuple[ReadTable, Any]:
-        """Returns the table and the target of `fit`; raises a ValueError if there is no column to model."""
-        read = self._read(X, reset=True)
-        target = self._read_target(y, read.table.n_rows)
-        if not self._modelled:
-            raise self._nothing_to_learn(read.table.n_rows)
-        return read, target
-
-    def _read_target(self, y: Any, n_rows: int) -> Any:
-        """Returns the target of a predictor: numbers, or positions of classes."""
+    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Any, Fitted]:
+        """Returns the targets of the rows with a positive weight, for a predictor, and fitted attributes."""
         raise NotImplementedError(f"{type(self).__name__} must implement `_read_target`.")
 
     def _flatten_images(self, X: Any, *, reset: bool) -> tuple[Any, ImageLayout]:
@@ -277,41 +272,6 @@ def _are_ascending(codes: tuple[Any, ...]) -> bool:
     """Returns whether there are codes, and all are finite numbers in ascending order."""
     numbers = all(isinstance(code, int | float) and math.isfinite(code) for code in codes)
     return bool(codes) and numbers and all(one < other for one, other in pairwise(codes))
-
-
-class ScaledTargetRegressor(RegressorMixin, TableEstimator):
-    """A regressor of one or several targets, which it standardises before fitting.
-
-    `fit` sets `_target_scaler`, and `_one_dimensional` to whether the targets were given in one dimension;
-    the latter must be in `_saved`.
-    """
-
-    _target_scaler: Standardizer
-    _one_dimensional: bool
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the estimator can do with the parameters that it has."""
-        return replace(super().capabilities, predicts="numbers")
-
-    def _shaped(self, targets: Tensor) -> npt.NDArray[np.float64]:
-        """Returns targets (N, T) in the shape in which they were given to `fit`."""
-        array: npt.NDArray[np.float64] = targets.numpy()
-        return array[:, 0] if self._one_dimensional else array
-
-    def _state(self) -> dict[str, Tensor]:
-        scaler = {"target.loc": self._target_scaler.loc, "target.scale": self._target_scaler.scale}
-        return super()._state() | scaler
-
-    def _restore(self, state: Mapping[str, Tensor]) -> None:
-        super()._restore(state)
-        self._target_scaler = Standardizer.checked(state["target.loc"], state["target.scale"])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
 
 
 def predictor_positions(

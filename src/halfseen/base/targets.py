@@ -1,7 +1,8 @@
 """Reading, checking and converting the targets and sample weights of predictors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,10 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from halfseen.base.capabilities import Capabilities
-from halfseen.base.model_file import Saveable, check_rows
+from halfseen.base.model_file import Saveable, check_rows, finite_answer
 from halfseen.data.incomplete import Incomplete, check_not_masked
+
+Fitted = dict[str, Any]  # fitted attributes of an estimator, by name
 
 TIE = 1e-7
 """Scores of classes that differ by less are equal, because rounding differs between batches by as much.
@@ -66,9 +69,14 @@ def read_number_column(y: Any, n_rows: int, estimator: object) -> Tensor:
 
 
 class WithClasses(Saveable):
-    """A classifier that stores its classes as plain values, which can be written to a model file."""
+    """A classifier that stores its classes as plain values, which can be written to a model file.
 
+    A subclass returns the logits (N, K) of new rows by `_logits`.
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("_plain_classes",)
     _plain_classes: Any
+    _logits: Callable[..., Tensor]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -90,21 +98,20 @@ class WithClasses(Saveable):
         best = scores.max(axis=1, keepdims=True)
         return self.classes_[(scores >= best - TIE).argmax(axis=1)]
 
+    @finite_answer
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each class for each row of `X`, in the order of ``classes_``."""
-        raise NotImplementedError
+        probabilities: npt.NDArray[np.float64] = self._logits(X).softmax(dim=1).numpy()
+        return probabilities
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the log probability of each class for each row of `X`."""
-        with np.errstate(divide="ignore"):  # a probability may be zero
-            logs: npt.NDArray[np.float64] = np.log(self.predict_proba(X))
+        logs: npt.NDArray[np.float64] = self._logits(X).log_softmax(dim=1).numpy()
         return logs
 
-    def _read_class_codes(self, y: Any, n_rows: int) -> Tensor:
-        """Returns class codes (N), none of which is missing, and keeps the classes."""
+    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
         codes, classes = read_classes(y, n_rows, self)
-        self._plain_classes = classes.to_plain()
-        return codes
+        return codes[counted], {"_plain_classes": classes.to_plain()}
 
 
 def read_classes(y: Any, n_rows: int, estimator: object) -> tuple[Tensor, Classes]:

@@ -1,7 +1,7 @@
 """Convolutional arithmetic circuits: classification and density of images with any missing pixels."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -15,10 +15,10 @@ from halfseen._random import seed_from, torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing, check_number, check_training, check_whole
+from halfseen.base.parameters import check_number, check_training, check_whole
+from halfseen.base.predictor import Steps, fit_predictor
 from halfseen.base.table import ReadTable, TableEstimator, rows_at_once
-from halfseen.base.targets import WithClasses, read_partial_classes
+from halfseen.base.targets import Fitted, WithClasses, read_partial_classes
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.evidence import EvidenceWeight, fit_evidence_weight
 from halfseen.circuits.fitting import (
@@ -48,7 +48,7 @@ from halfseen.data.pixels import ImageLayout, pixel_features
 from halfseen.nn.weights import module_state
 from halfseen.training.holdout import split_rows
 from halfseen.training.loop import Schedule, fit_module
-from halfseen.training.progress import Progress
+from halfseen.training.progress import History, Progress
 from halfseen.training.supervised import Labelled
 
 BLOCK = 4  # the side of the squares of pixels that training leaves out, in every second image
@@ -116,24 +116,27 @@ class ImageCircuitEstimator(TableEstimator):
         return Structure.image(shape, self.n_leaves, channels, patch=self.patch, n_classes=n_classes)
 
     def _train(
-        self, rows: LabelledRows, n_classes: int, beta: float, generator: torch.Generator
-    ) -> tuple[Circuit, LabelledRows | None]:
-        """Returns a circuit trained on images (N, D) with classes, -1 where unknown, and held-out images."""
-        structure = self._structure(n_classes)
-        held_out = self.validation_fraction if self.algorithm == "gradient" else 0.0
-        train, held = split_rows(rows, held_out, generator)
+        self,
+        train: LabelledRows,
+        held: LabelledRows | None,
+        structure: Structure,
+        beta: float,
+        generator: torch.Generator,
+    ) -> tuple[Circuit, History]:
+        """Returns a circuit trained on images (N, D) with classes, -1 where unknown, and its history."""
         circuit = Circuit(structure, patch_likelihood(self._modelled, structure, self.pixels)).float()
-        counts = torch.bincount(train.target[train.target != UNKNOWN], minlength=n_classes) + 1.0
+        known = train.target[train.target != UNKNOWN]
+        counts = torch.bincount(known, minlength=len(circuit.log_prior)) + 1.0
         circuit.log_prior.copy_((counts / counts.sum()).log())
         grids = shifted_grids(self.image_planes_, self.shifts)
         cluster_patches(circuit, seen_through(train.rows, grids[0]), generator)
         random_weights(circuit, generator)
         circuit.leaves.requires_grad_(False)
         if self.algorithm == "em":
-            self.history_ = fit_by_em(circuit, train.rows, self.max_epochs, self.callback)
-            return circuit.requires_grad_(False), None
+            history = fit_by_em(circuit, train.rows, self.max_epochs, self.callback)
+            return circuit.requires_grad_(False), history
         pixels, squares = torch.arange(train.rows.x.shape[1]), squares_of_pixels(self.image_planes_)
-        self.history_ = fit_module(
+        history = fit_module(
             circuit,
             HybridLikelihood(beta, pixels, self.max_dropped, squares, grids, self.weight_decay),
             train,
@@ -142,7 +145,7 @@ class ImageCircuitEstimator(TableEstimator):
             settings=training_settings(self, len(train), self.schedule),
             callback=self.callback,
         )
-        return circuit.double().requires_grad_(False), held
+        return circuit.double().requires_grad_(False), history
 
     def _floats_per_image(self, structure: Structure) -> int:
         """Returns the size of the largest messages of an image, for planning memory."""
@@ -306,8 +309,6 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     True
     """
 
-    _saved = ("_plain_classes",)
-
     n_leaves: int = 32
     n_channels: int | Sequence[int] = (64, 128, 256, 512)
     _: KW_ONLY
@@ -328,6 +329,9 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     shape: Any = None
     callback: Callable[[Progress], None] | None = None
     random_state: Any = None
+
+    circuit_: Circuit = field(init=False)  # fitted attributes are no parameters
+    evidence_weight_: EvidenceWeight = field(init=False)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -355,8 +359,6 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         if self.shifts:
             raise ValueError(f"shifts are of images: shifts must be 0 with shape, got {self.shifts!r}.")
 
-    @all_or_nothing
-    @task_threads()
     def fit(self, X: Any, y: Any) -> "ConvACClassifier":
         """Trains the circuit on images and their classes.
 
@@ -373,40 +375,53 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
         self._check_shape()
         if self.averaging not in get_args(Averaging):
             raise ValueError(f"averaging must be 'geometric' or 'mixture', got {self.averaging!r}.")
-        read = self._read(X, reset=True)
-        if not self._modelled:
-            raise ValueError("All pixels of all images have the same value: there is nothing to learn from.")
-        labels, classes = read_partial_classes(y, read.table.n_rows, self)
-        self._plain_classes = classes.to_plain()
-        self._features = pixel_features(self._modelled, read.codes)
-        batch = self._features.encode(read.codes).to(torch.float32)
-        rows = Labelled(batch, labels, torch.ones(len(batch)))
-        generator = torch_generator(self.seed_)
-        self.circuit_, held = self._train(rows, len(classes), self.beta, generator)
-        pixels, squares = torch.arange(batch.n_features), squares_of_pixels(self.image_planes_)
-        self.evidence_weight_ = fit_evidence_weight(
-            self._log_proba,
-            self.circuit_.log_prior,
-            held,
-            pixels,
-            generator,
-            blocks=squares,
+        steps = Steps(
+            target=self._read_target,
+            features=self._encode_rows,
+            held_out=self.validation_fraction,
+            learn=self._learn,
+            calibrate=self._calibrate,
         )
-        return self
+        return fit_predictor(self, steps, X, y)
+
+    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
+        labels, classes = read_partial_classes(y, n_rows, self)
+        return labels[counted], {"_plain_classes": classes.to_plain()}
+
+    def _encode_rows(self, codes: Incomplete, target: Tensor, weights: Tensor) -> tuple[LabelledRows, Fitted]:
+        features = pixel_features(self._modelled, codes)
+        batch = features.encode(codes).to(torch.float32)
+        return Labelled(batch, target, weights.float()), {"_features": features}
+
+    def _learn(
+        self, train: LabelledRows, held: LabelledRows | None, plan: None, generator: torch.Generator
+    ) -> Fitted:
+        structure = self._structure(len(self.classes_))
+        circuit, history = self._train(train, held, structure, self.beta, generator)
+        return {"circuit_": circuit, "history_": history}
+
+    def _calibrate(
+        self, train: LabelledRows, held: LabelledRows | None, generator: torch.Generator
+    ) -> Fitted:
+        pixels = torch.arange(self._features.n_features)
+        squares = squares_of_pixels(self.image_planes_)
+        prior = self.circuit_.log_prior
+        weight = fit_evidence_weight(self._log_proba, prior, held, pixels, generator, blocks=squares)
+        return {"evidence_weight_": weight}
+
+    def _nothing_to_learn(self, n_rows: int) -> ValueError:
+        return ValueError("All pixels of all images have the same value: there is nothing to learn from.")
 
     @task_threads()
     @torch.no_grad()
-    @finite_answer
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the probability of each class for each image, in the order of ``classes_``."""
+    def _logits(self, X: Any) -> Tensor:
         codes = self._read(X, reset=False).codes
-        found = np.empty((len(codes), len(self.classes_)))
-        for start in range(0, len(codes), self._images_at_once):
-            batch = self._features.encode(codes[start : start + self._images_at_once])
+        size, found = self._images_at_once, [torch.zeros(0, len(self.classes_), dtype=torch.float64)]
+        for start in range(0, len(codes), size):
+            batch = self._features.encode(codes[start : start + size])
             fraction = batch.observed.double().mean(dim=1)
-            scores = self.evidence_weight_(self._log_proba(batch), self.circuit_.log_prior, fraction)
-            found[start : start + self._images_at_once] = scores.softmax(dim=-1).numpy()
-        return found
+            found.append(self.evidence_weight_(self._log_proba(batch), self.circuit_.log_prior, fraction))
+        return torch.cat(found)
 
     @task_threads()
     @torch.no_grad()
@@ -569,7 +584,10 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
         batch = features.encode(codes).to(torch.float32)
         unknown = torch.full((len(batch),), UNKNOWN)
         rows = Labelled(batch, unknown, torch.ones(len(batch)))
-        circuit, _ = self._train(rows, 1, 1.0, torch_generator(self.seed_))
+        held_out = self.validation_fraction if self.algorithm == "gradient" else 0.0
+        generator = torch_generator(self.seed_)
+        train, held = split_rows(rows, held_out, generator)
+        circuit, self.history_ = self._train(train, held, self._structure(1), 1.0, generator)
         return ImageCircuit(self._modelled, features, circuit)
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> ImageCircuit:

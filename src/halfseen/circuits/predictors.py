@@ -1,7 +1,7 @@
 """Prediction with circuits: inputs may be missing at any time, and targets may be missing in training."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing, check_level, check_number
-from halfseen.base.table import ScaledTargetRegressor, TableEstimator, map_pieces, rows_at_once
-from halfseen.base.targets import WithClasses, read_partial_classes, read_partial_numbers, read_weights
+from halfseen.base.parameters import check_level, check_number
+from halfseen.base.predictor import ScaledTargetRegressor, Steps, fit_predictor
+from halfseen.base.table import TableEstimator, map_pieces, rows_at_once
+from halfseen.base.targets import Fitted, WithClasses, read_partial_classes, read_partial_numbers
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.evidence import EvidenceWeight, fit_evidence_weight, observed_fraction
 from halfseen.circuits.fitting import CircuitSettings, documented
@@ -25,23 +25,25 @@ from halfseen.circuits.imputer import MIN_STD, circuit_from_state, circuit_state
 from halfseen.circuits.information import information_gain
 from halfseen.circuits.initialisation import resemble_rows, spread_leaves
 from halfseen.circuits.objectives import UNKNOWN, ConditionalLikelihood, HybridLikelihood, LabelledRows
+from halfseen.circuits.structure import Structure
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.data.margin_choice import choose_margin
 from halfseen.distributions.leaves import GaussianLeaf
 from halfseen.distributions.observation_model import ObservationModel
-from halfseen.training.holdout import split_rows
 from halfseen.training.loop import fit_module
 from halfseen.training.progress import Progress
 from halfseen.training.supervised import Labelled
+
+Plan = tuple[CircuitSettings, Structure]
 
 
 @dataclass(eq=False, repr=False)
 class CircuitPredictor(TableEstimator):
     """Reads tables and targets, trains a circuit, and predicts in chunks.
 
-    A subclass reads its targets (`_read_target`), makes the circuit (`_start`) and the objective
-    (`_objective`), and rebuilds the circuit (`_restore`).
+    A subclass reads its targets (`_read_target`), lays out the circuit (`_plan`), makes it (`_start`) and its
+    objective (`_objective`), and rebuilds it (`_restore`).
     """
 
     n_leaves: int = 32
@@ -60,13 +62,13 @@ class CircuitPredictor(TableEstimator):
     schema: Any = None
     random_state: Any = None
 
+    circuit_: Circuit = field(init=False)  # a fitted attribute, no parameter
+
     @property
     def capabilities(self) -> Capabilities:
         """What the estimator can do with the parameters that it has."""
         return replace(super().capabilities, holds_out_rows=True, trains_in_epochs=True)
 
-    @all_or_nothing
-    @task_threads()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Trains the circuit on the observed cells and the known targets.
 
@@ -83,20 +85,35 @@ class CircuitPredictor(TableEstimator):
         """
         check_number("beta", self.beta, lambda v: 0 <= v < float("inf"), "at least 0 and finite")
         check_number("max_dropped", self.max_dropped, lambda v: 0 <= v <= 1, "between 0 and 1")
-        read = self._read(X, reset=True)
-        if not self._modelled:
-            raise self._nothing_to_learn(read.table.n_rows)
-        weights = read_weights(sample_weight, read.table.n_rows)
-        target = self._read_target(y, read.table.n_rows)
-        counted = weights > 0
-        codes, target = read.codes[counted], target[counted]
-        settings = CircuitSettings.of(self, len(codes))
-        generator = torch_generator(self.seed_)
-        self._features = FeatureMap.fit(self._modelled, codes, all_indicators=True, choose=choose_margin)
-        rows = self._rows(self._features.encode(codes), target, weights[counted])
-        train, held = split_rows(rows, self.validation_fraction, generator)
-        circuit = self._start(settings, codes, train, generator)
-        self.history_ = fit_module(
+        steps = Steps(
+            target=self._read_target,
+            features=self._encode_rows,
+            plan=self._plan,
+            held_out=self.validation_fraction,
+            learn=self._train,
+            calibrate=self._calibrate,
+        )
+        return fit_predictor(self, steps, X, y, sample_weight)
+
+    def _encode_rows(self, codes: Incomplete, target: Any, weights: Tensor) -> tuple[LabelledRows, Fitted]:
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=True, choose=choose_margin)
+        rows = self._rows(features.encode(codes), target, weights)
+        return rows, {"_features": features}
+
+    def _rows(self, batch: Incomplete, target: Any, weight: Tensor) -> LabelledRows:
+        """Returns what the circuit is trained on, in single precision."""
+        raise NotImplementedError
+
+    def _plan(self, codes: Incomplete, rows: LabelledRows, generator: torch.Generator) -> Plan:
+        """Returns the settings, and the structure of the circuit, which all rows decide."""
+        raise NotImplementedError
+
+    def _train(
+        self, train: LabelledRows, held: LabelledRows | None, plan: Plan, generator: torch.Generator
+    ) -> Fitted:
+        settings, structure = plan
+        circuit = self._start(structure, train, generator)
+        history = fit_module(
             circuit,
             self._objective(circuit),
             train,
@@ -105,24 +122,16 @@ class CircuitPredictor(TableEstimator):
             settings=settings.training,
             callback=self.callback,
         )
-        self.circuit_ = circuit.double().requires_grad_(False)
-        self._use_held_out(held, generator)
-        return self
+        return {"history_": history, "circuit_": circuit.double().requires_grad_(False)}
 
-    def _use_held_out(self, held: LabelledRows | None, generator: torch.Generator) -> None:
-        """Learns what a subclass needs from held-out rows; does nothing by default."""
+    def _calibrate(
+        self, train: LabelledRows, held: LabelledRows | None, generator: torch.Generator
+    ) -> Fitted:
+        """Learns nothing; a classifier learns how far its scores can be trusted."""
+        return {}
 
-    def _read_target(self, y: Any, n_rows: int) -> Any:
-        """Returns targets (N) or (N, T) that can be indexed by rows."""
-        raise NotImplementedError
-
-    def _rows(self, batch: Incomplete, target: Any, weight: Tensor) -> LabelledRows:
-        """Returns what the circuit is trained on, in single precision."""
-        raise NotImplementedError
-
-    def _start(
-        self, settings: CircuitSettings, codes: Incomplete, train: LabelledRows, generator: torch.Generator
-    ) -> Circuit:
+    def _start(self, structure: Structure, train: LabelledRows, generator: torch.Generator) -> Circuit:
+        """Returns the circuit before its training."""
         raise NotImplementedError
 
     def _objective(self, circuit: Circuit) -> Any:
@@ -193,29 +202,16 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
     True
     """
 
-    _saved = ("_plain_classes",)
-
     n_channels: int | Sequence[int] = (64, 128, 256, 512)
     _: KW_ONLY
     noise: float = 0.15
+
+    evidence_weight_: EvidenceWeight = field(init=False)  # a fitted attribute, no parameter
 
     @property
     def capabilities(self) -> Capabilities:
         """What the estimator can do with the parameters that it has."""
         return replace(super().capabilities, information_gain=True)
-
-    @finite_answer
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the probability of each class for each row, in the order of ``classes_``."""
-        check_is_fitted(self)
-        probabilities: npt.NDArray[np.float64] = self._scores(X).softmax(dim=1).numpy()
-        return probabilities
-
-    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the log probability of each class for each row."""
-        check_is_fitted(self)
-        logs: npt.NDArray[np.float64] = self._scores(X).log_softmax(dim=1).numpy()
-        return logs
 
     def information_gain(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the expected information gain about the class from measuring each missing input.
@@ -231,7 +227,8 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
         gain[:, [column.modelled for column in self.schema_]] = found.numpy()
         return gain
 
-    def _scores(self, X: Any) -> Tensor:
+    def _logits(self, X: Any) -> Tensor:
+        check_is_fitted(self)
         owners = self.circuit_.leaves.observation.columns_of_features
 
         def answer(batch: Incomplete) -> Tensor:
@@ -241,7 +238,9 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
 
         return self._answers(X, answer)
 
-    def _use_held_out(self, held: LabelledRows | None, generator: torch.Generator) -> None:
+    def _calibrate(
+        self, train: LabelledRows, held: LabelledRows | None, generator: torch.Generator
+    ) -> Fitted:
         circuit = self.circuit_
         owners = circuit.leaves.observation.columns_of_features
 
@@ -251,21 +250,22 @@ class CircuitClassifier(WithClasses, ClassifierMixin, CircuitPredictor):
             )
             return torch.cat(found)
 
-        self.evidence_weight_ = fit_evidence_weight(scores_of, circuit.log_prior, held, owners, generator)
+        weight = fit_evidence_weight(scores_of, circuit.log_prior, held, owners, generator)
+        return {"evidence_weight_": weight}
 
-    def _read_target(self, y: Any, n_rows: int) -> Tensor:
+    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
         labels, classes = read_partial_classes(y, n_rows, self)
-        self._plain_classes = classes.to_plain()
-        return labels
+        return labels[counted], {"_plain_classes": classes.to_plain()}
 
     def _rows(self, batch: Incomplete, target: Tensor, weight: Tensor) -> LabelledRows:
         return Labelled(batch.to(torch.float32), target, weight.float())
 
-    def _start(
-        self, settings: CircuitSettings, codes: Incomplete, train: LabelledRows, generator: torch.Generator
-    ) -> Circuit:
+    def _plan(self, codes: Incomplete, rows: LabelledRows, generator: torch.Generator) -> Plan:
+        settings = CircuitSettings.of(self, len(codes))
+        return settings, settings.build(codes.to_array(), self.seed_, len(self.classes_))
+
+    def _start(self, structure: Structure, train: LabelledRows, generator: torch.Generator) -> Circuit:
         n_classes = len(self.classes_)
-        structure = settings.build(codes.to_array(), self.seed_, n_classes)
         likelihood = column_likelihood(self._modelled, self._features, train.rows.to(torch.float64))
         circuit = Circuit(structure, likelihood).float()
         known = train.target[train.target != UNKNOWN]
@@ -327,8 +327,6 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
     True
     """
 
-    _saved = ("_one_dimensional",)
-
     @finite_answer
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the expected target of each row given its observed inputs."""
@@ -359,21 +357,24 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
 
     def _with_unknown(self, batch: Incomplete) -> Incomplete:
         unknown = batch.x.new_zeros(len(batch), len(self._target_scaler.loc))
-        return _joined(batch, Incomplete(unknown, torch.zeros_like(unknown, dtype=torch.bool)))
+        return batch.beside(Incomplete(unknown, torch.zeros_like(unknown, dtype=torch.bool)))
 
-    def _read_target(self, y: Any, n_rows: int) -> Incomplete:
-        numbers, self._one_dimensional = read_partial_numbers(y, n_rows, self)
-        self._target_scaler = Standardizer.fit(numbers)
-        return Incomplete(self._target_scaler.forward(numbers.x), numbers.observed)
+    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Any, Fitted]:
+        numbers, one_dimensional = read_partial_numbers(y, n_rows, self)
+        scaler = Standardizer.fit(numbers)
+        scaled = Incomplete(scaler.forward(numbers.x), numbers.observed)
+        return scaled[counted], {"_one_dimensional": one_dimensional, "_target_scaler": scaler}
 
     def _rows(self, batch: Incomplete, target: Incomplete, weight: Tensor) -> LabelledRows:
-        return Labelled(_joined(batch, target).to(torch.float32), target.x.float(), weight.float())
+        return Labelled(batch.beside(target).to(torch.float32), target.x.float(), weight.float())
 
-    def _start(
-        self, settings: CircuitSettings, codes: Incomplete, train: LabelledRows, generator: torch.Generator
-    ) -> Circuit:
+    def _plan(self, codes: Incomplete, rows: LabelledRows, generator: torch.Generator) -> Plan:
+        settings = CircuitSettings.of(self, len(codes))
         n_targets = len(self._target_scaler.loc)
-        structure = settings.build(codes.to_array(), self.seed_, n_targets=n_targets)
+        return settings, settings.build(codes.to_array(), self.seed_, n_targets=n_targets)
+
+    def _start(self, structure: Structure, train: LabelledRows, generator: torch.Generator) -> Circuit:
+        n_targets = len(self._target_scaler.loc)
         inputs = Incomplete(train.rows.x[:, :-n_targets], train.rows.observed[:, :-n_targets])
         circuit = Circuit(structure, self._likelihood(inputs.to(torch.float64))).float()
         spread_leaves(circuit, train.rows, generator)
@@ -392,10 +393,3 @@ class CircuitRegressor(ScaledTargetRegressor, CircuitPredictor):
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
         self.circuit_ = circuit_from_state(self._likelihood(), state)
-
-
-def _joined(batch: Incomplete, targets: Incomplete) -> Incomplete:
-    return Incomplete(
-        torch.cat([batch.x, targets.x.to(batch.x.dtype)], dim=1),
-        torch.cat([batch.observed, targets.observed], dim=1),
-    )

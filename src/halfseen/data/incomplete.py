@@ -108,6 +108,11 @@ class Incomplete:
         """Returns the pair with ``x`` in another floating type."""
         return Incomplete(self.x.to(dtype), self.observed)
 
+    def beside(self, other: "Incomplete") -> "Incomplete":
+        """Returns the columns of this pair followed by those of another, in the type of this one."""
+        x = torch.cat([self.x, other.x.to(self.x.dtype)], dim=-1)
+        return Incomplete(x, torch.cat([self.observed, other.observed], dim=-1))
+
     def chunks(self, n_rows: int) -> Iterator["Incomplete"]:
         """Yields consecutive pieces of at most `n_rows` rows."""
         for start in range(0, len(self), n_rows):

@@ -14,7 +14,7 @@ from halfseen._random import Keys, keys_of_draw
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.completion import LevelProbabilities, TabularCompletion, TabularModel, central
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.members import WithMembers, check_imputers, make_member
+from halfseen.base.members import check_imputers, make_member
 from halfseen.base.parameters import check_whole
 from halfseen.base.table import rows_at_once
 from halfseen.data.incomplete import Incomplete
@@ -27,7 +27,7 @@ LEVELS = tuple((k + 0.5) / 40 for k in range(40))  # of the quantiles that stand
 
 
 @dataclass(eq=False, repr=False)
-class BootstrapImputer(WithMembers, BaseImputer):
+class BootstrapImputer(BaseImputer):
     r"""Proper multiple imputation with any imputer, by fitting it to resampled rows as well.
 
     Draw s comes from the model that was fitted to resample s, so draws reflect the uncertainty of the
@@ -163,9 +163,14 @@ class BootstrapImputer(WithMembers, BaseImputer):
         self.fitted_._check_saveable()
         super().save(path)
 
-    @property
     def _members(self) -> Sequence[BaseImputer]:
         return (self.fitted_, *self.resamples_)
+
+    def _state(self) -> dict[str, Tensor]:
+        return {}  # all tensors are those of the members
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        """Does nothing."""
 
     def _entries(self) -> dict[str, Any]:
         return super()._entries() | {"default": self.imputer is None}

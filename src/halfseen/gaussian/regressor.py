@@ -1,21 +1,16 @@
 """Predictors for rows with missing inputs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
-from halfseen._random import torch_generator
 from halfseen._threads import task_threads
-from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing, check_level
-from halfseen.base.table import ScaledTargetRegressor, map_pieces, rows_at_once
-from halfseen.base.targets import read_numbers
+from halfseen.base.predictor import ScaledTargetRegressor, Steps, fit_predictor
+from halfseen.base.table import map_pieces, rows_at_once
+from halfseen.base.targets import Fitted
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.gaussian.distribution import Gaussian
@@ -69,7 +64,7 @@ class GaussianRegressor(ScaledTargetRegressor):
     array([3., 1.])
     """
 
-    _saved = ("objective_", "n_iter_", "_one_dimensional")
+    _saved = ("objective_", "n_iter_")
 
     ridge: float | str = "auto"
     max_iter: int = 200
@@ -77,8 +72,8 @@ class GaussianRegressor(ScaledTargetRegressor):
     schema: Any = None
     random_state: Any = None
 
-    @all_or_nothing
-    @task_threads()
+    gaussian_: Gaussian = field(init=False)  # a fitted attribute, no parameter
+
     def fit(self, X: Any, y: Any) -> "GaussianRegressor":
         """Fits the joint Gaussian of inputs and targets.
 
@@ -89,58 +84,40 @@ class GaussianRegressor(ScaledTargetRegressor):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             The targets, without missing values.
         """
-        read = self._read(X, reset=True)
-        numbers, self._one_dimensional = read_numbers(y, read.table.n_rows, self)
-        targets = Incomplete(numbers, torch.ones_like(numbers, dtype=torch.bool))
-        generator = torch_generator(self.seed_)
-        self._features = FeatureMap.fit(self._modelled, read.codes, all_indicators=False)
-        self._target_scaler = Standardizer.fit(targets)
-        batch = self._joined(read.codes, Incomplete(self._target_scaler.forward(targets.x), targets.observed))
-        settings = em_settings(batch, self.ridge, self.max_iter, self.tol, generator)
-        result = fit_gaussian(batch, settings, generator=generator)
-        self.objective_ = list(result.objective)
-        self.n_iter_ = len(self.objective_)
-        self.gaussian_ = result.gaussian
-        return self
+        steps = Steps(
+            target=self._read_target,
+            features=self._encode_rows,
+            learn=self._learn,
+            needs_columns=False,
+        )
+        return fit_predictor(self, steps, X, y)
 
-    @finite_answer
-    def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the expected target of each row, given its observed inputs."""
-        return self._predict(X)[0]
+    def _encode_rows(self, codes: Incomplete, target: Tensor, weights: Tensor) -> tuple[Incomplete, Fitted]:
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
+        known = Incomplete(target, torch.ones_like(target, dtype=torch.bool))
+        return features.encode(codes).beside(known), {"_features": features}
 
-    @finite_answer
-    def predict_interval(
-        self, X: Any, level: float = 0.9
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Returns the ends of an interval that contains the target of each row with probability `level`."""
-        check_level(level)
-        mean, deviation = self._predict(X)
-        half = ndtri((1 + level) / 2) * deviation
-        return mean - half, mean + half
+    def _learn(self, train: Incomplete, held: None, plan: None, generator: torch.Generator) -> Fitted:
+        settings = em_settings(train, self.ridge, self.max_iter, self.tol, generator)
+        found = fit_gaussian(train, settings, generator=generator)
+        objective = list(found.objective)
+        return {"objective_": objective, "n_iter_": len(objective), "gaussian_": found.gaussian}
 
     @task_threads()
-    def _predict(self, X: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _moments(self, X: Any) -> tuple[Tensor, Tensor]:
+        """Returns the mean and the standard deviation (N, T) of the standardised targets of each row."""
         codes = self._read(X, reset=False).codes
         n_targets = len(self._target_scaler.loc)
 
-        def answer(part: Incomplete) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        def answer(part: Incomplete) -> tuple[Tensor, Tensor]:
             unknown = torch.zeros(len(part), n_targets, dtype=torch.float64)
-            batch = self._joined(part, Incomplete(unknown, unknown.bool()))
+            batch = self._features.encode(part).beside(Incomplete(unknown, unknown.bool()))
             mean = self.gaussian_.conditional_mean(batch)[:, -n_targets:]
-            variance = self.gaussian_.conditional_variance(batch)[:, -n_targets:]
-            deviation = variance.sqrt() * self._target_scaler.scale
-            return self._target_scaler.inverse(mean).numpy(), deviation.numpy()
+            return mean, self.gaussian_.conditional_variance(batch)[:, -n_targets:].sqrt()
 
         size = rows_at_once(len(self.schema_), len(self.gaussian_.loc))
         means, deviations = zip(*map_pieces(answer, codes, size), strict=True)
-        shape = (-1,) if self._one_dimensional else (-1, n_targets)
-        return np.concatenate(means).reshape(shape), np.concatenate(deviations).reshape(shape)
-
-    def _joined(self, codes: Incomplete, targets: Incomplete) -> Incomplete:
-        features = self._features.encode(codes)
-        return Incomplete(
-            torch.cat([features.x, targets.x], dim=1), torch.cat([features.observed, targets.observed], dim=1)
-        )
+        return torch.cat(means), torch.cat(deviations)
 
     def _state(self) -> dict[str, Tensor]:
         return self._features.state() | {

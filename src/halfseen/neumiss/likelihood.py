@@ -1,30 +1,25 @@
 """NeuMiss predictors: regression and classification with any subset of the inputs missing."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from scipy.special import ndtri
 from sklearn.base import ClassifierMixin
 from torch import Tensor
 from torch.nn import functional
 
-from halfseen._random import torch_generator
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
-from halfseen.base.model_file import finite_answer
+from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.parameters import (
-    all_or_nothing,
-    check_level,
     check_training,
     check_whole,
     documented_by,
 )
-from halfseen.base.table import ScaledTargetRegressor, TableEstimator, map_pieces, rows_at_once
-from halfseen.base.targets import WithClasses, read_numbers, read_weights
+from halfseen.base.predictor import ScaledTargetRegressor, Steps, fit_predictor
+from halfseen.base.table import TableEstimator, map_pieces, rows_at_once
+from halfseen.base.targets import Fitted, WithClasses
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete, Standardizer
 from halfseen.gaussian.em import check_ridge, em_settings
@@ -39,7 +34,6 @@ from halfseen.neumiss.training import (
     SupervisedRows,
     fit_neumiss,
 )
-from halfseen.training.holdout import split_rows
 from halfseen.training.loop import TrainingSettings
 from halfseen.training.progress import Progress
 from halfseen.vocabulary import check_missingness
@@ -84,7 +78,7 @@ documented = documented_by(DESCRIPTIONS)
 class NeuMissBase(TableEstimator):
     """Reads tables and targets, fits a `NeuMissModel`, and predicts with it in chunks.
 
-    A subclass turns its targets into tensors (`_read_targets`).
+    A subclass says how targets enter the joint Gaussian (`_joint_target`) and are predicted (`_task`).
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("missingness_", "validation_errors_")
@@ -104,13 +98,13 @@ class NeuMissBase(TableEstimator):
     schema: Any = None
     random_state: Any = None
 
+    model_: NeuMissModel = field(init=False)  # fitted attributes are no parameters
+
     @property
     def capabilities(self) -> Capabilities:
         """What the estimator can do with the parameters that it has."""
         return replace(super().capabilities, holds_out_rows=True, trains_in_epochs=True)
 
-    @all_or_nothing
-    @task_threads()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fits the joint Gaussian, chooses the model of missingness, and trains the networks.
 
@@ -125,32 +119,59 @@ class NeuMissBase(TableEstimator):
             for schema inference only.
         """
         self._check_parameters()
-        read = self._read(X, reset=True)
-        n_rows = read.table.n_rows
-        weights = read_weights(sample_weight, n_rows)
-        counted = weights > 0
-        joint, target, task = self._read_targets(y, n_rows, counted)
-        codes = read.codes if bool(counted.all()) else read.codes[counted]
-        generator = torch_generator(self.seed_)
+        steps = Steps(
+            target=self._read_target,
+            features=self._encode_rows,
+            plan=self._plan,
+            held_out=self.validation_fraction,
+            learn=self._learn,
+            needs_columns=False,
+        )
+        return fit_predictor(self, steps, X, y, sample_weight)
+
+    def _encode_rows(
+        self, codes: Incomplete, target: Tensor, weights: Tensor
+    ) -> tuple[SupervisedRows, Fitted]:
         features, batch = FeatureMap.fit_encoded(self._modelled, codes, all_indicators=False)
-        rows = SupervisedRows(batch, joint, target, weights[counted])
-        settings = self._settings(rows, generator)
-        train, held = split_rows(rows, self.validation_fraction, generator)
-        del read, codes, batch, rows  # all rows are in train and held
+        return SupervisedRows(batch, self._joint_target(target), target, weights), {"_features": features}
+
+    def _plan(self, codes: Incomplete, rows: SupervisedRows, generator: torch.Generator) -> NeuMissSettings:
+        em = em_settings(rows.joined, self.ridge, 200, 2e-5, generator)
+        training = TrainingSettings.of(self, weight_decay=WEIGHT_DECAY)
+        return NeuMissSettings(self.missingness, self.head, self.n_networks, self.width, em, training)
+
+    def _learn(
+        self,
+        train: SupervisedRows,
+        held: SupervisedRows | None,
+        plan: NeuMissSettings,
+        generator: torch.Generator,
+    ) -> Fitted:
         fit = fit_neumiss(
             train,
             held,
-            task,
-            settings,
-            may_hide=_may_hide(features),
-            n_numbers=len(features.numeric),
+            self._task,
+            plan,
+            may_hide=_may_hide(self._features),
+            n_numbers=len(self._features.numeric),
             generator=generator,
             callback=self.callback,
         )
-        self._features = features
-        self.missingness_, self.validation_errors_ = fit.missingness, fit.validation_errors
-        self.history_, self.model_ = fit.history, fit.model
-        return self
+        return {
+            "missingness_": fit.missingness,
+            "validation_errors_": fit.validation_errors,
+            "history_": fit.history,
+            "model_": fit.model,
+        }
+
+    def _joint_target(self, target: Tensor) -> Tensor:
+        """Returns what the joint Gaussian models of the targets: (N, J)."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `_joint_target`.")
+
+    @property
+    def _task(self) -> PredictionTask:
+        """How targets are predicted."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `_task`.")
 
     @property
     def head_weight_(self) -> float:
@@ -158,25 +179,13 @@ class NeuMissBase(TableEstimator):
         return self.model_.calibration.head_weight
 
     @task_threads()
-    def _predict(self, X: Any) -> tuple[Tensor, Tensor]:
+    def _moments(self, X: Any) -> tuple[Tensor, Tensor]:
         """Returns the prediction (N, T) for each row of a table, and its scale."""
         codes = self._read(X, reset=False).codes
         size = rows_at_once(len(self.schema_), len(self.model_.first.joint.loc))
         found = map_pieces(lambda part: self.model_.predict(self._features.encode(part)), codes, size)
         answers, spreads = zip(*found, strict=True)
         return torch.cat(answers), torch.cat(spreads)
-
-    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
-        """Returns targets for the joint Gaussian (N, J), the targets, and the task, of rows with weight."""
-        raise NotImplementedError(f"{type(self).__name__} must implement `_read_targets`.")
-
-    def _settings(self, rows: SupervisedRows, generator: torch.Generator) -> NeuMissSettings:
-        training = TrainingSettings.of(
-            self,
-            weight_decay=WEIGHT_DECAY,
-        )
-        em = em_settings(rows.joined, self.ridge, 200, 2e-5, generator)
-        return NeuMissSettings(self.missingness, self.head, self.n_networks, self.width, em, training)
 
     def _check_parameters(self) -> None:
         check_missingness(self.missingness, (AUTO, *OFFERED))
@@ -247,38 +256,16 @@ class NeuMissRegressor(ScaledTargetRegressor, NeuMissBase):
     array([3., 1.])
     """
 
-    _saved = (*NeuMissBase._saved, "_one_dimensional")
+    @property
+    def _relative_errors(self) -> HeldOutErrors:
+        return self.model_.calibration.errors
 
-    @finite_answer
-    def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the expected target of each row, given its observed inputs and its mask."""
-        answer, _ = self._predict(X)
-        return self._shaped(self._target_scaler.inverse(answer))
+    def _joint_target(self, target: Tensor) -> Tensor:
+        return target
 
-    @finite_answer
-    def predict_interval(
-        self, X: Any, level: float = 0.9
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Returns the ends of an interval that contains the target of each row with probability `level`.
-
-        The width depends on the observed inputs of the row. It is scaled by a quantile of the held-out
-        errors, so that the average coverage over new rows does not depend on the shape of their distribution.
-        """
-        check_level(level)
-        answer, spread = self._predict(X)
-        errors = self.model_.calibration.errors
-        factor = torch.full((answer.shape[1],), float(ndtri((1 + level) / 2)), dtype=torch.float64)
-        if errors.n_rows:
-            factor = errors.half_width(level)
-        low, high = answer - factor * spread, answer + factor * spread
-        inverse = self._target_scaler.inverse
-        return self._shaped(inverse(low)), self._shaped(inverse(high))
-
-    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
-        numbers, self._one_dimensional = read_numbers(y, n_rows, self)
-        self._target_scaler = Standardizer.fit(_complete(numbers[counted]))
-        scaled = self._target_scaler.forward(numbers[counted])
-        return scaled, scaled, Regression()
+    @property
+    def _task(self) -> PredictionTask:
+        return Regression()
 
 
 @documented
@@ -322,31 +309,19 @@ class NeuMissClassifier(WithClasses, ClassifierMixin, NeuMissBase):
     array([ True, False])
     """
 
-    _saved = (*NeuMissBase._saved, "_plain_classes")
-
     @property
     def temperature_(self) -> float:
         """The divisor of the linear scores, chosen on held-out rows."""
         return self.model_.calibration.temperature
 
-    @finite_answer
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the probability of each class for each row, in the order of ``classes_``."""
-        probabilities: npt.NDArray[np.float64] = self._predict(X)[0].softmax(dim=1).numpy()
-        return probabilities
+    def _logits(self, X: Any) -> Tensor:
+        return self._moments(X)[0]
 
-    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the log probability of each class for each row."""
-        logs: npt.NDArray[np.float64] = self._predict(X)[0].log_softmax(dim=1).numpy()
-        return logs
+    def _joint_target(self, target: Tensor) -> Tensor:
+        indicators = functional.one_hot(target, len(self.classes_))[:, 1:].double()
+        every = Incomplete(indicators, torch.ones_like(indicators, dtype=torch.bool))
+        return Standardizer.fit(every).forward(indicators)
 
-    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Tensor, PredictionTask]:
-        target = self._read_class_codes(y, n_rows)[counted]
-        n_classes = len(self.classes_)
-        indicators = functional.one_hot(target, n_classes)[:, 1:].double()
-        scaled = Standardizer.fit(_complete(indicators)).forward(indicators)
-        return scaled, target, Classification(n_classes)
-
-
-def _complete(x: Tensor) -> Incomplete:
-    return Incomplete(x, torch.ones_like(x, dtype=torch.bool))
+    @property
+    def _task(self) -> PredictionTask:
+        return Classification(len(self.classes_))

@@ -1,13 +1,17 @@
 """The published NeuMiss networks as estimators, trained end to end on the targets alone."""
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
-from halfseen.base.network import NETWORK_DESCRIPTIONS, NetworkBase, NetworkClassifier, NetworkRegressor
+import torch
+from sklearn.base import ClassifierMixin
+
+from halfseen.base.network import NETWORK_DESCRIPTIONS, NetworkBase
 from halfseen.base.parameters import check_whole, documented_by
+from halfseen.base.predictor import ScaledTargetRegressor
+from halfseen.base.targets import WithClasses
+from halfseen.data.incomplete import Incomplete
 from halfseen.neumiss.network import NeuMissPredictor
-from halfseen.training.progress import Progress
+from halfseen.training.supervised import CrossEntropy, SquaredError
 
 DESCRIPTIONS = NETWORK_DESCRIPTIONS | {
     "depth": ("int", "The number of Neumann steps."),
@@ -26,30 +30,26 @@ DESCRIPTIONS = NETWORK_DESCRIPTIONS | {
 documented = documented_by(DESCRIPTIONS)
 
 
-@dataclass(eq=False, repr=False)
-class _NeuMissNetwork(NetworkBase):
-    """The parameters of a NeuMiss network, and how it is built."""
+@dataclass(frozen=True)
+class NeuMissArchitecture:
+    """A NeuMiss network with a feed-forward head."""
 
-    depth: int = 5
-    _: KW_ONLY
-    shared_weights: bool = True
-    residual: bool = False
-    width: int = 64
-    n_blocks: int = 1
-    max_epochs: int = 100
-    batch_size: int | str = "auto"
-    learning_rate: float = 1e-2
-    weight_decay: float = 0.1
-    patience: int = 20
-    validation_fraction: float = 0.2
-    callback: Callable[[Progress], None] | None = None
-    schema: Any = None
-    random_state: Any = None
+    depth: int
+    shared_weights: bool
+    residual: bool
+    width: int
+    n_blocks: int
 
-    def _build(self) -> NeuMissPredictor:
+    def check(self) -> None:
+        """Raises a ValueError if a parameter is out of range."""
+        for name in ("depth", "width", "n_blocks"):
+            check_whole(name, getattr(self, name), 0)
+
+    def build(self, n_features: int, n_outputs: int) -> NeuMissPredictor:
+        """Returns the network, with weights that are not drawn yet."""
         return NeuMissPredictor(
-            self._features.n_features,
-            self._n_outputs,
+            n_features,
+            n_outputs,
             self.depth,
             shared_weights=self.shared_weights,
             residual=self.residual,
@@ -57,17 +57,22 @@ class _NeuMissNetwork(NetworkBase):
             n_blocks=self.n_blocks if self.width else 0,
         )
 
-    def _n_weights(self) -> int:
-        return max(self.width, self._n_outputs) * max(self.width, self._features.n_features)
+    def n_weights(self, n_features: int, n_outputs: int) -> int:
+        """Returns the fewest weights that the largest layer of a saved network must have."""
+        return max(self.width, n_outputs) * max(self.width, n_features)
 
-    def _check_parameters(self) -> None:
-        for name, lowest in {"depth": 0, "width": 0, "n_blocks": 0}.items():
-            check_whole(name, getattr(self, name), lowest)
-        self._check_training()
+    def initialise(self, module: NeuMissPredictor, rows: Incomplete, generator: torch.Generator) -> None:
+        """Draws the weights."""
+        module.reset_parameters(generator)
+
+    def objective(self, loss: SquaredError | CrossEntropy) -> SquaredError | CrossEntropy:
+        """Returns the objective of the training, which is the loss."""
+        return loss
 
 
 @documented
-class NeuMissNetworkRegressor(NetworkRegressor, _NeuMissNetwork):
+@dataclass(eq=False, repr=False)
+class NeuMissNetworkRegressor(ScaledTargetRegressor, NetworkBase):
     r"""Regression with missing inputs by a NeuMiss network, trained end to end as published.
 
     .. math:: \hat y = g(h_d), \qquad h_0 = r, \quad h_{k+1} = \bar m \odot (W h_k) + r, \quad
@@ -102,9 +107,19 @@ class NeuMissNetworkRegressor(NetworkRegressor, _NeuMissNetwork):
     True
     """
 
+    _architecture = NeuMissArchitecture
+
+    depth: int = 5
+    _: KW_ONLY
+    shared_weights: bool = True
+    residual: bool = False
+    width: int = 64
+    n_blocks: int = 1
+
 
 @documented
-class NeuMissNetworkClassifier(NetworkClassifier, _NeuMissNetwork):
+@dataclass(eq=False, repr=False)
+class NeuMissNetworkClassifier(WithClasses, ClassifierMixin, NetworkBase):
     r"""Classification with missing inputs by a NeuMiss network, trained end to end as published.
 
     The network is that of `NeuMissNetworkRegressor` with one logit per class, trained by the log-loss. It
@@ -131,3 +146,12 @@ class NeuMissNetworkClassifier(NetworkClassifier, _NeuMissNetwork):
     >>> bool(model.score(X, y) > 0.8)
     True
     """
+
+    _architecture = NeuMissArchitecture
+
+    depth: int = 5
+    _: KW_ONLY
+    shared_weights: bool = True
+    residual: bool = False
+    width: int = 64
+    n_blocks: int = 1

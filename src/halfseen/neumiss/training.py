@@ -62,10 +62,7 @@ class SupervisedRows:
     @property
     def joined(self) -> Incomplete:
         """Features and targets together; all targets are observed."""
-        observed = torch.ones(self.joint.shape, dtype=torch.bool)
-        return Incomplete(
-            torch.cat([self.batch.x, self.joint], dim=1), torch.cat([self.batch.observed, observed], dim=1)
-        )
+        return self.batch.beside(Incomplete(self.joint, torch.ones(self.joint.shape, dtype=torch.bool)))
 
     def clipped(self, bounds: Tensor) -> "SupervisedRows":
         """Returns the rows with features (N, D) clipped to the bounds (2, D)."""

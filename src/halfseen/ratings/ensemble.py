@@ -11,7 +11,6 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from halfseen.base.members import WithMembers
 from halfseen.base.parameters import check_number
 from halfseen.data.sparse import SparseRows
 from halfseen.ratings.autorec import AutoRec
@@ -23,7 +22,7 @@ PRIOR = 10.0  # held-out ratings that equal weights count as
 
 
 @dataclass(eq=False, repr=False)
-class RatingEnsemble(WithMembers, Recommender):
+class RatingEnsemble(Recommender):
     r"""Rating prediction by a weighted sum of recommenders.
 
     .. math:: \hat r_{ui} = \bar r + \sum_m w_m \, (\hat r^{(m)}_{ui} - \bar r), \qquad w_m \ge 0
@@ -71,7 +70,7 @@ class RatingEnsemble(WithMembers, Recommender):
     """
 
     rows: ClassVar[str] = "user"  # type: ignore[misc]
-    _saved: ClassVar[tuple[str, ...]] = (*Recommender._saved, "weights_", "mean_")
+    _saved: ClassVar[tuple[str, ...]] = ("weights_", "mean_")
 
     models: Sequence[Recommender] | None = None
     _: KW_ONLY
@@ -138,11 +137,13 @@ class RatingEnsemble(WithMembers, Recommender):
         return super()._entries() | {"default": self.models is None}
 
     def _state(self) -> dict[str, Tensor]:
-        return self._rating_state() | super()._state()
+        return self._rating_state()
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         self._restore_ratings(state)
-        super()._restore(state)
+
+    def _members(self) -> Sequence[Recommender]:
+        return self.members_
 
     def _set_members(self, members: list[Any], description: Mapping[str, Any]) -> None:
         if len(members) != len(self.weights_):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -216,8 +216,6 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
     (200, 2)
     """
 
-    _saved: ClassVar[tuple[str, ...]] = ("_plain_classes",)
-
     width: int = 64
     _: KW_ONLY
     cell: str = "lstm"
@@ -320,7 +318,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
 
     @task_threads()
     @torch.no_grad()
-    def _logits(self, X: Any, lengths: Any) -> Tensor:
+    def _logits(self, X: Any, lengths: Any = None) -> Tensor:
         check_is_fitted(self)
         X, _, lengths = _unpack(X, None, lengths)
         sequences = read_sequences(X, lengths, n_features=self.n_features_in_)

@@ -1,6 +1,6 @@
 """Networks with Sparsity Normalization as estimators on tables with missing values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any
@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.base import ClassifierMixin
 from torch import Tensor
 
-from halfseen.base.network import NETWORK_DESCRIPTIONS, NetworkBase, NetworkClassifier, NetworkRegressor
+from halfseen.base.network import NETWORK_DESCRIPTIONS, NetworkBase
 from halfseen.base.parameters import check_number, check_whole, documented_by
-from halfseen.base.targets import read_class_weights
+from halfseen.base.predictor import ScaledTargetRegressor
+from halfseen.base.targets import Classes, Fitted, WithClasses, read_class_weights
 from halfseen.data.incomplete import Incomplete
 from halfseen.nn.sparsity import LEARNED, SparsityNormMLP
 from halfseen.training.logistic import fit_scaling
-from halfseen.training.progress import Progress
-from halfseen.training.supervised import Labelled, WithDropout
+from halfseen.training.supervised import CrossEntropy, Labelled, SquaredError, WithDropout
 
 DESCRIPTIONS = NETWORK_DESCRIPTIONS | {
     "width": ("int", "Units of each hidden layer."),
@@ -42,66 +43,54 @@ DESCRIPTIONS = NETWORK_DESCRIPTIONS | {
 documented = documented_by(DESCRIPTIONS)
 
 
-@dataclass(eq=False, repr=False)
-class _SparsityNormNetwork(NetworkBase):
-    """The parameters of a network with Sparsity Normalization, and how it is built."""
+@dataclass(frozen=True)
+class SparsityNormArchitecture:
+    """A multilayer perceptron on inputs that are normalised by their observed count."""
 
-    width: int = 64
-    _: KW_ONLY
-    n_layers: int = 2
-    alpha: float | str = 0.5
-    shrinkage: float = 0.0
-    dropout: float = 0.0
-    max_epochs: int = 100
-    batch_size: int | str = "auto"
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.01
-    patience: int = 20
-    validation_fraction: float = 0.2
-    callback: Callable[[Progress], None] | None = None
-    schema: Any = None
-    random_state: Any = None
+    width: int
+    n_layers: int
+    alpha: float | str
+    shrinkage: float
+    dropout: float
 
-    @property
-    def _widths(self) -> list[int]:
-        return [self.width] * self.n_layers
-
-    def _build(self) -> SparsityNormMLP:
-        alpha: Any = self.alpha if self.alpha == LEARNED else float(self.alpha)
-        return SparsityNormMLP(
-            self._features.n_features,
-            self._n_outputs,
-            widths=self._widths,
-            alpha=alpha,
-            shrinkage=float(self.shrinkage),
-        )
-
-    def _n_weights(self) -> int:
-        sizes = [self._features.n_features, *self._widths, self._n_outputs]
-        return max(a * b for a, b in pairwise(sizes))
-
-    def _initialise(self, module: SparsityNormMLP, rows: Incomplete, generator: torch.Generator) -> None:
-        module.reset_parameters(generator)
-        if bool(rows.observed.any()):
-            module.norm.fit(rows.observed)
-
-    def _loss(self) -> Any:
-        if not self.dropout:
-            return self._objective
-        return WithDropout(self._objective, float(self.dropout), tuple(self._widths))
-
-    def _check_parameters(self) -> None:
+    def check(self) -> None:
+        """Raises a ValueError if a parameter is out of range."""
         check_whole("width", self.width, 1)
         check_whole("n_layers", self.n_layers, 0)
         if self.alpha != LEARNED:
             check_number("alpha", self.alpha, np.isfinite, "a finite number or 'learned'")
         check_number("shrinkage", self.shrinkage, lambda v: 0 <= v < np.inf, "finite and at least 0")
         check_number("dropout", self.dropout, lambda v: 0 <= v < 1, "in [0, 1)")
-        self._check_training()
+
+    @property
+    def _widths(self) -> list[int]:
+        return [self.width] * self.n_layers
+
+    def build(self, n_features: int, n_outputs: int) -> SparsityNormMLP:
+        """Returns the network, with weights that are not drawn yet."""
+        alpha: Any = self.alpha if self.alpha == LEARNED else float(self.alpha)
+        return SparsityNormMLP(
+            n_features, n_outputs, widths=self._widths, alpha=alpha, shrinkage=float(self.shrinkage)
+        )
+
+    def n_weights(self, n_features: int, n_outputs: int) -> int:
+        """Returns the fewest weights that the largest layer of a saved network must have."""
+        return max(a * b for a, b in pairwise([n_features, *self._widths, n_outputs]))
+
+    def initialise(self, module: SparsityNormMLP, rows: Incomplete, generator: torch.Generator) -> None:
+        """Draws the weights, and learns the mean number of observed inputs."""
+        module.reset_parameters(generator)
+        if bool(rows.observed.any()):
+            module.norm.fit(rows.observed)
+
+    def objective(self, loss: SquaredError | CrossEntropy) -> Any:
+        """Returns the objective of the training: the loss, with dropout if there is any."""
+        return WithDropout(loss, float(self.dropout), tuple(self._widths)) if self.dropout else loss
 
 
 @documented
-class SparsityNormRegressor(NetworkRegressor, _SparsityNormNetwork):
+@dataclass(eq=False, repr=False)
+class SparsityNormRegressor(ScaledTargetRegressor, NetworkBase):
     r"""Regression with missing inputs by a network whose inputs are normalised by their observed count.
 
     .. math:: \hat y = g\left(\left(\frac{K + \lambda}{c + \lambda}\right)^{\alpha} (m \odot x)\right)
@@ -135,10 +124,21 @@ class SparsityNormRegressor(NetworkRegressor, _SparsityNormNetwork):
     True
     """
 
+    _architecture = SparsityNormArchitecture
+
+    width: int = 64
+    _: KW_ONLY
+    n_layers: int = 2
+    alpha: float | str = 0.5
+    shrinkage: float = 0.0
+    dropout: float = 0.0
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.01
+
 
 @documented
-@dataclass(eq=False, repr=False, kw_only=True)
-class SparsityNormClassifier(NetworkClassifier, _SparsityNormNetwork):
+@dataclass(eq=False, repr=False)
+class SparsityNormClassifier(WithClasses, ClassifierMixin, NetworkBase):
     r"""Classification with missing inputs by a network whose inputs are normalised by their observed count.
 
     The network is that of `SparsityNormRegressor` with one logit per class, trained by the log-loss. Its
@@ -170,29 +170,39 @@ class SparsityNormClassifier(NetworkClassifier, _SparsityNormNetwork):
     True
     """
 
+    _architecture = SparsityNormArchitecture
+
+    width: int = 64
+    _: KW_ONLY
+    n_layers: int = 2
+    alpha: float | str = 0.5
+    shrinkage: float = 0.0
+    dropout: float = 0.0
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.01
     class_weight: Any = None
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the class of each row whose probability, times its weight, is largest."""
-        scores = self._outputs(X) + self._class_weights.log()
+        scores = self._logits(X) + self._class_weights.log()
         return self._labels_of(scores.numpy())
 
-    def _outputs(self, X: Any) -> Tensor:
-        logits = super()._outputs(X)  # raises an error if nothing is fitted
+    def _logits(self, X: Any) -> Tensor:
+        logits = super()._logits(X)  # raises an error if nothing is fitted
         return self._factor * logits + self._offsets
 
-    def _read_targets(self, y: Any, n_rows: int, counted: Tensor) -> Tensor:
-        target = super()._read_targets(y, n_rows, counted)
-        self._class_weights = read_class_weights(self.class_weight, self.classes_, target)
-        return target
+    def _read_target(self, y: Any, n_rows: int, counted: Tensor) -> tuple[Tensor, Fitted]:
+        target, found = super()._read_target(y, n_rows, counted)
+        classes = Classes.from_plain(found["_plain_classes"])
+        weights = read_class_weights(self.class_weight, classes.labels, target)
+        return target, found | {"_class_weights": weights}
 
     def _weighted(self, rows: Labelled[Incomplete]) -> Labelled[Incomplete]:
         return Labelled(rows.rows, rows.target, rows.weight * self._class_weights[rows.target].float())
 
-    @torch.no_grad()
-    def _use_held_out(self, rows: Labelled[Incomplete]) -> None:
-        logits = self.module_(rows.rows.to(torch.float64))
-        self._factor, self._offsets = fit_scaling(logits, rows.target, weights=rows.weight.double())
+    def _calibrated(self, outputs: Tensor, rows: Labelled[Incomplete]) -> Fitted:
+        factor, offsets = fit_scaling(outputs, rows.target, weights=rows.weight.double())
+        return {"_factor": factor, "_offsets": offsets}
 
     def _state(self) -> dict[str, Tensor]:
         factor = torch.tensor([self._factor], dtype=torch.float64)

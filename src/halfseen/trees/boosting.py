@@ -1,8 +1,8 @@
 """Boosted trees on incomplete tables, without imputation: each split has a branch for missing values."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +11,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from halfseen._random import torch_generator
 from halfseen._threads import task_threads
-from halfseen.base.conformal import HELD_OUT, EqualWidthRegressor
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import all_or_nothing, check_number, check_whole, documented_by
+from halfseen.base.parameters import check_number, check_whole, documented_by
+from halfseen.base.predictor import HELD_OUT, EqualWidthRegressor, Steps, fit_predictor
 from halfseen.base.table import TableEstimator
-from halfseen.base.targets import WithClasses
+from halfseen.base.targets import Fitted, WithClasses
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
-from halfseen.training.holdout import split_rows
 from halfseen.training.supervised import Labelled
 from halfseen.trees.forest import MAX_LEAVES, Forest
 from halfseen.trees.growth import Growth
@@ -44,8 +42,6 @@ documented = documented_by(TREE_PARAMETERS)
 class _Boosting(TableEstimator):
     """Parameters, reading and saving of boosted trees."""
 
-    _saved: ClassVar[tuple[str, ...]] = ()
-
     max_iter: int = 200
     _: KW_ONLY
     learning_rate: float = 0.1
@@ -54,8 +50,11 @@ class _Boosting(TableEstimator):
     schema: Any = None
     random_state: Any = None
 
-    @all_or_nothing
-    @task_threads()
+    _many: dict[int, int] = field(init=False)  # fitted attributes are no parameters
+    _statistics: TargetStatistics = field(init=False)
+    _forest: Forest = field(init=False)
+    _constants: npt.NDArray[np.float64] = field(init=False)
+
     def fit(self, X: Any, y: Any) -> Any:
         """Grows the trees.
 
@@ -67,19 +66,52 @@ class _Boosting(TableEstimator):
             The target, without missing values.
         """
         check_tree_parameters(self)
-        read, target = self._read_training(X, y)
-        self._features = FeatureMap.fit(self._modelled, read.codes, all_indicators=True)
-        self._many = {
+        numbers = self.capabilities.predicts == "numbers"
+        steps = Steps(
+            target=self._read_target,
+            features=self._encode_rows,
+            held_out=HELD_OUT if numbers else 0.0,
+            learn=self._grow,
+            calibrate=self._calibrate,
+            refit=numbers,
+        )
+        return fit_predictor(self, steps, X, y)
+
+    def _encode_rows(
+        self, codes: Incomplete, target: Tensor, weights: Tensor
+    ) -> tuple[Labelled[Tensor], Fitted]:
+        features = FeatureMap.fit(self._modelled, codes, all_indicators=True)
+        many = {
             c: len(column.levels)
             for c, column in enumerate(self._modelled)
             if column.levels is not None and len(column.levels) > MANY_LEVELS
         }
-        self._grow(Labelled(self._inputs(read.codes), target, torch.ones_like(target, dtype=torch.float64)))
-        return self
+        inputs = self._inputs(codes, features, list(many))
+        return Labelled(inputs, target, weights), {"_features": features, "_many": many}
 
-    def _grow(self, rows: Labelled[Tensor]) -> None:
+    def _grow(
+        self, train: Labelled[Tensor], held: Labelled[Tensor] | None, plan: None, generator: torch.Generator
+    ) -> Fitted:
         """Grows the trees on rows whose inputs are numbers with NaN."""
-        raise NotImplementedError
+        inputs, levels = self._split(train.rows)
+        statistics, others = TargetStatistics.none(), np.zeros((len(inputs), 0))
+        if self._many:
+            shares = self._target_numbers(train.target)
+            statistics, others = fit_without_leakage(levels, self._many, shares, self.seed_)
+        grow = self._growth.regress if self.capabilities.predicts == "numbers" else self._growth.classify
+        forest, constants = grow(np.c_[inputs, others], train.target.numpy(), self._categorical)
+        return {"_statistics": statistics, "_forest": forest, "_constants": constants}
+
+    def _target_numbers(self, target: Tensor) -> npt.NDArray[np.float64]:
+        """Returns the numbers (N, Q) whose means are the statistics of levels."""
+        numbers: npt.NDArray[np.float64] = target.numpy()[:, None]
+        return numbers
+
+    def _calibrate(
+        self, train: Labelled[Tensor], held: Labelled[Tensor] | None, generator: torch.Generator
+    ) -> Fitted:
+        """Learns nothing; a regressor learns the width of its intervals."""
+        return {}
 
     @property
     def n_iter_(self) -> int:
@@ -98,43 +130,32 @@ class _Boosting(TableEstimator):
     def _categorical(self) -> list[int]:
         return [block.column for block in self._features.blocks]
 
-    def _inputs(self, codes: Incomplete) -> Tensor:
+    @staticmethod
+    def _inputs(codes: Incomplete, features: FeatureMap, many: list[int]) -> Tensor:
         """Returns numbers and groups of levels (N, C), then levels of columns with many; NaN if missing."""
         x = codes.filled()
-        many = list(self._many)
         levels = torch.where(codes.observed, x, torch.nan)[:, many]
-        for block in self._features.blocks:
+        for block in features.blocks:
             x[:, block.column] = block.group[x[:, block.column].long()].double()
         return torch.cat([torch.where(codes.observed, x, torch.nan), levels], dim=1)
-
-    def _grown(
-        self, rows: Labelled[Tensor], target: npt.NDArray[np.float64], grow: Callable[..., Any]
-    ) -> tuple[TargetStatistics, Forest, npt.NDArray[np.float64]]:
-        """Returns statistics of the target (N, Q) by level, the trees and their constants."""
-        inputs, levels = self._split(rows.rows)
-        statistics, others = TargetStatistics.none(), np.zeros((len(inputs), 0))
-        if self._many:
-            statistics, others = fit_without_leakage(levels, self._many, target, self.seed_)
-        return statistics, *grow(np.c_[inputs, others], rows.target.numpy(), self._categorical)
 
     def _split(self, inputs: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Returns the inputs (N, C) of all columns, and the levels (N, R) of those with many."""
         n_columns = len(self._modelled)
         return inputs[:, :n_columns].numpy(), inputs[:, n_columns:].numpy()
 
-    def _sums(
-        self, inputs: Tensor, statistics: TargetStatistics, forest: Forest, n_outputs: int
-    ) -> npt.NDArray[np.float64]:
-        """Returns the sums of trees (N, K) for new rows."""
+    def _sums(self, inputs: Tensor) -> npt.NDArray[np.float64]:
+        """Returns the sums of the trees (N, K) and their constants, for the inputs of rows."""
         own, levels = self._split(inputs)
-        return forest.sums(np.c_[own, statistics.values(levels)], n_outputs)
+        rows = np.c_[own, self._statistics.values(levels)]
+        return self._forest.sums(rows, len(self._constants)) + self._constants
 
     @task_threads()
-    def _scores(self, X: Any, n_outputs: int) -> npt.NDArray[np.float64]:
-        """Returns the sums of the trees (N, K) and their constants."""
+    def _scores(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the sums of the trees (N, K) and their constants, for the rows of a table."""
         check_is_fitted(self)
         codes = self._read(X, reset=False).codes
-        return self._sums(self._inputs(codes), self._statistics, self._forest, n_outputs) + self._constants
+        return self._sums(self._inputs(codes, self._features, list(self._many)))
 
     def _state(self) -> dict[str, Tensor]:
         trees = {f"trees.{name}": value for name, value in self._forest.state().items()}
@@ -190,26 +211,13 @@ class BoostingRegressor(EqualWidthRegressor, _Boosting):
     array([3., 1., 3.])
     """
 
-    _saved = (*_Boosting._saved, "_n_errors")
-
     @finite_answer
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the predicted target of each row."""
-        return self._scores(X, 1)[:, 0]
+        return self._scores(X)[:, 0]
 
-    def _grow(self, rows: Labelled[Tensor]) -> None:
-        train, held = split_rows(rows, HELD_OUT, torch_generator(self.seed_))
-        tested = train if held is None else held
-        self._keep(train)
-        predicted = self._sums(tested.rows, self._statistics, self._forest, 1)[:, 0] + self._constants[0]
-        self._keep_errors(tested.target - torch.from_numpy(predicted))
-        if held is not None:
-            self._keep(rows)
-
-    def _keep(self, rows: Labelled[Tensor]) -> None:
-        """Grows the trees on rows, and keeps them."""
-        target = rows.target.numpy()[:, None]
-        self._statistics, self._forest, self._constants = self._grown(rows, target, self._growth.regress)
+    def _predict_rows(self, inputs: Tensor) -> npt.NDArray[np.float64]:
+        return self._sums(inputs)[:, 0]
 
 
 @documented
@@ -241,35 +249,27 @@ class BoostingClassifier(WithClasses, ClassifierMixin, _Boosting):
     array(['high', 'low', 'high'], dtype='<U4')
     """
 
-    _saved = (*_Boosting._saved, "_plain_classes")
+    def _logits(self, X: Any) -> Tensor:
+        return as_logits(self._scores(X))
 
-    @finite_answer
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the probability of each class for each row, in the order of ``classes_``."""
-        logs: npt.NDArray[np.float64] = np.exp(self.predict_log_proba(X))
-        return logs
-
-    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the log probability of each class for each row."""
-        check_is_fitted(self)
-        scores = self._scores(X, len(self._constants))
-        if len(self.classes_) == 2:
-            scores = np.c_[np.zeros(len(scores)), scores]
-        logs: npt.NDArray[np.float64] = torch.from_numpy(scores).log_softmax(dim=1).numpy()
-        return logs
-
-    def _read_target(self, y: Any, n_rows: int) -> Tensor:
-        return self._read_class_codes(y, n_rows)
-
-    def _grow(self, rows: Labelled[Tensor]) -> None:
-        shares = as_indicators(rows.target.numpy().astype(np.int64), len(self.classes_))
-        self._statistics, self._forest, self._constants = self._grown(rows, shares, self._growth.classify)
+    def _target_numbers(self, target: Tensor) -> npt.NDArray[np.float64]:
+        return as_indicators(target.numpy().astype(np.int64), len(self.classes_))
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
-        n_classes = len(self.classes_)
-        if len(self._constants) != (1 if n_classes == 2 else n_classes):
-            raise ValueError(f"{len(self._constants)} scores do not fit {n_classes} classes")
+        check_scores(len(self._constants), len(self.classes_))
+
+
+def as_logits(scores: npt.NDArray[np.float64]) -> Tensor:
+    """Returns the logits (N, K) of classes by their scores; two classes have one score, of the second."""
+    two = scores.shape[1] == 1
+    return torch.from_numpy(np.c_[np.zeros(len(scores)), scores] if two else scores)
+
+
+def check_scores(n_scores: int, n_classes: int) -> None:
+    """Raises a ValueError unless a model has as many scores as a number of classes needs."""
+    if n_scores != (1 if n_classes == 2 else n_classes):
+        raise ValueError(f"{n_scores} scores do not fit {n_classes} classes")
 
 
 def check_tree_parameters(estimator: Any) -> None:
