@@ -66,13 +66,18 @@ def documented_by(descriptions: Descriptions) -> Callable[[ClassT], ClassT]:
 def _section(constructor: Any, descriptions: Descriptions) -> str:
     entries = ["Parameters", "----------"]
     parameters = inspect.signature(constructor).parameters
-    for name, parameter in sorted(parameters.items(), key=lambda item: item[0] in LAST):
+    for name, parameter in sorted(parameters.items(), key=lambda item: _rank(item[0])):
         kind, text = descriptions[name]
         default = parameter.default
         shown = f'"{default}"' if isinstance(default, str) else repr(default)
         entries.append(f"{name} : {kind}, " + ("optional" if default is None else f"default={shown}"))
         entries += [f"    {line}" for line in textwrap.wrap(text, 100, break_on_hyphens=False)]
     return textwrap.indent("\n".join(entries), "    ") + "\n\n"
+
+
+def _rank(name: str) -> int:
+    """Returns the place of a parameter: those of a method, then those of all trainings, then `LAST`."""
+    return 2 if name in LAST else int(name in COMMON)
 
 
 Self = TypeVar("Self")

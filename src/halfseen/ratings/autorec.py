@@ -1,8 +1,7 @@
 """AutoRec, a recommender by autoencoders of rows of ratings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,6 @@ from halfseen.nn.weights import module_weights
 from halfseen.ratings.network import NETWORK_DESCRIPTIONS, RatingNetwork
 from halfseen.ratings.objective import PartialRatingError, RatingError
 from halfseen.ratings.sparse_layers import sampled_product, sparse_linear
-from halfseen.training.progress import Progress
 
 INITIAL_SPREAD = 0.03
 
@@ -211,22 +209,9 @@ class AutoRec(RatingNetwork):
 
     rows: str = "item"
     _: KW_ONLY
-    sparsity_norm: bool = True
-    mean_count: float | None = None
     alpha: float | str = "auto"
     centre: bool | str = "auto"
     subsets: bool = True
-    n_hidden: int = 500
-    penalty: float | str = "auto"
-    max_epochs: int | str = "auto"
-    batch_size: int | str = "auto"
-    learning_rate: float = 1e-3
-    patience: int = 15
-    validation_fraction: float = 0.05
-    shrink: bool = True
-    rating_range: tuple[float, float] | None = None
-    callback: Callable[[Progress], None] | None = None
-    random_state: Any = None
 
     def _build(self, rows: SparseRows) -> SparseAutoencoder:
         return SparseAutoencoder(

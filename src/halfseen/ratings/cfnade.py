@@ -1,8 +1,7 @@
 """CF-NADE, a recommender by an autoregressive network of ordinal ratings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +14,6 @@ from halfseen.nn.weights import module_weights
 from halfseen.ratings.network import NETWORK_DESCRIPTIONS, RatingNetwork
 from halfseen.ratings.objective import OrdinalError
 from halfseen.ratings.sparse_layers import sampled_product, sparse_linear
-from halfseen.training.progress import Progress
 
 PRIOR = 5.0  # number of pseudo-ratings of a column, with the usual frequencies of levels
 
@@ -208,26 +206,14 @@ class CFNADE(RatingNetwork):
     (2,)
     """
 
-    _saved: ClassVar[tuple[str, ...]] = (*RatingNetwork._saved, "levels_")
+    _saved = ("levels_",)
     _epochs, _steps, _largest_batch = 60, 600, 128
     _penalty_per_unit = 0.06
 
     rows: str = "user"
     _: KW_ONLY
-    sparsity_norm: bool = True
-    mean_count: float | None = None
     alpha: float = 1.0
-    n_hidden: int = 500
-    penalty: float | str = "auto"
-    max_epochs: int | str = "auto"
-    batch_size: int | str = "auto"
-    learning_rate: float = 1e-3
     patience: int = 30
-    validation_fraction: float = 0.05
-    shrink: bool = True
-    rating_range: tuple[float, float] | None = None
-    callback: Callable[[Progress], None] | None = None
-    random_state: Any = None
 
     def _build(self, rows: SparseRows) -> OrdinalAutoregression:
         return OrdinalAutoregression(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -129,6 +129,7 @@ NETWORK_ALONE = NetworkWeight(1.0, 0.0, 0.0)
 OFFSETS_ALONE = NetworkWeight(0.0, 0.0, 0.0)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RatingNetwork(Recommender):
     """Creates a recommender of a network that encodes rows of ratings and has a decoder for each column.
 
@@ -137,26 +138,27 @@ class RatingNetwork(Recommender):
     `_decode(hidden, columns)`, `_decode_items(user)`, `_decode_row(hidden)` and `_mean_column_scores()`.
     """
 
-    _saved: ClassVar[tuple[str, ...]] = (*Recommender._saved, "network_weight_")
+    _saved: ClassVar[tuple[str, ...]] = ("network_weight_",)
+    _epochs: ClassVar[int]
+    _steps: ClassVar[int]
+    _largest_batch: ClassVar[int]
+    _penalty_per_unit: ClassVar[float]
 
-    rows: str
-    sparsity_norm: bool
-    mean_count: float | None
-    n_hidden: int
-    penalty: float | str
-    max_epochs: int | str
-    batch_size: int | str
-    learning_rate: float
-    patience: int
-    validation_fraction: float
-    shrink: bool
-    callback: Callable[[Progress], None] | None
-    module_: Any
+    sparsity_norm: bool = True
+    mean_count: float | None = None
+    n_hidden: int = 500
+    penalty: float | str = "auto"
+    max_epochs: int | str = "auto"
+    batch_size: int | str = "auto"
+    learning_rate: float = 1e-3
+    patience: int = 15
+    validation_fraction: float = 0.05
+    shrink: bool = True
+    rating_range: tuple[float, float] | None = None
+    callback: Callable[[Progress], None] | None = None
+    random_state: Any = None
 
-    _epochs: int
-    _steps: int
-    _largest_batch: int
-    _penalty_per_unit: float
+    module_: Any = field(init=False)  # a fitted attribute, no parameter
 
     def _build(self, rows: SparseRows) -> nn.Module:
         raise NotImplementedError
