@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from tolerances import EXACT
@@ -17,6 +18,7 @@ from halfseen import (
 )
 from halfseen.auto.impute_then import choose_inverse_penalty
 from halfseen.base.catalogue import IMPUTED, build_named, predictor_names
+from halfseen.data.incomplete import Incomplete
 
 TREES = {"max_iter": 15, "learning_rate": 0.2, "max_leaf_nodes": 8, "min_samples_leaf": 5}
 
@@ -164,5 +166,7 @@ def test_equal_rows_have_equal_predictions_in_any_batch_and_order(predictor):
 def test_equal_training_rows_have_draws_of_their_own():
     X = np.array([[0.0, 1.0], [1.0, 2.0], [2.0, 2.5], [1.0, np.nan], [1.0, np.nan]] * 10)
     model = ImputeThenRegressor(predictor="linear", n_draws=2, random_state=0).fit(X, X[:, 0])
-    drawn = model._completed_for_training(X)[0][np.isnan(X[:, 1]), 1]
+    codes, target = Incomplete.from_array(X), torch.from_numpy(X[:, 0])
+    rows, _ = model._complete(codes, target, torch.ones(len(X)))
+    drawn = rows.rows.designs[0][np.isnan(X[:, 1]), 1]
     assert len(set(drawn)) == len(drawn)

@@ -18,7 +18,7 @@ from halfseen.base.catalogue import build_named, catalogue_name, find_method, pr
 from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.members import check_reads_codes
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import check_level, check_number, check_whole, documented_by
+from halfseen.base.parameters import check_level, check_number, check_whole, documented_by, documented_fit
 from halfseen.base.predictor import Steps, fit_predictor
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import Fitted, WithClasses, read_number_column
@@ -66,16 +66,9 @@ class Averaging(TableEstimator):
     weights_: dict[str, float] = field(init=False)  # fitted attributes are no parameters
     members_: list[Any] = field(init=False)
 
+    @documented_fit()
     def fit(self, X: Any, y: Any) -> Any:
-        """Finds the weights, then fits every predictor that has one to all rows.
-
-        Parameters
-        ----------
-        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-            Missing cells are None, NaN, NaT, NA or null.
-        y : array-like of shape (n_samples,)
-            The target, without missing values.
-        """
+        """Finds the weights, then fits every predictor that has one to all rows."""
         self._given_weights(self._checked_settings())
         steps = Steps(target=self._read_target, features=self._rows, learn=self._learn)
         return fit_predictor(self, steps, X, y)

@@ -19,8 +19,8 @@ from halfseen._threads import map_in_threads, task_threads
 from halfseen.base.imputer import BaseImputer
 from halfseen.base.members import check_reads_codes
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import check_whole, documented_by
-from halfseen.base.predictor import HELD_OUT, EqualWidthRegressor, Steps, fit_predictor
+from halfseen.base.parameters import check_whole, documented_by, documented_fit
+from halfseen.base.predictor import EqualWidthRegressor, fit_predictor, steps_of
 from halfseen.base.table import TableEstimator, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses
 from halfseen.data.codes import code_settings
@@ -250,28 +250,11 @@ class _ImputeThen(TableEstimator):
     _n_draws: int = field(init=False)
     _models: list[RowScores] = field(init=False)
 
+    @documented_fit()
     def fit(self, X: Any, y: Any) -> Any:
-        """Fits the imputer to the inputs, then the predictor to the completed rows.
-
-        Parameters
-        ----------
-        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-            Missing cells are None, NaN, NaT, NA or null.
-        y : array-like of shape (n_samples,)
-            The target, without missing values.
-        """
+        """Fits the imputer to the inputs, then the predictor to the completed rows."""
         self._check_parameters()
-        numbers = self.capabilities.predicts == "numbers"
-        steps = Steps(
-            target=self._read_target,
-            features=self._complete,
-            held_out=HELD_OUT if numbers else 0.0,
-            plan=self._plan,
-            learn=self._learn,
-            calibrate=self._calibrate,
-            refit=numbers,
-        )
-        return fit_predictor(self, steps, X, y)
+        return fit_predictor(self, steps_of(self, self._complete, self._learn, self._plan), X, y)
 
     def _complete(
         self, codes: Incomplete, target: Tensor, weights: Tensor
@@ -313,12 +296,6 @@ class _ImputeThen(TableEstimator):
 
     def _fit_model(self, design: Floats, target: npt.NDArray[Any], inverse_penalty: float) -> RowScores:
         raise NotImplementedError(f"{type(self).__name__} must implement `_fit_model`.")
-
-    def _calibrate(
-        self, train: Labelled[Designs], held: Labelled[Designs] | None, generator: torch.Generator
-    ) -> Fitted:
-        """Learns nothing; a regressor learns the width of its intervals."""
-        return {}
 
     def _check_parameters(self) -> None:
         """Raises a ValueError if a parameter is out of range."""

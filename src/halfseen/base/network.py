@@ -11,7 +11,13 @@ from torch import Tensor
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.conformal import HeldOutErrors
-from halfseen.base.parameters import check_number, check_training, check_whole
+from halfseen.base.parameters import (
+    TARGETS,
+    check_number,
+    check_training,
+    check_whole,
+    documented_fit,
+)
 from halfseen.base.predictor import Steps, fit_predictor
 from halfseen.base.table import TableEstimator, map_pieces, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses
@@ -92,18 +98,9 @@ class NetworkBase(TableEstimator):
         """What the estimator can do with the parameters that it has."""
         return replace(super().capabilities, holds_out_rows=True, trains_in_epochs=True)
 
+    @documented_fit(y=TARGETS)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Trains the network; held-out rows choose the epoch whose weights are kept.
-
-        Parameters
-        ----------
-        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-            Missing cells are None, NaN, NaT, NA or null.
-        y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
-            The targets, without missing values.
-        sample_weight : array-like of shape (n_samples,), optional
-            Relative weights of the rows.
-        """
+        """Trains the network; held-out rows choose the epoch whose weights are kept."""
         self._network.check()
         check_whole("max_epochs", self.max_epochs, 0)
         check_whole("batch_size", self.batch_size, 1, auto=True)

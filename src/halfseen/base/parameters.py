@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 ClassT = TypeVar("ClassT", bound=type)
+FitT = TypeVar("FitT", bound=Callable[..., Any])
 Descriptions = Mapping[str, tuple[str, str]]
 
 LAST = ("callback", "add_indicator", "schema", "random_state")  # parameters that are described last
@@ -43,6 +44,23 @@ COMMON: Descriptions = {
     ),
 }
 
+FIT_ARGUMENTS: Descriptions = {
+    "X": (
+        "pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)",
+        "Missing cells are None, NaN, NaT, NA or null.",
+    ),
+    "y": ("array-like of shape (n_samples,)", "The target, without missing values."),
+    "sample_weight": (
+        "array-like of shape (n_samples,), optional",
+        "Relative weights of the rows: doubling all weights changes nothing. Rows with zero weight are used "
+        "for schema inference only.",
+    ),
+}
+"""What `documented_fit` says of the arguments of `fit`."""
+
+SEVERAL = "array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor"
+TARGETS = (SEVERAL, "The targets, without missing values.")  # y of predictors with one or several targets
+
 
 def documented_by(descriptions: Descriptions) -> Callable[[ClassT], ClassT]:
     """Returns a decorator that inserts a section on the parameters of a class into its docstring.
@@ -59,6 +77,28 @@ def documented_by(descriptions: Descriptions) -> Callable[[ClassT], ClassT]:
         place = min(doc.find(f"    {heading}\n    ---") % (len(doc) + 1) for heading in HEADINGS)
         cls.__doc__ = doc[:place] + _section(cls, {**COMMON, **descriptions}) + doc[place:]
         return cls
+
+    return document
+
+
+def documented_fit(**descriptions: tuple[str, str]) -> Callable[[FitT], FitT]:
+    """Returns a decorator that appends a section on the arguments of `fit` to the docstring of a predictor's.
+
+    Parameters
+    ----------
+    **descriptions : (str, str)
+        The type and the text of arguments that differ from `FIT_ARGUMENTS`.
+    """
+
+    def document(fit: FitT) -> FitT:
+        texts = {**FIT_ARGUMENTS, **descriptions}
+        lines = ["Parameters", "----------"]
+        for name in list(inspect.signature(fit).parameters)[1:]:
+            kind, text = texts[name]
+            lines += [f"{name} : {kind}", *(f"    {line}" for line in textwrap.wrap(text, 100))]
+        section = textwrap.indent("\n".join(lines), "        ")
+        fit.__doc__ = f"{str(fit.__doc__).rstrip()}\n\n{section}\n        "
+        return fit
 
     return document
 

@@ -244,3 +244,19 @@ class EqualWidthRegressor(RegressorMixin, TableEstimator):
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         super()._restore(state)
         self._errors = HeldOutErrors(state["errors"], self._n_errors)
+
+
+def steps_of(
+    estimator: TableEstimator,
+    features: Callable[[Incomplete, Any, Tensor], tuple[Any, Fitted]],
+    learn: Callable[[Any, Any, Any, torch.Generator], Fitted],
+    plan: Callable[[Incomplete, Any, torch.Generator], Any] = _no_plan,
+) -> Steps:
+    """Returns the steps of a classifier without calibration, or of an `EqualWidthRegressor`.
+
+    The regressor is calibrated on rows that were held out, and is then fitted to all rows.
+    """
+    steps = Steps(target=estimator._read_target, features=features, plan=plan, learn=learn)
+    if not isinstance(estimator, EqualWidthRegressor):
+        return steps
+    return replace(steps, held_out=HELD_OUT, calibrate=estimator._calibrate, refit=True)

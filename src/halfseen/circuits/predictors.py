@@ -14,7 +14,7 @@ from torch import Tensor
 from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import check_level, check_number
+from halfseen.base.parameters import SEVERAL, check_level, check_number, documented_fit
 from halfseen.base.predictor import ScaledTargetRegressor, Steps, fit_predictor
 from halfseen.base.table import TableEstimator, map_pieces, rows_at_once
 from halfseen.base.targets import Fitted, WithClasses, read_partial_classes, read_partial_numbers
@@ -35,6 +35,10 @@ from halfseen.training.loop import fit_module
 from halfseen.training.progress import Progress
 from halfseen.training.supervised import Labelled
 
+UNKNOWN_TARGETS = (
+    "The targets; None or NaN where they are not known. Rows without a target contribute to the joint "
+    "distribution of the inputs."
+)
 Plan = tuple[CircuitSettings, Structure]
 
 
@@ -69,20 +73,9 @@ class CircuitPredictor(TableEstimator):
         """What the estimator can do with the parameters that it has."""
         return replace(super().capabilities, holds_out_rows=True, trains_in_epochs=True)
 
+    @documented_fit(y=(SEVERAL, UNKNOWN_TARGETS))
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Trains the circuit on the observed cells and the known targets.
-
-        Parameters
-        ----------
-        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-            Missing cells are None, NaN, NaT, NA or null.
-        y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
-            The targets; None or NaN where they are not known. Rows without a target contribute to the joint
-            distribution of the inputs.
-        sample_weight : array-like of shape (n_samples,), optional
-            Relative weights of the rows: doubling all weights changes nothing. Rows with zero weight are used
-            for schema inference only.
-        """
+        """Trains the circuit on the observed cells and the known targets."""
         check_number("beta", self.beta, lambda v: 0 <= v < float("inf"), "at least 0 and finite")
         check_number("max_dropped", self.max_dropped, lambda v: 0 <= v <= 1, "between 0 and 1")
         steps = Steps(

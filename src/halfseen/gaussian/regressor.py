@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halfseen._threads import task_threads
+from halfseen.base.parameters import TARGETS, documented_fit
 from halfseen.base.predictor import ScaledTargetRegressor, Steps, fit_predictor
 from halfseen.base.table import map_pieces, rows_at_once
 from halfseen.base.targets import Fitted
@@ -74,16 +75,9 @@ class GaussianRegressor(ScaledTargetRegressor):
 
     gaussian_: Gaussian = field(init=False)  # a fitted attribute, no parameter
 
+    @documented_fit(y=TARGETS)
     def fit(self, X: Any, y: Any) -> "GaussianRegressor":
-        """Fits the joint Gaussian of inputs and targets.
-
-        Parameters
-        ----------
-        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-            Missing values are None, NaN, NaT, NA or null.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            The targets, without missing values.
-        """
+        """Fits the joint Gaussian of inputs and targets."""
         steps = Steps(
             target=self._read_target,
             features=self._encode_rows,

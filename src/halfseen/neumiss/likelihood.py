@@ -13,9 +13,11 @@ from halfseen._threads import task_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.conformal import HeldOutErrors
 from halfseen.base.parameters import (
+    TARGETS,
     check_training,
     check_whole,
     documented_by,
+    documented_fit,
 )
 from halfseen.base.predictor import ScaledTargetRegressor, Steps, fit_predictor
 from halfseen.base.table import TableEstimator, map_pieces, rows_at_once
@@ -105,19 +107,9 @@ class NeuMissBase(TableEstimator):
         """What the estimator can do with the parameters that it has."""
         return replace(super().capabilities, holds_out_rows=True, trains_in_epochs=True)
 
+    @documented_fit(y=TARGETS)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Fits the joint Gaussian, chooses the model of missingness, and trains the networks.
-
-        Parameters
-        ----------
-        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-            Missing cells are None, NaN, NaT, NA or null.
-        y : array-like of shape (n_samples,), or (n_samples, n_targets) for a regressor
-            The targets, without missing values.
-        sample_weight : array-like of shape (n_samples,), optional
-            Relative weights of the rows: doubling all weights changes nothing. Rows with zero weight are used
-            for schema inference only.
-        """
+        """Fits the joint Gaussian, chooses the model of missingness, and trains the networks."""
         self._check_parameters()
         steps = Steps(
             target=self._read_target,

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from halfseen._threads import task_threads
 from halfseen.base.model_file import finite_answer
-from halfseen.base.parameters import check_number, check_whole, documented_by
-from halfseen.base.predictor import HELD_OUT, EqualWidthRegressor, Steps, fit_predictor
+from halfseen.base.parameters import check_number, check_whole, documented_by, documented_fit
+from halfseen.base.predictor import EqualWidthRegressor, fit_predictor, steps_of
 from halfseen.base.table import TableEstimator
 from halfseen.base.targets import Fitted, WithClasses
 from halfseen.data.features import FeatureMap
@@ -55,27 +55,11 @@ class _Boosting(TableEstimator):
     _forest: Forest = field(init=False)
     _constants: npt.NDArray[np.float64] = field(init=False)
 
+    @documented_fit()
     def fit(self, X: Any, y: Any) -> Any:
-        """Grows the trees.
-
-        Parameters
-        ----------
-        X : pandas, polars or pyarrow table, or array-like of shape (n_samples, n_features)
-            Missing cells are None, NaN, NaT, NA or null.
-        y : array-like of shape (n_samples,)
-            The target, without missing values.
-        """
+        """Grows the trees."""
         check_tree_parameters(self)
-        numbers = self.capabilities.predicts == "numbers"
-        steps = Steps(
-            target=self._read_target,
-            features=self._encode_rows,
-            held_out=HELD_OUT if numbers else 0.0,
-            learn=self._grow,
-            calibrate=self._calibrate,
-            refit=numbers,
-        )
-        return fit_predictor(self, steps, X, y)
+        return fit_predictor(self, steps_of(self, self._encode_rows, self._grow), X, y)
 
     def _encode_rows(
         self, codes: Incomplete, target: Tensor, weights: Tensor
@@ -106,12 +90,6 @@ class _Boosting(TableEstimator):
         """Returns the numbers (N, Q) whose means are the statistics of levels."""
         numbers: npt.NDArray[np.float64] = target.numpy()[:, None]
         return numbers
-
-    def _calibrate(
-        self, train: Labelled[Tensor], held: Labelled[Tensor] | None, generator: torch.Generator
-    ) -> Fitted:
-        """Learns nothing; a regressor learns the width of its intervals."""
-        return {}
 
     @property
     def n_iter_(self) -> int:
