@@ -322,6 +322,7 @@ class Saveable:
         names = [name for name in _saved_attributes(type(self)) if hasattr(estimator, name)]
         attributes = {name: _plain(getattr(estimator, name), name) for name in names}
         parameters = estimator.get_params(deep=False)
+        parameters.pop("device", None)  # the machine that loads the file may not have it, nor need it
         members = self._members()
         within = {} if members is None else {"members": [member._manifest() for member in members]}
         return (

@@ -86,6 +86,7 @@ class NetworkBase(TableEstimator):
     weight_decay: float = 0.1
     patience: int = 20
     validation_fraction: float = 0.2
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     schema: Any = None
     random_state: Any = None

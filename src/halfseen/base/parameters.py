@@ -9,6 +9,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
+from halfseen._device import find_device
+
 ClassT = TypeVar("ClassT", bound=type)
 FitT = TypeVar("FitT", bound=Callable[..., Any])
 Descriptions = Mapping[str, tuple[str, str]]
@@ -36,6 +38,12 @@ COMMON: Descriptions = {
         "float",
         "The fraction of rows held out to choose the best epoch. Tables with fewer than 50 rows hold out "
         "none.",
+    ),
+    "device": (
+        "str",
+        'Where gradients are computed: ``"cpu"``, another device of torch such as ``"cuda"`` or ``"mps"``, '
+        'or ``"auto"``, the first of CUDA and MPS that is available. Everything else is computed on the CPU, '
+        "also predictions and draws after `fit`.",
     ),
     "callback": ("callable", "Called with a progress record after each epoch."),
     "random_state": (
@@ -187,3 +195,4 @@ def check_training(estimator: Any) -> None:
     check_whole("patience", estimator.patience, 1)
     check_number("learning_rate", estimator.learning_rate, lambda v: 0 < v < np.inf, "positive and finite")
     check_number("validation_fraction", estimator.validation_fraction, lambda v: 0 <= v < 1, "in [0, 1)")
+    find_device(estimator.device)

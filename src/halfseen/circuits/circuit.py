@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from halfseen._device import widest
 from halfseen.base.parameters import check_level
 from halfseen.circuits.layers import Leaves, Messages, ProductLayer, SumLayer
 from halfseen.circuits.structure import Structure
@@ -88,7 +89,7 @@ class CircuitPasses(nn.Module):
         return UpwardPass(inputs, top, out.values[0], out.shift[0])
 
     def _at_regions(self, terms: Tensor) -> Messages:
-        shift = torch.zeros(terms.shape[:2], dtype=torch.float64)
+        shift = torch.zeros(terms.shape[:2], dtype=widest(terms.device), device=terms.device)
         if self._in_order:
             return Messages(terms, shift)
         return Messages(terms.index_select(0, self.regions), shift.index_select(0, self.regions))
@@ -209,7 +210,7 @@ class Circuit(CircuitPasses):
     def forward(self, batch: Incomplete) -> Tensor:
         """Returns the log density (N) of the observed cells, summed over classes."""
         scores, shift = self.class_scores(batch)
-        return (scores.logsumexp(dim=-1).double() + shift).to(batch.x.dtype)
+        return (scores.logsumexp(dim=-1).to(shift.dtype) + shift).to(batch.x.dtype)
 
     def class_scores(self, batch: Incomplete) -> tuple[Tensor, Tensor]:
         """Returns scores (N, K) and a shift (N) in float64, whose sum is the log of p(x_o, y).

@@ -70,6 +70,7 @@ class ImageCircuitEstimator(TableEstimator):
     weight_decay: float
     patience: int
     validation_fraction: float
+    device: str
     callback: Callable[[Progress], None] | None
     shifts: int = 0  # of a density, whose grid stays
     pixels: Pixels = "gaussian"  # of a classifier
@@ -327,6 +328,7 @@ class ConvACClassifier(WithClasses, ClassifierMixin, ImageCircuitEstimator):
     validation_fraction: float = 0.1
     image_shape: Any = None
     shape: Any = None
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     random_state: Any = None
 
@@ -553,6 +555,7 @@ class ConvAC(ImageCircuitEstimator, BaseImputer):
     patience: int = 5
     validation_fraction: float = 0.1
     image_shape: Any = None
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     random_state: Any = None
 

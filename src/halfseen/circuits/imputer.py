@@ -179,6 +179,7 @@ class CircuitImputer(BaseImputer):
     learning_rate: float = 0.03
     patience: int = 10
     validation_fraction: float = 0.1
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     add_indicator: bool = False
     schema: Any = None

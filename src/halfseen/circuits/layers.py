@@ -215,8 +215,7 @@ class Leaves(nn.Module):
 
     def column_terms(self, windows: Incomplete) -> Tensor:
         """Returns the log densities (W, N, M, J) of all columns; missing ones are evaluated at a filler."""
-        filler = self.observation.filler().to(windows.x.dtype)
-        filled = windows.filled(filler).to(self.theta.dtype).unsqueeze(-2)  # (W, N, 1, F)
+        filled = windows.filled(self.observation.filler()).to(self.theta.dtype).unsqueeze(-2)  # (W, N, 1, F)
         return self.observation.log_prob(self.theta, filled)
 
     def best(self, batch: Incomplete) -> Tensor:

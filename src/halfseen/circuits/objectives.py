@@ -109,7 +109,7 @@ class HybridLikelihood:
         """Returns the weighted loss (N) of each row."""
         rows = self.disturbed(batch.rows, noise)
         if self.grids is not None:
-            rows = seen_through(rows, noise[-1] if noise else self.grids[0])
+            rows = seen_through(rows, noise[-1] if noise else self.grids[0].to(rows.x.device))
         scores, shift = module.class_scores(rows)
         known = batch.target != UNKNOWN
         target = torch.where(known, batch.target, 0)

@@ -62,6 +62,7 @@ class CircuitPredictor(TableEstimator):
     learning_rate: float = 0.03
     patience: int = 10
     validation_fraction: float = 0.1
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     schema: Any = None
     random_state: Any = None

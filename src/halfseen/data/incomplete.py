@@ -102,7 +102,7 @@ class Incomplete:
 
     def filled(self, value: float | Tensor = 0.0) -> Tensor:
         """Returns ``x`` with `value` (a number, or a tensor that broadcasts) for missing values."""
-        return torch.where(self.observed, self.x, torch.as_tensor(value, dtype=self.x.dtype))
+        return torch.where(self.observed, self.x, value.to(self.x) if isinstance(value, Tensor) else value)
 
     def to(self, dtype: torch.dtype) -> "Incomplete":
         """Returns the pair with ``x`` in another floating type."""

@@ -51,7 +51,7 @@ class Sequences:
     @property
     def inside(self) -> Tensor:
         """The steps (N, T) that belong to their sequence; the others are padding."""
-        return torch.arange(self.n_steps) < self.lengths[:, None]
+        return torch.arange(self.n_steps, device=self.lengths.device) < self.lengths[:, None]
 
     @property
     def counts(self) -> Tensor:

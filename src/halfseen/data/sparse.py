@@ -59,7 +59,7 @@ class SparseRows:
     @cached_property
     def rows(self) -> Tensor:
         """The row of each entry, as int64."""
-        return torch.repeat_interleave(torch.arange(len(self)), self.counts)
+        return torch.repeat_interleave(torch.arange(len(self), device=self.starts.device), self.counts)
 
     @cached_property
     def _matrix(self) -> scipy.sparse.csr_array:
@@ -70,6 +70,11 @@ class SparseRows:
     @cached_property
     def transposition(self) -> tuple[Tensor, Tensor, Tensor]:
         """The layout of the transposed matrix: starts (D + 1), rows by column, and the order of entries."""
+        if self.columns.device.type != "cpu":
+            columns, places = self.columns.sort(stable=True)
+            ends = torch.arange(self.n_columns + 1, device=columns.device, dtype=columns.dtype)
+            starts = torch.searchsorted(columns, ends, out_int32=True)
+            return starts, self.rows.index_select(0, places).to(torch.int32), places
         n_entries = len(self.values)
         order = np.arange(n_entries, dtype=np.int32)
         shape = (len(self), self.n_columns)
@@ -97,7 +102,7 @@ class SparseRows:
 
     def select(self, chosen: Tensor) -> "SparseRows":
         """Returns the rows with only those entries that a boolean tensor selects."""
-        counts = torch.zeros(len(self), dtype=torch.int32).index_add_(0, self.rows, chosen.int())
+        counts = self.starts.new_zeros(len(self)).index_add_(0, self.rows, chosen.int())
         starts = torch.cat([counts.new_zeros(1), counts.cumsum(0, dtype=torch.int32)])
         return SparseRows(starts, self.columns[chosen], self.values[chosen], self.n_columns)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halfseen._device import widest
+
 MIN_LOG_DENSITY = -80.0  # a draw that its own density all but excludes must not overflow float32
 _LOG_ROOT_TAU = math.log(math.sqrt(2.0 * math.pi))
 
@@ -191,11 +193,12 @@ def _implicit_tangent(mixture: GaussianMixture, draw: Tensor) -> Tensor:
     draw, output : :math:`(S, *, L)`
     """
     # Not an autograd Function: compiled gradients of torch.func ignore its backward (torch issue 193279).
-    parts = mixture.logits.double(), mixture.loc.double(), mixture.scale.double()
+    wide = widest(draw.device)
+    parts = mixture.logits.to(wide), mixture.loc.to(wide), mixture.scale.to(wide)
     d_logits, d_loc, d_scale = (part - part.detach() for part in parts)
     logits, loc, scale = (part.detach() for part in parts)
 
-    t = (draw.double().unsqueeze(-2) - loc) / scale  # (S, *, K, L)
+    t = (draw.to(wide).unsqueeze(-2) - loc) / scale  # (S, *, K, L)
     after, spread = _conditional_weights(logits, t, scale)  # rho_{k,j+1}, c
     slope = t / scale
     pathwise = after * (d_loc + t * d_scale)

@@ -1,5 +1,6 @@
 """Several imputations of every row, which are kept between updates, and how a model reads them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -185,7 +186,27 @@ class CompletedRows:
     @property
     def completed(self) -> Tensor:
         """The completions (N, K, D) as they are now, copied."""
-        return self.completions.x[self.index]
+        return self.completions.x[self.index].to(self.batch.x.device)
+
+    @property
+    def latents(self) -> Tensor:
+        """The latents (N, K, L) of the completions as they are now, copied."""
+        return self.completions.z[self.index].to(self.batch.x.device)
+
+    def allowed(self, drawn: Tensor) -> Tensor:
+        """Returns which features (N, K, D) of draws may take the place of the completions."""
+        limits = self.completions.limits
+        return Limits(limits.low.to(drawn.device), limits.high.to(drawn.device)).allow(drawn)
+
+    def update(self, drawn: Tensor, z: Tensor, n_skipped: int) -> None:
+        """Replaces the completions by draws (N, K, D) of latents (N, K, L), as `Completions.update` does."""
+        self.completions.update(self.index, drawn.to(self.completions.x.device), n_skipped)
+        self.completions.z[self.index] = z.to(self.completions.z.device)
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> "CompletedRows":
+        """Returns the rows on another device; the completions of all rows stay where they are."""
+        batch = Incomplete(move(self.batch.x), move(self.batch.observed))
+        return CompletedRows(batch, self.completions, self.index, self.held_out)
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -200,7 +221,7 @@ def posterior_of(model: CompleteDataModel, completed: Tensor) -> GaussianMixture
     All cells count as observed, because the posterior given the complete row does not depend on which cells
     were imputed.
     """
-    observed = torch.ones(completed.shape, dtype=torch.bool)
+    observed = torch.ones_like(completed, dtype=torch.bool)
     posterior = model.posterior(Preimputed(completed, observed, preimputation=completed))
     if posterior.n_components != 1:
         raise ValueError(

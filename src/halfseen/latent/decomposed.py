@@ -196,12 +196,12 @@ class DecomposedObjective:
     def __call__(self, module: CompleteDataModel, batch: CompletedRows, noise: tuple[Tensor, ...]) -> Tensor:
         """Returns the loss of each row; in training, gives the rows new completions too."""
         *earlier, last = zip(*noise, strict=True)
-        completed, z = batch.completed, batch.completions.z[batch.index]
+        completed, z = batch.completed, batch.latents
         with torch.no_grad():
             for given in earlier:
                 found = self.evaluate(module, batch, completed, given[0])
                 drawn, z = self._advance(module, found, completed, z, *given[1:])
-                kept = batch.batch.observed.unsqueeze(1) | ~batch.completions.limits.allow(drawn)
+                kept = batch.batch.observed.unsqueeze(1) | ~batch.allowed(drawn)
                 completed = torch.where(kept, completed, drawn)
 
         found = self.evaluate(module, batch, completed, last[0])
@@ -211,8 +211,7 @@ class DecomposedObjective:
             value = value + (surrogate - surrogate.detach())
         if module.training and not batch.held_out:
             drawn, z = self._advance(module, found, completed, z, *last[1:])
-            batch.completions.update(batch.index, drawn, self.n_skipped)
-            batch.completions.z[batch.index] = z
+            batch.update(drawn, z, self.n_skipped)
         return value
 
     def evaluate(

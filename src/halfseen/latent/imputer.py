@@ -190,8 +190,8 @@ def known_mask(missingness: Any, schema: Schema, features: FeatureMap) -> MaskMo
     check_mechanism(probability, features.numbers(torch.zeros(1, features.n_features).double()))
 
     def missing(x: Tensor) -> Tensor:
-        answer: Tensor = probability(features.numbers(x.double()))
-        return answer.to(x.dtype)
+        answer: Tensor = probability(features.numbers(x.cpu().double()))  # also for rows on another device
+        return answer.to(x)
 
     return KnownMask(missing, features.n_features)
 
@@ -263,6 +263,7 @@ class BaseLatentImputer(BaseImputer):
     patience: int
     validation_fraction: float
     n_imputation_draws: int
+    device: str
     callback: Callable[[Progress], None] | None
 
     model_: LatentModel | None
@@ -418,6 +419,7 @@ class BaseLatentImputer(BaseImputer):
             holds_decoder=self._holds_decoder,
             imputation=self.imputation,
             bounds_values=not self.capabilities.images and self.missingness != Missingness.MAR,
+            device=self.device,
             callback=self.callback,
         )
 

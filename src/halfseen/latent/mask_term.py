@@ -54,7 +54,7 @@ class CellGrid:
         """Places the nodes around the mean, in units of the standard deviation."""
         at, log_distance = nodes(parameters.dtype)
         shape = (-1, *[1] * parameters.dim())
-        at, log_distance = at.view(shape), log_distance.view(shape)
+        at, log_distance = (part.to(parameters.device).view(shape) for part in (at, log_distance))
         values, log_weights = [], []
         for leaf, part in zip(observation.leaves, observation.split(parameters), strict=True):
             if isinstance(leaf, NumericLeaf):
@@ -94,7 +94,7 @@ class TiltedCells:
     ) -> "TiltedCells":
         """Tilts the distribution of every cell by its probability of being missing."""
         grid = CellGrid.of(observation, parameters)
-        columns = torch.tensor(observation.numeric, dtype=torch.long)
+        columns = torch.tensor(observation.numeric, dtype=torch.long).to(parameters.device)
         log_hidden = _log_hidden(mask_model, grid.values, columns)
         tilted = grid.log_weights + torch.where(modelled_columns(mask_model)[columns], log_hidden, 0.0)
         log_number = tilted.logsumexp(dim=0)
@@ -120,7 +120,7 @@ def _log_hidden(mask_model: SelfMaskModel, values: Tensor, columns: Tensor) -> T
 def log_missing(observation: ObservationModel, mask_model: SelfMaskModel, parameters: Tensor) -> Tensor:
     """Returns `TiltedCells.log_missing` of the columns whose mask is modelled; zeros of the others."""
     grid = CellGrid.of(observation, parameters)
-    columns = torch.tensor(observation.numeric, dtype=torch.long)
+    columns = torch.tensor(observation.numeric, dtype=torch.long).to(parameters.device)
     kept = modelled_columns(mask_model)[columns].nonzero().squeeze(1)
     values, log_weights = (part.index_select(-1, kept) for part in (grid.values, grid.log_weights))
     log_number = (log_weights + _log_hidden(mask_model, values, columns[kept])).logsumexp(dim=0)
@@ -145,12 +145,11 @@ def _tilted_levels(mask_model: SelfMaskModel, probabilities: Tensor) -> tuple[Te
 
 def modelled_columns(mask_model: MaskModel) -> Tensor:
     """Returns of which columns (C) the mask is modelled; the others count as missing at random."""
-    columns = mask_model.layout.columns
+    columns, device = mask_model.layout.columns, next(mask_model.parameters()).device
     if columns is None:
-        return torch.ones(mask_model.n_columns, dtype=torch.bool)
-    return torch.zeros(mask_model.n_columns, dtype=torch.bool).index_fill(
-        0, torch.tensor(list(columns), dtype=torch.long), True
-    )
+        return torch.ones(mask_model.n_columns, dtype=torch.bool).to(device)
+    modelled = torch.zeros(mask_model.n_columns, dtype=torch.bool)
+    return modelled.index_fill(0, torch.tensor(list(columns), dtype=torch.long), True).to(device)
 
 
 def integrated_log_prob(

@@ -385,8 +385,7 @@ class LatentModel(nn.Module):
         """Returns the joint log density of given latents and the observed cells, in place of log weights."""
         parameters: Tensor = self.decoder(z)  # (S, N, K, P)
         observed = self.observation.observed_columns(batch.observed).unsqueeze(-2)  # (N, 1, C)
-        filler = self.observation.filler().to(batch.x.dtype)
-        x = torch.where(batch.observed, batch.x, filler).unsqueeze(-2)  # (N, 1, D)
+        x = batch.filled(self.observation.filler()).unsqueeze(-2)  # (N, 1, D)
         log_p = torch.where(observed, self.observation.log_prob(parameters, x), 0.0).sum(dim=-1)
         log_w = log_p - 0.5 * (z.square().sum(dim=-1) + self.n_latent * math.log(2.0 * math.pi))  # (S, N, K)
 

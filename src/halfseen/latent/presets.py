@@ -231,6 +231,7 @@ class LatentImputer(BaseLatentImputer):
     chain_kernel: str = "mwg"
     imputation: str = "lair"
     image_shape: Any = None
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     add_indicator: bool = False
     schema: Any = None
@@ -254,6 +255,7 @@ class _Preset(BaseLatentImputer):
     validation_fraction: float = 0.1
     n_imputation_draws: int = 200
     image_shape: Any = None
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     add_indicator: bool = False
     schema: Any = None

@@ -77,6 +77,8 @@ class LatentTraining:
     bounds_values : bool
         Whether missing values have a prior on how far from the observed range they are (`Support`), where
         the mask is modelled.
+    device : str
+        Where gradients are computed.
     callback : callable, optional
         Called with the progress of training.
     """
@@ -94,6 +96,7 @@ class LatentTraining:
     holds_decoder: bool = False
     bounds_values: bool = False
     imputation: Any = "lair"
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
 
     def run(
@@ -193,6 +196,7 @@ class LatentTraining:
             gradient_clip=GRADIENT_CLIP,
             patience=self.patience,
             compile=False,
+            device=self.device,
         )
 
 

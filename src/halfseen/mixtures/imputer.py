@@ -105,6 +105,7 @@ class MixtureImputer(BaseImputer):
     learning_rate: float = 0.05
     patience: int = 20
     validation_fraction: float = 0.1
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     add_indicator: bool = False
     schema: Any = None

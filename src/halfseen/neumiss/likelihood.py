@@ -96,6 +96,7 @@ class NeuMissBase(TableEstimator):
     patience: int = 8
     validation_fraction: float = 0.2
     ridge: float | str = "auto"
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     schema: Any = None
     random_state: Any = None

@@ -186,7 +186,7 @@ class SNDropout(nn.Module):
         """Returns the units, some of them dropped while training."""
         if not self.training or self.p == 0:
             return x
-        return sn_dropout(x, torch.rand(x.shape, generator=self.generator, device=x.device) >= self.p)
+        return sn_dropout(x, (torch.rand(x.shape, generator=self.generator) >= self.p).to(x.device))
 
     def extra_repr(self) -> str:
         """Returns the settings of the layer."""

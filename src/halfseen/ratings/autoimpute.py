@@ -90,6 +90,7 @@ class AutoImpute(Saveable, TransformerMixin, BaseEstimator):
     learning_rate: float = 3e-3
     patience: int = 30
     validation_fraction: float = 0.05
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     random_state: Any = None
 

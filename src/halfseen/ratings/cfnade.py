@@ -109,10 +109,9 @@ class OrdinalAutoregression(nn.Module):
     def scores(self, rows: SparseRows, wanted: SparseRows) -> Tensor:
         """Returns the scores (M, S) of the levels of the entries of `wanted`, given the entries of `rows`."""
         n_levels = len(self.levels)
-        codes = (
-            wanted.columns.unsqueeze(-1) * n_levels + torch.arange(n_levels, dtype=torch.int32)
-        ).flatten()
-        values = torch.zeros(len(codes), dtype=wanted.values.dtype)
+        level = torch.arange(n_levels, dtype=torch.int32, device=wanted.columns.device)
+        codes = (wanted.columns.unsqueeze(-1) * n_levels + level).flatten()
+        values = wanted.values.new_zeros(len(codes))
         pattern = SparseRows(wanted.starts * n_levels, codes, values, len(self.decoder))
         product = sampled_product(pattern, self.hidden(rows), self.decoder)
         return (product + self.output_bias[codes]).view(-1, n_levels)

@@ -155,6 +155,7 @@ class RatingNetwork(Recommender):
     validation_fraction: float = 0.05
     shrink: bool = True
     rating_range: tuple[float, float] | None = None
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     random_state: Any = None
 
@@ -320,6 +321,7 @@ class RatingNetwork(Recommender):
             penalties=dict.fromkeys(("encoder", "decoder"), self._penalty(train) / n_rows),
             min_improvement=0.0,
             compile=False,
+            device=self.device,
         )
 
     def _check_parameters(self) -> None:

@@ -138,7 +138,7 @@ def ordinal_cost(scores: Tensor, level: Tensor) -> Tensor:
     """
     below = scores - scores.logcumsumexp(dim=1)
     above = scores - scores.flip(1).logcumsumexp(dim=1).flip(1)
-    position, own = torch.arange(scores.shape[1]), level.unsqueeze(-1)
+    position, own = torch.arange(scores.shape[1], device=scores.device), level.unsqueeze(-1)
     counted = torch.where(position <= own, below, 0.0) + torch.where(position >= own, above, 0.0)
     return -counted.sum(dim=1)
 
@@ -147,7 +147,7 @@ def choose_shown(rows: SparseRows, keys: Tensor, shares: Tensor) -> tuple[Tensor
     """Returns which entries are shown, and the factor (N) of the loss of each row."""
     order = torch.argsort(rows.rows + keys)  # a random order within each row
     rank = torch.empty_like(order)
-    rank[order] = torch.arange(len(order)) - rows.starts[:-1].long()[rows.rows]
+    rank[order] = torch.arange(len(order), device=order.device) - rows.starts[:-1].long()[rows.rows]
     n_shown = (shares * rows.counts).floor().long()
     factor = rows.counts / (rows.counts - n_shown).clamp(min=1)
     return rank < n_shown[rows.rows], factor

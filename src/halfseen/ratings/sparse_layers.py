@@ -59,6 +59,8 @@ class _SampledProduct(torch.autograd.Function):
         context.save_for_backward(left, right)
         context.pattern = pattern
         starts, rows, order = pattern.transposition
+        if left.device.type != "cpu":  # not all devices have products of sparse matrices
+            return (left.index_select(0, pattern.rows) * right.index_select(0, pattern.columns)).sum(dim=1)
         # By columns, so that `left`, a batch of rows, stays in the cache while the larger `right` goes by.
         zeros = left.new_zeros(len(rows))
         found = torch.sparse.sampled_addmm(_matrix(starts, rows, zeros, len(pattern)), right, left.T)

@@ -232,6 +232,7 @@ class SequenceClassifier(WithClasses, ClassifierMixin, Saveable, BaseEstimator):
     weight_decay: float = 0.0
     patience: int = 10
     validation_fraction: float = 0.2
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     random_state: Any = None
 

@@ -31,7 +31,7 @@ def time_gaps(observed: Tensor) -> Tensor:
     >>> time_gaps(torch.tensor([[[False], [True], [False], [False]]]))[..., 0]
     tensor([[1, 0, 1, 2]])
     """
-    step = torch.arange(observed.shape[1])[:, None]  # (T, 1)
+    step = torch.arange(observed.shape[1], device=observed.device)[:, None]  # (T, 1)
     last = torch.where(observed, step, -1).cummax(dim=1).values
     return step - last
 
@@ -120,7 +120,7 @@ class SequenceNetwork(nn.Module):
     def forward(self, sequences: Sequences) -> Tensor:
         """Returns the logits of each sequence."""
         states, _ = self.cell(self._inputs(sequences.values))  # (N, T, W)
-        last = states[torch.arange(len(sequences)), sequences.lengths - 1]
+        last = states[torch.arange(len(sequences), device=states.device), sequences.lengths - 1]
         logits: Tensor = self.output(last)
         return logits
 

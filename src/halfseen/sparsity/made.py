@@ -266,6 +266,7 @@ class MADE(Saveable, DensityMixin, BaseEstimator):
     learning_rate: float = 0.005
     patience: int = 5
     validation_fraction: float = 0.1
+    device: str = "cpu"
     callback: Callable[[Progress], None] | None = None
     random_state: Any = None
 

@@ -154,7 +154,9 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, fingerprint: Fingerprin
     groups = {"module": checkpoint.module, "best": checkpoint.best, "optimiser": checkpoint.optimiser}
     # Copied, as the format refuses tensors that share memory, and the best weights may be the current ones.
     tensors = {
-        f"{group}/{name}": value.clone() for group, part in groups.items() for name, value in part.items()
+        f"{group}/{name}": value.to("cpu", copy=True)
+        for group, part in groups.items()
+        for name, value in part.items()
     }
     tensors["generator"] = checkpoint.generator
     header = {

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
+from halfseen._device import find_device, moved
 from halfseen.errors import TrainingError, warn_user
 from halfseen.training.checkpoint import (
     Checkpoint,
@@ -141,6 +142,10 @@ class TrainingSettings:
         Whether a whole step is compiled to one graph. ``"auto"`` compiles if ``COMPILE_FROM_STEPS`` steps are
         planned and there is no time limit, which may end training long before: this depends on the sizes
         and never on a measured time, so results can be repeated.
+    device : str
+        Where the steps are computed: ``"cpu"``, the name of another device of torch, or ``"auto"``, as in
+        `find_device`. Rows stay in the memory of the CPU and random numbers are drawn there, so they are the
+        same for each device; batches are copied to the device. Steps on other devices are not compiled.
     """
 
     max_epochs: int = 500
@@ -154,11 +159,12 @@ class TrainingSettings:
     min_improvement: float = 1e-4
     max_backoffs: int = 5
     compile: bool | Literal["auto"] = "auto"
+    device: str = "cpu"
 
     @classmethod
     def of(cls, estimator: Any, **others: Any) -> "TrainingSettings":
         """Creates the settings that are parameters of every trained estimator, and others."""
-        shared = ("max_epochs", "batch_size", "learning_rate", "patience")
+        shared = ("max_epochs", "batch_size", "learning_rate", "patience", "device")
         return cls(**({name: getattr(estimator, name) for name in shared} | others))
 
     def __post_init__(self) -> None:
@@ -197,8 +203,9 @@ def fit_module(
 
     Training stops when the mean loss of `validation` (with the same noise each time), or without it the
     training loss, has not improved for a while; the weights of the best epoch are restored and the module is
-    left in evaluation mode. A value that is not finite sends training back to the end of the last good
-    epoch with half the learning rate, and warns. An interruption is raised, after a last checkpoint.
+    left in evaluation mode on the CPU, whatever the device of the training. A value that is not finite sends
+    training back to the end of the last good epoch with half the learning rate, and warns. An interruption is
+    raised, after a last checkpoint.
 
     Parameters
     ----------
@@ -252,12 +259,17 @@ def fit_module(
     for name, rows in (("train", train), ("validation", validation)):
         if rows is not None and len(rows) == 0:
             raise ValueError(f"{name} has no rows.")
-    run = _Run(module, objective, train, generator, validation, settings, checkpoint, criterion)
+    device = find_device(settings.device, module)
     try:
-        return run.execute(callback)
+        module.to(device)
+        run = _Run(module, objective, train, generator, validation, settings, checkpoint, criterion, device)
+        try:
+            return run.execute(callback)
+        finally:
+            module.load_state_dict(run.state.best)
+            module.eval()
     finally:
-        module.load_state_dict(run.state.best)
-        module.eval()
+        module.to("cpu")
 
 
 class _Run(Generic[ModuleT, RowsT]):
@@ -273,21 +285,24 @@ class _Run(Generic[ModuleT, RowsT]):
         settings: TrainingSettings,
         path: Path | None,
         criterion: Callable[[ModuleT, RowsT], float] | None,
+        device: torch.device,
     ) -> None:
-        self.module, self.objective, self.generator = module, objective, generator
-        self.held_out, self.criterion = validation, criterion
+        self.module, self.generator, self.device = module, generator, device
+        self.objective, self.loss, self.criterion = objective, moved(objective, device), criterion
+        self.held_out = None if criterion is None else moved(validation, device)
         self.train, self.settings, self.path = train, settings, path
         self.n_batches = math.ceil(len(train) / settings.batch_size)
         self.size = len(train) // self.n_batches
         self.n_steps = settings.max_epochs * self.n_batches
         worth_compiling = self.n_steps >= COMPILE_FROM_STEPS and seconds_left() == math.inf
+        wanted = worth_compiling if settings.compile == "auto" else settings.compile is True
         self.optimiser: Optimiser[ModuleT, RowsT] = Optimiser(
             module,
-            objective,
+            self.loss,
             weight_decay=settings.weight_decay,
             gradient_clip=settings.gradient_clip,
             penalties=settings.penalties,
-            compiled=worth_compiling if settings.compile == "auto" else settings.compile is True,
+            compiled=wanted and device.type == "cpu",
         )
         self.fingerprint = self._fingerprint(validation)
         self.failed_to_write = False
@@ -365,7 +380,8 @@ class _Run(Generic[ModuleT, RowsT]):
         for index in range(self.n_batches):
             batch = rows[index * self.size : (index + 1) * self.size]
             noise = self.objective.draw_noise(batch, self.generator)
-            loss = self.optimiser.step(batch, noise, self._rate(first_step + index))
+            here = moved((batch, noise), self.device)
+            loss = self.optimiser.step(*here, self._rate(first_step + index))
             if not math.isfinite(loss):
                 return loss
             total += loss
@@ -374,12 +390,12 @@ class _Run(Generic[ModuleT, RowsT]):
     @torch.no_grad()
     def _validate(self) -> tuple[float, ...]:
         """Returns the mean loss of the held-out rows, or an empty tuple if there are none."""
-        if not self.validation or self.held_out is None:
+        if not self.validation:
             return ()
         self.module.eval()
-        if self.criterion is not None:
+        if self.criterion is not None and self.held_out is not None:
             return (self.criterion(self.module, self.held_out),)
-        total = sum(float(self.objective(self.module, *part).sum()) for part in self.validation)
+        total = sum(float(self.loss(self.module, *part).sum()) for part in self.validation)
         return (total / sum(len(batch) for batch, _ in self.validation),)
 
     def _with_noise(self, rows: RowsT | None) -> list[tuple[RowsT, tuple[Tensor, ...]]]:
@@ -388,7 +404,9 @@ class _Run(Generic[ModuleT, RowsT]):
             return []
         size = self.settings.batch_size
         batches = [rows[start : start + size] for start in range(0, len(rows), size)]
-        return [(batch, self.objective.draw_noise(batch, self.generator)) for batch in batches]
+        return [
+            moved((batch, self.objective.draw_noise(batch, self.generator)), self.device) for batch in batches
+        ]
 
     def _rate(self, step: int) -> float:
         return self.state.learning_rate * rate_factor(self.settings.schedule, step / max(1, self.n_steps))
@@ -471,6 +489,10 @@ class _Run(Generic[ModuleT, RowsT]):
     def _fingerprint(self, validation: RowsT | None) -> dict[str, Any]:
         """What must be the same for a resumed run to equal one that never stopped."""
         facts = asdict(self.settings) | {"compile": self.optimiser.compiled}
+        if self.device.type == "cpu":
+            del facts["device"]
+        else:
+            facts["device"] = self.device.type  # sums differ in their last bits
         if self.settings.schedule == "constant":
             del facts["max_epochs"]  # a run may be made longer
         if self.criterion is not None:

@@ -128,7 +128,11 @@ class Optimiser(Generic[ModuleT, RowsT]):
         self.parameters = list(named.values())
         # Made now and not at the first step, so that both kinds of step and a checkpoint share them.
         self.moments = [
-            {"step": torch.zeros(()), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+            {
+                "step": torch.zeros((), device=p.device),
+                "exp_avg": torch.zeros_like(p),
+                "exp_avg_sq": torch.zeros_like(p),
+            }
             for p in map(Tensor.detach, self.parameters)
         ]
         self._groups = _group(self.names, weight_decay, penalties)

@@ -98,8 +98,8 @@ class RankingLoss:
     def __call__(self, module: nn.Module, rows: Labelled[Any]) -> float:
         """Returns the loss of rows of at least two classes; weights do not count."""
         parts = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
-        scores = torch.cat([module(part.rows).log_softmax(dim=1) for part in parts]).double()  # (N, K)
-        is_class = rows.target[:, None] == torch.arange(scores.shape[1])
+        scores = torch.cat([module(part.rows).log_softmax(dim=1) for part in parts]).cpu().double()  # (N, K)
+        is_class = rows.target.cpu()[:, None] == torch.arange(scores.shape[1])
         n_inside = is_class.sum(dim=0)
         n_pairs = n_inside * (len(rows) - n_inside)
         if not bool(n_pairs.any()):
