@@ -9,8 +9,9 @@ import torch
 import halfseen
 from halfseen import distributed
 from halfseen.data import blocks
-from halfseen.distributed import fitting
+from halfseen.data.scan import Scan
 from halfseen.errors import HalfseenWarning, SchemaError, TableError
+from halfseen.gaussian import scanned
 from halfseen.gaussian.em import EMSettings, fit_from_moments, fit_gaussian
 from halfseen.gaussian.moments import PatternMoments
 
@@ -71,9 +72,9 @@ def test_a_gaussian_has_mean_and_covariance_of_all_rows_whatever_the_files(files
 
 def test_too_many_patterns_leave_the_fit_to_the_chosen_rows(files, tmp_path, monkeypatch):
     _, one, _ = files
-    monkeypatch.setattr(fitting, "MOST_MOMENTS", 20)
+    monkeypatch.setattr(scanned, "MOST_MOMENTS", 20)
     with pytest.warns(
-        HalfseenWarning, match=r"is fitted to \S+ of 4,000 rows, because the table has too many"
+        HalfseenWarning, match=r"is fitted to some of the 4,000 rows, because the table has too many"
     ):
         imputer = distributed.fit(halfseen.GaussianImputer(random_state=0), one, n_rows=1000)
     assert imputer.rows_used_["parameters"] == imputer.rows_used_["kinds"]
@@ -100,8 +101,44 @@ def test_a_predictor_is_fitted_to_rows_with_a_target(files):
         distributed.fit(halfseen.GaussianRegressor(), one, target="z")
 
 
-def test_an_estimator_says_how_a_scan_is_used(files):
+def test_methods_that_need_all_rows_say_how_a_scan_is_used(files):
     _, one, _ = files
-    match = r"Scan\(2 files, 4,000 rows, 3 columns\) is not a table in memory: use halfseen.distributed.fit"
-    with pytest.raises(SchemaError, match=match):
-        halfseen.GaussianImputer().fit(halfseen.scan(one))
+    table = halfseen.scan(one)
+    imputer = halfseen.GaussianImputer(random_state=0).fit(table)
+    with pytest.raises(SchemaError, match=r"Scan\(2 files, 4,000 rows, 3 columns\) is not a table in memory"):
+        imputer.class_probabilities(table)
+    with pytest.raises(SchemaError, match=r"row_ids must be None for a scan"):
+        imputer.sample(table, row_ids=np.arange(N))
+    with pytest.raises(SchemaError, match=r"sample_weight must be None if X is a scan"):
+        imputer.fit(table, sample_weight=np.ones(N))
+    with pytest.raises(SchemaError, match=r"y must be the name of the column to predict .* got ndarray"):
+        halfseen.GaussianRegressor().fit(table, np.ones(N))
+    with pytest.raises(TableError, match=r"f0.parquet: there is no column 'y', which the model needs"):
+        imputer.transform(table.select(["a", "b"]))
+    with pytest.raises(TableError, match=r"was fitted to an array without column names"):
+        halfseen.MeanImputer().fit([[1.0], [2.0]]).transform(table)
+
+
+def test_a_fit_of_a_scan_is_that_of_the_function(files, tmp_path):
+    _, one, two = files
+    halfseen.GaussianImputer(random_state=0).fit(halfseen.scan(one)).save(tmp_path / "1")
+    distributed.fit(halfseen.GaussianImputer(random_state=0), two).save(tmp_path / "2")
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+    model = halfseen.GaussianRegressor(random_state=0).fit(halfseen.scan(one), "y")
+    model.save(tmp_path / "3")
+    distributed.fit(halfseen.GaussianRegressor(random_state=0), two, target="y").save(tmp_path / "4")
+    assert (tmp_path / "3").read_bytes() == (tmp_path / "4").read_bytes()
+
+
+def test_a_failed_fit_of_a_scan_leaves_the_estimator_as_it_was(files, monkeypatch):
+    _, one, _ = files
+    imputer = halfseen.GaussianImputer(random_state=0)
+
+    def fail(self, table):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(halfseen.GaussianImputer, "_refit", fail)
+    monkeypatch.setattr(Scan, "sample", lambda self, **options: self.read(0, 1000))
+    with pytest.raises(KeyboardInterrupt):
+        imputer.fit(halfseen.scan(one))
+    assert not hasattr(imputer, "model_")

@@ -77,3 +77,37 @@ def test_a_predictor_answers_files_as_the_whole_table(name, layout, files, tmp_p
     low, high = model.predict_interval(table, level=0.9)
     assert (found["prediction_low"].to_numpy() == low).all()
     assert (found["prediction_high"].to_numpy() == high).all()
+
+
+def _joined(tables):
+    return pa.concat_tables(list(tables))
+
+
+@pytest.mark.parametrize("name", IMPUTERS)
+def test_an_imputer_answers_a_scan_as_the_whole_table(name, files):
+    table, source = files
+    rows = halfseen.scan(source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        imputer = IMPUTERS[name]().fit(table)
+        assert _joined(imputer.transform(rows)).equals(imputer.transform(table))
+        expected = imputer.sample(table, 2, row_ids=np.arange(N))
+        found = [_joined(part) for part in zip(*imputer.sample(rows, 2), strict=True)]
+        assert all(one.equals(other) for one, other in zip(found, expected, strict=True))
+        low, high = (_joined(parts) for parts in zip(*imputer.interval(rows, level=0.8), strict=True))
+        expected_low, expected_high = imputer.interval(table, level=0.8)
+        assert low.equals(expected_low)
+        assert high.equals(expected_high)
+        if imputer.capabilities.density:
+            assert (imputer.score_samples(rows) == imputer.score_samples(table)).all()
+            assert imputer.score(rows) == imputer.score(table)
+
+
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_a_predictor_answers_a_scan_as_the_whole_table(name, files):
+    table, source = files
+    model = PREDICTORS[name]().fit(table, np.random.default_rng(1).normal(size=N))
+    rows = halfseen.scan(source)
+    assert (model.predict(rows) == model.predict(table)).all()
+    for found, end in zip(model.predict_interval(rows), model.predict_interval(table), strict=True):
+        assert (found == end).all()

@@ -21,6 +21,7 @@ from halfseen.base.completion import TabularCompletion, TabularModel, central
 from halfseen.base.filling import DrawnArray, DrawnTables, FarValues, derive, enclose, fill_cells
 from halfseen.base.model_file import BROKEN, check_rows, explained
 from halfseen.base.parameters import all_or_nothing, check_level, check_whole
+from halfseen.base.scanned import takes_scans
 from halfseen.base.table import COPIES, ReadTable, TableEstimator, rows_at_once
 from halfseen.config import tasks_within_budget
 from halfseen.data.blocks import PIECE_BYTES, blocks_of, rows_in_piece
@@ -340,6 +341,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return {modelled[c].name: answer for c, answer in found.items()}
 
     @available_if(_has_density)
+    @takes_scans
     @task_threads()
     def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the log density of the observed values of each row, in the units of the table.

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import FunctionType
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -17,6 +18,7 @@ from halfseen._random import seed_from
 from halfseen._threads import map_in_threads
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.model_file import Saveable, wrong_type
+from halfseen.base.scanned import HANDLERS, is_scan, takes_scans
 from halfseen.base.targets import Fitted
 from halfseen.config import tasks_within_budget
 from halfseen.data.blocks import PIECE_BYTES, rows_in_piece
@@ -31,8 +33,6 @@ from halfseen.data.schema import Column, Schema
 from halfseen.errors import SchemaError, warn_user
 
 ResultT = TypeVar("ResultT")
-
-SCAN = "halfseen.data.scan"  # not imported, because it needs pyarrow
 
 COPIES = 24  # arrays of the size of the features that an operation keeps alive at its peak
 STORAGES = get_args(Storage)
@@ -75,6 +75,17 @@ class TableEstimator(Saveable, BaseEstimator):
     image_shape: Any = None  # a parameter of estimators that take images
     _features: FeatureMap  # of predictors, from codes to the inputs of the model
     image_planes_: tuple[int, int, int]  # the shape (C, H, W) of images, if they are fitted to images
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Lets methods of subclasses take tables in files (`halfseen.scan`), as `scanned.HANDLERS` says."""
+        for name in HANDLERS.keys() & vars(cls).keys():
+            if isinstance(vars(cls)[name], FunctionType):
+                setattr(cls, name, takes_scans(vars(cls)[name]))
+        super().__init_subclass__(**kwargs)
+
+    def _refit(self, table: Any) -> bool:
+        """Fits the parameters to all rows of a table in files after a fit to some; returns whether it can."""
+        return False
 
     @property
     def capabilities(self) -> Capabilities:
@@ -120,10 +131,10 @@ class TableEstimator(Saveable, BaseEstimator):
 
     def _open(self, X: Any, *, reset: bool) -> Table:
         X = unmask(X)
-        if type(X).__module__ == SCAN:
+        if is_scan(X):
             raise SchemaError(
-                f"{X!r} is not a table in memory: use halfseen.distributed.fit(estimator, scan), or "
-                "halfseen.distributed.impute(scan, estimator, out) and predict."
+                f"{X!r} is not a table in memory, which this method needs: give it rows that scan.read, "
+                "scan.blocks or scan.sample returns."
             )
         if is_frame(X):
             table = Table(X)

@@ -93,6 +93,11 @@ class Scan:
                 raise TableError(f"{self.parts[0].path}: there is no column {name!r}")
         return replace(self, schema=pa.schema([self.schema.field(name) for name in names]))
 
+    def is_text(self, name: str) -> bool:
+        """Returns whether a column holds text."""
+        dtype = self.schema.field(name).type
+        return bool(pa.types.is_string(dtype) or pa.types.is_large_string(dtype))
+
     def with_text(self, names: Sequence[str]) -> "Scan":
         """Returns the scan with some of the columns of csv files read as text, whatever their cells hold."""
         if any(part.format != "csv" for part in self.parts):

@@ -10,10 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from halfseen.base.model_file import load
 from halfseen.base.parameters import check_level, check_whole
+from halfseen.base.scanned import match
 from halfseen.data.blocks import rows_in_block
 from halfseen.data.scan import Scan, scan
 from halfseen.distributed.engines import Engine, find_engine
@@ -303,22 +302,6 @@ def read_model(model: Any, operation: Operation) -> tuple[bytes, Any]:
             "be matched; fit it to a data frame or a file"
         )
     return content, estimator
-
-
-def match(table: Scan, model: Any) -> Scan:
-    """Returns a table whose columns can be given to a model; raises an error if it lacks one."""
-    names = [str(name) for name in model.feature_names_in_]
-    lacking = [name for name in names if name not in table.schema.names]
-    if lacking:
-        raise TableError(f"{table.parts[0].path}: there is no column {lacking[0]!r}, which the model needs")
-    for column in model.schema_:
-        dtype = table.schema.field(column.name).type
-        is_text = pa.types.is_string(dtype) or pa.types.is_large_string(dtype)
-        if is_text and column.storage in ("number", "boolean", "time", "duration"):
-            raise TableError(
-                f"{table.parts[0].path}: column {column.name!r} contains text, and {column.dtype} in training"
-            )
-    return table.with_text([column.name for column in model.schema_ if column.storage == "label"])
 
 
 def check_apart(table: Scan, folder: Folder, outputs: list[str]) -> None:

@@ -13,12 +13,14 @@ from halfseen.base.imputer import BaseImputer
 from halfseen.base.parameters import check_whole
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
+from halfseen.errors import warn_user
 from halfseen.gaussian.data_augmentation import Trace, sample_posterior
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.gaussian.em import em_settings
 from halfseen.gaussian.em_self_masked import fit_masked_gaussian
 from halfseen.gaussian.low_rank import LowRankGaussian
 from halfseen.gaussian.margins import fit_features, redraw_margins
+from halfseen.gaussian.scanned import refit_gaussian
 from halfseen.gaussian.tabular import TabularGaussian, with_room_for_noise
 from halfseen.training.progress import EMProgress
 from halfseen.vocabulary import Missingness
@@ -172,6 +174,20 @@ class GaussianImputer(BaseImputer):
     @property
     def _width(self) -> int:
         return super()._width * (1 if self.missingness == Missingness.MAR else SELF_MASKED_COPIES)
+
+    def _refit(self, table: Any) -> bool:
+        """Fits mean and covariance to all rows of a table in files, if they follow from moments."""
+        is_plain = type(self) is GaussianImputer and not self.n_posterior_draws
+        is_joint = isinstance(self.model_, TabularGaussian) and isinstance(self.model_.gaussian, Gaussian)
+        if not (is_plain and is_joint and self.missingness == Missingness.MAR):
+            return False
+        fitted = refit_gaussian(self, table)
+        if not fitted:
+            warn_user(
+                f"GaussianImputer is fitted to some of the {table.n_rows:,} rows, because the table has too "
+                "many patterns of missing values for a fit to all rows."
+            )
+        return fitted
 
     def _fit_model(self, codes: Incomplete) -> TabularGaussian:
         check_whole("n_posterior_draws", self.n_posterior_draws, 0)
