@@ -40,6 +40,9 @@ class Capabilities:
         Whether its model reports its progress through the rows of a chunk.
     draws_one_by_one : bool
         Whether its model needs no more memory for several draws than for one.
+    relates_near_copies : bool
+        Whether numbers that are nearly copies of each other are imputed by linear relations where its model
+        draws them too widely; not if the columns that predict a column are prescribed.
 
     Examples
     --------
@@ -62,3 +65,4 @@ class Capabilities:
     compares_methods: bool = False
     reports_rows: bool = False
     draws_one_by_one: bool = False
+    relates_near_copies: bool = False

@@ -20,6 +20,7 @@ from halfseen.base.capabilities import Capabilities
 from halfseen.base.completion import TabularCompletion, TabularModel, central
 from halfseen.base.filling import DrawnArray, DrawnTables, FarValues, derive, enclose, fill_cells
 from halfseen.base.model_file import BROKEN, check_rows, explained
+from halfseen.base.near_copies import NearCopy, WithNearCopies, relate_near_copies
 from halfseen.base.parameters import all_or_nothing, check_level, check_whole
 from halfseen.base.scanned import takes_scans
 from halfseen.base.table import COPIES, ReadTable, TableEstimator, rows_at_once
@@ -99,14 +100,18 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     In a data frame, some missing values are left empty: those in the columns of `columns_left_`, and those
     to which the column does not apply by a rule of `skip_rules_`. Numeric arrays are imputed
     completely.
+
+    Numbers that are nearly copies of each other are imputed by a linear relation where the fitted model has
+    far wider intervals; see `halfseen.base.near_copies`.
     """
 
     model_: Any
+    _near_copies: Sequence[NearCopy] = ()
 
     @property
     def capabilities(self) -> Capabilities:
         """What the imputer can do with the parameters that it has."""
-        return replace(super().capabilities, imputes=True, density=True)
+        return replace(super().capabilities, imputes=True, density=True, relates_near_copies=True)
 
     @all_or_nothing
     @task_threads()
@@ -135,13 +140,24 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         read = self._read(X, reset=True)
         self._find_rules_and_announce(read)
         self._fit_codes(repeat_rows(read.codes, sample_weight))
-        self._warn_of_data(read.codes)
+        self._relate_near_copies(read.codes)
         return self
 
     @property
     def columns_left_(self) -> dict[str, str]:
         """The columns whose missing values are left empty: a dict from their names to the reasons."""
         return {column.name: explain_left(column) for column in self.schema_ if column.left is not None}
+
+    @property
+    def near_copies_(self) -> dict[str, list[str]]:
+        """The columns that are imputed from near-copies by a linear relation, where these are observed.
+
+        A dict from their names to the names of the other columns, the nearest first.
+        """
+        modelled, found = self._modelled, dict[str, list[str]]()
+        for copy in self._near_copies:
+            found.setdefault(modelled[copy.target].name, []).append(modelled[copy.source].name)
+        return found
 
     @property
     def skip_rules_(self) -> dict[str, SkipRule]:
@@ -383,8 +399,24 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """Fits the model to the codes of the modelled columns; if there are none, there is no model."""
         self.model_ = self._fit_model(codes) if self._modelled else None
 
-    def _warn_of_data(self, codes: Incomplete) -> None:
-        """Warns of tables that the model cannot represent; parts of other imputers do not."""
+    def _relate_near_copies(self, codes: Incomplete) -> None:
+        """Finds near-copies that the model draws too widely, and says so; parts of other imputers do not."""
+        self._near_copies = ()
+        model = self._answers
+        if model is None or not self.capabilities.relates_near_copies:
+            return
+        self._near_copies = relate_near_copies(self._modelled, model, codes)
+        if self._near_copies:
+            first, modelled = self._near_copies[0], self._modelled
+            names = (repr(modelled[c].name) for c in sorted((first.source, first.target)))
+            more = " Other columns are as well; see near_copies_." if len(self.near_copies_) > 2 else ""
+            warn_user(
+                Note(
+                    f"Columns {' and '.join(names)} are nearly copies of each other.{more} Where one is "
+                    "observed, the other is imputed from it by a linear relation, because the model of "
+                    f"{type(self).__name__} would draw it too widely."
+                )
+            )
 
     def _check_saveable(self) -> None:
         """Raises if a parameter of the imputer cannot be written to a file."""
@@ -394,6 +426,21 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """The fitted model that completes the codes of tables."""
         model: TabularCompletion | None = self.model_
         return model
+
+    @property
+    def _completion(self) -> TabularCompletion | None:
+        """The fitted model, with the linear relations between near-copies."""
+        model = self._answers
+        return WithNearCopies(model, self._near_copies) if model is not None and self._near_copies else model
+
+    def _entries(self) -> dict[str, Any]:
+        copies = [copy.to_dict() for copy in self._near_copies]
+        return super()._entries() | ({"near_copies": copies} if copies else {})
+
+    def _restore_entries(self, description: Mapping[str, Any]) -> None:
+        super()._restore_entries(description)
+        modelled = self._modelled
+        self._near_copies = [NearCopy.from_dict(one, modelled) for one in description.get("near_copies", ())]
 
     def _fit_model(self, codes: Incomplete) -> TabularCompletion:
         raise NotImplementedError(f"{type(self).__name__} must implement `_fit_model`.")
@@ -449,7 +496,7 @@ class BaseImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         `complete` takes the model, the codes of some rows and the positions of these rows, and returns (S, N,
         C). The result has, for each draw, a list of the codes of missing cells of each modelled column.
         """
-        model = self._answers
+        model = self._completion
         if model is None:
             return [[] for _ in range(n_draws)]
         modelled = [j for j, column in enumerate(self.schema_) if column.modelled]

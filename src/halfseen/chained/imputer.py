@@ -263,7 +263,9 @@ class ChainedImputer(BaseImputer):
     @property
     def capabilities(self) -> Capabilities:
         """What the imputer can do with the parameters that it has."""
-        return replace(super().capabilities, density=False, limits=True)
+        asked = (self.analysis, self.groups, self.predictors, self.constraints)
+        free = all(one is None for one in asked)
+        return replace(super().capabilities, density=False, limits=True, relates_near_copies=free)
 
     def _fit_model(self, codes: Incomplete) -> TabularChain | GroupedChain:
         for name in ("n_chains", "n_cycles", "max_predictors", "max_rows"):

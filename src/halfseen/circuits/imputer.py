@@ -13,7 +13,6 @@ from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.density import NegativeLogLikelihood, TabularDensity
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.near_copies import warn_of_near_copies
 from halfseen.circuits.circuit import Circuit
 from halfseen.circuits.fitting import CircuitSettings, check_algorithm, documented, fit_by_em
 from halfseen.circuits.initialisation import resemble_rows, spread_leaves
@@ -31,7 +30,6 @@ from halfseen.training.progress import Progress
 
 MIN_STD = 0.05
 """No component is narrower, in units of a standardised number: ties cannot make a likelihood unbounded."""
-NARROWEST = 2 * MIN_STD  # residual, in standard deviations, at which draws were 1.7 to 3 times too wide
 
 
 @dataclass(frozen=True)
@@ -136,10 +134,9 @@ class CircuitImputer(BaseImputer):
     levels categorical within a component. The circuit is trained by gradients on the observed cells, with
     early stopping on held-out rows, or by EM. Values are assumed to be missing at random (MAR).
 
-    Columns that are nearly copies of each other, with a correlation above 0.995, are imputed with a residual
-    that is too wide, because no component is narrower than a twentieth of a standard deviation and the
-    components must cover the whole range. `fit` warns of such columns; `GaussianImputer` and `TreeImputer`
-    can represent them.
+    No component is narrower than a twentieth of a standard deviation. Columns that are nearly copies of each
+    other, with a correlation above 0.995, are therefore imputed from each other by a linear relation, with
+    its residuals; see ``near_copies_``. Densities of rows do not know the relation.
 
     Attributes
     ----------
@@ -225,10 +222,6 @@ class CircuitImputer(BaseImputer):
             )
         circuit.double().requires_grad_(False)
         return model
-
-    def _warn_of_data(self, codes: Incomplete) -> None:
-        if self.model_ is not None:
-            warn_of_near_copies(self._modelled, self.model_, codes, type(self).__name__, NARROWEST)
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularCircuit:
         return TabularCircuit.from_state(self._modelled, state)

@@ -96,7 +96,12 @@ class BootstrapImputer(BaseImputer):
     def capabilities(self) -> Capabilities:
         """What the imputer can do with the parameters that it has."""
         own = self._template.capabilities
-        return replace(super().capabilities, density=own.density, limits=own.limits)
+        return replace(
+            super().capabilities,
+            density=own.density,
+            limits=own.limits,
+            relates_near_copies=own.relates_near_copies,
+        )
 
     @property
     def _width(self) -> int:

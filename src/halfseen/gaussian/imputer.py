@@ -306,6 +306,11 @@ class MeanImputer(BaseImputer):
     schema: Any = None
     random_state: Any = None
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the imputer can do with the parameters that it has."""
+        return replace(super().capabilities, relates_near_copies=False)
+
     def _fit_model(self, codes: Incomplete) -> TabularGaussian:
         features = FeatureMap.fit(self._modelled, codes, all_indicators=False)
         ones = torch.ones(features.n_features, dtype=torch.float64)

@@ -15,7 +15,6 @@ from torch import Tensor
 from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.near_copies import warn_of_near_copies
 from halfseen.base.parameters import check_training, check_whole
 from halfseen.data.columns import Column
 from halfseen.data.features import FeatureMap
@@ -25,7 +24,6 @@ from halfseen.data.margins import Margin
 from halfseen.data.pixels import pixel_features
 from halfseen.data.schema import Schema
 from halfseen.distributions.families import FAMILIES_OF_VALUES, KINDS_OF_FAMILY
-from halfseen.distributions.leaves import STD_FLOOR
 from halfseen.errors import warn_user
 from halfseen.gaussian.distribution import Gaussian
 from halfseen.latent.architecture import OFFERED, LatentArchitecture
@@ -221,8 +219,6 @@ def check_importance_weights(sampler: ImportanceSampler, rows: Incomplete) -> di
 
 
 MOST_LATENTS, MOST_IMAGE_LATENTS = 16, 32
-NARROWEST = 2 * STD_FLOOR  # residual, in standard deviations, too near to the smallest scale; a guess
-EXACT = 1e-5  # residual of copies, such as other units, for which a thousandth of a deviation does not matter
 CALIBRATION_ROWS = 200  # of which observed values are held out to calibrate intervals
 
 Attempt: TypeAlias = tuple[float, History, LatentModel]  # a training, and the loss by which it is judged
@@ -336,7 +332,12 @@ class BaseLatentImputer(BaseImputer):
         """What the imputer can do with the parameters that it has."""
         images = self.image_shape is not None
         return replace(
-            super().capabilities, images=images, holds_out_rows=True, trains_in_epochs=True, reports_rows=True
+            super().capabilities,
+            images=images,
+            holds_out_rows=True,
+            trains_in_epochs=True,
+            reports_rows=True,
+            relates_near_copies=not images,
         )
 
     def _fit_codes(self, codes: Incomplete) -> None:
@@ -352,11 +353,6 @@ class BaseLatentImputer(BaseImputer):
             sampler = self._calibrated(sampler, held_out)
         self.weight_diagnostics_ = check_importance_weights(sampler, rows)
         self.sampler_ = self._chained(sampler)
-
-    def _warn_of_data(self, codes: Incomplete) -> None:
-        model = self._answers
-        if isinstance(model, TabularLatent):
-            warn_of_near_copies(self._modelled, model, codes, type(self).__name__, NARROWEST, EXACT)
 
     @property
     def _answers(self) -> TabularLatent | ImageLatent | None:

@@ -166,8 +166,8 @@ class LatentImputer(BaseLatentImputer):
     terms as long as the held-out bound improves. Missing values are imputed by importance sampling. By
     default, values are assumed to be missing at random (MAR); `missingness` offers other models.
     `score_samples` returns a lower bound on :math:`\log p(x_o)`, which becomes tighter with more
-    `n_imputation_draws`. No scale of the decoder is below a thousandth of the standard deviation of a column;
-    `fit` warns of near-copies of columns that would need a smaller one; use `GaussianImputer` for them.
+    `n_imputation_draws`. No scale of the decoder is below a thousandth of the standard deviation of a column:
+    near-copies of columns that would need a smaller one are imputed from each other by a linear relation.
 
     Attributes
     ----------

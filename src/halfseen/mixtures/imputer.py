@@ -10,13 +10,12 @@ from halfseen._random import torch_generator
 from halfseen.base.capabilities import Capabilities
 from halfseen.base.density import NegativeLogLikelihood, TabularDensity
 from halfseen.base.imputer import BaseImputer
-from halfseen.base.near_copies import warn_of_near_copies
 from halfseen.base.parameters import check_training, check_whole, documented_by
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.margin_choice import bounded_margin
 from halfseen.data.schema import Column
-from halfseen.mixtures.model import MIN_SCALE, DiagonalMixture
+from halfseen.mixtures.model import DiagonalMixture
 from halfseen.nn.weights import load_module
 from halfseen.training.holdout import split_rows
 from halfseen.training.loop import TrainingSettings, fit_module
@@ -53,9 +52,6 @@ class TabularMixture(TabularDensity[DiagonalMixture]):
         return model
 
 
-NARROWEST = 2 * MIN_SCALE  # residual, in standard deviations, at which draws were 1.7 to 3 times too wide
-
-
 @documented_by(
     {
         "n_components": ("int", "The number of components K; at most half the number of rows is used."),
@@ -73,10 +69,9 @@ class MixtureImputer(BaseImputer):
     Marginal and conditional distributions are exact. The model is trained by gradients, with early stopping
     on held-out rows. Values are assumed to be missing at random (MAR).
 
-    Columns that are nearly copies of each other, with a correlation above 0.995, are imputed with a residual
-    that is too wide, because no component is narrower than a twentieth of a standard deviation and the
-    components must cover the whole range. `fit` warns of such columns; `GaussianImputer` and `TreeImputer`
-    can represent them.
+    No component is narrower than a twentieth of a standard deviation. Columns that are nearly copies of each
+    other, with a correlation above 0.995, are therefore imputed from each other by a linear relation, with
+    its residuals; see ``near_copies_``. Densities of rows do not know the relation.
 
     Attributes
     ----------
@@ -139,10 +134,6 @@ class MixtureImputer(BaseImputer):
         )
         model.module.requires_grad_(False)
         return model
-
-    def _warn_of_data(self, codes: Incomplete) -> None:
-        if self.model_ is not None:
-            warn_of_near_copies(self._modelled, self.model_, codes, type(self).__name__, NARROWEST)
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularMixture:
         return TabularMixture.from_state(self._modelled, state)

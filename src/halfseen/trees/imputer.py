@@ -136,7 +136,12 @@ class TreeImputer(BaseImputer):
     @property
     def capabilities(self) -> Capabilities:
         """What the imputer can do with the parameters that it has."""
-        return replace(super().capabilities, density=False, holds_out_rows=True)
+        return replace(
+            super().capabilities,
+            density=False,
+            holds_out_rows=True,
+            relates_near_copies=self.predictors is None,
+        )
 
     def _fit_model(self, codes: Incomplete) -> TabularTrees:
         settings = self._settings()
