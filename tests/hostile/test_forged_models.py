@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from conformance.families import DATA
@@ -162,8 +163,10 @@ def test_numbers_that_no_fit_gives_are_refused(contents, tmp_path, name, part, e
         ("GaussianImputer", "joint.covariance", lambda t: -t, "covariance is not positive definite"),
         ("GaussianImputer", "posterior.covariance", lambda t: 0 * t, "covariance is not positive definite"),
         ("GaussianImputer", "features.scale", lambda t: 0 * t, "scales of features or targets are not"),
+        ("GaussianImputer", "features.loc", lambda t: t.bool(), "scales of features or targets are not"),
         ("GaussianImputer", "features.margin.2.settings", lambda t: 0 * t, "margin"),
         ("GaussianImputer", "features.margin.2.knots", lambda t: -t, "A margin does not increase"),
+        ("GaussianImputer", "features.margin.2.knots", lambda t: t.long(), "knots of a margin have the type"),
         ("MeanImputer", "joint.noise", lambda t: -t, "noise of a Gaussian is not positive"),
         ("MIWAEImputer", "preimputer.covariance", lambda t: t - 5, "covariance is not positive definite"),
         ("GaussianRegressor", "target.scale", lambda t: -t, "scales of features or targets are not"),
@@ -208,12 +211,38 @@ def test_weights_beyond_all_measure_give_an_error_instead_of_nan(contents, tmp_p
         ("integer", None, "has the integer None"),
         ("firm", "yes", "has the firm 'yes'"),
         ("kind", "binary", "is binary and has no levels"),
+        ("levels", ["a", "b"], "is continuous and has levels"),
     ],
 )
 def test_columns_with_limits_and_counts_that_cannot_be_are_refused(contents, tmp_path, key, value, match):
     manifest, tensors = read(contents["MeanImputer"])
     manifest["schema"]["columns"][0] |= {"minimum": 0.0, key: value}
     _refused(tmp_path / "model", sign(manifest, tensors), match)
+
+
+def test_texts_are_no_levels_of_numbers(tmp_path):
+    MeanImputer().fit(np.array([[0.0], [1.0], [1.0], [np.nan]])).save(tmp_path / "model")
+    manifest, tensors = read((tmp_path / "model").read_bytes())
+    assert manifest["schema"]["columns"][0]["levels"] == [0.0, 1.0]
+    manifest["schema"]["columns"][0]["levels"] = ["no", "yes"]
+    _refused(tmp_path / "model", sign(manifest, tensors), r"of number has the levels \('no', 'yes'\)")
+
+
+@pytest.mark.parametrize(
+    ("names", "match"), [([["a"]], "feature_names_in_ is"), (["a", "b"], "2 names of 1")]
+)
+def test_names_of_columns_are_texts_and_as_many_as_columns(tmp_path, names, match):
+    MeanImputer().fit(pd.DataFrame({"a": [0.5, 1.0, 1.7, None]})).save(tmp_path / "model")
+    manifest, tensors = read((tmp_path / "model").read_bytes())
+    assert manifest["attributes"]["feature_names_in_"] == ["a"]
+    manifest["attributes"]["feature_names_in_"] = names
+    _refused(tmp_path / "model", sign(manifest, tensors), match)
+
+
+def test_a_latent_model_needs_the_gaussian_that_fills_its_input(contents, tmp_path):
+    manifest, tensors = read(contents["MIWAEImputer"])
+    del tensors["preimputer.loc"]
+    _refused(tmp_path / "model", sign(manifest, tensors), "no Gaussian that fills the input")
 
 
 def _refused(path, content, match):

@@ -169,6 +169,7 @@ def _are_numbers(values: Any) -> bool:
 
 ATTRIBUTE_CHECKS: dict[str, Callable[[Any], bool]] = {
     "n_features_in_": _is_count,
+    "feature_names_in_": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
     "seed_": lambda value: _is_whole(value) and value < 2**63,
     "n_iter_": _is_count,
     "rows_used_": lambda value: isinstance(value, dict) and all(map(_is_count, value.values())),
@@ -198,6 +199,9 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
     for name, holds in ATTRIBUTE_CHECKS.items():
         if name in attributes and not holds(attributes[name]):
             raise ValueError(f"{name} is {attributes[name]!r:.60}")
+    names, count = attributes.get("feature_names_in_"), attributes.get("n_features_in_")
+    if names is not None and count is not None and len(names) != count:
+        raise ValueError(f"there are {len(names)} names of {count} columns")
 
 
 # ------------------------------------------------------------------------------- answers

@@ -273,6 +273,13 @@ def _check_values(column: Column) -> None:
         raise ValueError(f"column {column.name!r:.60} has the step {column.step!r}")
     if column.kind in LEVELLED and not column.levels:
         raise ValueError(f"column {column.name!r:.60} is {column.kind} and has no levels")
+    if column.levels is not None and column.kind not in (*LEVELLED, "constant"):
+        raise ValueError(f"column {column.name!r:.60} is {column.kind} and has levels")
+    texts = any(isinstance(level, str) for level in column.levels or ())
+    if texts and column.storage not in ("label", "other"):
+        raise ValueError(
+            f"column {column.name!r:.60} of {column.storage} has the levels {column.levels!r:.60}"
+        )
     if len(set(column.levels or ())) < len(column.levels or ()):
         raise ValueError(f"column {column.name!r:.60} has a level twice")
     if min(column.n_observed, column.n_missing) < 0:

@@ -148,7 +148,8 @@ class Standardizer:
     @classmethod
     def checked(cls, loc: Tensor, scale: Tensor) -> "Standardizer":
         """Returns the standardisation; raises a ValueError unless all scales are positive."""
-        if loc.ndim != 1 or scale.shape != loc.shape or not bool((scale > 0).all()):
+        numbers = loc.is_floating_point() and scale.dtype == loc.dtype
+        if not numbers or loc.ndim != 1 or scale.shape != loc.shape or not bool((scale > 0).all()):
             raise ValueError("The scales of features or targets are not positive, one for each.")
         return cls(loc, scale)
 

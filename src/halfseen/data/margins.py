@@ -465,6 +465,8 @@ class Margin:
         stored = state["settings"].to(torch.float64)
         settings = torch.where(stored.abs() == largest, stored.sign() * inf, stored).tolist()
         knots, answers = state["knots"], state["answers"]
+        if knots.dtype != torch.float64 or answers.dtype != torch.float64:
+            raise ValueError(f"The knots of a margin have the type {knots.dtype} or {answers.dtype}.")
         if len(settings) != 6 + len(FIELDS) or knots.shape[:-1] != (3,) or answers.shape[:-1] != (2,):
             raise ValueError("The tensors of a margin do not fit together.")
         kind, first, second, third, *rest = settings

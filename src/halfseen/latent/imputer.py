@@ -505,6 +505,8 @@ class BaseLatentImputer(BaseImputer):
         if not self._modelled:
             return
         self._encoding = RowEncoding.from_state(self._modelled, state)
+        if self._encoding.preimputer is None and not self.capabilities.images:
+            raise ValueError("there is no Gaussian that fills the input of the encoder")
         architecture = LatentArchitecture.from_dict(self.architecture_)
         self.model_ = architecture.restore(
             self._modelled, self._encoding.features, state, self._encoding.dtype
