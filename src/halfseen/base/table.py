@@ -23,7 +23,7 @@ from halfseen.base.targets import Fitted
 from halfseen.config import tasks_within_budget
 from halfseen.data.blocks import PIECE_BYTES, rows_in_piece
 from halfseen.data.codes import infer_codes, read_codes
-from halfseen.data.columns import KINDS, LEVELLED
+from halfseen.data.columns import KINDS, LEVELLED, NUMERIC
 from halfseen.data.features import FeatureMap
 from halfseen.data.frames import Storage, Table, is_frame
 from halfseen.data.incomplete import Incomplete, unmask
@@ -273,7 +273,7 @@ def _check_values(column: Column) -> None:
         raise ValueError(f"column {column.name!r:.60} has the step {column.step!r}")
     if column.kind in LEVELLED and not column.levels:
         raise ValueError(f"column {column.name!r:.60} is {column.kind} and has no levels")
-    if column.levels is not None and column.kind not in (*LEVELLED, "constant"):
+    if column.levels is not None and column.kind in (*NUMERIC, "datetime", "duration"):
         raise ValueError(f"column {column.name!r:.60} is {column.kind} and has levels")
     texts = any(isinstance(level, str) for level in column.levels or ())
     if texts and column.storage not in ("label", "other"):
