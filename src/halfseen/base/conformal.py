@@ -25,6 +25,10 @@ class HeldOutErrors:
     quantiles: Tensor
     n_rows: int
 
+    def __post_init__(self) -> None:
+        if not self.quantiles.is_floating_point():
+            raise ValueError(f"The errors of held-out rows have the type {self.quantiles.dtype}.")
+
     @classmethod
     def of(cls, errors: Tensor, weights: Tensor | None = None) -> "HeldOutErrors":
         """Returns what is kept of the errors (N) or (N, T) of held-out rows, which may have weights (N).

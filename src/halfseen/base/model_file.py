@@ -167,6 +167,17 @@ def _are_numbers(values: Any) -> bool:
     return isinstance(values, list) and all(map(_is_number, values))
 
 
+def _are_plain(values: Any) -> bool:
+    """Returns whether values are a list of texts and numbers that are all different."""
+    plain = isinstance(values, list) and all(isinstance(one, str | int | float) for one in values)
+    return plain and len(set(values)) == len(values)
+
+
+def _are_classes(value: Any) -> bool:
+    named = isinstance(value, dict) and isinstance(value.get("dtype"), str)
+    return named and _are_plain(value.get("labels")) and len(value["labels"]) > 0
+
+
 ATTRIBUTE_CHECKS: dict[str, Callable[[Any], bool]] = {
     "n_features_in_": _is_count,
     "feature_names_in_": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
@@ -182,6 +193,8 @@ ATTRIBUTE_CHECKS: dict[str, Callable[[Any], bool]] = {
     "time_limit_met_": lambda value: isinstance(value, bool),
     "ridge_": lambda value: _is_number(value) and value >= 0,
     "mean_": _is_number,
+    "_plain_classes": _are_classes,
+    "_identifiers": lambda value: isinstance(value, dict) and all(map(_are_plain, value.values())),
     "objective_": lambda value: isinstance(value, list),
     "levels_": lambda value: _are_numbers(value) and value == sorted(set(value)),
     "rating_range_": lambda value: _are_numbers(value) and len(value) == 2 and value[0] <= value[1],
