@@ -36,8 +36,11 @@ from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, sc
 from halfseen.chained.passive import Passive
 from halfseen.chained.regressions import (
     CONSTANT_SCALE,
+    CROWDED_ROWS,
     EDGE,
+    ENOUGH_ROWS,
     FEW_ROWS,
+    FLAT,
     PRIOR_ROWS,
     PRIOR_SCALE,
     LogisticPosterior,
@@ -62,7 +65,6 @@ PRIOR_CANDIDATES = tuple(0.25 * 2.0**k for k in range(14))  # rows per coefficie
 MOST_COEFFICIENTS = 400  # of a multinomial regression, whose cost grows with their cube
 FRESH_CYCLES = 1  # in which the second derivatives of logistic regressions are computed, as in the last one
 NO_CONSTRAINTS, NOT_PASSIVE = Constraints(()), Passive((), {})
-CONSTANT_PRIOR = 1e-6  # precision of the constant of linear regressions, for tables of a few rows
 
 
 @dataclass(frozen=True)
@@ -245,12 +247,12 @@ def _prior(column: InputColumn, places: Tensor, rows: Tensor, own: Tensor, codes
     found = torch.ones(width, dtype=torch.float64)
     few = are_few(n_rows, width) and width > 1
     if column.role == Role.NUMBER:
-        rows_of_prior = PRIOR_ROWS
+        rows_of_prior = max(PRIOR_ROWS, CROWDED_ROWS * width / max(1, n_rows))
         if few:
             candidates = [width * rows_each for rows_each in PRIOR_CANDIDATES]
             rows_of_prior = choose_prior_rows(rows[:, places[1:]], own[:, 0], candidates)
         found *= rows_of_prior
-        found[0] = CONSTANT_PRIOR
+        found[0] = FLAT
         return found
     counts = torch.bincount(column.level_of(codes), minlength=column.n_levels)
     # With few rows of a level, the log odds of all inputs together must not vary more than those of one.
@@ -357,6 +359,7 @@ class Chains:
         self.order = [c for c in every if n_missing[c] and c not in passive.formulas]
         self.targets: dict[int, ScoreTargets] = {}
         self.posteriors: dict[int, LogisticPosterior] = {}
+        self.coefficients: dict[int, Tensor] = {}  # of logistic regressions, as drawn last
         self.mixed: dict[int, MixedRegression] = {}
         self.of_levels: dict[int, LevelRegressions] = {}
         self.upper: dict[int, Tensor] = {}  # (S, G), the codes of columns that are constant within groups
@@ -522,8 +525,14 @@ class Chains:
         if before is None:
             assert equation.mode is not None
             before, refresh = LogisticPosterior(equation.mode, equation.mode), True
-        self.posteriors[c] = follow_mode(model, design[..., equation.inputs], before, refresh=refresh)
-        return Parameters(self.posteriors[c].draw(self.noise))
+        inputs = design[..., equation.inputs]
+        posterior = self.posteriors[c] = follow_mode(model, inputs, before, refresh=refresh)
+        if model.n_rows < ENOUGH_ROWS * posterior.mode.shape[1]:
+            current = self.coefficients.get(c)
+            self.coefficients[c] = posterior.choose(model, inputs, current, self.noise)
+        else:
+            self.coefficients[c] = posterior.draw(self.noise)
+        return Parameters(self.coefficients[c])
 
     def _draw_cells(self, c: int, parameters: Parameters, without: Tensor) -> None:
         equation = self.equations[c]

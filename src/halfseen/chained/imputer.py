@@ -202,11 +202,15 @@ class ChainedImputer(BaseImputer):
 
     Notes
     -----
-    Coefficients of linear regressions have normal priors worth a tenth of a row, and residual variances
-    Jeffreys' prior. With fewer than two rows per coefficient, the precision of the prior is the one with the
-    greatest marginal likelihood (empirical Bayes). Coefficients of logistic regressions, of standardised
-    inputs, have normal priors with a standard deviation of 2.5, which keep them finite under separation;
-    their posterior is approximated by a normal distribution at its mode.
+    Inputs are standardised. Coefficients of linear regressions have normal priors around zero with the
+    variance of the residuals divided by a number of rows: a tenth of a row, and more with few rows for each
+    coefficient (five divided by this number, half a row with ten). The constant has no prior, residual
+    variances have Jeffreys' prior, and parameters are drawn from the exact posterior. With fewer than two
+    rows per coefficient, the precision of the prior is the one with the greatest marginal likelihood
+    (empirical Bayes). Coefficients of logistic regressions have normal priors around zero with a standard
+    deviation of 5, and constants of 10, which keep them finite under separation. Their posterior is
+    approximated by a normal distribution at its mode; with fewer than 200 rows per coefficient, several draws
+    from it are weighted by the posterior density, because the posterior is skewed.
 
     With `groups`, effects of groups are normal, with an inverse Wishart prior of their covariance, and are
     drawn by Gibbs steps together with the coefficients. Levels have a sequence of probit regressions: each

@@ -9,7 +9,8 @@ Shapes everywhere: ``S`` chains, ``N`` rows, ``P`` inputs including the constant
 References
 ----------
 van Buuren (2018), Flexible Imputation of Missing Data, chapter 3; Gelman et al. (2008), A weakly informative
-default prior distribution for logistic and other regression models.
+default prior distribution for logistic and other regression models; Andrieu, Lee & Vihola (2018), Uniform
+ergodicity of the iterated conditional SMC, for the choice among proposals.
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,17 @@ import torch
 from torch import Tensor
 from torch.special import ndtr, ndtri
 
-PRIOR_ROWS = (
-    0.1  # precision of linear coefficients, in pseudo-rows; chosen: nearly flat unless tables are tiny
-)
-PRIOR_SCALE = 2.5  # standard deviation of logistic coefficients, the default of Gelman et al.
+# The precision of linear coefficients, in rows of the table, is `PRIOR_ROWS`, or with few rows for each
+# coefficient, `CROWDED_ROWS` divided by this number. Both were chosen by simulation of tables of 30 and 60
+# rows: with less, estimates vary more and intervals are too short; with more, coefficients are shrunk.
+PRIOR_ROWS = 0.1
+CROWDED_ROWS = 5.0
+FLAT = 1e-6  # rows; a prior precision up to it only keeps matrices regular, and passes for no prior
+# Standard deviation of logistic coefficients. Chosen by simulation: with the 2.5 of Gelman et al., strong
+# coefficients are shrunk noticeably in tables of a few hundred rows, and analyses of the draws are biased.
+PRIOR_SCALE = 5.0
+N_PROPOSALS = 10  # of the coefficients of a logistic regression; a guess, well above the one of Metropolis
+ENOUGH_ROWS = 200  # per coefficient, from which on a logistic posterior passes for normal; a guess
 CONSTANT_SCALE = 10.0  # of the constants of logistic regressions, as in Gelman et al.
 COLD_STEPS = 50  # Newton steps at most before the first cycle; 5 to 10 suffice without separation
 WARM_STEPS = 2  # per cycle: few cells changed since the last one, so that the first step is nearly exact
@@ -35,7 +43,6 @@ FEW_ROWS = 2.0  # rows per coefficient below which the prior is conjugate and ch
 PRIOR_FREEDOM = 4.0  # rows that the prior of the residual variance is worth then; a guess
 LEAST_FREEDOM = 3  # degrees of freedom of a residual variance, with which its draws have a mean
 PRIOR_VARIANCE = 0.5  # of the residual, of a column of unit variance; a guess
-MANY_ROWS = 20  # per coefficient, from which on it does not matter whether the prior saves one
 SMALLEST_GAP = 1e-6  # between thresholds that were drawn, which have to increase
 SMALLEST_MASS = 1e-300  # of a level, so that its logarithm is finite
 EDGE = 1e-15  # uniforms stay this far from 0 and 1, where normal quantiles are infinite
@@ -106,12 +113,14 @@ def draw_linear(
         A = Z^T Z + \operatorname{diag}(\lambda), \quad b = A^{-1} Z^T y, \quad
         \sigma^2 \sim S / \chi^2_\nu, \quad \beta \sim \mathcal{N}(b, \sigma^2 A^{-1})
 
-    Unless rows are few for the coefficients (`are_few`), :math:`S = \lVert y - Z b \rVert^2` and
-    :math:`\nu = n - \operatorname{tr}(A^{-1} Z^T Z)`; with :math:`\lambda = 0` this is the posterior under
-    Jeffreys' prior. With fewer rows, no degrees of freedom might be left. Then the prior is conjugate,
-    :math:`S = \lVert y - Z b \rVert^2 + b^T \operatorname{diag}(\lambda) b + \nu_0 s_0^2` and
-    :math:`\nu = n - 1 + \nu_0`, with `PRIOR_FREEDOM` and `PRIOR_VARIANCE` for :math:`\nu_0` and
-    :math:`s_0^2`.
+    with :math:`S = \lVert y - Z b \rVert^2 + b^T \operatorname{diag}(\lambda) b` and :math:`\nu = n - n_0`,
+    where :math:`n_0` is the number of coefficients with :math:`\lambda = 0`. This is the posterior under
+    :math:`\beta \sim \mathcal{N}(0, \sigma^2 \operatorname{diag}(\lambda)^{-1})` and Jeffreys' prior of
+    :math:`\sigma`. As in the posterior of a joint normal, the degrees of freedom are the number of rows minus
+    one: with those of a flat prior of the coefficients, imputed values of small tables vary too much, which
+    biases coefficients towards zero. If rows are few (`are_few`), the prior of :math:`\sigma^2` is proper,
+    with :math:`\nu_0 s_0^2` added to S and :math:`\nu_0` to :math:`\nu`; see `PRIOR_FREEDOM` and
+    `PRIOR_VARIANCE`.
 
     Shapes
     ------
@@ -128,13 +137,11 @@ def draw_linear(
     fitted = torch.cholesky_solve(cross, factor)
     residual = torch.where(observed, y - expected(design, places, fitted.squeeze(-1)), 0.0)
     squares, n_rows, width = residual.square().sum(dim=1), int(observed.sum()), gram.shape[-1]
-    freedom = torch.full_like(squares, n_rows - width)
+    squares = squares + fitted.squeeze(-1).square() @ prior
+    freedom = n_rows - int((prior <= FLAT).sum())
     if are_few(n_rows, width):
-        squares = squares + (fitted.square().squeeze(-1) @ prior) + PRIOR_FREEDOM * PRIOR_VARIANCE
-        freedom = torch.full_like(squares, n_rows - 1 + PRIOR_FREEDOM)
-    elif n_rows < MANY_ROWS * width:  # with more rows, the coefficients that the prior saves do not matter
-        freedom = freedom + torch.cholesky_inverse(factor).diagonal(dim1=-2, dim2=-1) @ prior
-    scale = (squares / noise.chi_squared(freedom)).sqrt()
+        squares, freedom = squares + PRIOR_FREEDOM * PRIOR_VARIANCE, freedom + PRIOR_FREEDOM
+    scale = (squares / noise.chi_squared(torch.full_like(squares, freedom))).sqrt()
     step = torch.linalg.solve_triangular(factor.mT, noise.normals(width, 1), upper=True)
     return LinearDraw((fitted + scale[:, None, None] * step).squeeze(-1), scale)
 
@@ -204,6 +211,38 @@ class LogisticPosterior:
         step: Tensor = torch.linalg.solve_triangular(self.factor.mT, normals, upper=True)
         return self.mode + step.squeeze(-1)
 
+    def choose(self, model: "Model", design: Tensor, current: Tensor | None, noise: Noise) -> Tensor:
+        r"""Returns coefficients (S, Q) drawn from the posterior itself.
+
+        With few rows, a logistic posterior is skewed: its mean is further from zero than its mode, and draws
+        from the normal approximation would be too close to zero. Therefore several proposals are drawn from
+        the approximation q, and one of them or the current coefficients :math:`\beta` is chosen with
+        probabilities proportional to :math:`p(\beta \mid y) / q(\beta)`, which leaves the posterior
+        invariant (iterated sampling importance resampling).
+
+        Parameters
+        ----------
+        model : Model
+            The posterior density.
+        design : Tensor
+            (S, N, P)
+        current : Tensor or None
+            (S, Q), the coefficients that were drawn before.
+        noise : Noise
+            The random numbers of each chain.
+        """
+        normals = noise.normals(N_PROPOSALS, self.mode.shape[1])
+        steps = torch.linalg.solve_triangular(self.factor.mT, normals.mT, upper=True).mT  # (S, K, Q)
+        if current is not None:
+            own = (current - self.mode).unsqueeze(1)
+            steps, normals = torch.cat([own, steps], dim=1), torch.cat([own @ self.factor, normals], dim=1)
+        proposed = self.mode.unsqueeze(1) + steps
+        logs = model.log_density(design, proposed.flatten(0, 1)).unflatten(0, (-1, proposed.shape[1]))
+        logs = (logs + 0.5 * normals.square().sum(dim=-1)).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+        logs = torch.where(logs.amax(dim=1, keepdim=True).isinf(), 0.0, logs)  # no proposal is possible
+        reached = noise.uniforms(1) >= torch.softmax(logs, dim=1).cumsum(dim=1)[:, :-1]
+        return proposed[torch.arange(len(proposed)), reached.sum(dim=1)]
+
 
 class MultinomialModel:
     r"""A multinomial logistic regression; the last level is the reference.
@@ -227,6 +266,7 @@ class MultinomialModel:
         self.n_free = n_levels - 1
         levels = levels if levels.ndim == 2 else levels[None]
         self.observed = (levels >= 0).to(torch.float64)
+        self.n_rows = int(self.observed[0].sum())
         self.indicators = (levels.unsqueeze(-1) == torch.arange(self.n_free)).to(torch.float64)
         self.prior = prior.repeat(self.n_free)
         self.levels = levels.clamp(min=0)
@@ -241,10 +281,10 @@ class MultinomialModel:
         return found.reshape(1, -1)
 
     def log_density(self, design: Tensor, coefficients: Tensor) -> Tensor:
-        """Returns the log posterior density (S), up to a constant."""
-        logs = multinomial(design, coefficients).log()
-        level = self.levels.expand(len(logs), -1).unsqueeze(-1)
-        of_rows = (logs.gather(2, level).squeeze(-1) * self.observed).sum(dim=1)
+        """Returns the log posterior density (S), up to a constant; (S K) for K coefficients per chain."""
+        logits = _multinomial_logits(design, coefficients)
+        own = logits.gather(1, _repeated(self.levels, len(logits)).unsqueeze(1)).squeeze(1)
+        of_rows = ((own - logits.logsumexp(dim=1)) * _repeated(self.observed, len(logits))).sum(dim=1)
         return of_rows - 0.5 * coefficients.square() @ self.prior
 
     def gradient(self, design: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
@@ -266,12 +306,36 @@ class MultinomialModel:
         return found.reshape(n_chains, len(self.prior), len(self.prior)) + torch.diag(self.prior)
 
 
+def indices(design: Tensor, coefficients: Tensor) -> Tensor:
+    """Returns linear predictors (S J, K, N) of designs (S, N, P), from coefficients (S J, K, P).
+
+    The J coefficients of a chain are next to each other. The design is not copied for each of them.
+    """
+    n_parts = coefficients.shape[1]
+    by_chain = coefficients.unflatten(0, (len(design), -1)).flatten(1, 2)  # (S, J K, P)
+    return (by_chain @ design.mT).unflatten(1, (-1, n_parts)).flatten(0, 1)
+
+
+def _repeated(rows: Tensor, n_repeated: int) -> Tensor:
+    """Returns (S J, N) what is known of the rows of chains (S, N), or of all chains (1, N)."""
+    if len(rows) == 1:
+        return rows.expand(n_repeated, -1)
+    return rows.repeat_interleave(n_repeated // len(rows), dim=0)
+
+
 def multinomial(design: Tensor, coefficients: Tensor) -> Tensor:
-    """Returns the probabilities (S, N, K) of levels, from coefficients (S, (K - 1) P)."""
-    by_level = coefficients.unflatten(1, (-1, design.shape[-1]))  # (S, K - 1, P)
-    logits = design @ by_level.mT
-    shares = torch.softmax(torch.nn.functional.pad(logits, (0, 1)), dim=-1)
-    return shares.clamp(min=SMALLEST_MASS)
+    """Returns the probabilities (S, N, K) of levels, from coefficients (S, (K - 1) P).
+
+    There may be several coefficients for each chain, one after the other; see `indices`.
+    """
+    shares = torch.softmax(_multinomial_logits(design, coefficients), dim=1)
+    return shares.clamp(min=SMALLEST_MASS).mT
+
+
+def _multinomial_logits(design: Tensor, coefficients: Tensor) -> Tensor:
+    """Returns the logits (S, K, N) of levels; operations over few levels are fast along long rows."""
+    logits = indices(design, coefficients.unflatten(1, (-1, design.shape[-1])))
+    return torch.nn.functional.pad(logits, (0, 0, 0, 1))
 
 
 class OrderedModel:
@@ -295,6 +359,7 @@ class OrderedModel:
         self.n_free = n_levels - 1
         levels = levels if levels.ndim == 2 else levels[None]
         self.observed = (levels >= 0).to(torch.float64)
+        self.n_rows = int(self.observed[0].sum())
         self.levels = levels.clamp(min=0)
         self.prior = torch.cat([prior[:1].expand(self.n_free), prior[1:]])
         steps = torch.arange(self.n_free)
@@ -311,10 +376,10 @@ class OrderedModel:
     def _ends(self, design: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns the distances (S, N) from the index to both thresholds of a level, and its probability."""
         thresholds, slopes = coefficients[:, : self.n_free], coefficients[:, self.n_free :]
-        index = (design[..., 1:] @ slopes.unsqueeze(-1)).squeeze(-1)
+        index = indices(design[..., 1:], slopes.unsqueeze(1)).squeeze(1)
         padded = torch.nn.functional.pad(thresholds, (1, 1))
         padded[:, 0], padded[:, -1] = -torch.inf, torch.inf
-        levels = self.levels.expand(len(padded), -1)
+        levels = _repeated(self.levels, len(padded))
         low, high = padded.gather(1, levels) - index, padded.gather(1, levels + 1) - index
         flipped = low > 0  # differences of numbers near 1 lose digits
         below, above = torch.where(flipped, -high, low), torch.where(flipped, -low, high)
@@ -322,10 +387,14 @@ class OrderedModel:
         return low, high, mass
 
     def log_density(self, design: Tensor, coefficients: Tensor) -> Tensor:
-        """Returns the log posterior density (S), up to a constant; minus infinity if thresholds fall."""
+        """Returns the log posterior density (S), up to a constant; minus infinity if thresholds fall.
+
+        It is (S K) for K coefficients per chain.
+        """
         mass = self._ends(design, coefficients)[2]
         falls = (torch.diff(coefficients[:, : self.n_free], dim=1) <= 0).any(dim=1)
-        density = (mass.log() * self.observed).sum(dim=1) - 0.5 * coefficients.square() @ self.prior
+        of_rows = (mass.log() * _repeated(self.observed, len(mass))).sum(dim=1)
+        density = of_rows - 0.5 * coefficients.square() @ self.prior
         return torch.where(falls, -torch.inf, density)
 
     def gradient(self, design: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
@@ -392,9 +461,10 @@ class PoissonModel:
         return found
 
     def log_density(self, design: Tensor, coefficients: Tensor) -> Tensor:
-        """Returns the log posterior density (S), up to a constant."""
-        index = (design @ coefficients.unsqueeze(-1)).squeeze(-1)
-        return (self.counts * index - index.exp()).sum(dim=1) - 0.5 * coefficients.square() @ self.prior
+        """Returns the log posterior density (S), up to a constant; (S K) for K coefficients per chain."""
+        index = indices(design, coefficients.unsqueeze(1)).squeeze(1)
+        of_rows = (_repeated(self.counts, len(index)) * index - index.exp()).sum(dim=1)
+        return of_rows - 0.5 * coefficients.square() @ self.prior
 
     def gradient(self, design: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the gradient (S, P) of the log posterior density, and the expected counts (S, N)."""
@@ -413,7 +483,7 @@ class Model(Protocol):
         """Returns coefficients (1, Q) where Newton's method starts."""
 
     def log_density(self, design: Tensor, coefficients: Tensor) -> Tensor:
-        """Returns the log posterior density (S), up to a constant."""
+        """Returns the log posterior density (S), up to a constant; (S K) for K coefficients per chain."""
 
     def gradient(self, design: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
         """Returns its gradient (S, Q), and what `precision` needs."""
