@@ -457,9 +457,14 @@ def test_hiding_leaves_as_much_of_a_row_as_incomplete_rows_have():
     assert abs(hidden.mean() - missing.mean()) < 5 * error + 0.1  # rows without a known cell cannot lose one
 
 
-@pytest.mark.parametrize(("n_missing", "n_masks"), [(2_000, 3), (50, 1)])
-def test_the_number_of_masks_follows_from_the_size_of_the_table(n_missing, n_masks):
-    assert WorkPlan(200, 20, n_missing, 200).n_masks == n_masks
+@pytest.mark.parametrize(
+    ("n_missing", "names", "n_masks"),
+    [(2_000, SIMPLE, 3), (700, ["trees"], 2), (50, ["trees"], 1), (2_000, ["trees", "circuit"], 1)],
+)
+def test_the_number_of_masks_follows_from_the_size_of_the_table_and_the_work_of_candidates(
+    n_missing, names, n_masks
+):
+    assert WorkPlan(200, 20, n_missing, 200).n_masks(names) == n_masks
 
 
 def test_a_time_limit_may_end_the_comparison_before_all_masks(monkeypatch):
@@ -473,7 +478,7 @@ def test_a_time_limit_may_end_the_comparison_before_all_masks(monkeypatch):
 
     monkeypatch.setattr(AutoImputer, "_fit_member", slow)
     monkeypatch.setattr(auto_imputer, "TimeBudget", lambda seconds: TimeBudget(seconds, clock))
-    monkeypatch.setattr(WorkPlan, "n_masks", 3)
+    monkeypatch.setattr(WorkPlan, "n_masks", lambda self, names: 3)
     monkeypatch.setattr(hiding, "ENOUGH_CELLS", 200)
     for seconds, n_masks in ((None, 3), (20.0, 2), (16.0, 1)):
         n_fits.clear()
@@ -489,13 +494,11 @@ def test_a_time_limit_may_end_the_comparison_before_all_masks(monkeypatch):
 def test_the_plan_depends_on_the_size_of_the_table_alone_and_more_missing_cells_are_worth_more_work():
     names = list(auto_imputer.CANDIDATES)
     assert WorkPlan(344, 7, 19, 344).admitted(names) == ["mean", "gaussian", "mixture"]
-    assert WorkPlan(1_000, 9, 2_700, 1_000).admitted(names) == [
-        "mean",
-        "gaussian",
-        "mixture",
-        "trees",
-        "circuit",
-    ]
+    small = WorkPlan(1_000, 9, 2_700, 1_000)
+    assert small.admitted(names) == ["mean", "gaussian", "trees", "circuit"]
+    assert not small.is_reused("circuit")
+    assert WorkPlan(1_000, 17, 5_100, 1_000).is_reused("circuit")  # to fit it twice would take too long
+    assert WorkPlan(2_000, 20, 12_000, 2_000).admitted(names) == ["mean", "gaussian", "trees", "mixture"]
     assert "trees" in WorkPlan(1_000, 20, 6_000, 1_000).admitted(names)
     assert WorkPlan(1_000, 20, 0, 1_000).allowance == WorkPlan(1_000, 20, 2_000, 1_000).allowance
     assert WorkPlan(100_000, 20, 600_000, 3_000).fitted_rows("gaussian") == 100_000

@@ -14,7 +14,7 @@ from halfseen.auto import stacking as stacking
 from halfseen.auto.stacking import (
     Answers,
     LevelLoss,
-    NumberLoss,
+    QuadraticLoss,
     _crps,
     find_sharpness,
     find_weights,
@@ -38,7 +38,7 @@ def test_the_loss_of_weights_is_the_score_of_the_mixture():
     grid = np.linspace(-9, 9, 40_001)
     steps = (a.atoms[0, 0] <= grid[:, None]).mean(axis=1) - (a.truth[0] <= grid)
     assert _crps(a.atoms[0], a.truth)[0] == pytest.approx(integrate.trapezoid(steps**2, grid), abs=1e-3)
-    loss, w = NumberLoss.of_distributions(a), np.array([0.25, 0.75])
+    loss, w = QuadraticLoss.of_distributions(a), np.array([0.25, 0.75])
     mixture = np.concatenate(
         [a.atoms[0], np.repeat(a.atoms[1], 3, axis=1)], axis=1
     )  # a quarter, and the rest
@@ -46,7 +46,7 @@ def test_the_loss_of_weights_is_the_score_of_the_mixture():
     assert loss(w)[0] == pytest.approx(crps / a.losses().min(), rel=1e-9)
     assert a.crps(w) == pytest.approx(crps, rel=1e-9)
     square = ((w @ a.points - a.truth) ** 2).mean() / a.errors().min()
-    points = NumberLoss.of_points(a)
+    points = QuadraticLoss.of_points(a)
     assert points(w)[0] == pytest.approx(square, rel=1e-9)
     for one in (loss, points):
         slope = [(one(w + e)[0] - one(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
@@ -61,7 +61,7 @@ def test_cells_count_by_their_weights_in_losses():
     cells = np.repeat(np.arange(150), weight.astype(int))
     repeated = Answers(a.truth[cells], a.half[cells], a.points[:, cells], a.atoms[:, cells])
     weighted, w = replace(a, weight=weight), np.array([0.25, 0.75])
-    losses = [NumberLoss.of_distributions(one)(w)[0] for one in (weighted, repeated)]
+    losses = [QuadraticLoss.of_distributions(one)(w)[0] for one in (weighted, repeated)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
     column = weighted.of(a.half == 0)
     assert column.shares.sum() == pytest.approx(1.0)
@@ -90,6 +90,78 @@ def test_the_loss_of_weights_for_levels_is_the_log_loss_of_the_mixture():
     assert loss(w)[0] == pytest.approx(-np.log(w @ likelihood).mean(), rel=1e-12)
     slope = [(loss(w + e)[0] - loss(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
     np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
+
+
+def levels(strengths, n_cells, rng, n_levels=3):
+    """Models of levels, each right more often the larger its strength, and calibrated."""
+    truth = rng.integers(n_levels, size=n_cells)
+    noise = rng.normal(size=(len(strengths), n_cells, n_levels))
+    right = np.arange(n_levels) == truth[:, None]
+    strength = np.array(strengths)[:, None, None]
+    logits = strength * (
+        strength * right + noise
+    )  # the log of the likelihood of each level, given such noise
+    shares = np.exp(logits - logits.max(axis=2, keepdims=True))
+    return truth.astype(float), shares / shares.sum(axis=2, keepdims=True)
+
+
+def level_answers(truth, shares, rng):
+    likelihood = np.take_along_axis(shares, truth.astype(int)[None, :, None], 2)[..., 0]
+    half = rng.integers(2, size=len(truth))
+    points = shares.argmax(axis=2).astype(float)
+    return Answers(truth, half, points, likelihood=np.maximum(likelihood, 1e-6), probabilities=shares)
+
+
+def test_the_loss_of_weights_for_few_levels_is_the_brier_score_of_the_mixture():
+    rng = np.random.default_rng(0)
+    a, w = level_answers(*levels([1.0, 2.0], 60, rng), rng), np.array([0.3, 0.7])
+    assert a.probabilities is not None
+    score, own = 0.0, np.zeros(2)
+    for cell, truth in enumerate(a.truth):
+        for level in range(3):
+            known = float(level == truth)
+            score += (w @ a.probabilities[:, cell, level] - known) ** 2
+            own += (a.probabilities[:, cell, level] - known) ** 2
+    loss = QuadraticLoss.of_levels(a)
+    assert loss(w)[0] == pytest.approx(score / own.min(), rel=1e-9)
+    slope = [(loss(w + e)[0] - loss(w - e)[0]) / 2e-6 for e in 1e-6 * np.eye(2)]
+    np.testing.assert_allclose(loss(w)[1], slope, rtol=1e-5)
+    assert loss.per_cell(w).mean() == pytest.approx(loss(w)[0], rel=1e-9)
+    even = rng.random(60) < 0.5
+    part = loss.of(even)
+    assert part(w)[0] == pytest.approx(loss.per_cell(w)[even].mean(), rel=1e-9)
+
+
+def test_a_few_levels_that_a_model_thinks_impossible_do_not_outweigh_that_it_is_right_most_often(monkeypatch):
+    """Where columns have one model each, that with the lowest log-loss is right less often."""
+    monkeypatch.setattr(stacking, "mixture_share", lambda gains: 0.0)
+    rng = np.random.default_rng(0)
+    truth, shares = levels([1.6, 1.1], 400, rng)
+    wrong = np.flatnonzero(shares[0].argmax(axis=1) != truth)[:30]
+    shares[0, wrong] = np.where(np.arange(3) == truth[wrong, None], 1e-6, shares[0, wrong])
+    shares /= shares.sum(axis=2, keepdims=True)
+    answers = level_answers(truth, shares, rng)
+    assert answers.errors()[0] < answers.errors()[1] - 0.1
+    assert answers.losses()[0] > answers.losses()[1]
+    np.testing.assert_array_equal(find_weights([answers], QuadraticLoss.of_levels)[0], [[1.0], [0.0]])
+
+
+@pytest.mark.parametrize("strengths", [(2.5, 1.0, 0.3), (0.3, 1.0, 2.5), (2.0, 2.0, 0.3)])
+def test_combined_levels_are_at_most_one_percent_or_one_standard_error_behind_the_best_model(strengths):
+    """On new cells, for 60 hidden cells as in short tables, and five seeds."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        whole = level_answers(*levels(strengths, 2_060, rng), rng)
+        seen, new = whole.of(np.arange(2_060) < 60), whole.of(np.arange(2_060) >= 60)
+        assert new.probabilities is not None
+        w = find_weights([seen], QuadraticLoss.of_levels)[0][:, 0]
+        shares = np.concatenate([new.probabilities, np.tensordot(w, new.probabilities, 1)[None]])
+        true = np.arange(3) == new.truth[:, None]
+        for cost in (shares.argmax(axis=2) != new.truth, ((shares - true) ** 2).sum(axis=2)):
+            best = cost[cost[:-1].mean(axis=1).argmin()].astype(float)
+            behind = cost[-1] - best
+            error = behind.std(ddof=1) / np.sqrt(len(behind))
+            assert behind.mean() <= max(0.01 * best.mean(), error)
 
 
 def test_sharpness_is_the_parameter_of_the_levels_of_true_values_and_one_for_calibrated_mixtures():
@@ -126,7 +198,7 @@ def test_a_column_that_is_mostly_missing_is_scored_on_at_most_a_third_of_its_cel
 
 def test_weights_go_to_the_model_that_knows_more_and_a_column_without_cells_takes_those_of_all():
     nothing = answers().of(np.zeros(200, dtype=bool))
-    for criterion in (NumberLoss.of_distributions, NumberLoss.of_points):
+    for criterion in (QuadraticLoss.of_distributions, QuadraticLoss.of_points):
         weights, _ = find_weights([answers(seed=1), answers(seed=2), nothing], criterion)
         assert weights.shape == (2, 3)
         np.testing.assert_allclose(weights.sum(axis=0), 1.0)
@@ -139,7 +211,7 @@ def test_models_that_err_in_turn_are_mixed():
     points = np.stack([truth + turn * rng.normal(size=400), truth + ~turn * rng.normal(size=400)])
     atoms = points[:, :, None] + 0.7 * np.linspace(-1.6, 1.6, 19)
     column = Answers(truth, rng.integers(2, size=400), points, atoms)
-    for criterion in (NumberLoss.of_distributions, NumberLoss.of_points):
+    for criterion in (QuadraticLoss.of_distributions, QuadraticLoss.of_points):
         weights, share = find_weights([column], criterion)
         assert share > 0.8
         assert (weights > 0.3).all()
@@ -153,8 +225,8 @@ def test_single_values_follow_the_model_with_the_best_mean_and_distributions_the
     spread = np.linspace(-1.6, 1.6, 19)
     atoms = np.stack([truth[:, None] + 0.1 * spread, points[1][:, None] + 4.0 * spread])
     column = Answers(truth, rng.integers(2, size=600), points, atoms)
-    of_distributions = find_weights([column], NumberLoss.of_distributions)[0]
-    of_points = find_weights([column], NumberLoss.of_points)[0]
+    of_distributions = find_weights([column], QuadraticLoss.of_distributions)[0]
+    of_points = find_weights([column], QuadraticLoss.of_points)[0]
     assert of_distributions[0, 0] > 0.9
     assert of_points[1, 0] > 0.8
 
@@ -177,17 +249,17 @@ def test_with_models_that_are_equally_good_and_alike_nothing_is_lost_to_the_best
         atoms = points[:, :, None] + 0.5 * norm.ppf((np.arange(19) + 0.5) / 19)
         whole = Answers(truth, rng.integers(2, size=2_200), points, atoms)
         seen, new = (whole.of(np.arange(2_200) < 200), whole.of(np.arange(2_200) >= 200))
-        w = find_weights([seen], NumberLoss.of_points)[0][:, 0]
+        w = find_weights([seen], QuadraticLoss.of_points)[0][:, 0]
         assert ((w @ new.points - new.truth) ** 2).mean() <= 1.01 * new.errors().min()
-        w = find_weights([seen], NumberLoss.of_distributions)[0][:, 0]
+        w = find_weights([seen], QuadraticLoss.of_distributions)[0][:, 0]
         assert new.crps(w) <= 1.01 * new.losses().min()
 
 
 def test_tables_with_many_columns_have_common_weights(monkeypatch):
     columns = [answers(seed=seed) for seed in range(4)]
-    own, _ = find_weights(columns, NumberLoss.of_distributions)
+    own, _ = find_weights(columns, QuadraticLoss.of_distributions)
     monkeypatch.setattr(stacking, "MAX_OWN_WEIGHTS", 3)
-    common, _ = find_weights(columns, NumberLoss.of_distributions)
+    common, _ = find_weights(columns, QuadraticLoss.of_distributions)
     assert (common == common[:, :1]).all()
     assert common[0, 0] > 0.85
     assert own.shape == common.shape

@@ -36,8 +36,9 @@ from halfseen.errors import warn_user
 from halfseen.gaussian.imputer import GaussianImputer
 from halfseen.training.time_limit import TimeBudget, decide_by_clock, seconds_left, time_limit
 
-CANDIDATES = {"mean": 0, "gaussian": 0, "mixture": 150, "trees": 150, "circuit": 150, "miwae": 150}
-"""The default candidates, in the order in which they are tried, and the rows from which each takes part."""
+CANDIDATES = {"mean": 0, "gaussian": 0, "trees": 150, "circuit": 150, "mixture": 150, "miwae": 150}
+"""The default candidates, in the order in which they are planned and tried, and the rows from which each
+takes part."""
 
 MIN_ROWS = 50  # with fewer rows methods are not compared
 SAFETY = 0.9  # of a time limit is planned with, because iterations, columns and epochs come to their end
@@ -292,7 +293,8 @@ class AutoImputer(BaseImputer):
             return start().point(part)
 
         fits = {name: partial(self._fit_member, imputer) for name, imputer in candidates.items()}
-        tasks = islice(hiding.make_tasks(self._modelled, codes, complete, self.seed_), plan.n_masks)
+        made = hiding.make_tasks(self._modelled, codes, complete, self.seed_)
+        tasks = islice(made, plan.n_masks(list(candidates)))
         run = [next(tasks)]
         compared = scoring.run(run[0], fits, budget)
         first = budget.elapsed

@@ -12,7 +12,7 @@ import torch
 from scipy.special import betainc
 
 from halfseen.auto.hiding import HiddenTask
-from halfseen.auto.stacking import Answers, LevelLoss, NumberLoss, find_weights, tail_weights
+from halfseen.auto.stacking import Answers, LevelLoss, QuadraticLoss, find_weights, tail_weights
 from halfseen.auto.tabular import LARGEST, WeightedAtoms
 from halfseen.base.completion import TabularCompletion
 from halfseen.base.imputer import BaseImputer
@@ -227,13 +227,15 @@ def collect(task: HiddenTask, compared: CandidateResults) -> list[Answers]:
         rows = task.scored[task.hidden[task.scored, c]]
         truth, half = task.codes.x[rows, c].numpy(), task.half[rows.numpy()]
         shape = (0,) if column.levels is not None else (0, len(LEVELS))
+        n_levels = len(column.levels or ())
         found = [
-            predictions[c][:2] if c in predictions else (np.zeros(0), np.zeros(shape))
+            predictions.get(c, (np.zeros(0), np.zeros(shape), np.zeros((0, n_levels))))
             for predictions in compared.predictions
         ]
-        points, more = np.stack([one for one, _ in found]), np.stack([other for _, other in found])
+        points, more = np.stack([one[0] for one in found]), np.stack([one[1] for one in found])
         if column.levels is not None:
-            collected.append(Answers(truth, half, points, likelihood=more))
+            few = np.stack([one[2] for one in found]) if n_levels <= MAX_MIXED_LEVELS else None
+            collected.append(Answers(truth, half, points, likelihood=more, probabilities=few))
         else:
             known = task.codes.x[task.codes.observed[:, c], c].numpy()
             largest = float(np.abs(known).max(initial=0.0)) or 1.0
@@ -294,15 +296,17 @@ def choose(columns: Sequence[Column], answers: Sequence[Answers]) -> ChosenWeigh
     levels = [c for c, column in enumerate(columns) if column.levels is not None]
     if numbers:
         some = [answers[c] for c in numbers]
-        weights[:, numbers], mixed["distributions"] = find_weights(some, NumberLoss.of_distributions)
-        point[:, numbers], mixed["single values"] = find_weights(some, NumberLoss.of_points)
-    if levels:
-        some = [answers[c] for c in levels]
-        weights[:, levels], mixed["levels"] = find_weights(some, LevelLoss.of_levels)
-    for c in levels:
-        if len(columns[c].levels or ()) > MAX_MIXED_LEVELS:
-            weights[:, c] = np.arange(n_models) == weights[:, c].argmax()
-        point[:, c] = weights[:, c]
+        weights[:, numbers], mixed["distributions"] = find_weights(some, QuadraticLoss.of_distributions)
+        point[:, numbers], mixed["single values"] = find_weights(some, QuadraticLoss.of_points)
+    few = [c for c in levels if len(columns[c].levels or ()) <= MAX_MIXED_LEVELS]
+    if few:
+        some = [answers[c] for c in few]
+        weights[:, few], mixed["levels"] = find_weights(some, QuadraticLoss.of_levels)
+    many = [c for c in levels if c not in few]
+    if many:
+        found, _ = find_weights([answers[c] for c in many], LevelLoss.of_levels)
+        weights[:, many] = np.arange(n_models)[:, None] == found.argmax(axis=0)
+    point[:, levels] = weights[:, levels]
     return ChosenWeights(weights, point, mixed)
 
 

@@ -7,10 +7,19 @@ weights:
     \mathrm{CRPS}(w) = \sum_m w_m \mathrm{E}|X_m - y| - \tfrac12 \sum_{mn} w_m w_n \mathrm{E}|X_m - X_n'|,
     \qquad \mathrm{SE}(w) = \Big(\sum_m w_m (\mu_m - y)\Big)^2
 
-so their means over hidden cells are known for all weights at once. For levels it is the log-loss. Single
-values of numbers have weights of their own, by the squared error, because a model with a good distribution
-may have a poor mean. A mixture of numbers is then sharpened, so that the levels of the true values are
-uniform (`find_sharpness`).
+so their means over hidden cells are known for all weights at once. Levels are scored by the Brier score, the
+squared error of the probabilities; for two levels, half of it is their CRPS:
+
+.. math::
+    \mathrm{BS}(w) = \sum_k \Big(\sum_m w_m p_{mk} - [y = k]\Big)^2
+
+It is bounded. The log-loss is not: a few hidden cells whose true level has nearly no probability under a
+model, as under a Gaussian model of indicators, would decide against a model that predicts most cells best.
+Only columns with many levels, which have a single model, are scored by the log-loss.
+
+Single values of numbers have weights of their own, by the squared error, because a model with a good
+distribution may have a poor mean. A mixture of numbers is then sharpened, so that the levels of the true
+values are uniform (`find_sharpness`).
 
 Weights that are best on few cells are best by chance. They are therefore shrunk towards the best single model
 by the factor :math:`g^2 / (g^2 + s^2)`, where g is the gain of the mixture on cells that did not choose its
@@ -67,6 +76,7 @@ class Answers:
     points : (M, N), means or most probable levels
     atoms : (M, N, K), quantiles of numbers; None for levels
     likelihood : (M, N), the probability of the true level; None for numbers
+    probabilities : (M, N, L), of each of few levels; None for numbers and for many levels
     weight : (N), how much numbers count; None if equally
     """
 
@@ -76,6 +86,7 @@ class Answers:
     atoms: Floats | None = None
     likelihood: Floats | None = None
     weight: Floats | None = None
+    probabilities: Floats | None = None
 
     @property
     def shares(self) -> Floats:
@@ -93,6 +104,7 @@ class Answers:
             None if self.atoms is None else self.atoms[:, cells],
             None if self.likelihood is None else self.likelihood[:, cells],
             None if self.weight is None else self.weight[cells],
+            None if self.probabilities is None else self.probabilities[:, cells],
         )
 
     def losses(self) -> Floats:
@@ -123,8 +135,8 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class NumberLoss:
-    """The loss of weights for numbers, relative to that of the best model.
+class QuadraticLoss:
+    """A loss that is quadratic in the weights, relative to that of the best model.
 
     Shapes
     ------
@@ -137,7 +149,7 @@ class NumberLoss:
     shares: Floats
 
     @classmethod
-    def of_distributions(cls, answers: Answers) -> "NumberLoss":
+    def of_distributions(cls, answers: Answers) -> "QuadraticLoss":
         """Returns the CRPS of the cells of a column."""
         assert answers.atoms is not None
         atoms, truth = answers.atoms, answers.truth
@@ -152,7 +164,7 @@ class NumberLoss:
         return cls(to_truth / best, -between / best, answers.shares)
 
     @classmethod
-    def of_points(cls, answers: Answers) -> "NumberLoss":
+    def of_points(cls, answers: Answers) -> "QuadraticLoss":
         """Returns the squared error of the cells of a column, all of which count equally."""
         errors = answers.points - answers.truth
         shares = np.full(len(answers.truth), 1.0 / len(answers.truth))
@@ -160,7 +172,19 @@ class NumberLoss:
         return cls(np.zeros_like(errors), 2.0 * errors[:, None] * errors[None] / best, shares)
 
     @classmethod
-    def pooled(cls, losses: Sequence["NumberLoss"]) -> "NumberLoss":
+    def of_levels(cls, answers: Answers) -> "QuadraticLoss":
+        """Returns the Brier score of the cells of a column with few levels, all of which count equally."""
+        assert answers.probabilities is not None
+        truth = np.arange(answers.probabilities.shape[2]) == answers.truth[:, None]
+        errors = answers.probabilities - truth
+        products = np.einsum("mcl,ncl->mnc", errors, errors)
+        shares = np.full(len(answers.truth), 1.0 / len(answers.truth))
+        own = products[np.arange(len(products)), np.arange(len(products))]
+        best = max(float((own @ shares).min()), SMALLEST_LOSS)
+        return cls(np.zeros_like(own), 2.0 * products / best, shares)
+
+    @classmethod
+    def pooled(cls, losses: Sequence["QuadraticLoss"]) -> "QuadraticLoss":
         """Returns the loss of the cells of several columns."""
         total = sum(loss.n_cells for loss in losses)
         return cls(
@@ -169,10 +193,10 @@ class NumberLoss:
             np.concatenate([loss.n_cells / total * loss.shares for loss in losses]),
         )
 
-    def of(self, cells: npt.NDArray[np.bool_]) -> "NumberLoss":
+    def of(self, cells: npt.NDArray[np.bool_]) -> "QuadraticLoss":
         """Returns the loss of part of the cells."""
         shares = self.shares[cells]
-        return NumberLoss(self.linear[:, cells], self.quadratic[..., cells], shares / shares.sum())
+        return QuadraticLoss(self.linear[:, cells], self.quadratic[..., cells], shares / shares.sum())
 
     @property
     def n_cells(self) -> int:
@@ -197,7 +221,7 @@ class NumberLoss:
 
 @dataclass(frozen=True)
 class LevelLoss:
-    """The loss of weights for levels: log-loss.
+    """The loss of weights for many levels, of which one model is chosen: log-loss.
 
     Shapes
     ------
@@ -236,7 +260,7 @@ class LevelLoss:
         return mixture_loss(w, self.likelihood)
 
 
-Loss = NumberLoss | LevelLoss
+Loss = QuadraticLoss | LevelLoss
 Criterion = Callable[[Answers], Loss]
 
 

@@ -297,9 +297,11 @@ class Leaves(nn.Module):
         numeric = list(self.observation.numeric)
         by_window = weights.view(self.n_windows, self.n_parts, *weights.shape[1:])  # (W, parts, N, M)
         of_columns = by_window[:, self.parts[numeric]].permute(3, 0, 2, 1)  # (M, W, N, J)
-        n_rows = of_columns.shape[1] * of_columns.shape[2]
-        parameters = self.theta[:, None].expand(-1, n_rows, -1)  # (M, W * N, P)
         found = mixture_quantiles(
-            self.observation, parameters, of_columns.flatten(1, 2), levels, tolerance=QUANTILE_TOLERANCE
+            self.observation,
+            self.theta[:, None],
+            of_columns.flatten(1, 2),
+            levels,
+            tolerance=QUANTILE_TOLERANCE,
         )
         return found.view(len(levels), *of_columns.shape[1:])

@@ -63,7 +63,7 @@ def mixture_quantiles(
 
     Shapes
     ------
-    parameters : :math:`(A, N, P)`
+    parameters : :math:`(A, N, P)`, or :math:`(A, 1, P)` if they are those of all rows
     weights : :math:`(A, N)`, or :math:`(A, N, J)` where columns have their own; they sum to 1 over A
     output : :math:`(Q, N, J)`, of the columns `observation.numeric`
     """
@@ -87,8 +87,8 @@ class _NumberMixture:
         """Returns approximate quantiles (Q, N, J), with each distribution replaced by three atoms."""
         means, stds = self._each
         atoms = torch.cat([means + place * stds for place, _ in THREE_POINTS])
-        shares = torch.cat([share * self.weights for _, share in THREE_POINTS])  # (3A, N, J)
-        return weighted_quantiles(atoms, shares.expand_as(atoms), probabilities)
+        shares = torch.cat([share * self.weights for _, share in THREE_POINTS])
+        return weighted_quantiles(*torch.broadcast_tensors(atoms, shares), probabilities)  # (3A, N, J) both
 
     def solve(self, level: float, x: Tensor) -> Tensor:
         """Returns quantiles (N, J), from a start."""
@@ -127,8 +127,8 @@ class _NumberMixture:
 
     def _below(self, x: Tensor, rows: Tensor) -> Tensor:
         """Returns the distribution function (M, J) of some rows."""
-        everyone = len(rows) == self.parameters.shape[1]
-        parameters = self.parameters if everyone else self.parameters[:, rows]
+        everyone, shared = len(rows) == self.weights.shape[1], self.parameters.shape[1] == 1
+        parameters = self.parameters if everyone or shared else self.parameters[:, rows]
         weights = self.weights if everyone else self.weights[:, rows]
         return (weights * self.observation.cdf(parameters, x)).sum(dim=0)
 
