@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import halfseen
-from halfseen import AutoImputer, GaussianImputer, MeanImputer
+from halfseen import AutoImputer, GaussianImputer, MeanImputer, TreeImputer
 from halfseen.auto import hiding as hiding
 from halfseen.auto import imputer as auto_imputer
 from halfseen.auto import scoring as scoring
@@ -558,3 +558,36 @@ def test_levels_and_numbers_are_saved_with_their_weights(tmp_path):
 def test_parameters_out_of_range_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         AutoImputer(**settings).fit(correlated(60))
+
+
+def table_with_levels(kind, rng, n_rows=500):
+    """Two numbers, and a number and levels that depend on them linearly or by an interaction."""
+    u, v = rng.uniform(-1, 1, size=(2, n_rows))
+    product, sum_ = 2.0 * u * v, u + v
+    number = {"levels": sum_, "numbers": product, "both": product}[kind] + 0.2 * rng.normal(size=n_rows)
+    score = {"levels": product, "numbers": sum_, "both": product}[kind] + 0.1 * rng.normal(size=n_rows)
+    return pd.DataFrame({"u": u, "v": v, "number": number, "level": np.where(score > 0, "high", "low")})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["levels", "numbers", "both"])
+def test_the_combination_is_at_most_one_percent_or_one_standard_error_behind_the_best_candidate(kind):
+    """One of the candidates is clearly the best for levels, for numbers, or for both."""
+    rng = np.random.default_rng(0)
+    table = table_with_levels(kind, rng)
+    hidden = pd.DataFrame(rng.random(table.shape) < 0.2, columns=table.columns)
+    shown = table.mask(hidden)
+    trees = TreeImputer(**WorkPlan(500, 4, 400, 500).settings("trees", 500), random_state=0)
+    auto = AutoImputer(candidates=["mean", "gaussian", "trees"], random_state=0)
+    filled = [one.fit_transform(shown) for one in (GaussianImputer(random_state=0), trees, auto)]
+    for column in ("number", "level"):
+        cells = hidden[column]
+        truth = table.loc[cells, column]
+        if column == "level":
+            losses = [(one.loc[cells, column] != truth).to_numpy(float) for one in filled]
+        else:
+            losses = [(one.loc[cells, column] - truth).to_numpy(float) ** 2 for one in filled]
+        best = min(losses[:-1], key=lambda one: one.mean())
+        behind = losses[-1] - best
+        error = behind.std(ddof=1) / np.sqrt(len(behind))
+        assert behind.mean() <= max(0.01 * best.mean(), error)

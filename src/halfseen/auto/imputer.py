@@ -65,11 +65,11 @@ class AutoImputer(BaseImputer):
     scored by their predictions of these values: by single values and by distributions. Each column is then
     imputed by a mixture of the candidates, with the weights that are best on the hidden values (stacking).
     Single values and distributions of numbers have their own weights, the former by the squared error, the
-    latter by the CRPS. Weights are shrunk towards the single best candidate, the more the less certain it is
-    that mixtures are better on rows that were not used for the weights. In distributions, large and small
-    numbers count more than others, because missing values may be larger or smaller than known ones. In small
-    tables this is repeated with up to three sets of hidden values. Values are assumed to be missing at random
-    (MAR).
+    latter by the CRPS; those of levels are found by the Brier score. Weights are shrunk towards the single
+    best candidate, the more the less certain it is that mixtures are better on rows that were not used for
+    the weights. In distributions, large and small numbers count more than others, because missing values may
+    be larger or smaller than known ones. In small tables this is repeated with up to three sets of hidden
+    values. Values are assumed to be missing at random (MAR).
 
     The work is planned from the size of the table and the number of its missing cells, never by the clock:
     the result depends on the data, the seed and the version of the library.
@@ -83,9 +83,9 @@ class AutoImputer(BaseImputer):
         cells, and one of half an hour to larger ones.
     candidates : {"auto"} or list of str, default="auto"
         The names of the candidates on the command line, simplest first. ``"auto"`` is mean and Gaussian and,
-        from 150 rows on, mixture, trees, circuit (up to 5,000 columns) and MIWAE, of which those take part
-        whose planned work the table is worth. MIWAE takes minutes and is worth it to no table so far: name it
-        to have it compared. Candidates that are named all take part.
+        from 150 rows on, trees, circuit (up to 5,000 columns), mixture and MIWAE, of which those take part
+        whose planned work the table is worth; a mixture only in place of a circuit. MIWAE takes minutes and
+        is worth it to no table so far: name it to have it compared. Candidates that are named all take part.
     min_skill : float, optional
         Columns whose hidden values were predicted with a skill below this, or with one that may be zero, are
         left empty. The skill is the relative reduction of the squared error of the mean, or of the number of
@@ -144,7 +144,8 @@ class AutoImputer(BaseImputer):
     With fewer than 50 rows, with one modelled column, or with detection limits, a `GaussianImputer` is used
     without a comparison. The comparison uses at most 3,000 rows. Mean, Gaussian and circuit are fitted to all
     rows, other methods to at most 100,000. Deep latent-variable models are not fitted again if all rows
-    took part in the comparison: they have seen all cells but the hidden ones. Conditional distributions
+    took part in the comparison: they have seen all cells but the hidden ones. Neither are circuits, if the
+    planned work does not permit it. Conditional distributions
     of a mixture by column are not those of one joint density, so there is no `score_samples`.
 
     References
