@@ -165,11 +165,6 @@ def test_declared_groups_are_not_announced_as_dependent_rows(table, recwarn):
             {"groups": "id", "slopes": "y"},
             "Column 'y', whose slopes vary between groups, is missing in row",
         ),
-        (
-            {},
-            {"groups": "id", "analysis": "y ~ wave"},
-            "compatible with an analysis have no effects of groups",
-        ),
         ({}, {"groups": "id", "predictors": {"y": ["id"]}}, "predictors refers to column 'id'"),
     ],
 )
@@ -223,3 +218,90 @@ def test_means_and_intraclass_correlations_of_repeated_measurements_are_recovere
         error = max(0.0, abs(np.mean(found) - truth) - allowed)
         assert 2 * stats.norm.sf(error / (np.std(found, ddof=1) / 20**0.5)) > FAILURE_RATE
     assert np.std(means) < 0.12  # no panel is far off
+
+
+def _clustered(seed, n_groups=50, size=8):
+    """The outcome has an interaction and effects of groups; the covariate is missing through the outcome."""
+    rng = np.random.default_rng(seed)
+    group, n = np.repeat(np.arange(n_groups), size), n_groups * size
+    z = rng.normal(size=n)
+    x = 0.5 * z + 0.7 * rng.normal(size=n_groups)[group] + rng.normal(size=n)
+    y = 1 + x + 0.5 * z + 0.7 * x * z + rng.normal(size=n_groups)[group] + rng.normal(size=n)
+    table = pd.DataFrame({"site": 100 + group, "x": x, "z": z, "y": y})
+    table.loc[rng.random(n) < 0.8 / (1 + np.exp(1 - y)), "x"] = np.nan
+    table.loc[rng.random(n) < 0.1, "y"] = np.nan
+    return table
+
+
+@pytest.fixture(scope="module")
+def clustered():
+    return _clustered(0)
+
+
+@pytest.fixture(scope="module")
+def compatible(clustered):
+    return ChainedImputer(3, groups="site", analysis="y ~ x * z", random_state=0).fit(clustered)
+
+
+def test_an_analysis_of_clusters_is_unbiased_if_draws_know_its_groups():
+    """Without the analysis, the interaction is halved; without the groups, the effect of x is too small."""
+    smf = pytest.importorskip("statsmodels.formula.api")
+    estimates = []
+    for seed in range(4):
+        table = _clustered(seed)
+        drawn = halfseen.multiple_imputation(
+            table, n_draws=3, groups="site", analysis="y ~ x * z", random_state=seed
+        )
+        fits = [smf.mixedlm("y ~ x * z", one, groups=one["site"]).fit() for one in drawn]
+        estimates.append(np.mean([fit.params[["x", "x:z"]] for fit in fits], axis=0))
+    estimates = np.array(estimates)
+    error = estimates.std(axis=0, ddof=1) / 2
+    p = 2 * stats.t(3).sf(np.abs(estimates.mean(axis=0) - [1.0, 0.7]) / error)
+    assert (p > FAILURE_RATE).all()
+    assert (np.abs(estimates.mean(axis=0) - [1.0, 0.7]) < 0.1).all()
+
+
+def test_effects_on_the_outcome_are_those_of_the_mixed_model(clustered, compatible):
+    effects = compatible.model_.chain.outcome.effects
+    assert effects.values.shape == (3, 1, 50, 1)
+    own = clustered.dropna()
+    residual = own["y"] - 1 - own["x"] - 0.5 * own["z"] - 0.7 * own["x"] * own["z"]
+    means = residual.groupby(own["site"]).mean().reindex(range(100, 150))
+    drawn = effects.values[:, 0, :, 0].mean(dim=0).numpy()
+    assert np.corrcoef(drawn[means.notna()], means.dropna())[0, 1] > 0.7
+    assert 0.3 < float(effects.covariance.mean()) < 3.0
+
+
+def test_models_of_an_analysis_of_groups_can_be_saved_and_complete_new_groups(
+    clustered, compatible, tmp_path
+):
+    compatible.save(tmp_path / "model")
+    again = halfseen.load(tmp_path / "model")
+    new = clustered.head(40).assign(site=900)
+    for table in (clustered, new):
+        for one, other in zip(again.sample(table, 2), compatible.sample(table, 2), strict=True):
+            pd.testing.assert_frame_equal(one, other)
+    part = compatible.sample(clustered[80:160], 2, row_ids=np.arange(80, 160))[1]
+    whole = compatible.sample(clustered, 2, row_ids=np.arange(400))[1]
+    pd.testing.assert_frame_equal(part, whole[80:160])
+    assert not compatible.transform(clustered).isna().any().any()
+
+
+@pytest.mark.parametrize(
+    ("change", "analysis", "why"),
+    [
+        ({"event": 1}, "event ~ x", "the logistic model of its outcome has no effects of groups"),
+        ({"kind": 1}, "y ~ x * kind", "column 'kind' has levels, or few distinct values, and missing"),
+        ({"age": 1}, "y ~ x * age", "column 'age' is constant within groups and has missing values"),
+    ],
+)
+def test_analyses_that_cannot_have_effects_of_groups_are_explained(clustered, change, analysis, why):
+    rng = np.random.default_rng(0)
+    more = {
+        "event": np.where(clustered["z"] > 0, "yes", "no"),
+        "kind": np.where(rng.random(400) < 0.2, None, np.where(clustered["z"] > 0, "a", "b")),
+        "age": np.where(rng.random(400) < 0.2, np.nan, rng.normal(size=50).repeat(8)),
+    }
+    table = clustered.assign(**{name: more[name] for name in change})
+    with pytest.raises(ValueError, match=f"cannot be combined with groups, because {why}.* add C"):
+        ChainedImputer(2, groups="site", analysis=analysis, n_cycles=1).fit(table)

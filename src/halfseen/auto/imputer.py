@@ -28,7 +28,8 @@ from halfseen.base.imputer import BaseImputer
 from halfseen.base.members import check_imputers, make_member
 from halfseen.base.parameters import check_number, check_whole
 from halfseen.base.table import COPIES
-from halfseen.chained.imputer import ChainedImputer, why_not_normal
+from halfseen.chained.imputer import ChainedImputer
+from halfseen.chained.normality import why_not_normal
 from halfseen.circuits import fitting as _circuit_fit
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Schema

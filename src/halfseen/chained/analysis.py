@@ -28,6 +28,14 @@ from torch import Tensor
 from torch.special import ndtri
 
 from halfseen.chained.cox import CoxModel, CumulativeHazard, RiskSets
+from halfseen.chained.effects import (
+    FIRST_SWEEPS,
+    SWEEPS,
+    EffectDraw,
+    GroupedRows,
+    MixedRegression,
+    cross_products,
+)
 from halfseen.chained.formula import SubstantiveModel
 from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
 from halfseen.chained.regressions import (
@@ -61,6 +69,7 @@ class OutcomeDraw:
     scale : (S), the residual standard deviations of a linear analysis.
     loc, unit : (Q), the standardisation of the terms.
     hazard : the cumulative baseline hazards of a Cox model, whose constant is 0.
+    effects : the effects of groups on the outcome of a linear analysis.
     """
 
     coefficients: Tensor
@@ -68,6 +77,7 @@ class OutcomeDraw:
     loc: Tensor
     unit: Tensor
     hazard: CumulativeHazard | None = None
+    effects: EffectDraw | None = None
 
     @classmethod
     def joined(cls, parts: Sequence["OutcomeDraw"]) -> "OutcomeDraw":
@@ -78,13 +88,17 @@ class OutcomeDraw:
         hazards = [one.hazard for one in parts if one.hazard is not None]
         values = torch.cat([one.values for one in hazards]) if hazards else None
         hazard = None if values is None else CumulativeHazard(hazards[0].times, values)
-        return cls(coefficients, scale, parts[0].loc, parts[0].unit, hazard)
+        effects = [one.effects for one in parts if one.effects is not None]
+        several = EffectDraw.joined(effects) if effects else None
+        return cls(coefficients, scale, parts[0].loc, parts[0].unit, hazard, several)
 
     def state(self) -> dict[str, Tensor]:
         """Returns every tensor, by name."""
         found = {name: getattr(self, name) for name in OUTCOME_FIELDS}
         if self.hazard is not None:
             found |= {f"hazard.{name}": tensor for name, tensor in vars(self.hazard).items()}
+        if self.effects is not None:
+            found |= {f"effects.{name}": tensor for name, tensor in vars(self.effects).items()}
         return {f"analysis.{name}": tensor for name, tensor in found.items()}
 
     @classmethod
@@ -98,7 +112,10 @@ class OutcomeDraw:
             hazard = CumulativeHazard(state["analysis.hazard.times"], state["analysis.hazard.values"])
             hazard.check(n_chains)
         coefficients, scale, loc, unit = tensors
-        found = cls(coefficients, scale, loc, unit, hazard)
+        effects = None
+        if "analysis.effects.values" in state:
+            effects = EffectDraw(state["analysis.effects.values"], state["analysis.effects.covariance"])
+        found = cls(coefficients, scale, loc, unit, hazard, effects)
         found.check(analysis, n_chains)
         return found
 
@@ -111,13 +128,16 @@ class OutcomeDraw:
         floats = all(tensor.dtype == torch.float64 for tensor in tensors)
         if shapes != [(n_chains, width), (n_chains,), (width,), (width,)] or not floats:
             raise ValueError("The parameters of the analysis do not fit its terms.")
+        if self.effects is not None and not self.effects.fits(n_chains, 1):
+            raise ValueError("The effects of groups on the outcome do not fit the chains.")
         if not bool((self.unit > 0).all()) or not bool((self.scale >= 0).all()):
             raise ValueError("The scales of the analysis are not positive.")
 
     def of(self, which: Tensor) -> "OutcomeDraw":
         """Returns the parameters of some chains."""
         hazard = None if self.hazard is None else self.hazard.of(which)
-        return OutcomeDraw(self.coefficients[which], self.scale[which], self.loc, self.unit, hazard)
+        effects = None if self.effects is None else self.effects.of(which)
+        return OutcomeDraw(self.coefficients[which], self.scale[which], self.loc, self.unit, hazard, effects)
 
     def index(self, design: Tensor) -> Tensor:
         """Returns the linear predictor (S, *) of a design (S, *, Q)."""
@@ -153,6 +173,8 @@ class CompatibleModel:
         Of the regressions.
     units : pair of Tensor
         (Q), the means and deviations by which the terms of the analysis are standardised.
+    groups : GroupedRows, optional
+        The groups of the rows of `fit`, if they have effects on the outcome of a linear analysis.
     """
 
     def __init__(
@@ -161,7 +183,10 @@ class CompatibleModel:
         columns: Sequence[Column],
         inputs: Inputs,
         units: tuple[Tensor, Tensor],
+        groups: GroupedRows | None = None,
     ) -> None:
+        self.groups = groups
+        self.mixed: MixedRegression | None = None
         self.analysis, self.columns, self.inputs, self.units = analysis, columns, inputs, units
         self.posterior: LogisticPosterior | None = None
         self.risk: RiskSets | None = None
@@ -185,6 +210,8 @@ class CompatibleModel:
             size = torch.where(size > 0, size, 1.0)
             every, places = torch.ones(y.shape[1], dtype=torch.bool), torch.arange(width)
             scaled = (y - centre) / size
+            if self.groups is not None:
+                return self._draw_mixed(design, scaled, (centre, size), prior, self.groups, noise)
             drawn = draw_linear(design.mT @ design, design, places, scaled, every, prior, noise)
             coefficients = drawn.coefficients * size
             coefficients[:, :1] += centre
@@ -198,6 +225,34 @@ class CompatibleModel:
         )
         found = self._draw_coefficients(model, design, noise)
         return OutcomeDraw(found, torch.ones(len(y), dtype=torch.float64), loc, unit)
+
+    def _draw_mixed(
+        self,
+        design: Tensor,
+        scaled: Tensor,
+        units: tuple[Tensor, Tensor],
+        prior: Tensor,
+        groups: GroupedRows,
+        noise: Noise,
+    ) -> OutcomeDraw:
+        """Draws the parameters of a linear analysis with effects of groups on the outcome (S, N)."""
+        centre, size = units
+        every, places = torch.ones(scaled.shape[1], dtype=torch.bool), torch.arange(design.shape[-1])
+        n_sweeps = SWEEPS
+        if self.mixed is None:
+            self.mixed, n_sweeps = (
+                MixedRegression(groups, every, prior, len(design), latent=False),
+                FIRST_SWEEPS,
+            )
+        products = cross_products(design.mT @ design, design, places, groups, every)
+        for _ in range(n_sweeps):
+            self.mixed.sweep(products, design, places, scaled, noise)
+        coefficients = self.mixed.coefficients * size
+        coefficients[:, :1] += centre
+        scale, unit = self.mixed.variance.sqrt() * size[:, 0], size[:, :, None]
+        effects = self.mixed.effects * unit, self.mixed.covariance * unit.square()
+        found = EffectDraw(*(one.unsqueeze(1) for one in effects))
+        return OutcomeDraw(coefficients, scale, *self.units, None, found)
 
     def _draw_coefficients(self, model: Model, design: Tensor, noise: Noise) -> Tensor:
         before = self.posterior
@@ -254,6 +309,7 @@ class CompatibleModel:
         drawn: OutcomeDraw,
         margins: Sequence[FeatureMap],
         uniforms: Tensor,
+        offset: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
         """Draws cells (S, R) of a column of the analysis.
 
@@ -273,6 +329,8 @@ class CompatibleModel:
             The features of each chain.
         uniforms : Tensor
             (S, R, N_UNIFORMS), the source of noise.
+        offset : Tensor, optional
+            (S, R), the effects of groups on the outcome of a linear analysis.
 
         Returns
         -------
@@ -281,7 +339,10 @@ class CompatibleModel:
         """
         column = self.inputs.columns[c]
         if c == self.analysis.outcome:
-            return self._draw_outcome(column, cells, drawn, margins, uniforms)
+            return self._draw_outcome(column, cells, drawn, margins, uniforms, offset)
+        if offset is not None:
+            cells = cells.clone()
+            cells[..., self.analysis.outcome] -= offset
         y = self.response(cells, drawn)
         others = [cells[..., k].unsqueeze(-1) for k in range(cells.shape[-1])]
         if column.role != Role.NUMBER:
@@ -374,8 +435,10 @@ class CompatibleModel:
         drawn: OutcomeDraw,
         margins: Sequence[FeatureMap],
         uniforms: Tensor,
+        offset: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
         index = drawn.index(self.analysis.design(cells.unbind(-1)))
+        index = index if offset is None else index + offset
         first = uniforms[..., 0]
         if self.analysis.family == "logistic":
             chance = torch.sigmoid(index)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from halfseen.chained.analysis import N_UNIFORMS, CompatibleModel
-from halfseen.chained.constraints import Constraints, draw_within
+from halfseen.chained.constraints import Constraints, draw_codes, draw_within
 from halfseen.chained.effects import (
     FIRST_SWEEPS,
     SWEEPS,
@@ -32,7 +32,8 @@ from halfseen.chained.effects import (
     cross_products,
     sequential,
 )
-from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
+from halfseen.chained.inputs import InputColumn, Inputs, Role, score_codes
+from halfseen.chained.methods import Draw, Method, draw_by_method, fit_method
 from halfseen.chained.passive import Passive
 from halfseen.chained.regressions import (
     CONSTANT_SCALE,
@@ -108,28 +109,34 @@ class Parameters:
         (S), the residual standard deviations of numbers.
     effects : EffectDraw or None
         Of groups. The coefficients of levels are then those of sequential regressions.
+    own : tuple of functions or None
+        What draws the column in each chain by a method of its own; there are no coefficients then.
     """
 
     coefficients: Tensor
     scale: Tensor | None = None
     effects: EffectDraw | None = None
+    own: tuple[Draw, ...] | None = None
 
     @classmethod
     def joined(cls, parts: Sequence["Parameters"]) -> "Parameters":
         """Returns the parameters of several groups of chains together."""
         scales = [part.scale for part in parts if part.scale is not None]
         effects = [part.effects for part in parts if part.effects is not None]
+        own = tuple(draw for part in parts for draw in part.own or ())
         return cls(
             torch.cat([part.coefficients for part in parts]),
             torch.cat(scales) if scales else None,
             EffectDraw.joined(effects) if effects else None,
+            own or None,
         )
 
     def of(self, which: Tensor) -> "Parameters":
         """Returns the parameters of some chains."""
         scale = None if self.scale is None else self.scale[which]
         effects = None if self.effects is None else self.effects.of(which)
-        return Parameters(self.coefficients[which], scale, effects)
+        own = None if self.own is None else tuple(self.own[s] for s in which.tolist())
+        return Parameters(self.coefficients[which], scale, effects, own)
 
     def predict(
         self, equation: Equation, design: Tensor, added: tuple[Tensor, Tensor] | None = None
@@ -330,6 +337,8 @@ class Chains:
         The derived columns, which are computed.
     order : sequence of int, optional
         The columns in the order of a cycle; by default those with the fewest missing values come first.
+    methods : mapping of int to function
+        The columns that have methods of their own, by position.
     """
 
     def __init__(
@@ -346,7 +355,9 @@ class Chains:
         constraints: Constraints = NO_CONSTRAINTS,
         passive: Passive = NOT_PASSIVE,
         order: Sequence[int] | None = None,
+        methods: Mapping[int, Method] | None = None,
     ) -> None:
+        self.methods = methods or {}
         self.compatible, self.groups, self.constraints = compatible, groups, constraints
         self.passive = passive
         self.columns, self.inputs, self.equations = columns, inputs, equations
@@ -390,6 +401,8 @@ class Chains:
     def _visit(self, c: int, *, refresh: bool, keep: bool = True) -> Parameters:
         """Draws the parameters of the regression of a column, and then its missing cells."""
         without = self.design[:, self.missing[c]]  # (S, R, P), the rows in which the column is missing
+        if c in self.methods:
+            return self._visit_by_method(c, without)
         if self.groups is not None:
             return self._visit_grouped(c, self.groups, without, refresh=refresh, keep=keep)
         # A model of a covariate without the outcome is not that of the rows in which it is observed, if its
@@ -402,6 +415,17 @@ class Chains:
         if len(self.missing[c]) and keep:
             self._draw_cells(c, drawn, without)
         return drawn
+
+    def _visit_by_method(self, c: int, without: Tensor) -> Parameters:
+        """Does what `_visit` does for a column that has a method of its own."""
+        known, places = self.codes.observed[:, c], self.equations[c].inputs
+        rows = known.nonzero().squeeze(1)
+        design = self.design[:, rows[:, None], places]
+        own = fit_method(self.methods[c], design, self.codes.x[rows, c], self.noise)
+        if len(self.missing[c]):
+            uniforms = self.noise.uniforms(len(self.missing[c]))
+            self._keep(c, draw_by_method(own, self.columns[c], without[:, :, places], uniforms), without)
+        return Parameters(self.design.new_empty(len(self.design), 0), own=own)
 
     def _target(self, c: int) -> ScoreTargets:
         """Returns the scores of a number."""
@@ -423,7 +447,8 @@ class Chains:
         else:
             number = self.equations[c].column.role == Role.NUMBER
             drawn = self._draw_mixed(c, groups.rows, without) if number else self._draw_levels(c, groups.rows)
-            values = self._draw_in_groups(c, drawn, groups.rows, without)
+            keep = keep and len(self.missing[c]) > 0
+            values = self._draw_in_groups(c, drawn, groups.rows, without) if keep else without[..., 0]
         if len(self.missing[c]) and keep:
             self._keep(c, values, without)
         return drawn
@@ -451,11 +476,13 @@ class Chains:
         """Draws the parameters of a number with effects of groups, and its scores that are not exact."""
         target, equation = self._target(c), self.equations[c]
         places, n_sweeps = equation.inputs, SWEEPS
+        every = self.compatible is not None and self.compatible.is_covariate(c)  # as in `_visit`
         if c not in self.mixed:
-            known, n_sweeps = self.codes.observed[:, c], FIRST_SWEEPS
+            known, n_sweeps = self.codes.observed[:, c] | every, FIRST_SWEEPS
             self.mixed[c] = MixedRegression(rows, known, equation.prior, len(self.design), latent=False)
         part, unused = self.mixed[c], without[:, :, places]
-        gram = self.gram[:, places][:, :, places] - unused.mT @ unused
+        gram = self.gram[:, places][:, :, places]
+        gram = gram if every else gram - unused.mT @ unused
         products = cross_products(gram, self.design, places, rows, part.rows)
         for _ in range(n_sweeps):
             part.sweep(products, self.design, places, target.scores, self.noise)
@@ -484,6 +511,8 @@ class Chains:
         inputs = rows.inputs[missing].expand(len(without), -1, -1)
         added = parameters.effects.offsets(rows.group[missing], inputs, None)
         predicted = parameters.predict(equation, without[:, :, equation.inputs], added)
+        if self.compatible is not None and self.compatible.concerns(c):
+            return self._draw_compatible(c, predicted)
         return self._draw_codes(c, predicted)
 
     def _draw_codes(self, c: int, predicted: tuple[Tensor, Tensor]) -> Tensor:
@@ -568,24 +597,14 @@ class Chains:
         rows = self.missing[c]
         parameters = self.compatible.draw_parameters(self.completed, self.noise)
         before = self.targets[c].scores[:, rows] if c in self.targets else None
-        uniforms = self.noise.uniforms(len(rows), N_UNIFORMS).clamp(EDGE, 1 - EDGE)
+        uniforms, offset = self.noise.uniforms(len(rows), N_UNIFORMS).clamp(EDGE, 1 - EDGE), None
+        if self.groups is not None and parameters.effects is not None:
+            grouping = self.groups.rows
+            inputs = grouping.inputs[rows].expand(len(self.design), -1, -1)
+            offset = parameters.effects.offsets(grouping.group[rows], inputs, None)[0][..., 0]
         drawn, _, scores = self.compatible.draw_cells(
-            c, self.completed[:, rows], predicted, before, parameters, self.margins, uniforms
+            c, self.completed[:, rows], predicted, before, parameters, self.margins, uniforms, offset
         )
         if scores is not None and c in self.targets:
             self.targets[c].scores[:, rows] = scores
         return drawn
-
-
-def draw_codes(
-    column: Column,
-    place: InputColumn,
-    predicted: tuple[Tensor, Tensor],
-    margins: Sequence[FeatureMap],
-    noise: Noise,
-) -> Tensor:
-    """Returns codes (S, R) of a column, drawn from what `Parameters.predict` returns."""
-    first, spread = predicted
-    if place.role != Role.NUMBER:
-        return place.draw_level(first, noise.uniforms(first.shape[1]))
-    return decode_scores(column, place, first + spread * noise.normals(first.shape[1]), margins)

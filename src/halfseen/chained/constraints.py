@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from halfseen.chained.inputs import InputColumn, Role, decode_scores
-from halfseen.chained.regressions import draw_between
+from halfseen.chained.regressions import Noise, draw_between
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
 from halfseen.data.schema import Column
@@ -136,6 +136,20 @@ def _side(text: str, columns: Sequence[Column], whole: str) -> int | float:
     if not math.isfinite(number):
         raise ValueError(f"The constraint {whole!r} has the number {text}, which is not finite.")
     return number
+
+
+def draw_codes(
+    column: Column,
+    place: InputColumn,
+    predicted: tuple[Tensor, Tensor],
+    margins: Sequence[FeatureMap],
+    noise: Noise,
+) -> Tensor:
+    """Returns codes (S, R) of a column, drawn from what `Parameters.predict` returns."""
+    first, spread = predicted
+    if place.role != Role.NUMBER:
+        return place.draw_level(first, noise.uniforms(first.shape[1]))
+    return decode_scores(column, place, first + spread * noise.normals(first.shape[1]), margins)
 
 
 def draw_within(

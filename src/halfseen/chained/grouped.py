@@ -1,6 +1,6 @@
 """Completion of tables whose rows belong to groups: effects of known groups, and of groups that are new."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from torch import Tensor
 from halfseen._random import Keys, content_keys, keys_of_draw, row_normals
 from halfseen.base.completion import LevelProbabilities
 from halfseen.chained.effects import EffectDraw
+from halfseen.chained.formula import SubstantiveModel
 from halfseen.data.columns import Column
 from halfseen.data.frames import RawColumn
 from halfseen.data.incomplete import Incomplete
@@ -215,6 +216,40 @@ def check_group_names(groups: Any, slopes: Any, names: Sequence[str]) -> None:
     if slopes is not None and (groups is None or groups == slopes):
         raise ValueError(
             f"slopes={slopes!r} needs groups, another column that says which rows belong together."
+        )
+
+
+def check_groups_of_analysis(
+    analysis: SubstantiveModel, columns: Sequence[Column], incomplete: Sequence[bool], upper: Collection[int]
+) -> None:
+    """Raises a ValueError unless draws of an analysis can have effects of groups, and says what to do.
+
+    Parameters
+    ----------
+    analysis : SubstantiveModel
+        The analysis.
+    columns : sequence of Column
+        The modelled columns.
+    incomplete : sequence of bool
+        Which of them have missing values.
+    upper : collection of int
+        The columns that are constant within groups.
+    """
+    why = None
+    if analysis.family != "linear":
+        why = f"the {analysis.family} model of its outcome has no effects of groups"
+    for c in (*analysis.outcomes, *analysis.covariates):
+        name = columns[c].name
+        if incomplete[c] and c in upper:
+            why = f"column {name!r} is constant within groups and has missing values"
+        elif incomplete[c] and c in analysis.covariates and (columns[c].levels or columns[c].codes):
+            why = f"column {name!r} has levels, or few distinct values, and missing values"
+    if why is not None:
+        raise ValueError(
+            f"The analysis {analysis.text!r} cannot be combined with groups, because {why}. If it has main "
+            "effects only, leave out analysis: regressions with random effects suit it. If it has "
+            "interactions or powers and groups are few and large, leave out groups and add C() of their "
+            "column to the analysis, so that each group has a constant of its own."
         )
 
 

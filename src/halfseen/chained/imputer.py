@@ -26,11 +26,13 @@ from halfseen.chained.grouped import (
     GroupModel,
     check_group_names,
     check_groups,
+    check_groups_of_analysis,
     check_slope,
     drop_column,
     name_new_groups,
 )
 from halfseen.chained.inputs import Inputs, Role, choose_features, widen_range
+from halfseen.chained.methods import Method, read_methods
 from halfseen.chained.passive import Passive
 from halfseen.chained.regressions import Noise
 from halfseen.chained.tabular import POINT_DRAWS, TabularChain, constrain_draws
@@ -46,39 +48,7 @@ from halfseen.gaussian.tabular import TabularGaussian
 CHAINS_TOGETHER = 10  # chains that share operations: few enough for two groups of the default number
 CELLS_TOGETHER = 2**24  # inputs of the rows of these chains in memory, 128 MB
 ENOUGH_CYCLES = 20  # from which on r_hat says something; with fewer, the variance within chains is too small
-MOST_SKEWNESS = 1.0  # of a column that passes for normal, half of that of an exponential one; a guess
-MOST_FREQUENT = 0.1  # the share of the most frequent value of a column that passes for continuous; a guess
-ROWS_PER_COLUMN = 20  # below which the ridge of a joint Gaussian matters; a guess
-MOST_COLUMNS = 30  # of a small table; wide tables need the ridge
-FEWEST_VALUES = 30  # of which a share can be estimated
 LARGEST_R_HAT = 1.1  # the usual limit (Gelman & Rubin, 1992)
-
-
-def why_not_normal(columns: Sequence[Column], codes: Incomplete) -> str | None:
-    """Returns why a joint Gaussian could bias analyses of a table (N, C), or None if it is not expected to.
-
-    Levels enter a joint Gaussian as indicators, whose conditional distributions are linear in other columns;
-    those of levels are not. Skewed numbers and numbers with a frequent value, such as zero, are transformed,
-    and relations between transformed columns are not those of an analysis. With few rows, a joint Gaussian
-    shrinks correlations by a ridge, which biases coefficients towards zero.
-    """
-    if len(codes) < ROWS_PER_COLUMN * len(columns) and len(columns) <= MOST_COLUMNS:
-        return f"there are only {len(codes)} rows for {len(columns)} columns"
-    for c, column in enumerate(columns):
-        if column.levels is not None:
-            return f"column {column.name!r} has levels"
-        if column.codes is not None:
-            return f"column {column.name!r} has few distinct values"
-        x = codes.x[codes.observed[:, c], c]
-        if len(x) < 2:
-            continue
-        values = Incomplete(x[:, None], torch.ones(len(x), 1, dtype=torch.bool))
-        scaled = Standardizer.fit(values).forward(values.x)
-        if float(scaled.pow(3).mean().abs()) > MOST_SKEWNESS:
-            return f"column {column.name!r} is skewed"
-        if int(x.unique(return_counts=True)[1].max()) > MOST_FREQUENT * len(x) and len(x) >= FEWEST_VALUES:
-            return f"column {column.name!r} has a frequent value"
-    return None
 
 
 @dataclass(frozen=True)
@@ -156,10 +126,14 @@ class ChainedImputer(BaseImputer):
         marks an event; ``Surv(time)`` is for rows that all have one. Times and events must not be missing.
     groups : str, optional
         The column that says which rows belong together, such as the visits of a person or the pupils of a
-        school. Regressions then have a random intercept for each group. Columns that are constant within
-        groups are drawn once for each group.
+        school. Regressions then have a random intercept for each group, and so has the outcome of a linear
+        `analysis`. Columns that are constant within groups are drawn once for each group.
     slopes : str, optional
         A column of numbers, such as the time of a visit, whose slopes vary between groups as well.
+    methods : dict of str to str or function, optional
+        The methods of single columns in place of their regressions, by name: ``"pmm"`` (predictive mean
+        matching) for numbers; ``"trees"``, a classification or regression tree that is grown on a bootstrap
+        sample in every cycle; ``"regression"``, the default; or a function, see the notes.
     predictors : dict of str to list of str, optional
         The columns that may predict a column, by its name; columns that are not named are predicted from all
         others. By default there is no limit.
@@ -219,6 +193,14 @@ class ChainedImputer(BaseImputer):
     A column is taken to be constant within groups if it never differs between two rows of a group. Means of
     other columns over a group are not inputs of regressions.
 
+    A method that is a function ``fit(X, y, rng)`` gets the inputs X (n, p) of the rows in which the column is
+    observed, a constant and standardised numbers and indicators; the values y (n) of the column, for levels
+    their positions; and a generator of numpy. It should draw parameters, for example by a fit to a bootstrap
+    sample, and returns a function ``draw(X, uniforms)`` that returns a value for each row of X, each as a
+    function of its row and of its uniform random number alone. Models with such methods cannot be saved.
+    Trees and matching draw observed values only, the donors: for matching, one of the five whose predicted
+    means are nearest, and for trees, one of those in the leaf of the row. They do not extrapolate.
+
     A derived column (see `Schema`) that predicts others is computed whenever one of its inputs is drawn, and
     does not predict its inputs.
 
@@ -255,6 +237,7 @@ class ChainedImputer(BaseImputer):
     family: str = "auto"
     groups: str | None = None
     slopes: str | None = None
+    methods: Mapping[str, Any] | None = None
     predictors: Mapping[str, Sequence[str]] | None = None
     constraints: Sequence[str] | None = None
     visit_order: Sequence[str] | None = None
@@ -313,13 +296,17 @@ class ChainedImputer(BaseImputer):
         nothing: list[Parameters] = []
         model = TabularChain(columns, inputs, equations, nothing, margins, start, order, self.n_cycles)
         constraints = self._constraints(codes, analysis, groups)
+        methods = self._methods(inputs, analysis, constraints)
         model = replace(model, constraints=constraints, passive=passive)
         if analysis is not None:
             guess = start.point(codes)[None]
             constrain_draws(columns, codes, guess)
-            compatible = CompatibleModel(analysis, columns, inputs, analysis.units(guess[0]))
+            units, rows = analysis.units(guess[0]), None if groups is None else groups.rows
+            if groups is not None:
+                check_groups_of_analysis(analysis, columns, [n > 0 for n in n_missing], groups.upper)
+            compatible = CompatibleModel(analysis, columns, inputs, units, rows)
             model = replace(model, compatible=compatible)
-        found = self._run(model, codes, groups)
+        found = self._run(model, codes, groups, methods)
         self._describe(found.steps, [c for c in range(codes.n_features) if n_missing[c]])
         of_groups = None if groups is None else self._group_model(codes, groups.rows.n_groups, found.upper)
         return model.with_parameters(found.parameters, found.outcome, of_groups)
@@ -368,6 +355,29 @@ class ChainedImputer(BaseImputer):
             raise ValueError(f"Column {self._within[c].name!r} {why}, so it cannot have constraints.")
         return found
 
+    def _methods(
+        self, inputs: Inputs, analysis: SubstantiveModel | None, constraints: Constraints
+    ) -> dict[int, Method]:
+        """Returns the methods that replace regressions, and raises a ValueError where they cannot."""
+        found = read_methods(self.methods, self._within, [column.role for column in inputs.columns])
+        of_analysis = () if analysis is None else (*analysis.outcomes, *analysis.covariates)
+        for c in found:
+            name, feature = self._within[c].name, inputs.columns[c].feature
+            margins = inputs.features.margins
+            margin = margins[feature] if margins and feature >= 0 else None
+            why = {
+                "is a variable of the analysis, which determines its draws": c in of_analysis,
+                "has constraints, within which only regressions can draw": c in constraints.columns,
+                "has censored values, which only regressions can use": margin is not None
+                and margin.is_censored,
+                "belongs to a table with groups, of which only regressions have effects": self.groups
+                is not None,
+            }
+            reason = next((sentence for sentence, holds in why.items() if holds), None)
+            if reason is not None:
+                raise ValueError(f"Column {name!r} cannot have a method of its own: it {reason}.")
+        return found
+
     @property
     def _overrides(self) -> Any:
         """The column settings that the user passed; groups are levels, and are never imputed."""
@@ -404,8 +414,6 @@ class ChainedImputer(BaseImputer):
         place = next(j for j, column in enumerate(self.schema_) if column.name == self.groups)
         if reset:
             check_groups(self.schema_.columns[place], read.missing[:, place])
-            if self.analysis is not None:
-                raise ValueError("Draws that are compatible with an analysis have no effects of groups yet.")
         within = self._group_place
         assert within is not None
         codes = name_new_groups(read.codes, within, read.table.column(place), self.seed_)
@@ -456,7 +464,13 @@ class ChainedImputer(BaseImputer):
         start.schema_, start.seed_ = self._schema_within, self.seed_
         return start._fit_model(codes)
 
-    def _run(self, model: TabularChain, codes: Incomplete, groups: RowGroups | None) -> "_Run":
+    def _run(
+        self,
+        model: TabularChain,
+        codes: Incomplete,
+        groups: RowGroups | None,
+        methods: Mapping[int, Method],
+    ) -> "_Run":
         """Runs all chains."""
         size = min(CHAINS_TOGETHER, max(1, CELLS_TOGETHER // (len(codes) * model.inputs.width)))
         several = [range(s, min(s + size, self.n_chains)) for s in range(0, self.n_chains, size)]
@@ -484,6 +498,7 @@ class ChainedImputer(BaseImputer):
                 model.constraints,
                 model.passive,
                 model.order,
+                methods,
             )
             parameters = some.run(self.n_cycles, steps.append)
             outcome = None if compatible is None else compatible.draw_parameters(some.completed, noise)
@@ -567,7 +582,7 @@ class ChainedImputer(BaseImputer):
         self._set_trace(places.tolist(), mean.numpy(), std.numpy())
 
     def _model_from_state(self, state: Mapping[str, Tensor]) -> TabularChain | GroupedChain:
-        chain = TabularChain.from_state(self._within, state, self._parsed())
+        chain = TabularChain.from_state(self._within, state, self._parsed(), self.methods)
         constraints = Constraints.parse(self.constraints, self._within)
         chain = replace(chain, constraints=constraints, passive=Passive.of(self._within))
         place = self._group_place

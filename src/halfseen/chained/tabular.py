@@ -23,6 +23,7 @@ from halfseen.chained.effects import EffectDraw
 from halfseen.chained.formula import SubstantiveModel
 from halfseen.chained.grouped import GroupModel
 from halfseen.chained.inputs import InputColumn, Inputs, Role, decode_scores, score_codes
+from halfseen.chained.methods import draw_by_method, method_from_state, method_state, spread_of_draws
 from halfseen.chained.passive import Passive
 from halfseen.data.features import FeatureMap
 from halfseen.data.incomplete import Incomplete
@@ -201,14 +202,18 @@ class TabularChain:
                 rows = (~codes.observed[:, c] & visited & ~settled[:, c]).nonzero().squeeze(1)
                 if len(rows) == 0:
                     continue
-                added = self._added(c, rows, completed, which, None if average else of_draws)
-                predicted = self._predict(c, design[:, rows], which, added)
                 n_uniforms = N_UNIFORMS if self._is_compatible(c) else 1
                 stream = CELL_STREAM + cycle * len(self.columns) + c
                 uniforms = torch.from_numpy(
                     row_uniforms(of_draws[:, rows.numpy()].reshape(-1), 0, n_uniforms, stream)
                 ).reshape(n_draws, len(rows), n_uniforms)
-                drawn, predicted = self._draw(c, completed[:, rows], predicted, which, uniforms)
+                if self.parameters[c].own is not None:
+                    drawn, predicted = self._draw_by_method(c, design[:, rows], which, uniforms[..., 0])
+                else:
+                    added = self._added(c, rows, completed, which, None if average else of_draws)
+                    predicted = self._predict(c, design[:, rows], which, added)
+                    offset = self._offset(c, rows, completed, which, of_draws)
+                    drawn, predicted = self._draw(c, completed[:, rows], predicted, which, uniforms, offset)
                 if average is not None and cycle >= self.n_cycles:
                     average.add(self.inputs.columns[c], rows, *predicted)
                 self._put(c, rows, drawn, completed, design)
@@ -256,6 +261,17 @@ class TabularChain:
             return None
         return self.groups.added(c, effects.of(which), rows, completed[:, rows], of_draws)
 
+    def _offset(
+        self, c: int, rows: Tensor, completed: Tensor, which: Tensor, of_draws: Keys
+    ) -> Tensor | None:
+        """Returns the effects (S, R) of groups on the outcome of an analysis that concerns a column."""
+        if self.groups is None or self.outcome is None or not self._is_compatible(c):
+            return None
+        effects = self.outcome.effects
+        assert effects is not None
+        stream = len(self.columns)  # beyond those of the regressions
+        return self.groups.added(stream, effects.of(which), rows, completed[:, rows], of_draws)[0][..., 0]
+
     def _predict(
         self, c: int, design: Tensor, which: Tensor, added: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor, Tensor]:
@@ -267,7 +283,13 @@ class TabularChain:
         return self.compatible is not None and self.compatible.concerns(c)
 
     def _draw(
-        self, c: int, cells: Tensor, predicted: tuple[Tensor, Tensor], which: Tensor, uniforms: Tensor
+        self,
+        c: int,
+        cells: Tensor,
+        predicted: tuple[Tensor, Tensor],
+        which: Tensor,
+        uniforms: Tensor,
+        offset: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Returns codes (S, R) of a column, drawn by uniforms (S, R, U), and their prediction."""
         column = self.inputs.columns[c]
@@ -277,22 +299,31 @@ class TabularChain:
             assert self.outcome is not None
             given = self.outcome.of(which)
             drawn, predicted, _ = self.compatible.draw_cells(
-                c, cells, predicted, None, given, margins, uniforms
+                c, cells, predicted, None, given, margins, uniforms, offset
             )
             return drawn, predicted
         first, spread = predicted
         limits = self.constraints.bounds(c, cells)
         if limits is not None:
             drawn = draw_within(self.columns[c], column, predicted, limits, margins, uniforms[..., 0])
-            if column.role == Role.NUMBER:  # the distribution is that of the draws, which are many
-                scores = score_codes(column, drawn, margins)
-                return drawn, (scores, torch.zeros_like(scores))
-            shares = torch.nn.functional.one_hot(column.level_of(drawn), column.n_levels).double()
-            return drawn, (shares, shares)
+            return drawn, self._as_distribution(c, drawn, which)  # that of the draws, which are many
         if column.role != Role.NUMBER:
             return column.draw_level(first, uniforms[..., 0]), predicted
         scores = first + spread * ndtri(uniforms[..., 0])
         return decode_scores(self.columns[c], column, scores, margins), predicted
+
+    def _draw_by_method(
+        self, c: int, design: Tensor, which: Tensor, uniforms: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Does what `_draw` does for a column that has a method of its own, from a design (S, R, P)."""
+        own = self.parameters[c].of(which).own
+        assert own is not None
+        drawn = draw_by_method(own, self.columns[c], design[:, :, self.equations[c].inputs], uniforms)
+        return drawn, self._as_distribution(c, drawn, which)
+
+    def _as_distribution(self, c: int, drawn: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        column, margins = self.inputs.columns[c], [self.margins[s] for s in which.tolist()]
+        return spread_of_draws(column, drawn, lambda codes: score_codes(column, codes, margins))
 
     def _margin(self, column: InputColumn) -> Margin | None:
         margins = self.inputs.features.margins
@@ -354,6 +385,8 @@ class TabularChain:
                 state[f"{name}.scale"] = drawn.scale
             if drawn.effects is not None:
                 state |= {f"{name}.{field}": tensor for field, tensor in vars(drawn.effects).items()}
+            if drawn.own is not None:
+                state |= {f"{name}.method.{field}": one for field, one in method_state(drawn.own).items()}
         for s, features in enumerate(self.margins):
             state |= features.margin_state(f"chain.{s}.margin")
         if self.outcome is not None:
@@ -362,9 +395,13 @@ class TabularChain:
 
     @classmethod
     def from_state(
-        cls, columns: Sequence[Column], state: Mapping[str, Tensor], analysis: SubstantiveModel | None = None
+        cls,
+        columns: Sequence[Column],
+        state: Mapping[str, Tensor],
+        analysis: SubstantiveModel | None = None,
+        methods: Mapping[str, str] | None = None,
     ) -> "TabularChain":
-        """Rebuilds the model from its columns, the analysis and what `state` returned."""
+        """Rebuilds the model from its columns, the analysis, methods and what `state` returned."""
         start = TabularGaussian.from_state(columns, state)
         inputs = Inputs.from_state(columns, start.features, state)
         equations, parameters = [], []
@@ -375,7 +412,12 @@ class TabularChain:
             effects = None
             if f"{name}.values" in state:
                 effects = EffectDraw(state[f"{name}.values"], state[f"{name}.covariance"])
-            parameters.append(Parameters(state[f"{name}.coefficients"], state.get(f"{name}.scale"), effects))
+            coefficients, own = state[f"{name}.coefficients"], None
+            method = (methods or {}).get(columns[column.position].name, "regression")
+            if method != "regression":
+                shape = (len(coefficients), len(places))
+                own = method_from_state(method, state, f"{name}.method.", *shape)
+            parameters.append(Parameters(coefficients, state.get(f"{name}.scale"), effects, own))
             _check_equation(inputs, equations[-1], parameters[-1], len(parameters[0].coefficients))
         order, n_cycles = state["chain.order"], state["chain.cycles"]
         if order.dtype != torch.int64 or sorted(order.tolist()) != list(range(len(columns))):
@@ -458,9 +500,12 @@ def _check_equation(inputs: Inputs, equation: Equation, drawn: Parameters, n_cha
     by_level = column.role != Role.ORDERED or drawn.effects is not None
     width = len(places) * n_free if by_level else n_free + len(places) - 1
     shape = (n_chains, width)
+    if drawn.own is not None:
+        shape = (n_chains, 0)
     wrong = wrong or n_chains < 1 or drawn.coefficients.shape != shape
     wrong = wrong or drawn.coefficients.dtype != torch.float64
-    wrong = wrong or (drawn.scale is None) != (column.role != Role.NUMBER)
+    has_scale = column.role == Role.NUMBER and drawn.own is None
+    wrong = wrong or (drawn.scale is None) == has_scale
     if not wrong and drawn.scale is not None:
         wrong = drawn.scale.shape != (n_chains,) or not bool((drawn.scale >= 0).all())
     if not wrong and drawn.effects is not None:

@@ -1,7 +1,7 @@
 """Multiple imputation in one call: completed tables that can be pooled."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 import narwhals as nw
@@ -14,6 +14,7 @@ from halfseen.base.parameters import check_whole
 from halfseen.chained.imputer import ChainedImputer
 from halfseen.data.frames import is_frame
 from halfseen.gaussian.bootstrap import BootstrapImputer
+from halfseen.pooling.where import draw_observed, keep_empty, missing_cells, read_where
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,14 @@ class MultipleImputation(Sequence[Any]):
         Fitted so that its draws include the uncertainty of its parameters.
     draws : list of tables, or array of shape (n_draws, n_samples, n_features)
         The completed tables.
+    overimputed : list of tables or None
+        With `where` that asks for observed cells, the completed tables with draws in these cells as well.
     """
 
     imputer: Any
     draws: Any
+    overimputed: list[Any] | None = None
+    _where: Any = field(default=None, repr=False)
 
     @property
     def analysis(self) -> str | None:
@@ -54,6 +59,25 @@ class MultipleImputation(Sequence[Any]):
             imputers.
         """
         return self.imputer.sample(X, n_draws=len(self), row_ids=row_ids)
+
+    def extended(self, X: Any, n_draws: int, row_ids: Any = None) -> "MultipleImputation":
+        """Returns more completed tables: those that one call with this number of draws would have returned.
+
+        The first ones are the tables that are there already, up to rounding. The model is fitted again with
+        its seed, because each table has a draw of the parameters of its own.
+
+        Parameters
+        ----------
+        X : table or array-like of shape (n_samples, n_features)
+            The incomplete table of `multiple_imputation`.
+        n_draws : int
+            The number of completed tables in total.
+        row_ids : array-like of shape (n_samples,), optional
+            As in `multiple_imputation`.
+        """
+        check_whole("n_draws", n_draws, len(self))
+        unfitted = properly(clone(self.imputer), n_draws).set_params(random_state=self.imputer.seed_)
+        return _completed(unfitted.fit(X), X, n_draws, row_ids, self._where)
 
     def to_long(self, original: Any = None, *, draw: str = "draw", row: str = "row") -> Any:
         """Returns all completed tables below each other, for other software.
@@ -107,6 +131,7 @@ def multiple_imputation(
     family: str = "auto",
     groups: str | None = None,
     slopes: str | None = None,
+    where: Any = None,
     row_ids: Any = None,
     random_state: Any = None,
 ) -> MultipleImputation:
@@ -135,9 +160,14 @@ def multiple_imputation(
         ``Surv(time, event)``.
     groups : str, optional
         The column that says which rows belong together, such as the visits of a person or the pupils of a
-        school. Missing values are then drawn by a `ChainedImputer` with a random intercept for each group.
+        school. Missing values are then drawn by a `ChainedImputer` with a random intercept for each group. A
+        linear `analysis` is then a mixed model, whose outcome has such an intercept as well.
     slopes : str, optional
         A column of numbers, such as the time of a visit, whose slopes vary between groups as well.
+    where : array or table of bool of shape (n_samples, n_features), optional
+        The cells to draw; by default all missing cells. Missing cells that are not to be drawn stay empty.
+        Observed cells are never replaced: where they are to be drawn (overimputation), the draws are in
+        `overimputed` of the result, each drawn from a model of all rows, given the other cells of its row.
     row_ids : array-like of shape (n_samples,), optional
         Integers or strings that name the rows: the draws of a row then do not depend on the order of equal
         rows. See `sample` of imputers.
@@ -167,8 +197,21 @@ def multiple_imputation(
     chosen = properly(AutoImputer() if imputer is None else imputer, n_draws)
     if random_state is not None:
         chosen.set_params(random_state=random_state)
-    fitted = chosen.fit(X)
-    return MultipleImputation(fitted, fitted.sample(X, n_draws=n_draws, row_ids=row_ids))
+    flags = None if where is None else read_where(where, X)
+    return _completed(chosen.fit(X), X, n_draws, row_ids, flags)
+
+
+def _completed(fitted: Any, X: Any, n_draws: int, row_ids: Any, where: Any) -> MultipleImputation:
+    """Completes a table by a fitted imputer, in the cells (N, P) that are to be drawn."""
+    draws = fitted.sample(X, n_draws=n_draws, row_ids=row_ids)
+    if where is None:
+        return MultipleImputation(fitted, draws)
+    missing = missing_cells(X)
+    keep_empty(draws, X, missing & ~where)
+    observed, overimputed = where & ~missing, None
+    if observed.any():
+        overimputed = draw_observed(fitted, X, draws, observed, row_ids)
+    return MultipleImputation(fitted, draws, overimputed, where)
 
 
 def _chained(imputer: Any, asked: dict[str, Any]) -> Any:
