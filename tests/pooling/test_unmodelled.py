@@ -2,6 +2,7 @@
 
 import warnings
 
+import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 from pooling.test_analyses import completed_tables
@@ -12,7 +13,7 @@ from sklearn.preprocessing import PolynomialFeatures
 import halfseen
 from halfseen.base.filling import DrawnTables
 from halfseen.pooling import pool
-from halfseen.pooling.unmodelled import bent_terms
+from halfseen.pooling.unmodelled import bent_terms, imputed_columns
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,16 @@ def test_formulas_of_functions_and_polynomials_of_pipelines_are_read_too():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pool(make_pipeline(PolynomialFeatures(1, include_bias=False), LinearRegression()), numbers, "y")
+
+
+@pytest.mark.parametrize("empty", [float("nan"), None, pd.NA])
+def test_columns_that_stay_empty_in_some_rows_are_not_imputed_ones(empty):
+    tables = completed_tables()
+    left = [table.assign(w=[empty, *([1, 2] * len(table))[: len(table) - 1]]) for table in tables]
+    assert "w" not in imputed_columns(left)
+    assert "x" in imputed_columns(left)
+    left[1].loc[left[1].index[0], "w"] = 1
+    assert "w" in imputed_columns(left)
 
 
 def test_columns_with_quoted_names_are_found():

@@ -33,7 +33,7 @@ def warn_of_unmodelled_terms(analysis: Any, fit: Any, draws: Any, tables: Sequen
     draws, tables : sequence of tables
         The completed tables as they were given, and as a list.
     """
-    imputed = _imputed_columns(tables)
+    imputed = imputed_columns(tables)
     if isinstance(analysis, Pipeline):
         terms = [f"{type(step).__name__}()" for step in analysis if _bends(step)] if imputed else []
     else:
@@ -73,14 +73,21 @@ def bent_terms(formula: str, imputed: set[str]) -> list[str]:
     return [term for term in terms if _names_in(term) & imputed and (_interacts(term) or _is_nonlinear(term))]
 
 
-def _imputed_columns(tables: Sequence[Any]) -> set[str]:
+def imputed_columns(tables: Sequence[Any]) -> set[str]:
     """Returns the names of the columns that differ between the first two tables; none for arrays."""
     if not all(is_frame(table) for table in tables[:2]):
         return set()
     first, second = (nw.from_native(table, eager_only=True) for table in tables[:2])
     if len(first) != len(second) or first.columns != second.columns:
         return set()
-    return {name for name in first.columns if first[name].to_list() != second[name].to_list()}
+    return {name for name in first.columns if _differ(first[name], second[name])}
+
+
+def _differ(one: nw.Series[Any], other: nw.Series[Any]) -> bool:
+    """Returns whether two columns differ; cells that are empty in both do not."""
+    empty = one.is_null().to_list(), other.is_null().to_list()
+    cells = zip(one.to_list(), other.to_list(), *empty, strict=True)
+    return any((a != b and (a == a or b == b)) if not (p or q) else p != q for a, b, p, q in cells)
 
 
 def _formula_of(fit: Any) -> str | None:
