@@ -4,7 +4,10 @@ import gzip
 import io
 import itertools
 import struct
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +55,10 @@ PARQUET = {
         {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY", "data_page_version": "2.0"},
     ),
     "numbers": (lambda: pa.table({"x": np.zeros(5_000_000)}), {}),
+    "truth values in lists": (
+        lambda: pa.table({"s": [[None] * 1_000_000]}, pa.schema([("s", pa.list_(pa.bool_()))])),
+        {},
+    ),
     "nulls": (lambda: pa.table({"x": pa.nulls(25_000_000, pa.bool_())}), {}),
 }
 
@@ -198,11 +205,27 @@ def test_an_arrow_file_whose_values_share_their_text_is_refused(kind, tmp_path):
         read_table(str(tmp_path / "t.feather"), max_expansion="20 MB")
 
 
-@pytest.mark.parametrize("content", [b"0,0\n" * 600_000, b"x" * 21_000_000], ids=["cells", "one text"])
+@pytest.mark.parametrize(
+    "content",
+    [b"0,0\n" * 600_000, b"x" * 21_000_000, b"0,0\n" * 9 + b"x" * 2_500_000 + b"\n" + b"0,0\n" * 9],
+    ids=["cells", "one text", "one long line"],
+)
 def test_a_gzip_file_is_unpacked_only_as_far_as_is_allowed(content, tmp_path):
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n" + content))
     with pytest.raises(TableError, match=f"t.csv.gz: {REFUSED}"):
         read_table(str(tmp_path / "t.csv.gz"), max_expansion="20 MB")
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks are measured on Linux only")
+def test_reading_takes_at_most_five_times_the_memory_that_the_content_may_take(tmp_path):
+    limit = 20_000_000
+    script = Path(__file__).parents[1] / "files" / "expansion_peak.py"
+    command = [sys.executable, script, str(limit), str(tmp_path)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = [line.split("\t") for line in out.splitlines()]
+    assert {answer for _, answer, _ in found} == {"read", "refused"}
+    too_much = {(kind, answer): int(peak) for kind, answer, peak in found if int(peak) > 5 * limit}
+    assert not too_much
 
 
 def test_a_workbook_is_refused_by_the_directory_of_its_archive(tmp_path):

@@ -33,11 +33,13 @@ from halfseen.files.parquet_pages import (
 SHARE = 8
 """By default the content of a file may take the memory of the machine divided by this number.
 
-A guess: reading keeps up to four copies of a column for a while, and the model needs memory too.
+A guess: reading keeps up to five copies of a column for a while, and the model needs memory too.
 """
 
 _STEP = 1 << 20  # bytes that are unpacked at once
 _CELL = 16  # bytes of a cell besides its text: where the text begins, and the value
+_LINE = 16  # times that the longest line counts: blocks of text grow until it fits into one; a guess
+_IN_LIST = 24  # bytes of a value in a list besides itself, for levels that are kept; measured 11 to 24
 _XML = 12  # bytes of memory for a byte of the XML of a workbook; reading and copying measured 8 to 11
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 _VIEW = 16  # bytes of a reference to a text of Arrow's type string_view
@@ -80,14 +82,21 @@ class Expansion:
 
 
 def unpack_gzip(data: bytes, bound: Expansion) -> bytes:
-    """Return the content of a gzip file, whose cells are counted while it is unpacked."""
-    parts, size = [], 0
+    """Return the content of a gzip file, whose cells are counted while it is unpacked.
+
+    The parser needs a whole line at once, so that a long line takes more memory than several short ones.
+    """
+    parts, size, begun, longest = [], 0, 0, 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             while part := file.read(_STEP):
                 n_marks = sum(part.count(mark) for mark in (b"\n", b",", b";", b"\t"))
                 size += len(part) + _CELL * n_marks
-                bound.check(size)
+                end = part.find(b"\n")
+                begun += len(part) if end < 0 else end
+                longest = max(longest, begun)
+                begun = begun if end < 0 else len(part) - 1 - part.rfind(b"\n")
+                bound.check(size + _LINE * longest)
                 parts.append(part)
     except EOFError:
         raise TableError(f"{bound.source}: the gzip file is truncated") from None
@@ -156,7 +165,8 @@ def _pages(data: bytes, held: Any) -> Iterator[Page]:
 def _width(file: Any, place: int) -> int:
     """Return the bytes of a value of a column besides its text."""
     column = file.schema.column(place)
-    return int(_WIDTHS.get(column.physical_type) or column.length)
+    width = int(_WIDTHS.get(column.physical_type) or column.length)
+    return width + (_IN_LIST if column.max_repetition_level else 0)
 
 
 def _page_size(file: Any, place: int, held: Any, page: Page, left: int) -> int:
